@@ -1,0 +1,1 @@
+"""Graph deep learning with DGL's programming model, in pure Python."""

@@ -1,0 +1,167 @@
+"""The contract between dglite and a tensor library: what graphs, frames, the scheduler and the layers may ask of it.
+
+A backend knows tensors and autograd, never graphs. Names follow the Python array API standard where it has one. An
+abstract method that a backend lacks fails when the backend is constructed, that is at import, not at use.
+
+Two worlds meet here. *Tensors* are the framework's and carry features and gradients. *Arrays* are NumPy's and carry
+structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share memory between them on the CPU.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+__all__ = ["Backend", "DifferentiableOp", "Tensor"]
+
+Tensor = Any
+"""A tensor of the active framework."""
+
+
+class DifferentiableOp(Protocol):
+    """One call of an operation with a gradient of its own.
+
+    ``backward`` is written with differentiable operations, so that second derivatives exist.
+    """
+
+    saved: Sequence[int]
+    """Positions of the inputs that ``backward`` reads; the others are not kept alive."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Compute the result; inputs carry no gradient here."""
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
+        """Return d(loss)/d(input) for each input with ``needs[i]``, else None; inputs not saved come as None."""
+
+
+class Backend(ABC):
+    """One tensor library. Subclasses are final and hold no state."""
+
+    name: str
+    """What ``DGLITE_BACKEND`` calls it."""
+
+    # -- recognise and exchange ---------------------------------------------------------------------------------
+    @abstractmethod
+    def is_tensor(self, x: object) -> bool:
+        """Whether ``x`` is a tensor of this library."""
+
+    @abstractmethod
+    def asarray(self, x: object, dtype: str | None = None, device: object = None) -> Tensor:
+        """Make a tensor of a tensor, array, list or number; no copy when nothing has to change."""
+
+    @abstractmethod
+    def to_numpy(self, x: Tensor) -> np.ndarray:
+        """Return the values as an array without gradient; shares memory on the CPU. bfloat16 comes as float32."""
+
+    @abstractmethod
+    def from_numpy(self, array: np.ndarray, device: object = None) -> Tensor:
+        """Return a tensor of the array's values; shares memory on the CPU."""
+
+    # -- facts --------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        """Return the shape."""
+
+    @abstractmethod
+    def dtype(self, x: Tensor) -> str:
+        """Return the dtype's array-API name: ``"float32"``, ``"bfloat16"``, ``"int64"``, ``"bool"`` ..."""
+
+    @abstractmethod
+    def device(self, x: Tensor) -> Any:
+        """Return the device; comparable, ``str()`` gives ``"cpu"`` or ``"cuda:0"``."""
+
+    @abstractmethod
+    def cpu(self) -> Any:
+        """Return this library's CPU device."""
+
+    @abstractmethod
+    def is_cpu(self, device: Any) -> bool:
+        """Whether ``device`` is the host."""
+
+    @abstractmethod
+    def requires_grad(self, x: Tensor) -> bool:
+        """Whether a gradient is being recorded for ``x`` now."""
+
+    @abstractmethod
+    def version(self, x: Tensor) -> int:
+        """Return a number that changes when ``x`` is written in place."""
+
+    @abstractmethod
+    def address(self, x: Tensor) -> int:
+        """Return the address of the first element of a contiguous tensor."""
+
+    @abstractmethod
+    def contiguous(self, x: Tensor) -> Tensor:
+        """Return ``x`` laid out row after row; itself when it is already."""
+
+    # -- create -------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
+        """Return an uninitialised tensor."""
+
+    @abstractmethod
+    def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
+        """Return a tensor filled with ``value``."""
+
+    # -- move and cast ------------------------------------------------------------------------------------------
+    @abstractmethod
+    def to_device(self, x: Tensor, device: Any) -> Tensor:
+        """Return ``x`` on ``device``."""
+
+    @abstractmethod
+    def astype(self, x: Tensor, dtype: str) -> Tensor:
+        """Return ``x`` as ``dtype``."""
+
+    # -- rows and shapes, all differentiable --------------------------------------------------------------------
+    @abstractmethod
+    def take(self, x: Tensor, rows: np.ndarray | Tensor) -> Tensor:
+        """Return ``x[rows]``."""
+
+    @abstractmethod
+    def put(self, x: Tensor, rows: np.ndarray | Tensor, values: Tensor) -> Tensor:
+        """Return a copy of ``x`` in which ``rows`` hold ``values``."""
+
+    @abstractmethod
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return ``x`` with another shape; a view where it can be."""
+
+    @abstractmethod
+    def concat(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Join along an axis."""
+
+    @abstractmethod
+    def stack(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        """Join along a new axis."""
+
+    @abstractmethod
+    def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
+        """Cut the first axis into runs of the given sizes."""
+
+    # -- reduce -------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def sum(self, x: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
+        """Sum over axes."""
+
+    @abstractmethod
+    def max(self, x: Tensor, axis: int) -> Tensor:
+        """Maximum over one axis."""
+
+    @abstractmethod
+    def min(self, x: Tensor, axis: int) -> Tensor:
+        """Minimum over one axis."""
+
+    @abstractmethod
+    def prod(self, x: Tensor, axis: int) -> Tensor:
+        """Product over one axis."""
+
+    # -- autograd and threads -----------------------------------------------------------------------------------
+    @abstractmethod
+    def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
+        """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
+
+    @abstractmethod
+    def num_threads(self) -> int:
+        """Return how many threads the library uses, which kernels follow."""

@@ -1,0 +1,145 @@
+"""PyTorch: autograd, CPU and CUDA."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from .base import Backend, DifferentiableOp
+
+__all__ = ["TorchBackend"]
+
+_NAMES = {
+    getattr(torch, name): name
+    for name in (
+        "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split()
+    )
+}
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_CPU = torch.device("cpu")
+
+
+@final
+class TorchBackend(Backend):
+    """Tensors are ``torch.Tensor``."""
+
+    name = "torch"
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, torch.Tensor)
+
+    def asarray(self, x: object, dtype: str | None = None, device: object = None) -> torch.Tensor:
+        return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
+
+    def to_numpy(self, x: torch.Tensor) -> np.ndarray:
+        x = x.detach().cpu()
+        return (x.float() if x.dtype is torch.bfloat16 else x).numpy()
+
+    def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
+        tensor = torch.from_numpy(array)
+        return tensor if device is None else tensor.to(device)  # type: ignore[call-overload]
+
+    def shape(self, x: torch.Tensor) -> tuple[int, ...]:
+        return x.shape
+
+    def dtype(self, x: torch.Tensor) -> str:
+        return _NAMES[x.dtype]
+
+    def device(self, x: torch.Tensor) -> torch.device:
+        return x.device
+
+    def cpu(self) -> torch.device:
+        return _CPU
+
+    def is_cpu(self, device: Any) -> bool:
+        return torch.device(device).type == "cpu"
+
+    def requires_grad(self, x: torch.Tensor) -> bool:
+        return x.requires_grad and torch.is_grad_enabled()
+
+    def version(self, x: torch.Tensor) -> int:
+        return x._version
+
+    def address(self, x: torch.Tensor) -> int:
+        return x.data_ptr()
+
+    def contiguous(self, x: torch.Tensor) -> torch.Tensor:
+        return x.contiguous()
+
+    def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
+        return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
+
+    def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
+        return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
+
+    def to_device(self, x: torch.Tensor, device: Any) -> torch.Tensor:
+        return x.to(device)
+
+    def astype(self, x: torch.Tensor, dtype: str) -> torch.Tensor:
+        return x.to(_DTYPES[dtype])
+
+    def take(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor) -> torch.Tensor:
+        return x.index_select(0, _index(rows, x.device))
+
+    def put(self, x: torch.Tensor, rows: np.ndarray | torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return x.index_copy(0, _index(rows, x.device), values)
+
+    def reshape(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return x.reshape(tuple(shape))
+
+    def concat(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
+        return torch.cat(tuple(xs), dim=axis)
+
+    def stack(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
+        return torch.stack(tuple(xs), dim=axis)
+
+    def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
+        return torch.split(x, list(sizes))
+
+    def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
+        return x.sum(dim=axis, keepdim=keepdims)
+
+    def max(self, x: torch.Tensor, axis: int) -> torch.Tensor:
+        return x.max(dim=axis).values
+
+    def min(self, x: torch.Tensor, axis: int) -> torch.Tensor:
+        return x.min(dim=axis).values
+
+    def prod(self, x: torch.Tensor, axis: int) -> torch.Tensor:
+        return x.prod(dim=axis)
+
+    def apply(self, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            for x in inputs:
+                if x.requires_grad:
+                    return _Recorded.apply(op, *inputs)
+        return op.forward(*inputs)
+
+    def num_threads(self) -> int:
+        return torch.get_num_threads()
+
+
+def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:
+    if isinstance(rows, torch.Tensor):
+        return rows
+    return torch.from_numpy(rows).to(device)
+
+
+class _Recorded(torch.autograd.Function):
+    """Carries one :class:`DifferentiableOp` through torch's autograd, keeping only the inputs that it reads."""
+
+    @staticmethod
+    def forward(ctx: Any, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
+        ctx.op, ctx.num_inputs = op, len(inputs)
+        ctx.save_for_backward(*(inputs[i] for i in op.saved))
+        return op.forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        inputs: list[torch.Tensor | None] = [None] * ctx.num_inputs
+        for i, x in zip(ctx.op.saved, ctx.saved_tensors, strict=True):
+            inputs[i] = x
+        return (None, *ctx.op.backward(inputs, grad, ctx.needs_input_grad[1:]))

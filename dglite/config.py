@@ -1,0 +1,62 @@
+"""Every setting that comes from the environment or from ``~/.dglite/config.json``, read in one place.
+
+======================  ==============================================================================
+``DGLITE_BACKEND``      tensor backend: ``torch`` (default). ``DGLBACKEND=pytorch`` is understood too
+``DGLITE_DATA_DIR``     folder with datasets; read where it has them, written to by downloads
+``DGLITE_CACHE_DIR``    folder of compiled kernels; default: the user's cache folder of this platform
+``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite, ``2`` also prints kernel sources
+======================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import platformdirs
+
+from .errors import DGLError
+
+__all__ = ["backend_name", "cache_dir", "data_dir", "debug_level"]
+
+_BACKEND_ALIASES = {"pytorch": "torch"}
+
+
+def backend_name() -> str:
+    """Return the backend asked for: ``DGLITE_BACKEND``, else ``DGLBACKEND``, else the configuration file, else torch."""
+    name = os.environ.get("DGLITE_BACKEND") or os.environ.get("DGLBACKEND") or _config_file().get("backend") or "torch"
+    return _BACKEND_ALIASES.get(name.lower(), name.lower())
+
+
+def _config_file() -> dict[str, str]:
+    path = Path.home() / ".dglite" / "config.json"
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DGLError(f'{path} is not readable as JSON ({error}); expected {{"backend": "torch"}}') from error
+    if not isinstance(content, dict):
+        raise DGLError(f'{path} holds {type(content).__name__}; expected an object such as {{"backend": "torch"}}')
+    return content
+
+
+def cache_dir() -> Path:
+    """Return the folder that holds rendered kernels and their compiled code."""
+    chosen = os.environ.get("DGLITE_CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("dglite", appauthor=False))
+
+
+def data_dir() -> Path:
+    """Return the folder in which datasets are looked for, and into which they are downloaded."""
+    chosen = os.environ.get("DGLITE_DATA_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_data_dir("dglite", appauthor=False))
+
+
+def debug_level() -> int:
+    """Return 0 (quiet), 1 (verify plans) or 2 (also print kernel sources)."""
+    value = os.environ.get("DGLITE_DEBUG", "0")
+    if value not in ("0", "1", "2"):
+        raise DGLError(f"DGLITE_DEBUG={value!r} is not understood; expected 0, 1 or 2")
+    return int(value)

@@ -1,0 +1,196 @@
+"""Element-wise expressions over the operands of an edge: ``u`` (source), ``e`` (edge), ``v`` (destination).
+
+An expression is immutable, hashable and prints as its formula. ``fn.u_mul_e`` is ``mul(u0, e0)``; the kernels, their
+gradients and the oracle are all made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from .opspec import OPERATORS, Operator
+
+__all__ = [
+    "Call",
+    "Constant",
+    "Expr",
+    "Operand",
+    "Side",
+    "derivative",
+    "evaluate",
+    "formula",
+    "operands_of",
+    "swap_sides",
+]
+
+
+class Side(Enum):
+    """Whose rows an operand has: source nodes, edges or destination nodes."""
+
+    U = "u"
+    E = "e"
+    V = "v"
+
+    def __repr__(self) -> str:
+        return self.value
+
+    @property
+    def reversed(self) -> Side:
+        """The side on the reversed graph."""
+        return {Side.U: Side.V, Side.V: Side.U, Side.E: Side.E}[self]
+
+
+class Expr:
+    """Base of the three kinds of node; gives them arithmetic, with constants folded as they are built."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Expr | float) -> Expr:
+        return _binary("add", self, other)
+
+    def __radd__(self, other: float) -> Expr:
+        return _binary("add", other, self)
+
+    def __sub__(self, other: Expr | float) -> Expr:
+        return _binary("sub", self, other)
+
+    def __rsub__(self, other: float) -> Expr:
+        return _binary("sub", other, self)
+
+    def __mul__(self, other: Expr | float) -> Expr:
+        return _binary("mul", self, other)
+
+    def __rmul__(self, other: float) -> Expr:
+        return _binary("mul", other, self)
+
+    def __truediv__(self, other: Expr | float) -> Expr:
+        return _binary("div", self, other)
+
+    def __rtruediv__(self, other: float) -> Expr:
+        return _binary("div", other, self)
+
+    def __neg__(self) -> Expr:
+        return Call(OPERATORS["neg"], (self,))
+
+    def __str__(self) -> str:
+        return formula(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Operand(Expr):
+    """The ``slot``-th tensor given to the kernel; its rows are those of ``side``."""
+
+    side: Side
+    slot: int
+
+    def __repr__(self) -> str:
+        return f"{self.side.value}{self.slot}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Constant(Expr):
+    """A Python number."""
+
+    value: float
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Call(Expr):
+    """An operator applied to expressions."""
+
+    op: Operator
+    args: tuple[Expr, ...]
+
+    def __repr__(self) -> str:
+        return formula(self)
+
+
+def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
+    """Build ``left op right`` unless arithmetic with 0 or 1 makes it simpler (gradients are full of these)."""
+    left = left if isinstance(left, Expr) else Constant(float(left))
+    right = right if isinstance(right, Expr) else Constant(float(right))
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        folded = {"add": float.__add__, "sub": float.__sub__, "mul": float.__mul__, "div": float.__truediv__}[name]
+        return Constant(folded(left.value, right.value))
+    a = left.value if isinstance(left, Constant) else None
+    b = right.value if isinstance(right, Constant) else None
+    if (name in ("mul", "div") and b == 1.0) or (name in ("add", "sub") and b == 0.0):
+        return left
+    if (name == "mul" and a == 1.0) or (name == "add" and a == 0.0):
+        return right
+    if name == "mul" and 0.0 in (a, b):
+        return Constant(0.0)
+    if (name == "mul" and a == -1.0) or (name == "sub" and a == 0.0):
+        return -right
+    if name in ("mul", "div") and b == -1.0:
+        return -left
+    return Call(OPERATORS[name], (left, right))
+
+
+def operands_of(expr: Expr) -> tuple[Operand, ...]:
+    """Return the distinct operands of ``expr`` by slot."""
+    found: set[Operand] = set()
+    pending = [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Operand):
+            found.add(node)
+        elif isinstance(node, Call):
+            pending.extend(node.args)
+    return tuple(sorted(found, key=lambda operand: operand.slot))
+
+
+@lru_cache(maxsize=4096)
+def derivative(expr: Expr, operand: Operand) -> Expr:
+    """Return d ``expr`` / d ``operand`` by the chain rule over the operator table."""
+    if expr == operand:
+        return Constant(1.0)
+    if not isinstance(expr, Call):
+        return Constant(0.0)
+    total: Expr = Constant(0.0)
+    for arg, gradient in zip(expr.args, expr.op.gradient, strict=True):
+        inner = derivative(arg, operand)
+        if inner != Constant(0.0):
+            total = total + inner * gradient(*expr.args)
+    return total
+
+
+@lru_cache(maxsize=4096)
+def swap_sides(expr: Expr) -> Expr:
+    """Return ``expr`` as it reads on the reversed graph: source and destination operands change places."""
+    if isinstance(expr, Operand):
+        return Operand(expr.side.reversed, expr.slot)
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(swap_sides(arg) for arg in expr.args))
+    return expr
+
+
+def evaluate(expr: Expr, values: Sequence[Any]) -> Any:
+    """Compute ``expr`` with ordinary arithmetic, ``values[slot]`` standing for each operand (arrays, tensors, numbers)."""
+    if isinstance(expr, Operand):
+        return values[expr.slot]
+    if isinstance(expr, Constant):
+        return expr.value
+    assert isinstance(expr, Call)
+    return _arithmetic(expr.op.source)(*(evaluate(arg, values) for arg in expr.args))
+
+
+@lru_cache(maxsize=None)
+def _arithmetic(source: str) -> Any:
+    """Turn an operator's source into a Python function: the table stays the only place where it is written."""
+    names = [f"x{i}" for i in range(3) if f"{{{i}}}" in source]
+    return eval(f"lambda {', '.join(names)}: {source.format(*names)}", {"__builtins__": {}})
+
+
+def formula(expr: Expr) -> str:
+    """Return ``expr`` as text, e.g. ``(u0 * e1)``."""
+    if isinstance(expr, Call):
+        return expr.op.source.format(*(formula(arg) for arg in expr.args))
+    return repr(expr)

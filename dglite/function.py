@@ -1,0 +1,202 @@
+"""Built-in message and reduce functions: ``fn.copy_u``, ``fn.u_mul_e``, ``fn.sum`` and their kin.
+
+Each call returns a small immutable value that says what is computed; nothing runs here. Strings are parsed once, so
+the scheduler and the kernels see an expression and a reducer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .expr import Call, Expr, Operand, Side
+from .opspec import Reducer, operator
+
+__all__ = [
+    "MessageFunction",
+    "ReduceFunction",
+    "copy_e",
+    "copy_edge",
+    "copy_src",
+    "copy_u",
+    "e_add_u",
+    "e_add_v",
+    "e_div_u",
+    "e_div_v",
+    "e_dot_u",
+    "e_dot_v",
+    "e_mul_u",
+    "e_mul_v",
+    "e_sub_u",
+    "e_sub_v",
+    "max",
+    "mean",
+    "message_function",
+    "min",
+    "prod",
+    "reduce_function",
+    "src_mul_edge",
+    "sum",
+    "u_add_e",
+    "u_add_v",
+    "u_div_e",
+    "u_div_v",
+    "u_dot_e",
+    "u_dot_v",
+    "u_mul_e",
+    "u_mul_v",
+    "u_sub_e",
+    "u_sub_v",
+    "v_add_e",
+    "v_add_u",
+    "v_div_e",
+    "v_div_u",
+    "v_dot_e",
+    "v_dot_u",
+    "v_mul_e",
+    "v_mul_u",
+    "v_sub_e",
+    "v_sub_u",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFunction:
+    """A built-in message: ``expr`` over the columns named by ``fields``, written to message field ``out_field``.
+
+    ``fields[slot]`` is the (side, column name) of operand ``slot``. With ``dot`` the last feature axis of the result is
+    summed and kept with length 1.
+    """
+
+    name: str
+    expr: Expr
+    fields: tuple[tuple[Side, str], ...]
+    out_field: str
+    dot: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(repr(field) for _, field in self.fields)}, {self.out_field!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceFunction:
+    """A built-in reduction of message field ``msg_field`` to node column ``out_field``; 0 where no message arrives."""
+
+    reducer: Reducer
+    msg_field: str
+    out_field: str
+
+    @property
+    def name(self) -> str:
+        """The name under ``dglite.function``."""
+        return self.reducer.value
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.msg_field!r}, {self.out_field!r})"
+
+
+@lru_cache(maxsize=4096)
+def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFunction:
+    """Return the built-in message called ``name``, e.g. ``message_function("u_mul_e", ("h", "w"), "m")``."""
+    parts = name.split("_")
+    sides = [Side(part) for part in ((parts[1],) if parts[0] == "copy" else (parts[0], parts[2]))]
+    operands: tuple[Expr, ...] = tuple(Operand(side, slot) for slot, side in enumerate(sides))
+    dot = parts[1] == "dot"
+    expr = operands[0] if len(operands) == 1 else Call(operator("mul" if dot else parts[1]), operands)
+    return MessageFunction(name, expr, tuple(zip(sides, fields, strict=True)), out, dot)
+
+
+@lru_cache(maxsize=4096)
+def reduce_function(name: str, msg: str, out: str) -> ReduceFunction:
+    """Return the built-in reducer called ``name``, e.g. ``reduce_function("sum", "m", "h")``."""
+    return ReduceFunction(Reducer(name), msg, out)
+
+
+def copy_u(u: str, out: str) -> MessageFunction:
+    """Message: the source node's column ``u``."""
+    return message_function("copy_u", (u,), out)
+
+
+def copy_e(e: str, out: str) -> MessageFunction:
+    """Message: the edge's column ``e``."""
+    return message_function("copy_e", (e,), out)
+
+
+def copy_src(src: str, out: str) -> MessageFunction:
+    """Classic name of :func:`copy_u`."""
+    return copy_u(src, out)
+
+
+def copy_edge(edge: str, out: str) -> MessageFunction:
+    """Classic name of :func:`copy_e`."""
+    return copy_e(edge, out)
+
+
+def src_mul_edge(src: str, edge: str, out: str) -> MessageFunction:
+    """Classic name of ``u_mul_e``."""
+    return message_function("u_mul_e", (src, edge), out)
+
+
+def _binary(name: str) -> Callable[[str, str, str], MessageFunction]:
+    lhs, op, rhs = name.split("_")
+    owner = {"u": "source node", "v": "destination node", "e": "edge"}
+
+    def build(lhs_field: str, rhs_field: str, out: str) -> MessageFunction:
+        return message_function(name, (lhs_field, rhs_field), out)
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = (
+        f"Message: {op} of the {owner[lhs]}'s column ``lhs_field`` and the {owner[rhs]}'s column ``rhs_field``, "
+        "feature axes broadcast as NumPy does."
+    )
+    return build
+
+
+def _reducer(name: str) -> Callable[[str, str], ReduceFunction]:
+    def build(msg: str, out: str) -> ReduceFunction:
+        return reduce_function(name, msg, out)
+
+    build.__name__ = build.__qualname__ = name
+    build.__doc__ = (
+        f"Reduce: {name} of the messages ``msg`` of each node, written to column ``out``; 0 without messages."
+    )
+    return build
+
+
+u_add_v = _binary("u_add_v")
+u_add_e = _binary("u_add_e")
+v_add_u = _binary("v_add_u")
+v_add_e = _binary("v_add_e")
+e_add_u = _binary("e_add_u")
+e_add_v = _binary("e_add_v")
+u_sub_v = _binary("u_sub_v")
+u_sub_e = _binary("u_sub_e")
+v_sub_u = _binary("v_sub_u")
+v_sub_e = _binary("v_sub_e")
+e_sub_u = _binary("e_sub_u")
+e_sub_v = _binary("e_sub_v")
+u_mul_v = _binary("u_mul_v")
+u_mul_e = _binary("u_mul_e")
+v_mul_u = _binary("v_mul_u")
+v_mul_e = _binary("v_mul_e")
+e_mul_u = _binary("e_mul_u")
+e_mul_v = _binary("e_mul_v")
+u_div_v = _binary("u_div_v")
+u_div_e = _binary("u_div_e")
+v_div_u = _binary("v_div_u")
+v_div_e = _binary("v_div_e")
+e_div_u = _binary("e_div_u")
+e_div_v = _binary("e_div_v")
+u_dot_v = _binary("u_dot_v")
+u_dot_e = _binary("u_dot_e")
+v_dot_u = _binary("v_dot_u")
+v_dot_e = _binary("v_dot_e")
+e_dot_u = _binary("e_dot_u")
+e_dot_v = _binary("e_dot_v")
+
+sum = _reducer("sum")
+mean = _reducer("mean")
+max = _reducer("max")
+min = _reducer("min")
+prod = _reducer("prod")

@@ -1,0 +1,1 @@
+"""Kernels: arrays in, arrays out. They know no graphs and no frameworks."""

@@ -1,0 +1,1 @@
+"""CPU kernels, compiled by Numba on the machine that runs them."""
