@@ -1,0 +1,53 @@
+# On a fresh machine with python3 (3.11 or newer) and make:  `make demo`  or  `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+
+BIN     := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full check format bench bench-quick clean
+
+help:
+	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
+	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
+	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
+	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
+
+# torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
+$(BIN)/torch.installed: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dglite needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing torch into $(VENV) (this is the large one) ..."
+	$(INSTALL) torch
+	@touch $@
+
+$(BIN)/%.installed: $(BIN)/torch.installed setup.cfg pyproject.toml
+	$(INSTALL) --editable .[$*]
+	@touch $@
+
+demo: $(BIN)/examples.installed
+	$(BIN)/python examples/karate_club.py
+
+test: $(BIN)/test.installed
+	$(BIN)/python -m pytest
+
+test-full: $(BIN)/test.installed
+	$(BIN)/python -m pytest --full
+
+check: $(BIN)/test.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(BIN)/test.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+BENCHMARKS := spmm overhead memory
+bench bench-quick: $(BIN)/bench.installed
+	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(if $(filter bench-quick,$@),--quick) || exit 1; done
+	$(if $(filter bench,$@),$(BIN)/python benchmarks/report.py)
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,284 @@
+"""The citation networks Cora, Citeseer and Pubmed with the split of Planetoid.
+
+Yang, Cohen and Salakhutdinov, "Revisiting semi-supervised learning with graph embeddings", 2016. The papers are nodes,
+in the order that the literature uses: labelled training papers, then the other papers, then the test papers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from .. import backend
+from ..convert import graph
+from ..errors import DGLError
+from .dataset import SingleGraphDataset, fetch
+from .numeric_pickle import CsrMatrix, read_numeric_pickle
+
+__all__ = ["CitationGraphDataset", "CiteseerGraphDataset", "CoraGraphDataset", "PubmedGraphDataset"]
+
+_URL = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data"
+_PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
+_NUM_VALIDATION = 500
+
+_SHA256 = {
+    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+}
+"""Checksums of downloads. Citeseer and Pubmed are held to the counts in ``_PUBLISHED`` instead."""
+
+
+class Counts(NamedTuple):
+    """The size of a data set."""
+
+    nodes: int
+    features: int
+    classes: int
+    training: int
+    test: int
+
+
+_PUBLISHED = {
+    "cora": Counts(nodes=2708, features=1433, classes=7, training=140, test=1000),
+    "citeseer": Counts(nodes=3327, features=3703, classes=6, training=120, test=1000),
+    "pubmed": Counts(nodes=19717, features=500, classes=3, training=60, test=1000),
+}
+
+
+class Papers(NamedTuple):
+    """A citation network as arrays."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    features: np.ndarray
+    labels: np.ndarray
+    num_training: int
+    test: np.ndarray
+    num_classes: int
+
+
+class CitationGraphDataset(SingleGraphDataset):
+    """One citation network, read from the files ``ind.<name>.*`` of Planetoid.
+
+    The graph has ``ndata['feat']`` (float32, each row sums to 1, or to 0 for papers without words), ``ndata['label']``
+    (int64) and the boolean ``ndata['train_mask']``, ``['val_mask']``, ``['test_mask']``. Each citation is an edge in
+    both directions and occurs once. Papers that are in no file but the graph's (Citeseer has 15) are isolated nodes
+    with zero features and label 0, and in no mask.
+
+    Parameters
+    ----------
+    name
+        ``"cora"``, ``"citeseer"``, ``"pubmed"``, or the middle of the file names of a network in the same format.
+    raw_dir
+        Folder that has the files, itself or in ``planetoid/``, or receives them; default ``DGLITE_DATA_DIR`` or the
+        user's data folder. Files that are in neither place are downloaded to ``planetoid/``.
+    force_reload
+        Accepted for DGL's sake; the files are small and are read each time.
+    verbose
+        Print the counts.
+    reverse_edge
+        With False, each citation is one edge, from the smaller node id to the larger.
+    transform
+        Function of a graph, applied each time it is read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = True,
+        reverse_edge: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.reverse_edge = reverse_edge
+        super().__init__(name.lower(), raw_dir=raw_dir, force_reload=force_reload, verbose=verbose, transform=transform)
+
+    @property
+    def raw_path(self) -> str:
+        """The folder that has all of this network's files; where there is none, the one that downloads go to."""
+        for folder in self._folders():
+            if not self._missing(folder):
+                return str(folder)
+        return str(Path(self.raw_dir) / "planetoid")
+
+    @property
+    def num_classes(self) -> int:
+        """How many labels there are."""
+        return self._num_classes
+
+    def _folders(self) -> tuple[Path, Path]:
+        return Path(self.raw_dir), Path(self.raw_dir) / "planetoid"
+
+    def _missing(self, folder: Path) -> list[str]:
+        names = [f"ind.{self.name}.{part}" for part in _PARTS]
+        return [name for name in names if not (folder / name).is_file()]
+
+    def has_raw(self) -> bool:
+        """Whether one folder has all the files."""
+        return not self._missing(Path(self.raw_path))
+
+    def download(self) -> None:
+        """Fetch the files that are missing."""
+        folder = Path(self.raw_path)
+        missing = self._missing(folder)
+        try:
+            if self.name not in _PUBLISHED:
+                raise DGLError(f"only {', '.join(_PUBLISHED)} can be downloaded")
+            for file_name in missing:
+                fetch(f"{_URL}/{file_name}", folder, _SHA256.get(file_name))
+        except DGLError as error:
+            looked = ", ".join(str(place) for place in self._folders())
+            raise DGLError(
+                f"{self.name} was looked for in {looked}; {', '.join(missing)} are missing there. {error}. "
+                "Put the files into one of these folders, or name the folder that has them with raw_dir= or the "
+                "environment variable DGLITE_DATA_DIR"
+            ) from error
+
+    def process(self) -> None:
+        """Read the files and build the graph."""
+        papers = read_planetoid(Path(self.raw_path), self.name, self.reverse_edge)
+        num_nodes = len(papers.labels)
+        self._check_counts(papers)
+        self._num_classes = papers.num_classes
+        self._graph = graph((papers.src, papers.dst), num_nodes=num_nodes)
+        training = np.arange(papers.num_training)
+        validation = np.arange(papers.num_training, min(papers.num_training + _NUM_VALIDATION, num_nodes))
+        columns = {
+            "feat": papers.features,
+            "label": papers.labels,
+            "train_mask": _mask(num_nodes, training),
+            "val_mask": _mask(num_nodes, validation),
+            "test_mask": _mask(num_nodes, papers.test),
+        }
+        for name, column in columns.items():
+            self._graph.ndata[name] = backend.active.from_numpy(column)
+        if self.verbose:
+            print(
+                f"{self.name}: {num_nodes} nodes, {len(papers.src)} edges, {papers.features.shape[1]} features, "
+                f"{papers.num_classes} classes; {len(training)} training, {len(validation)} validation, "
+                f"{len(papers.test)} test nodes"
+            )
+
+    def _check_counts(self, papers: Papers) -> None:
+        found = Counts(*papers.features.shape, papers.num_classes, papers.num_training, len(papers.test))
+        expected = _PUBLISHED.get(self.name, found)
+        if found != expected:
+            raise DGLError(
+                f"the files of {self.name} in {self.raw_path} hold {found}; published are {expected}. "
+                "Remove them to have them downloaded again"
+            )
+
+
+def _mask(num_nodes: int, chosen: np.ndarray) -> np.ndarray:
+    mask = np.zeros(num_nodes, dtype=bool)
+    mask[chosen] = True
+    return mask
+
+
+def read_planetoid(folder: Path, name: str, reverse_edge: bool = True) -> Papers:
+    """Read the eight files ``ind.<name>.*`` in ``folder``.
+
+    Rows of ``allx`` are the first nodes; row ``i`` of ``tx`` is node ``test.index[i]``. Nodes that neither covers keep
+    zero features.
+    """
+    parts = {part: read_numeric_pickle(folder / f"ind.{name}.{part}") for part in _PARTS[:-1]}
+    try:
+        test = np.array((folder / f"ind.{name}.test.index").read_text().split(), dtype=np.int64)
+    except ValueError as error:
+        raise DGLError(f"ind.{name}.test.index in {folder} has a line that is no number ({error})") from error
+    _check_shapes(parts, test, f"ind.{name}.* in {folder}")
+    neighbours = parts["graph"]
+    num_known = parts["allx"].shape[0]
+    num_nodes = max(num_known, int(test.max(initial=-1)) + 1, len(neighbours))
+    features = np.zeros((num_nodes, parts["allx"].shape[1]), dtype=np.float32)
+    one_hot = np.zeros((num_nodes, parts["ally"].shape[1]), dtype=np.int64)
+    features[:num_known], one_hot[:num_known] = parts["allx"].toarray(), parts["ally"]
+    features[test], one_hot[test] = parts["tx"].toarray(), parts["ty"]
+    total = features.sum(axis=1, keepdims=True)
+    np.divide(features, total, out=features, where=total != 0)
+    src, dst = _edges(neighbours, num_nodes, reverse_edge, f"ind.{name}.graph in {folder}")
+    return Papers(src, dst, features, one_hot.argmax(axis=1), len(parts["y"]), np.sort(test), one_hot.shape[1])
+
+
+def _check_shapes(parts: dict[str, Any], test: np.ndarray, where: str) -> None:
+    """Raise ``DGLError`` unless the files are of the expected kinds and agree with each other."""
+    kinds = {"x": CsrMatrix, "tx": CsrMatrix, "allx": CsrMatrix, "y": np.ndarray, "ty": np.ndarray, "ally": np.ndarray}
+    for part, kind in {**kinds, "graph": dict}.items():
+        if not isinstance(parts[part], kind):
+            raise DGLError(f"part {part} of {where} is a {type(parts[part]).__name__}; expected {kind.__name__}")
+    shapes = {part: parts[part].shape for part in kinds}
+    widths_agree = all(
+        len(shapes[part]) == 2 and shapes[part][1] == shapes["all" + part.lstrip("t")][1]
+        for part in ("x", "tx", "y", "ty")
+    )
+    rows_agree = (
+        shapes["x"][0] == shapes["y"][0] <= shapes["allx"][0] == shapes["ally"][0]
+        and shapes["tx"][0] == shapes["ty"][0] == len(test) == len(np.unique(test))
+        and (test >= shapes["allx"][0]).all()
+    )
+    if not (widths_agree and rows_agree):
+        raise DGLError(f"the parts of {where} contradict each other: {shapes}, {len(test)} lines in test.index")
+
+
+def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct citations by source, then destination: both directions, or each from smaller to larger id."""
+    try:
+        src = np.repeat(np.fromiter(neighbours, np.int64), [len(row) for row in neighbours.values()])
+        dst = np.fromiter((node for row in neighbours.values() for node in row), np.int64, count=len(src))
+    except (TypeError, ValueError) as error:
+        raise DGLError(f"{where} is not a dict of lists of node numbers ({error})") from error
+    ids = np.concatenate([src, dst])
+    outside = ids[(ids < 0) | (ids >= num_nodes)]
+    if len(outside):
+        raise DGLError(f"{where} names node {outside[0]}; there are {num_nodes} nodes")
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    codes = np.concatenate([low * num_nodes + high, high * num_nodes + low]) if both else low * num_nodes + high
+    src, dst = np.divmod(np.unique(codes), max(num_nodes, 1))
+    return src, dst
+
+
+class _PublishedDataset(CitationGraphDataset):
+    """Base of the networks that have a class of their own, constructed without a name."""
+
+    _published_name: str
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = True,
+        reverse_edge: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(self._published_name, raw_dir, force_reload, verbose, reverse_edge, transform)
+
+
+@final
+class CoraGraphDataset(_PublishedDataset):
+    """Cora: 2,708 papers on machine learning, 10,556 directed edges, 1,433 features, 7 classes, 140 training nodes."""
+
+    _published_name = "cora"
+
+
+@final
+class CiteseerGraphDataset(_PublishedDataset):
+    """Citeseer: 3,327 papers on computing, 9,228 directed edges, 3,703 features, 6 classes, 120 training nodes."""
+
+    _published_name = "citeseer"
+
+
+@final
+class PubmedGraphDataset(_PublishedDataset):
+    """Pubmed: 19,717 papers on diabetes, 88,651 directed edges, 500 features, 3 classes, 60 training nodes."""
+
+    _published_name = "pubmed"

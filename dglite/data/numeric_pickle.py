@@ -1,0 +1,136 @@
+"""Reads pickles of numbers and nothing else: NumPy arrays, SciPy CSR matrices, dicts, lists, ints; Python 2's too.
+
+The data sets of the field are distributed as pickles, and an ordinary unpickler runs whatever a file tells it to. This
+one constructs no class that a file names. ``numpy.ndarray``, ``numpy.dtype`` and ``csr_matrix`` are stood in for by the
+small records below, which keep the state that they are given and turn it into arrays by checked means; every other
+name is refused.
+"""
+
+from __future__ import annotations
+
+import collections
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+
+__all__ = ["CsrMatrix", "read_numeric_pickle"]
+
+
+class _DType:
+    """Stands in for ``numpy.dtype``: a kind and size such as ``f4``, then a byte order."""
+
+    def __init__(self, code: str, *_copy_flags: object) -> None:
+        if not (isinstance(code, str) and code[:1] in ("b", "i", "u", "f") and code[1:] in ("1", "2", "4", "8")):
+            raise pickle.UnpicklingError(f"an array of dtype {code!r}; only numbers are read")
+        self.resolved = np.dtype(code)
+
+    def __setstate__(self, state: Any) -> None:
+        self.resolved = self.resolved.newbyteorder("=" if state[1] == "|" else state[1])
+
+
+class _Array:
+    """Stands in for ``numpy.ndarray``: a shape, a dtype and raw bytes."""
+
+    values: np.ndarray
+
+    def __setstate__(self, state: Any) -> None:
+        _version, shape, dtype, by_column, raw = state
+        if not (isinstance(dtype, _DType) and isinstance(raw, str | bytes)):
+            raise pickle.UnpicklingError("an array whose content is not plain numbers")
+        content = raw.encode("latin1") if isinstance(raw, str) else raw
+        values = np.frombuffer(content, dtype.resolved).reshape(shape, order="F" if by_column else "C")
+        self.values = values.astype(values.dtype.newbyteorder("="))
+
+
+def _reconstruct(kind: type, *_shape_and_dtype: object) -> _Array:
+    """Stand in for the function with which NumPy begins an array; the state that follows has all that counts."""
+    if kind is not _Array:
+        raise pickle.UnpicklingError("an array of a class of its own")
+    return _Array()
+
+
+class CsrMatrix:
+    """Stands in for ``scipy.sparse.csr_matrix``: its arrays and ``shape``, checked when read."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.values, self.indices, self.indptr = (_array(state[key]) for key in ("data", "indices", "indptr"))
+        num_rows, num_columns = state["_shape"] if "_shape" in state else state["shape"]
+        self.shape = (int(num_rows), int(num_columns))
+        rows_fit = len(self.indptr) == self.shape[0] + 1 and self.indptr[0] == 0 and (np.diff(self.indptr) >= 0).all()
+        if not (rows_fit and len(self.indices) == len(self.values) == self.indptr[-1]):
+            raise pickle.UnpicklingError("a CSR matrix whose row pointers do not fit its entries")
+        if ((self.indices < 0) | (self.indices >= self.shape[1])).any():
+            raise pickle.UnpicklingError("a CSR matrix with column numbers outside its shape")
+
+    def toarray(self) -> np.ndarray:
+        """Return the matrix as a dense array; entries given twice are added."""
+        dense = np.zeros(self.shape, self.values.dtype)
+        np.add.at(dense, (np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)), self.indices), self.values)
+        return dense
+
+
+def _array(record: Any) -> np.ndarray:
+    if not isinstance(record, _Array) or record.values.ndim != 1:
+        raise pickle.UnpicklingError("a CSR matrix whose parts are not one-dimensional arrays")
+    return record.values
+
+
+def _no_bytes() -> bytes:
+    """Stand in for ``bytes``, by which Python 3 writes an empty array's content in the older protocols."""
+    return b""
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Stand in for ``_codecs.encode``, by which Python 3 writes other bytes in the older protocols."""
+    if not isinstance(text, str) or encoding != "latin1":
+        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
+    return text.encode("latin1")
+
+
+_ADMITTED = {
+    ("numpy", "dtype"): _DType,
+    ("numpy", "ndarray"): _Array,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
+    ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
+    ("collections", "defaultdict"): collections.defaultdict,
+    ("__builtin__", "list"): list,
+    ("builtins", "list"): list,
+    ("__builtin__", "bytes"): _no_bytes,
+    ("_codecs", "encode"): _encode,
+}
+"""What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
+
+
+class _NumericUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _ADMITTED[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(
+                f"{module}.{name}, which is not a type of number, array, list or dict"
+            ) from None
+
+
+def read_numeric_pickle(path: str | Path) -> Any:
+    """Return what the pickle at ``path`` holds: an array, a :class:`CsrMatrix`, a dict, a list or a number.
+
+    Raises ``DGLError`` for anything else, for a damaged file and for a matrix that contradicts itself; no code that
+    the file names is run.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = _NumericUnpickler(file, encoding="latin1").load()
+    except OSError:
+        raise
+    except Exception as error:  # a damaged pickle raises nearly anything: IndexError, TypeError, UnicodeDecodeError ...
+        raise DGLError(
+            f"{path} is not read: it holds {error or type(error).__name__}; "
+            "expected a pickle of NumPy arrays, SciPy CSR matrices, dicts, lists and ints only"
+        ) from error
+    return content.values if isinstance(content, _Array) else content

@@ -1,0 +1,21 @@
+"""Options and settings shared by every test."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="run the whole product of operators, reducers and dtypes instead of a choice in which every pair occurs",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Pass ``--full`` on as ``DGLITE_TEST_FULL=1``, which test modules read while they are collected."""
+    if config.getoption("--full"):
+        os.environ["DGLITE_TEST_FULL"] = "1"
