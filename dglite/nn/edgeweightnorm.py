@@ -1,0 +1,51 @@
+"""Normalisation of edge weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from ..errors import DGLError
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["EdgeWeightNorm"]
+
+
+@final
+class EdgeWeightNorm(nn.Module):
+    r"""Divide edge weights by the weighted degrees of their ends, for a :class:`GraphConv` with ``norm="none"``.
+
+    ``"both"`` gives :math:`w_{uv} / \sqrt{d_u d_v}`, where :math:`d_u` sums the weights of u's out-edges and
+    :math:`d_v` those of v's in-edges; ``"right"`` gives :math:`w_{uv} / d_v`; ``"none"`` changes nothing. ``eps`` is
+    added to the sums.
+    """
+
+    def __init__(self, norm: str = "both", eps: float = 0.0) -> None:
+        super().__init__()
+        if norm not in ("both", "right", "none"):
+            raise DGLError(f"norm={norm!r} is not known; expected one of both, right, none")
+        self._norm = norm
+        self._eps = eps
+
+    def forward(self, graph: DGLGraph, edge_weight: torch.Tensor) -> torch.Tensor:
+        """Return the normalised weights, shape (num_edges,) as given.
+
+        Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
+        """
+        adjacency = graph.adjacency()
+        functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+        if edge_weight.ndim != 1:
+            raise DGLError(
+                f"edge weights of shape {tuple(edge_weight.shape)} were given; normalisation is defined for one number "
+                f"per edge, shape ({adjacency.num_edges},)"
+            )
+        if self._norm == "both" and not bool((edge_weight > 0).all()):
+            raise DGLError(
+                f'norm="both" takes square roots of sums of weights, which must be positive; got {edge_weight.min():g}'
+            )
+        return functional.normalise_edge_weight(adjacency, edge_weight, self._norm, self._eps)

@@ -1,0 +1,185 @@
+"""The formulas of the layers, each written once, as functions of an adjacency and tensors.
+
+Layers hold parameters and check what users give them; what is computed stands here. ``*feat`` is any feature shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from ..errors import DGLError
+from ..expr import Expr, Operand, Side
+from ..ops import core, edge_softmax
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = [
+    "attention",
+    "degree_scale",
+    "edge_softmax",
+    "gcn_norms",
+    "mean_with_self",
+    "normalise_edge_weight",
+    "normalised_sum",
+    "pair_of_features",
+    "pair_of_sizes",
+    "reduce_neighbours",
+    "require_in_edges",
+    "require_rows",
+]
+
+gcn_norms = ("both", "right", "left", "none")
+"""How a graph convolution may be normalised, see :func:`normalised_sum`."""
+
+_SOURCE: Expr = Operand(Side.U, 0)
+_WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
+_EDGE: Expr = Operand(Side.E, 0)
+_SOURCE_PLUS_DESTINATION: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
+_SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
+_BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
+_SOURCE_SCALED_WEIGHTED: Expr = _SOURCE_SCALED * Operand(Side.E, 2)
+_BOTH_SCALED_WEIGHTED: Expr = _BOTH_SCALED * Operand(Side.E, 3)
+_EDGE_BOTH_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
+_EDGE_DESTINATION_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
+
+
+# -- what users give ---------------------------------------------------------------------------------------------------
+def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
+    """Return (source, destination) feature sizes; one size stands for both."""
+    return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)
+
+
+def pair_of_features(
+    graph: DGLGraph, adjacency: Adjacency, feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (source, destination) features with the right numbers of rows.
+
+    One tensor stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError`` where
+    rows and nodes differ in number.
+    """
+    if isinstance(feat, tuple):
+        source, destination = feat
+    else:
+        source = feat
+        destination = feat[: adjacency.num_dst] if graph.is_block else feat
+    require_rows(source, adjacency.num_src, "source nodes")
+    require_rows(destination, adjacency.num_dst, "destination nodes")
+    return source, destination
+
+
+def require_rows(x: torch.Tensor, expected: int, owner: str) -> None:
+    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges."""
+    if x.ndim == 0 or x.shape[0] != expected:
+        hint = "; on a graph with two sets of nodes pass a pair (source, destination)" if "nodes" in owner else ""
+        raise DGLError(
+            f"a tensor of shape {tuple(x.shape)} was given for {expected} {owner}; expected a row each{hint}"
+        )
+
+
+def require_in_edges(adjacency: Adjacency) -> None:
+    """Raise ``DGLError`` when a node has no in-edge; the answer is kept with the adjacency."""
+    lonely = adjacency.cache.get("nodes_without_in_edges")
+    if lonely is None:
+        found = np.flatnonzero(adjacency.in_degrees() == 0)
+        lonely = (len(found), int(found[0]) if len(found) else -1)
+        adjacency.cache["nodes_without_in_edges"] = lonely
+    if lonely[0]:
+        raise DGLError(
+            f"{lonely[0]} of {adjacency.num_dst} nodes have no in-edge (the first is node {lonely[1]}): no message "
+            "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
+            "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
+        )
+
+
+# -- graph convolution -------------------------------------------------------------------------------------------------
+_DEGREE_SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "inverse square root": lambda degrees: np.maximum(degrees, 1) ** -0.5,
+    "inverse": lambda degrees: 1.0 / np.maximum(degrees, 1),
+    "inverse with self": lambda degrees: 1.0 / (degrees + 1.0),
+}
+
+
+def degree_scale(adjacency: Adjacency, side: Side, kind: str, like: torch.Tensor) -> torch.Tensor:
+    """Return a function of the degrees, shape (nodes, 1): the sources' out-degrees (U) or the destinations' in-degrees.
+
+    It has the dtype and device of ``like`` and is kept with the adjacency.
+    """
+    key = (kind, side, like.dtype, like.device)
+    scale = adjacency.cache.get(key)
+    if scale is None:
+        degrees = adjacency.out_degrees() if side is Side.U else adjacency.in_degrees()
+        scale = torch.from_numpy(_DEGREE_SCALES[kind](degrees)).to(like.device, like.dtype)[:, None]
+        adjacency.cache[key] = scale
+    return scale
+
+
+def normalised_sum(
+    adjacency: Adjacency, feat: torch.Tensor, norm: str, edge_weight: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
+
+    ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
+    for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
+    """
+    weights = () if edge_weight is None else (edge_weight,)
+    if norm == "both":
+        scales = [degree_scale(adjacency, side, "inverse square root", feat) for side in (Side.U, Side.V)]
+        expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
+    if norm == "left":
+        expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
+        return core.spmm(
+            adjacency, expr, Reducer.SUM, (feat, degree_scale(adjacency, Side.U, "inverse", feat), *weights)
+        )
+    return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
+
+
+def reduce_neighbours(
+    adjacency: Adjacency, feat: torch.Tensor, reducer: Reducer, edge_weight: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges."""
+    if edge_weight is None:
+        return core.spmm(adjacency, _SOURCE, reducer, (feat,))
+    return core.spmm(adjacency, _WEIGHTED, reducer, (feat, edge_weight))
+
+
+def mean_with_self(
+    adjacency: Adjacency, source: torch.Tensor, destination: torch.Tensor, edge_weight: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
+    total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
+    return total * degree_scale(adjacency, Side.V, "inverse with self", total)
+
+
+def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str, eps: float) -> torch.Tensor:
+    """Divide each edge's weight by sums of weights at its ends; ``weight`` and result have shape (num_edges,).
+
+    The divisor is the square root of (sum over out-edges of u) times (sum over in-edges of v) for ``"both"``, the sum
+    over in-edges of v for ``"right"``. ``eps`` is added to each sum.
+    """
+    if norm == "none":
+        return weight
+    incoming = core.spmm(adjacency, _EDGE, Reducer.SUM, (weight,)) + eps
+    if norm == "right":
+        return core.sddmm(adjacency, _EDGE_DESTINATION_SCALED, (weight, 1 / incoming))
+    outgoing = core.spmm(adjacency.reverse(), _EDGE, Reducer.SUM, (weight,)) + eps
+    return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+def attention(
+    adjacency: Adjacency, source_score: torch.Tensor, destination_score: torch.Tensor, negative_slope: float
+) -> torch.Tensor:
+    """Return softmax over the in-edges of v of ``leaky_relu(source_score[u] + destination_score[v])`` for each edge.
+
+    Scores have shape (nodes, *heads), the result (num_edges, *heads). Velickovic et al., 2018.
+    """
+    scores = core.sddmm(adjacency, _SOURCE_PLUS_DESTINATION, (source_score, destination_score))
+    return core.edge_softmax(adjacency, torch.nn.functional.leaky_relu(scores, negative_slope))

@@ -1,0 +1,163 @@
+"""Graph attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from ..opspec import Reducer
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["GATConv"]
+
+
+@final
+class GATConv(nn.Module):
+    r"""Graph attention of Velickovic et al., "Graph attention networks", 2018.
+
+    .. math:: h_v' = \sigma\Big(\sum_{u \to v} \alpha_{uv} W h_u\Big), \quad
+              \alpha_{uv} = \mathrm{softmax}_u(\mathrm{LeakyReLU}(a_l^T W h_u + a_r^T W h_v))
+
+    for each of ``num_heads`` heads.
+
+    Parameters
+    ----------
+    in_feats
+        Size of the input's last axis; a pair (source, destination) gives each side a matrix of its own.
+    out_feats, num_heads
+        Size of each head's output, and how many heads there are.
+    feat_drop, attn_drop
+        Dropout of the input and of the attention.
+    negative_slope
+        Of the leaky ReLU.
+    residual
+        Add the destination's input, through a matrix where sizes differ.
+    activation
+        Applied to the result.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused: the output of such a node is the bias alone.
+    bias
+        Whether a learned bias is added.
+
+    Shapes
+    ------
+    feat (num_src, \*, in_feats) -> (num_dst, \*, num_heads, out_feats)
+    """
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        out_feats: int,
+        num_heads: int,
+        feat_drop: float = 0.0,
+        attn_drop: float = 0.0,
+        negative_slope: float = 0.2,
+        residual: bool = False,
+        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        allow_zero_in_degree: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        source_size, destination_size = functional.pair_of_sizes(in_feats)
+        width = num_heads * out_feats
+        self._out_feats, self._num_heads = out_feats, num_heads
+        self._allow_zero_in_degree = allow_zero_in_degree
+        self._paired = isinstance(in_feats, tuple)
+        if self._paired:
+            self.fc_src = nn.Linear(source_size, width, bias=False)
+            self.fc_dst = nn.Linear(destination_size, width, bias=False)
+        else:
+            self.fc = nn.Linear(source_size, width, bias=False)
+        self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.feat_drop = nn.Dropout(feat_drop)
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.leaky_relu = nn.LeakyReLU(negative_slope)
+        self.activation = activation
+        self.res_fc: nn.Module | None = None
+        projected = residual and destination_size != width
+        if residual:
+            self.res_fc = nn.Linear(destination_size, width, bias=bias) if projected else nn.Identity()
+        # A residual matrix has a bias of its own, which serves for the layer's.
+        self.register_parameter("bias", nn.Parameter(torch.empty(width)) if bias and not projected else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights from Glorot's normal distribution with the gain of ReLU and set biases to 0."""
+        gain = nn.init.calculate_gain("relu")
+        linears = [self.fc_src, self.fc_dst] if self._paired else [self.fc]
+        for weight in (*(linear.weight for linear in linears), self.attn_l, self.attn_r):
+            nn.init.xavier_normal_(weight, gain=gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+        if isinstance(self.res_fc, nn.Linear):
+            nn.init.xavier_normal_(self.res_fc.weight, gain=gain)
+            if self.res_fc.bias is not None:
+                nn.init.zeros_(self.res_fc.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        edge_weight: torch.Tensor | None = None,
+        get_attention: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        r"""Return the new features of the destination nodes.
+
+        ``edge_weight`` (num_edges,) multiplies the attention. With ``get_attention``, also returns the attention as it
+        was applied, shape (num_edges, \*, num_heads, 1). Raises ``DGLError`` for nodes without in-edges and for wrong
+        numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        if edge_weight is not None:
+            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+        source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
+        weights = functional.attention(
+            adjacency,
+            (source * self.attn_l).sum(-1, keepdim=True),
+            (destination * self.attn_r).sum(-1, keepdim=True),
+            self.leaky_relu.negative_slope,
+        )
+        weights = self.attn_drop(weights)
+        if edge_weight is not None:
+            weights = weights * edge_weight.reshape(-1, *(1,) * (weights.ndim - 1))
+        result = functional.reduce_neighbours(adjacency, source, Reducer.SUM, weights)
+        if self.res_fc is not None:
+            result = result + self._heads(self.res_fc(residual))
+        if self.bias is not None:
+            result = result + self.bias.view(self._num_heads, self._out_feats)
+        if self.activation is not None:
+            result = self.activation(result)
+        return (result, weights) if get_attention else result
+
+    def _project(
+        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
+
+        Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows
+        are the first of the source's.
+        """
+        source = self.feat_drop(source)
+        destination = self.feat_drop(destination) if separate else source[: destination.shape[0]]
+        if self._paired:
+            return self._heads(self.fc_src(source)), self._heads(self.fc_dst(destination)), destination
+        projected = self._heads(self.fc(source))
+        other = self._heads(self.fc(destination)) if separate else projected[: destination.shape[0]]
+        return projected, other, destination
+
+    def _heads(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(*x.shape[:-1], self._num_heads, self._out_feats)

@@ -1,0 +1,124 @@
+"""Graph convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from ..errors import DGLError
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["GraphConv"]
+
+
+@final
+class GraphConv(nn.Module):
+    r"""Graph convolution of Kipf and Welling, "Semi-supervised classification with graph convolutional networks", 2017.
+
+    .. math:: h_v' = \sigma\Big(b + \sum_{u \to v} \frac{w_{uv}}{c_{uv}} h_u W\Big)
+
+    Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it.
+
+    Parameters
+    ----------
+    in_feats, out_feats
+        Sizes of the last axis of input and output.
+    norm
+        :math:`c_{uv}`: ``"both"`` the square root of out-degree(u) times in-degree(v), ``"right"`` in-degree(v),
+        ``"left"`` out-degree(u), ``"none"`` 1. Degrees of 0 count as 1.
+    weight, bias
+        Whether the layer has :math:`W` (in_feats, out_feats) and :math:`b` (out_feats,).
+    activation
+        Applied to the result.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused: the output of such a node is the bias alone.
+
+    Shapes
+    ------
+    feat (num_src, \*, in_feats) -> (num_dst, \*, out_feats)
+
+    >>> layer = GraphConv(5, 2)
+    >>> layer(g, g.ndata["h"])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        out_feats: int,
+        norm: str = "both",
+        weight: bool = True,
+        bias: bool = True,
+        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        allow_zero_in_degree: bool = False,
+    ) -> None:
+        super().__init__()
+        if norm not in functional.gcn_norms:
+            raise DGLError(f"norm={norm!r} is not known; expected one of {', '.join(functional.gcn_norms)}")
+        self._in_feats, self._out_feats = in_feats, out_feats
+        self._norm = norm
+        self._activation = activation
+        self._allow_zero_in_degree = allow_zero_in_degree
+        self.register_parameter("weight", nn.Parameter(torch.empty(in_feats, out_feats)) if weight else None)
+        self.register_parameter("bias", nn.Parameter(torch.empty(out_feats)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weight from Glorot's uniform distribution and set the bias to 0."""
+        if self.weight is not None:
+            nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        weight: torch.Tensor | None = None,
+        edge_weight: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the new features of the destination nodes.
+
+        Of a pair of features, only the source's are read. ``weight`` (in_feats, out_feats) serves a layer constructed
+        with ``weight=False``. ``edge_weight`` has shape (num_edges,) or (num_edges, 1). Raises ``DGLError`` for nodes
+        without in-edges, for two weights and for wrong numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source = feat[0] if isinstance(feat, tuple) else feat
+        functional.require_rows(source, adjacency.num_src, "source nodes")
+        if edge_weight is not None:
+            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+        weight, bias = self._weight(weight), self.bias
+        if weight is None:
+            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
+        elif self._in_feats > self._out_feats:
+            result = functional.normalised_sum(adjacency, source @ weight, self._norm, edge_weight)
+        else:
+            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight) @ weight
+        if bias is not None:
+            result = result + bias
+        return result if self._activation is None else self._activation(result)
+
+    def _weight(self, given: torch.Tensor | None) -> torch.Tensor | None:
+        own: torch.Tensor | None = self.weight
+        if given is None:
+            return own
+        if own is not None:
+            raise DGLError("a weight was given to a layer that has its own; construct it with weight=False to pass one")
+        return given
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        text = f"in={self._in_feats}, out={self._out_feats}, normalization={self._norm}"
+        return text if self._activation is None else f"{text}, activation={self._activation}"

@@ -1,0 +1,175 @@
+"""GraphSAGE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from .. import function as fn
+from ..errors import DGLError
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+from ..udf import NodeBatch
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["SAGEConv"]
+
+_AGGREGATORS = ("mean", "gcn", "pool", "lstm")
+
+
+@final
+class SAGEConv(nn.Module):
+    r"""GraphSAGE of Hamilton, Ying and Leskovec, "Inductive representation learning on large graphs", 2017.
+
+    .. math:: h_v' = \mathrm{norm}(\sigma(W_s h_v + W_n\, \mathrm{aggregate}_{u \to v}(w_{uv} h_u) + b))
+
+    Parameters
+    ----------
+    in_feats
+        Size of the input's last axis, or a pair (source, destination).
+    out_feats
+        Size of the output.
+    aggregator_type
+        ``"mean"``; ``"pool"``, the maximum of ``relu(fc_pool(h))``; ``"lstm"``, the last state of an LSTM over the
+        neighbours in edge order; ``"gcn"``, the mean over the neighbours and the node itself, without :math:`W_s`.
+    feat_drop
+        Dropout of the input.
+    bias
+        Whether :math:`b` is learned.
+    norm, activation
+        Applied to the result, the activation first.
+
+    A node without in-edges aggregates to 0.
+
+    Shapes
+    ------
+    feat (num_src, in_feats) -> (num_dst, out_feats)
+    """
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        out_feats: int,
+        aggregator_type: str,
+        feat_drop: float = 0.0,
+        bias: bool = True,
+        norm: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        if aggregator_type not in _AGGREGATORS:
+            raise DGLError(
+                f"aggregator_type={aggregator_type!r} is not known; expected one of {', '.join(_AGGREGATORS)}"
+            )
+        self._in_src_feats, self._in_dst_feats = functional.pair_of_sizes(in_feats)
+        self._out_feats = out_feats
+        self._aggre_type = aggregator_type
+        if aggregator_type == "gcn" and self._in_src_feats != self._in_dst_feats:
+            raise DGLError(
+                'aggregator_type="gcn" adds a node to its neighbours, so both sides need one size; got '
+                f"in_feats={in_feats}"
+            )
+        self.feat_drop = nn.Dropout(feat_drop)
+        self.norm = norm
+        self.activation = activation
+        if aggregator_type == "pool":
+            self.fc_pool = nn.Linear(self._in_src_feats, self._in_src_feats)
+        if aggregator_type == "lstm":
+            self.lstm = nn.LSTM(self._in_src_feats, self._in_src_feats, batch_first=True)
+        self.fc_neigh = nn.Linear(self._in_src_feats, out_feats, bias=False)
+        if aggregator_type == "gcn":
+            self.register_parameter("bias", nn.Parameter(torch.zeros(out_feats)) if bias else None)
+        else:
+            self.fc_self = nn.Linear(self._in_dst_feats, out_feats, bias=bias)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights from Glorot's uniform distribution with the gain of ReLU."""
+        gain = nn.init.calculate_gain("relu")
+        if self._aggre_type == "pool":
+            nn.init.xavier_uniform_(self.fc_pool.weight, gain=gain)
+        if self._aggre_type == "lstm":
+            self.lstm.reset_parameters()
+        if self._aggre_type != "gcn":
+            nn.init.xavier_uniform_(self.fc_self.weight, gain=gain)
+        nn.init.xavier_uniform_(self.fc_neigh.weight, gain=gain)
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        edge_weight: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the new features of the destination nodes.
+
+        ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        if edge_weight is not None:
+            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+        separate = isinstance(feat, tuple)
+        source = self.feat_drop(source)
+        destination = self.feat_drop(destination) if separate else source[: adjacency.num_dst]
+        if self._aggre_type == "gcn":
+            result = self._mean_with_self(adjacency, source, destination if separate else None, edge_weight)
+        else:
+            result = self.fc_self(destination) + self._neighbours(graph, adjacency, source, edge_weight)
+        if self.activation is not None:
+            result = self.activation(result)
+        return result if self.norm is None else self.norm(result)
+
+    def _neighbours(
+        self, graph: DGLGraph, adjacency: Adjacency, source: torch.Tensor, edge_weight: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Aggregate the neighbours and apply ``fc_neigh``, which goes first where that makes the messages narrower."""
+        if self._aggre_type == "pool":
+            pooled = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
+            return self.fc_neigh(pooled)
+        if self._aggre_type == "lstm":
+            return self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
+        if self._in_src_feats > self._out_feats:
+            return functional.reduce_neighbours(adjacency, self.fc_neigh(source), Reducer.MEAN, edge_weight)
+        return self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
+
+    def _mean_with_self(
+        self,
+        adjacency: Adjacency,
+        source: torch.Tensor,
+        destination: torch.Tensor | None,
+        edge_weight: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Average neighbours and node; without a ``destination``, its rows are the first of the source's."""
+        narrow_first = self._in_src_feats > self._out_feats
+        if narrow_first:
+            source = self.fc_neigh(source)
+            destination = None if destination is None else self.fc_neigh(destination)
+        own = source[: adjacency.num_dst] if destination is None else destination
+        result = functional.mean_with_self(adjacency, source, own, edge_weight)
+        result = result if narrow_first else self.fc_neigh(result)
+        return result if self.bias is None else result + self.bias
+
+    def _last_state(
+        self, graph: DGLGraph, adjacency: Adjacency, source: torch.Tensor, edge_weight: torch.Tensor | None
+    ) -> torch.Tensor:
+        if adjacency.num_edges == 0:
+            return source.new_zeros(adjacency.num_dst, self._in_src_feats)
+        with graph.local_scope():
+            graph.srcdata["h"] = source
+            message = fn.copy_u("h", "m")
+            if edge_weight is not None:
+                graph.edata["w"] = edge_weight
+                message = fn.u_mul_e("h", "w", "m")
+            graph.update_all(message, self._run_lstm)
+            return graph.dstdata["last"]
+
+    def _run_lstm(self, nodes: NodeBatch) -> dict[str, torch.Tensor]:
+        """Reduce messages (nodes, degree, in_feats) to the LSTM's last hidden state."""
+        _, (last, _) = self.lstm(nodes.mailbox["m"])
+        return {"last": last.squeeze(0)}
