@@ -1,0 +1,7 @@
+"""What graphs are made of, without features: relations as sparse matrices, their types, and ids. Arrays only."""
+
+from .adjacency import Adjacency, Compressed, EdgeSubset
+from .ids import ALL, is_all
+from .metagraph import Metagraph
+
+__all__ = ["ALL", "Adjacency", "Compressed", "EdgeSubset", "Metagraph", "is_all"]

@@ -1,0 +1,331 @@
+"""One relation of a graph as a sparse matrix that never changes: COO, CSR and CSC, made on demand and kept.
+
+Users see ids of the index dtype that they chose; inside, arrays are int32 whenever the counts fit, which halves the
+index traffic of every kernel.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from .compressed import Compressed, check_indptr, check_permutation, compress, scattered
+from .ids import check_range
+from .lookups import Lookups
+
+__all__ = ["FORMATS", "Adjacency", "Compressed", "EdgeSubset"]
+
+FORMATS = ("coo", "csr", "csc")
+"""Every sparse format."""
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_INT32_MAX = 2**31 - 1
+
+
+class Adjacency(Lookups):
+    """One canonical edge type: ``num_edges`` edges from ``num_src`` source nodes to ``num_dst`` destination nodes.
+
+    Edge ids are positions in the order of insertion. Parallel edges and self-loops are allowed. Arrays that it returns
+    may be shared: do not write to them.
+
+    Attributes
+    ----------
+    idtype
+        int32 or int64, what users see.
+    index_dtype
+        dtype of the stored arrays: int32 when all counts fit, else int64.
+    cache
+        for values derived from the structure alone; it dies with the structure.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_coo",
+        "_csc",
+        "_csr",
+        "_endpoints",
+        "_in_degrees",
+        "_out_degrees",
+        "_reverse",
+        "allowed",
+        "cache",
+        "idtype",
+        "index_dtype",
+        "num_dst",
+        "num_edges",
+        "num_src",
+    )
+
+    def __init__(self, num_src: int, num_dst: int, num_edges: int, idtype: Any = _INT64) -> None:
+        """Make a relation with no format yet; use :meth:`from_coo`, :meth:`from_csr` or :meth:`from_csc`."""
+        self.num_src, self.num_dst, self.num_edges, self.idtype = num_src, num_dst, num_edges, idtype
+        self.index_dtype = (
+            _INT32 if num_src <= _INT32_MAX and num_dst <= _INT32_MAX and num_edges <= _INT32_MAX else _INT64
+        )
+        if self.index_dtype is _INT64 and idtype == _INT32:
+            raise DGLError(f"{num_src} x {num_dst} nodes and {num_edges} edges do not fit int32 ids; use idtype int64")
+        self.allowed: tuple[str, ...] = FORMATS
+        self.cache: dict[Any, Any] = {}
+        self._endpoints: tuple[np.ndarray, np.ndarray] | None = None
+        self._coo: tuple[np.ndarray, np.ndarray] | None = None
+        self._csr: Compressed | None = None
+        self._csc: Compressed | None = None
+        self._in_degrees: np.ndarray | None = None
+        self._out_degrees: np.ndarray | None = None
+        self._reverse: Any = None
+
+    # -- construction -------------------------------------------------------------------------------------------
+    @classmethod
+    def from_coo(
+        cls, num_src: int, num_dst: int, src: np.ndarray, dst: np.ndarray, idtype: Any = None, validate: bool = True
+    ) -> Adjacency:
+        """Make a relation of edges ``src[i] -> dst[i]``; edge i has id i. The arrays are copied.
+
+        Raises
+        ------
+        DGLError
+            Lengths differ, or an endpoint is not a node; not looked at without ``validate``.
+        """
+        if validate:
+            if len(src) != len(dst):
+                raise DGLError(
+                    f"{len(src)} source nodes but {len(dst)} destination nodes; expected one of each per edge"
+                )
+            check_range(src, num_src, "source node")
+            check_range(dst, num_dst, "destination node")
+        self = cls(num_src, num_dst, len(src), src.dtype if idtype is None else idtype)
+        self._endpoints = src.astype(self.index_dtype), dst.astype(self.index_dtype)
+        return self
+
+    @classmethod
+    def from_csr(
+        cls,
+        num_src: int,
+        num_dst: int,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        edge_ids: np.ndarray | None = None,
+        idtype: Any = None,
+    ) -> Adjacency:
+        """Make a relation of rows of destinations: ``indices[indptr[u]:indptr[u + 1]]`` are u's successors.
+
+        ``edge_ids``, a permutation of 0 .. num_edges - 1, numbers the entries; None numbers them in order.
+
+        Raises
+        ------
+        DGLError
+            ``indptr`` does not have ``num_src + 1`` ascending entries from 0 to num_edges, an index is not a node, or
+            ``edge_ids`` is not a permutation.
+        """
+        return cls.from_csc(num_dst, num_src, indptr, indices, edge_ids, idtype).reverse()
+
+    @classmethod
+    def from_csc(
+        cls,
+        num_src: int,
+        num_dst: int,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        edge_ids: np.ndarray | None = None,
+        idtype: Any = None,
+    ) -> Adjacency:
+        """Make a relation of columns of sources: ``indices[indptr[v]:indptr[v + 1]]`` are v's predecessors.
+
+        Edge ids and errors are those of :meth:`from_csr`.
+        """
+        check_indptr(indptr, num_dst, len(indices))
+        check_range(indices, num_src, "node")
+        self = cls(num_src, num_dst, len(indices), indices.dtype if idtype is None else idtype)
+        csc = Compressed(indptr.astype(self.index_dtype), indices.astype(self.index_dtype))
+        if edge_ids is None or len(edge_ids) == 0:
+            self._csc = csc
+        else:
+            check_permutation(edge_ids, len(indices))
+            self._endpoints = scattered(csc.indices, edge_ids), scattered(csc.rows(), edge_ids)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        counts = self.num_src, self.num_dst, self.num_edges, self.idtype
+        return _restore, (counts, self.allowed, self._endpoints, self._csr, self._csc)
+
+    def __deepcopy__(self, memo: dict) -> Adjacency:
+        return self
+
+    def __repr__(self) -> str:
+        return (
+            f"Adjacency(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges}, "
+            f"idtype={self.idtype}, formats={list(self.formats)})"
+        )
+
+    # -- formats ------------------------------------------------------------------------------------------------
+    def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (source, destination) of each edge in edge-id order, in ``index_dtype``."""
+        if self._endpoints is None:
+            endpoints = self._endpoints_from_rows()
+            if "coo" not in self.allowed:
+                return endpoints
+            self._endpoints = endpoints
+            self._share()
+        return self._endpoints
+
+    def _endpoints_from_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        by_dst = self._csc is not None
+        stored = self._csc if self._csc is not None else self._csr
+        assert stored is not None, "an adjacency holds at least one format"
+        rows, cols = stored.rows(), stored.indices
+        if stored.edge_ids is not None:
+            rows, cols = scattered(rows, stored.edge_ids), scattered(cols, stored.edge_ids)
+        return (cols, rows) if by_dst else (rows, cols)
+
+    def coo(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (source, destination) of each edge in edge-id order, in ``idtype``."""
+        if self.idtype == self.index_dtype:
+            return self.endpoints()
+        if self._coo is None:
+            src, dst = self.endpoints()
+            self._coo = src.astype(self.idtype), dst.astype(self.idtype)
+        return self._coo
+
+    def csc(self) -> Compressed:
+        """Return the in-edges of each destination node: rows are destinations, indices sources."""
+        csc = self._csc
+        if csc is None:
+            src, dst = self.endpoints()
+            csc = compress(dst, src, self.num_dst)
+            if "csc" in self.allowed:
+                self._csc = csc
+                self._share()
+        return csc
+
+    def csr(self) -> Compressed:
+        """Return the out-edges of each source node: rows are sources, indices destinations."""
+        csr = self._csr
+        if csr is None:
+            src, dst = self.endpoints()
+            csr = compress(src, dst, self.num_src)
+            if "csr" in self.allowed:
+                self._csr = csr
+                self._share()
+        return csr
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The formats that exist now."""
+        stored = self._endpoints, self._csr, self._csc
+        return tuple(name for name, value in zip(FORMATS, stored, strict=True) if value is not None)
+
+    def create_formats(self) -> None:
+        """Make every allowed format now, so that threads and processes can share them."""
+        for name, make in zip(FORMATS, (self.endpoints, self.csr, self.csc), strict=True):
+            if name in self.allowed:
+                make()
+
+    def restrict(self, allowed: tuple[str, ...]) -> Adjacency:
+        """Return the same relation that keeps only the formats ``allowed``; others are made when needed, not kept."""
+        made = Adjacency(self.num_src, self.num_dst, self.num_edges, self.idtype)
+        made.allowed = tuple(name for name in FORMATS if name in allowed)
+        made._endpoints = self._endpoints if "coo" in allowed else None
+        made._csr = self._csr if "csr" in allowed else None
+        made._csc = self._csc if "csc" in allowed else None
+        if not made.formats:
+            made._endpoints = self.endpoints() if "coo" in allowed else None
+            made._csc = self.csc() if "csc" in allowed and made._endpoints is None else None
+            made._csr = self.csr() if made._endpoints is None and made._csc is None else None
+        return made
+
+    def as_idtype(self, idtype: Any) -> Adjacency:
+        """Return the same relation with users' ids as ``idtype``; shares every format."""
+        idtype = np.dtype(idtype)
+        if idtype == self.idtype:
+            return self
+        made = Adjacency(self.num_src, self.num_dst, self.num_edges, idtype)
+        made.allowed = self.allowed
+        made._endpoints, made._csr, made._csc = self._endpoints, self._csr, self._csc
+        made._in_degrees, made._out_degrees = self._in_degrees, self._out_degrees
+        return made
+
+    def reverse(self) -> Adjacency:
+        """Return the relation with every edge turned round, in O(1). Formats are shared; edge ids stay.
+
+        The reverse of the reverse is this object.
+        """
+        other = self._reverse
+        if isinstance(other, weakref.ref):
+            other = other()
+        if other is None:
+            other = Adjacency(self.num_dst, self.num_src, self.num_edges, self.idtype)
+            swapped = {"csr": "csc", "csc": "csr"}
+            other.allowed = tuple(name for name in FORMATS if swapped.get(name, name) in self.allowed)
+            # Weak one way: a cycle would keep the arrays of every graph alive until the garbage collector runs.
+            other._reverse = weakref.ref(self)
+            self._reverse = other
+            self._share()
+        return other
+
+    def _share(self) -> None:
+        """Give the reverse what this relation has made."""
+        other = self._reverse() if isinstance(self._reverse, weakref.ref) else self._reverse
+        if other is None:
+            return
+        other._csr, other._csc = self._csc, self._csr
+        if self._endpoints is not None and other._endpoints is None:
+            other._endpoints = self._endpoints[::-1]
+
+    # -- degrees and subsets ------------------------------------------------------------------------------------------
+    def in_degrees(self) -> np.ndarray:
+        """Return the number of in-edges of each destination node, int64."""
+        if self._in_degrees is None:
+            self._in_degrees = _degrees(self._csc, self, 1, self.num_dst)
+        return self._in_degrees
+
+    def out_degrees(self) -> np.ndarray:
+        """Return the number of out-edges of each source node, int64."""
+        if self._out_degrees is None:
+            self._out_degrees = _degrees(self._csr, self, 0, self.num_src)
+        return self._out_degrees
+
+    def subset(self, edge_ids: np.ndarray) -> EdgeSubset:
+        """Return the given edges as a relation of their own, in O(k log k) for k edges, whatever the number of nodes.
+
+        Edge ``edge_ids[i]`` becomes edge i. Sources keep their ids; destinations are renumbered to the sorted distinct
+        ones, which ``dst_ids`` lists.
+        """
+        src, dst = self.endpoints()
+        dst_ids, local = np.unique(dst[edge_ids], return_inverse=True)
+        made = Adjacency(self.num_src, len(dst_ids), len(edge_ids), self.idtype)
+        made._endpoints = src[edge_ids].astype(made.index_dtype), local.astype(made.index_dtype)
+        return EdgeSubset(made, edge_ids, dst_ids)
+
+
+class EdgeSubset:
+    """Some edges of a relation: see :meth:`Adjacency.subset`."""
+
+    __slots__ = ("adjacency", "dst_ids", "edge_ids")
+
+    def __init__(self, adjacency: Adjacency, edge_ids: np.ndarray, dst_ids: np.ndarray) -> None:
+        self.adjacency, self.edge_ids, self.dst_ids = adjacency, edge_ids, dst_ids
+
+    def __repr__(self) -> str:
+        return f"EdgeSubset(num_edges={len(self.edge_ids)}, num_dst={len(self.dst_ids)})"
+
+
+def _restore(
+    counts: tuple[int, int, int, Any],
+    allowed: tuple[str, ...],
+    endpoints: tuple[np.ndarray, np.ndarray] | None,
+    csr: Compressed | None,
+    csc: Compressed | None,
+) -> Adjacency:
+    """Rebuild a pickled relation with the formats that it had."""
+    made = Adjacency(*counts)
+    made.allowed, made._endpoints, made._csr, made._csc = allowed, endpoints, csr, csc
+    return made
+
+
+def _degrees(stored: Compressed | None, adjacency: Adjacency, end: int, num_rows: int) -> np.ndarray:
+    if stored is not None:
+        return np.diff(stored.indptr).astype(np.int64)
+    return np.bincount(adjacency.endpoints()[end], minlength=num_rows)

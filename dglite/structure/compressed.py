@@ -1,0 +1,129 @@
+"""A sparse matrix by rows, and the stable counting sort that makes one."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+from .ids import check_range
+
+__all__ = [
+    "SMALL",
+    "Compressed",
+    "check_indptr",
+    "check_permutation",
+    "compress",
+    "expand_ranges",
+    "kernels",
+    "scattered",
+]
+
+SMALL = 512
+"""Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""
+
+
+def kernels() -> ModuleType:
+    """Return the compiled conversion kernels."""
+    # Imported at the first graph above SMALL edges: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    from ..kernels.cpu import convert
+
+    return convert
+
+
+class Compressed:
+    """A matrix by rows. Entries inside a row are in edge-id order. Immutable.
+
+    ``indptr`` (num_rows + 1,), ``indices`` (num_edges,) and ``edge_ids`` (num_edges,) share one integer dtype;
+    ``edge_ids`` is None when entry j is edge j.
+    """
+
+    __slots__ = ("_addresses", "edge_ids", "indices", "indptr")
+
+    def __init__(self, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None = None) -> None:
+        self.indptr, self.indices, self.edge_ids = indptr, indices, edge_ids
+        self._addresses: tuple[int, int, int] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Compressed, (self.indptr, self.indices, self.edge_ids)
+
+    def __repr__(self) -> str:
+        return f"Compressed(num_rows={self.num_rows}, num_edges={self.num_edges}, dtype={self.indptr.dtype})"
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Number of entries."""
+        return len(self.indices)
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Addresses of ``indptr``, ``indices`` and ``edge_ids`` (0 for None)."""
+        if self._addresses is None:
+            ids = self.edge_ids
+            self._addresses = self.indptr.ctypes.data, self.indices.ctypes.data, 0 if ids is None else ids.ctypes.data
+        return self._addresses
+
+    def rows(self) -> np.ndarray:
+        """Return the row of each entry, ascending."""
+        return np.repeat(np.arange(self.num_rows, dtype=self.indptr.dtype), np.diff(self.indptr))
+
+    def entry_edge_ids(self) -> np.ndarray:
+        """Return the edge id of each entry."""
+        return np.arange(self.num_edges, dtype=self.indptr.dtype) if self.edge_ids is None else self.edge_ids
+
+
+def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:
+    """Return the entries sorted by row, stably, in O(num_edges + num_rows)."""
+    if len(rows) > SMALL:
+        return Compressed(*kernels().compress(rows, cols, num_rows, active.num_threads()))
+    indptr = np.zeros(num_rows + 1, rows.dtype)
+    np.add.accumulate(np.bincount(rows, minlength=num_rows), out=indptr[1:], dtype=rows.dtype)
+    order = rows.argsort(kind="stable")
+    return Compressed(indptr, cols[order], order.astype(rows.dtype))
+
+
+def expand_ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return ``first[0], first[0] + 1, ...`` (``counts[0]`` numbers), then the same for each further range."""
+    ends = np.cumsum(counts, dtype=np.int64)
+    return np.repeat(first - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0)
+
+
+def scattered(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """Return the array whose entry ``positions[i]`` is ``values[i]``; positions are a permutation."""
+    result = np.empty_like(values)
+    result[positions] = values
+    return result
+
+
+def check_indptr(indptr: np.ndarray, num_rows: int, num_edges: int) -> None:
+    """Raise :class:`DGLError` unless ``indptr`` has ``num_rows + 1`` ascending entries from 0 to ``num_edges``."""
+    if len(indptr) != num_rows + 1:
+        raise DGLError(f"indptr has {len(indptr)} entries; expected {num_rows + 1} for {num_rows} rows")
+    if indptr[0] != 0 or indptr[-1] != num_edges:
+        raise DGLError(
+            f"indptr runs from {indptr[0]} to {indptr[-1]}; expected 0 to {num_edges}, the number of indices"
+        )
+    falls = (indptr[1:] < indptr[:-1]).nonzero()[0]
+    if len(falls):
+        row = falls[0]
+        raise DGLError(f"indptr falls from {indptr[row]} to {indptr[row + 1]} at row {row}; it must ascend")
+
+
+def check_permutation(edge_ids: np.ndarray, num_edges: int) -> None:
+    """Raise :class:`DGLError` unless ``edge_ids`` is a permutation of 0 .. num_edges - 1."""
+    if len(edge_ids) != num_edges:
+        raise DGLError(f"{len(edge_ids)} edge ids for {num_edges} entries; expected one for each")
+    check_range(edge_ids, num_edges, "edge")
+    seen = np.bincount(edge_ids, minlength=num_edges)
+    if num_edges and seen.max() > 1:
+        raise DGLError(
+            f"edge id {seen.argmax()} is given {seen.max()} times; expected each of 0 .. {num_edges - 1} once"
+        )

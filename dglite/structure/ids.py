@@ -1,0 +1,118 @@
+"""Ids that users give: numbers, lists, tensors, arrays, slices, masks, ``ALL``; checked once and turned into arrays."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+
+__all__ = ["ALL", "as_ids", "check_range", "integer_array", "is_all"]
+
+ALL = "__ALL__"
+"""Stands for every node or every edge."""
+
+_EMPTY = np.empty(0, np.int64)
+
+
+def is_all(ids: Any) -> bool:
+    """Whether ``ids`` is :data:`ALL`."""
+    return type(ids) is str and ids == ALL
+
+
+def integer_array(values: Any, what: str = "ids") -> np.ndarray:
+    """Return ``values`` as an array of integers or booleans of its own dtype; an empty list gives int64.
+
+    Raises
+    ------
+    DGLError
+        The values are not integers.
+    """
+    if active.is_tensor(values):
+        array = active.to_numpy(values)
+    elif isinstance(values, np.ndarray):
+        array = values
+    else:
+        array = _from_sequence(values, what)
+    kind = array.dtype.kind
+    if kind in "ib":
+        return array
+    if kind == "u":
+        return array.astype(np.int64)
+    if array.size == 0:
+        return _EMPTY
+    raise DGLError(f"{what} must be integers, got dtype {array.dtype}; convert them to int64 or int32 first")
+
+
+def _from_sequence(values: Any, what: str) -> np.ndarray:
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step)
+    try:
+        array = np.asarray(values if hasattr(values, "__len__") or np.isscalar(values) else list(values))
+    except (TypeError, ValueError) as error:
+        raise DGLError(f"{what} must be integers, a list, a tensor or an array; got {values!r:.80}") from error
+    if array.dtype == object and array.size:
+        array = np.asarray([operator.index(x) if hasattr(x, "__index__") else x for x in array.ravel()])
+    return array
+
+
+def as_ids(ids: Any, count: int, what: str = "node") -> np.ndarray:
+    """Return the ids that ``ids`` selects out of ``count``, a 1-D integer array, after checking them.
+
+    ``ids`` is a number, list, tensor or array of ids, a slice, a boolean mask of length ``count``, or :data:`ALL`.
+
+    Raises
+    ------
+    DGLError
+        The ids are not integers, not one-dimensional or not in ``[0, count)``.
+    """
+    if type(ids) is int:
+        if not 0 <= ids < count:
+            raise _unknown(ids, count, what)
+        return np.array([ids])
+    if isinstance(ids, slice):
+        return np.arange(*ids.indices(count))
+    if is_all(ids):
+        return np.arange(count)
+    array = integer_array(ids, f"{what} ids")
+    if array.ndim != 1:
+        if array.ndim:
+            raise DGLError(f"{what} ids must be one-dimensional, got shape {array.shape}")
+        array = array.reshape(1)
+    if array.dtype.kind == "b":
+        if len(array) != count:
+            raise DGLError(f"the {what} mask has {len(array)} entries; expected one for each of the {count} {what}s")
+        return array.nonzero()[0]
+    check_range(array, count, what)
+    return array
+
+
+def check_range(ids: np.ndarray, count: int, what: str = "node") -> None:
+    """Raise :class:`DGLError` naming the first of ``ids`` outside ``[0, count)``."""
+    size = ids.size
+    if size == 0:
+        return
+    if size <= 32:
+        values = ids.tolist()
+        good = min(values) >= 0 and max(values) < count
+    else:
+        good = largest_unsigned(ids) < count
+    if not good:
+        raise _unknown(int(ids[(ids < 0) | (ids >= count)].flat[0]), count, what)
+
+
+def largest_unsigned(ids: np.ndarray) -> int:
+    """Return the maximum of ``ids`` read as unsigned: one pass finds the largest id, and a huge one for a negative id."""
+    if not ids.flags.c_contiguous:
+        ids = np.ascontiguousarray(ids)
+    return int(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None))
+
+
+def _unknown(bad: int, count: int, what: str) -> DGLError:
+    if bad < 0:
+        return DGLError(f"{what} id {bad} is negative; ids run from 0 to {count - 1}")
+    valid = f"ids run from 0 to {count - 1}" if count else f"there are no {what}s"
+    return DGLError(f"{what} id {bad} does not exist; {valid}")

@@ -1,0 +1,128 @@
+"""Questions about the edges of a relation, answered for arrays of nodes or edges at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
+
+__all__ = ["Lookups"]
+
+_INT32 = np.dtype(np.int32)
+
+
+class Lookups(ABC):
+    """The queries of :class:`~dglite.structure.Adjacency`. Ids given are valid; ids returned are of ``idtype``."""
+
+    __slots__ = ()
+
+    num_src: int
+    num_dst: int
+    num_edges: int
+    idtype: Any
+    index_dtype: Any
+    cache: dict[Any, Any]
+
+    @abstractmethod
+    def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (source, destination) of each edge in edge-id order, in ``index_dtype``."""
+
+    @abstractmethod
+    def csc(self) -> Compressed:
+        """Return the in-edges of each destination node."""
+
+    @abstractmethod
+    def csr(self) -> Compressed:
+        """Return the out-edges of each source node."""
+
+    def find_edges(self, edge_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (source, destination) of the given edges, in ``idtype``."""
+        src, dst = self.endpoints()
+        return src[edge_ids].astype(self.idtype), dst[edge_ids].astype(self.idtype)
+
+    def in_edges(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (source, destination, edge id) of the in-edges of ``v``: by position in ``v``, then by edge id."""
+        dst, src, edge_ids = self._row_edges(self.csc(), v)
+        return src, dst, edge_ids
+
+    def out_edges(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (source, destination, edge id) of the out-edges of ``u``: by position in ``u``, then by edge id."""
+        return self._row_edges(self.csr(), u)
+
+    def _row_edges(self, stored: Compressed, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if len(rows) == 1:
+            row = rows.item()
+            first, last = stored.indptr[row].item(), stored.indptr[row + 1].item()
+            entries: Any = slice(first, last)
+            repeated = np.full(last - first, row, self.idtype)
+        else:
+            starts = stored.indptr[rows].astype(np.int64)
+            counts = stored.indptr[rows + 1] - starts
+            entries = expand_ranges(starts, counts)
+            repeated = np.repeat(rows.astype(self.idtype, copy=False), counts)
+        edge_ids = stored.entry_edge_ids()[entries].astype(self.idtype)
+        return repeated, stored.indices[entries].astype(self.idtype), edge_ids
+
+    def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
+        entry_ids, first, last = self._pair_entries(u, v)
+        found = np.full(len(first), -1, self.idtype)
+        hits = last > first
+        found[hits] = entry_ids[first[hits]]
+        return found
+
+    def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return whether an edge ``u[i] -> v[i]`` exists."""
+        _, first, last = self._pair_entries(u, v)
+        return last > first
+
+    def edges_between(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (source, destination, edge id) of every edge ``u[i] -> v[i]``: by i, then by edge id."""
+        entry_ids, first, last = self._pair_entries(u, v)
+        counts = last - first
+        edge_ids = entry_ids[expand_ranges(first, counts)]
+        return tuple(np.repeat(x, counts).astype(self.idtype) for x in (u, v)) + (edge_ids.astype(self.idtype),)  # type: ignore[return-value]
+
+    def _pair_entries(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ``(ids, first, last)``: the edges ``u[i] -> v[i]`` are ``ids[first[i]:last[i]]``, ascending."""
+        if len(u) == 1:
+            csc, row = self.csc(), v.item()
+            begin, end = csc.indptr[row].item(), csc.indptr[row + 1].item()
+            hits = (csc.indices[begin:end] == u.item()).nonzero()[0] + begin
+            return csc.entry_edge_ids()[hits], np.array([0]), np.array([len(hits)])
+        by_src = self.sorted_csr()
+        if self.num_edges <= SMALL and self.index_dtype is _INT32:
+            keys = by_src.rows().astype(np.int64) * self.num_dst + by_src.indices
+            wanted = u.astype(np.int64) * self.num_dst + v
+            first, last = keys.searchsorted(wanted, "left"), keys.searchsorted(wanted, "right")
+        else:
+            first, last = np.empty(len(u), np.int64), np.empty(len(u), np.int64)
+            u, v = u.astype(self.index_dtype), v.astype(self.index_dtype)
+            kernels().pair_ranges(by_src.indptr, by_src.indices, u, v, first, last)
+        return by_src.entry_edge_ids(), first, last
+
+    @property
+    def is_multigraph(self) -> bool:
+        """Whether two edges join the same pair of nodes in the same direction."""
+        if "is_multigraph" not in self.cache:
+            by_src = self.sorted_csr()
+            repeated = by_src.indices[1:] == by_src.indices[:-1]
+            self.cache["is_multigraph"] = bool((repeated & (np.diff(by_src.rows()) == 0)).any())
+        return self.cache["is_multigraph"]
+
+    def sorted_csr(self) -> Compressed:
+        """Return the out-edges of each source node ordered by (destination, edge id)."""
+        made: Compressed | None = self.cache.get("sorted_csr")
+        if made is None:
+            csc = self.csc()
+            by_src = compress(csc.indices, csc.rows(), self.num_src)
+            edge_ids, position = csc.edge_ids, by_src.edge_ids
+            if edge_ids is not None and position is not None:
+                edge_ids = edge_ids[position]
+            made = self.cache["sorted_csr"] = Compressed(
+                by_src.indptr, by_src.indices, position if edge_ids is None else edge_ids
+            )
+        return made

@@ -1,0 +1,168 @@
+"""Names of node and edge types, and which node sets each relation joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import DGLError
+
+__all__ = ["HOMOGENEOUS", "EdgeType", "Metagraph"]
+
+EdgeType = str | tuple[str, str, str]
+"""An edge type by its name, or by (source type, name, destination type)."""
+
+
+class Metagraph:
+    """The types of a graph. Immutable, and shared by all graphs of one schema.
+
+    A *node set* holds nodes of one type. In a block the source and the destination nodes of one type are two sets;
+    sets are numbered sources first.
+    """
+
+    __slots__ = (
+        "_by_name",
+        "_canonical_id",
+        "_dst_set",
+        "_node_set",
+        "_src_set",
+        "canonical_etypes",
+        "dsttypes",
+        "ends",
+        "etypes",
+        "is_block",
+        "is_unibipartite",
+        "ntypes",
+        "srctypes",
+    )
+
+    def __init__(
+        self,
+        ntypes: Sequence[str],
+        canonical_etypes: Sequence[tuple[str, str, str]],
+        dsttypes: Sequence[str] | None = None,
+    ) -> None:
+        """Take the node types and the relations in order; with ``dsttypes``, a block's, ``ntypes`` are its sources."""
+        self.is_block = dsttypes is not None
+        self.ntypes = tuple(ntypes) + tuple(dsttypes or ())
+        self._src_set = {name: i for i, name in enumerate(ntypes)}
+        self._dst_set = (
+            {name: len(ntypes) + i for i, name in enumerate(dsttypes)} if dsttypes is not None else self._src_set
+        )
+        self._node_set = self._dst_set | self._src_set
+        self.canonical_etypes = tuple(canonical_etypes)
+        self.etypes = tuple(name for _, name, _ in self.canonical_etypes)
+        self.ends = tuple((self._src_set[src], self._dst_set[dst]) for src, _, dst in self.canonical_etypes)
+        self._canonical_id = {etype: i for i, etype in enumerate(self.canonical_etypes)}
+        self._by_name: dict[str, list[int]] = {}
+        for i, name in enumerate(self.etypes):
+            self._by_name.setdefault(name, []).append(i)
+        sources, destinations = {src for src, _ in self.ends}, {dst for _, dst in self.ends}
+        self.is_unibipartite = self.is_block or (bool(self.ends) and not sources & destinations)
+        if self.is_unibipartite and not self.is_block:
+            self._src_set = {name: i for name, i in self._node_set.items() if i in sources}
+            self._dst_set = {name: i for name, i in self._node_set.items() if i in destinations}
+        self.srctypes, self.dsttypes = tuple(self._src_set), tuple(self._dst_set)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.is_block:
+            return Metagraph, (self.srctypes, self.canonical_etypes, self.dsttypes)
+        return Metagraph, (self.ntypes, self.canonical_etypes)
+
+    def __deepcopy__(self, memo: dict) -> Metagraph:
+        return self
+
+    def __repr__(self) -> str:
+        kind = "block, " if self.is_block else ""
+        return f"Metagraph({kind}ntypes={list(self.ntypes)}, canonical_etypes={list(self.canonical_etypes)})"
+
+    def etype_id(self, etype: EdgeType | None) -> int:
+        """Return the number of an edge type; None means the only one.
+
+        Raises
+        ------
+        DGLError
+            The type is unknown, its bare name is shared by several relations, or None is given and there are several.
+        """
+        if etype is None:
+            if len(self.etypes) != 1:
+                raise DGLError(
+                    f"this graph has {len(self.etypes)} edge types; name one of {list(self.canonical_etypes)}"
+                )
+            return 0
+        if isinstance(etype, str):
+            found = self._by_name.get(etype, ())
+            if len(found) == 1:
+                return found[0]
+            if found:
+                candidates = [self.canonical_etypes[i] for i in found]
+                raise DGLError(f"edge type {etype!r} is ambiguous; give one of {candidates}")
+        else:
+            known = self._canonical_id.get(etype if isinstance(etype, tuple) else tuple(etype))
+            if known is not None:
+                return known
+        raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")
+
+    def node_set(self, ntype: str | None) -> int:
+        """Return the number of a type's node set; None means the only one. ``"SRC/x"`` and ``"DST/x"`` work too.
+
+        In a block a bare name means the source set when there is one.
+        """
+        if ntype is None:
+            if len(self.ntypes) != 1:
+                raise DGLError(f"this graph has {len(self.ntypes)} node types; name one of {list(self.ntypes)}")
+            return 0
+        found = self._node_set.get(ntype)
+        if found is None and isinstance(ntype, str):
+            side, _, name = ntype.partition("/")
+            found = {"SRC": self._src_set, "DST": self._dst_set}.get(side, {}).get(name)
+        if found is None:
+            raise DGLError(f"node type {ntype!r} does not exist; expected one of {list(self.ntypes)}")
+        return found
+
+    def src_set(self, ntype: str | None) -> int:
+        """Return the number of the node set that holds the sources of type ``ntype``; None means the only one."""
+        return _one_side(ntype, self._src_set, "source", "SRC/")
+
+    def dst_set(self, ntype: str | None) -> int:
+        """Return the number of the node set that holds the destinations of type ``ntype``; None means the only one."""
+        return _one_side(ntype, self._dst_set, "destination", "DST/")
+
+    def slice(self, etype_ids: Sequence[int]) -> tuple[Metagraph, list[int]]:
+        """Return the metagraph of some relations, and the node sets that it keeps, in its own order."""
+        relations = [self.canonical_etypes[i] for i in etype_ids]
+        sources = list(dict.fromkeys(self.ends[i][0] for i in etype_ids))
+        destinations = list(dict.fromkeys(self.ends[i][1] for i in etype_ids))
+        if self.is_block:
+            names = [self.ntypes[i] for i in sources], [self.ntypes[i] for i in destinations]
+            return Metagraph(names[0], relations, names[1]), sources + destinations
+        kept = list(dict.fromkeys(sources + destinations))
+        return Metagraph([self.ntypes[i] for i in kept], relations), kept
+
+    def reversed(self) -> Metagraph:
+        """Return the metagraph with every relation turned round; type order is kept."""
+        relations = [(dst, name, src) for src, name, dst in self.canonical_etypes]
+        if self.is_block:
+            return Metagraph(self.dsttypes, relations, self.srctypes)
+        return Metagraph(self.ntypes, relations)
+
+    def set_names(self) -> tuple[str, ...]:
+        """Return a distinct name for each node set: the type, with ``SRC/`` or ``DST/`` before it in a block."""
+        if not self.is_block:
+            return self.ntypes
+        return tuple([f"SRC/{name}" for name in self.srctypes] + [f"DST/{name}" for name in self.dsttypes])
+
+
+def _one_side(ntype: str | None, sets: dict[str, int], side: str, prefix: str) -> int:
+    if ntype is None:
+        if len(sets) != 1:
+            raise DGLError(f"this graph has {len(sets)} {side} node types; name one of {list(sets)}")
+        return next(iter(sets.values()))
+    found = sets.get(ntype.removeprefix(prefix) if isinstance(ntype, str) else ntype)
+    if found is None:
+        raise DGLError(f"{side} node type {ntype!r} does not exist; expected one of {list(sets)}")
+    return found
+
+
+HOMOGENEOUS = Metagraph(["_N"], [("_N", "_E", "_N")])
+"""The metagraph of every graph with one node type and one edge type that the user did not name."""
