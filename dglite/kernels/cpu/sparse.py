@@ -1,0 +1,111 @@
+"""g-SpMM and g-SDDMM on the CPU: bind an expression to shapes once, then run it on addresses.
+
+``structure`` is the words of a compressed matrix: (indptr, indices, edge_ids or 0, num_rows, num_entries). All arrays
+are dense, row after row; the caller has checked shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from ...expr import Expr, operands_of
+from ...opspec import Reducer
+from ..layout import Layout, broadcast_layout
+from ..render import ITEM_BYTES, SddmmSpec, SpmmSpec, sddmm_source, spec_of, spmm_source
+from .driver import map_driver, merge_code, reduce_driver
+from .jit import block_lanes, compile_kernel
+from .launch import launch, num_tasks
+
+__all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_spmm"]
+
+Structure = tuple[int, int, int, int, int]
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class _Bound:
+    """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
+
+    def __init__(self, driver: int, kernel: int, expr: Expr, layout: Layout) -> None:
+        self.driver, self.layout = driver, layout
+        self.sizes = (layout.inner, layout.groups, kernel)
+        self.slots = [
+            (operand.slot, layout.strides[operand.slot], layout.tables[operand.slot].ctypes.data)
+            for operand in operands_of(expr)
+        ]
+
+    def operand_words(self, addresses: Sequence[int]) -> list[int]:
+        """Return (address, row stride, group table) of every operand."""
+        words = []
+        for slot, stride, table in self.slots:
+            words += (addresses[slot], stride, table)
+        return words
+
+
+class SpmmKernel(_Bound):
+    """Reduces the messages of every row; ``out`` is (num_rows, width)."""
+
+    def __init__(self, kernel: int, spec: SpmmSpec, layout: Layout) -> None:
+        super().__init__(reduce_driver(spec.index), kernel, spec.expr, layout)
+        self.merge = merge_code(spec.dtype, spec.reducer is Reducer.MAX, spec.reducer is Reducer.MIN)
+        index_bytes = (4 if spec.index == "int32" else 8) if spec.winners else 0
+        self.carry_bytes = 8 + layout.width * (ITEM_BYTES[spec.dtype] + index_bytes)
+
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
+        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries."""
+        tasks = num_tasks((structure[4] + structure[3]) * self.layout.width, threads)
+        carry = np.empty(tasks * self.carry_bytes, np.uint8) if tasks > 1 else None
+        carried = carry.ctypes.data if carry is not None else 0
+        words = [*structure, *self.sizes, out, winners, carried, self.merge, *self.operand_words(operands)]
+        launch(self.driver, words, tasks)
+
+
+class SddmmKernel(_Bound):
+    """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
+
+    def __init__(self, kernel: int, spec: SddmmSpec, layout: Layout) -> None:
+        super().__init__(map_driver(spec.index), kernel, spec.expr, layout)
+
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
+        """Run."""
+        tasks = num_tasks(structure[4] * self.layout.width, threads)
+        launch(self.driver, [*structure, *self.sizes, out, 0, 0, 0, *self.operand_words(operands)], tasks)
+
+
+@lru_cache(maxsize=None)
+def bind_spmm(expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+    """Return the kernel for operands with feature ``shapes``. With ``winners`` the accumulators share the registers
+    with the winning entries, so blocks are half as long."""
+    lanes = block_lanes(dtype) // (2 if winners else 1)
+    layout = _layout(shapes, lanes)
+    spec = SpmmSpec(expr, reducer, dtype, index, winners=winners, **spec_of(layout, lanes))
+    return SpmmKernel(_spmm_address(spec), spec, layout)
+
+
+@lru_cache(maxsize=None)
+def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, sum_axes: int = 0) -> SddmmKernel | None:
+    """Return the kernel for operands with feature ``shapes``, or None where ``sum_axes`` is not one run of them."""
+    lanes = block_lanes(dtype)
+    layout = broadcast_layout(shapes, lanes, sum_axes)
+    if layout is None:
+        return None
+    spec = SddmmSpec(expr, sum_axes > 0, dtype, index, **spec_of(layout, lanes))
+    return SddmmKernel(_sddmm_address(spec), spec, layout)
+
+
+def _layout(shapes: Shapes, lanes: int) -> Layout:
+    layout = broadcast_layout(shapes, lanes)
+    assert layout is not None, "only a summed run can be impossible"
+    return layout
+
+
+@lru_cache(maxsize=None)
+def _spmm_address(spec: SpmmSpec) -> int:
+    return compile_kernel("spmm", spmm_source(spec))
+
+
+@lru_cache(maxsize=None)
+def _sddmm_address(spec: SddmmSpec) -> int:
+    return compile_kernel("sddmm", sddmm_source(spec))

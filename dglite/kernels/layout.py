@@ -1,0 +1,141 @@
+"""How the feature axes of operands broadcast: worked out once per shape, as numbers that kernels can use.
+
+The trailing feature axes of the operands broadcast as NumPy's do. A kernel wants one contiguous inner run in which
+every operand is read in one of three ways, and, for rarer shapes, a list of groups of such runs:
+
+=========  =============================  =====================================
+pattern    offset of output element k     example, out = (heads, width)
+=========  =============================  =====================================
+FULL       k                              (heads, width)
+SCALAR     0                              (1, 1) or no feature axis
+REPEAT     k // width                     (heads, 1): one weight per head
+=========  =============================  =====================================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+
+__all__ = ["Layout", "Pattern", "broadcast_layout", "broadcast_shape"]
+
+
+class Pattern(Enum):
+    """How an operand's row is read along the output's features."""
+
+    FULL = "full"
+    SCALAR = "scalar"
+    REPEAT = "repeat"
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where each operand's value for an output element is.
+
+    Output element ``g * inner + k`` of a row reads operand ``i`` at ``tables[i, g] + pattern_i(k)``. With one group the
+    tables are all zero. ``repeat`` is the run length of REPEAT operands (0 without any).
+    """
+
+    shape: tuple[int, ...]
+    groups: int
+    inner: int
+    patterns: tuple[Pattern, ...]
+    strides: tuple[int, ...]
+    repeat: int
+    tables: np.ndarray
+
+    @property
+    def width(self) -> int:
+        """Number of elements in a row of the broadcast result."""
+        return self.groups * self.inner
+
+
+def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
+    return np.broadcast_shapes(*shapes)
+
+
+@lru_cache(maxsize=4096)
+def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, sum_axes: int = 0) -> Layout | None:
+    """Lay out operands with feature ``shapes``.
+
+    ``lanes`` is the kernels' block size: REPEAT runs must divide it or be divided by it. With ``sum_axes`` the last so
+    many axes are summed by the kernel and so must be the inner run; None is returned when the shapes do not allow it.
+    """
+    shape = broadcast_shape(shapes)
+    padded = [(1,) * (len(shape) - len(own)) + tuple(own) for own in shapes]
+    strides = tuple(math.prod(own) for own in padded)
+    whole = math.prod(shape)
+    if not sum_axes:
+        patterns = _ungrouped(padded, shape)
+        if patterns is not None:
+            repeat = _repeat_of(padded, shape, patterns)
+            if repeat is not None and (repeat == 0 or _fits(repeat, whole, lanes)):
+                tables = np.zeros((len(shapes), 1), np.int64)
+                return Layout(shape, 1, whole, patterns, strides, repeat, tables)
+    axis = len(shape) - sum_axes if sum_axes else _inner_axis(padded, shape)
+    kinds = [_pattern(own[axis:], shape[axis:]) for own in padded]
+    if any(kind is None for kind in kinds):
+        return None
+    tables = np.stack([_offsets(own, shape, axis) for own in padded]) if padded else np.zeros((0, 1), np.int64)
+    inner, groups = math.prod(shape[axis:]), math.prod(shape[:axis])
+    return Layout(shape, groups, inner, tuple(kind for kind in kinds if kind), strides, 0, tables)
+
+
+def _pattern(own: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:
+    if own == shape:
+        return Pattern.FULL
+    return Pattern.SCALAR if math.prod(own) == 1 else None
+
+
+def _ungrouped(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> tuple[Pattern, ...] | None:
+    """Return the patterns over the whole row when each operand is full, scalar, or full up to some axis and 1 after it."""
+    patterns = []
+    for own in padded:
+        pattern = _pattern(own, shape)
+        if pattern is None and _leading(own, shape) is not None:
+            pattern = Pattern.REPEAT
+        if pattern is None:
+            return None
+        patterns.append(pattern)
+    return tuple(patterns)
+
+
+def _leading(own: tuple[int, ...], shape: tuple[int, ...]) -> int | None:
+    """Return how many leading axes are full if all later ones are 1."""
+    for axis in range(len(shape)):
+        if own[:axis] == shape[:axis] and math.prod(own[axis:]) == 1:
+            return axis
+    return None
+
+
+def _repeat_of(padded: list[tuple[int, ...]], shape: tuple[int, ...], patterns: tuple[Pattern, ...]) -> int | None:
+    runs = {
+        math.prod(shape) // math.prod(own)
+        for own, pattern in zip(padded, patterns, strict=True)
+        if pattern is Pattern.REPEAT
+    }
+    return None if len(runs) > 1 else (runs.pop() if runs else 0)
+
+
+def _fits(repeat: int, width: int, lanes: int) -> bool:
+    return (repeat & (repeat - 1) == 0 and repeat <= lanes) or repeat % lanes == 0
+
+
+def _inner_axis(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> int:
+    """Return the first axis from which on every operand is full or scalar."""
+    axis = len(shape)
+    while axis > 0 and all(_pattern(own[axis - 1 :], shape[axis - 1 :]) for own in padded):
+        axis -= 1
+    return axis
+
+
+def _offsets(own: tuple[int, ...], shape: tuple[int, ...], axis: int) -> np.ndarray:
+    """Return, for each group, the offset in the operand's row of the group's first element."""
+    ids = np.arange(math.prod(own), dtype=np.int64).reshape(own)
+    first = ids[(...,) + (0,) * (len(own) - axis)] if math.prod(own) else np.zeros(own[:axis], np.int64)
+    return np.ascontiguousarray(np.broadcast_to(first, shape[:axis]).reshape(-1))

@@ -1,0 +1,326 @@
+"""Expression to kernel source: pure functions from a specification to text.
+
+A kernel's shape (g-SpMM, g-SDDMM) is a template; the expression, the reducer, the dtypes and the register blocks are
+filled in. The text is ordinary Python over the vector type of ``kernels/cpu/simd.py``, fit to be read in a debugger.
+
+A feature axis of ``inner`` elements is swept in blocks of ``lanes`` elements, then in one last pass over pieces of 64,
+32, ... 1 elements that add up to the rest: all accumulators of a pass stay in registers while a row's edges go by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Call, Constant, Expr, Operand, Side, operands_of
+from ..opspec import Reducer
+from .layout import Layout, Pattern
+
+__all__ = ["SddmmSpec", "SpmmSpec", "pieces_of", "sddmm_source", "spec_of", "spmm_source"]
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+PREFETCH_AHEAD = 8
+WORDS_BEFORE_OPERANDS = 12
+"""Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
+
+
+def compute_dtype(dtype: str) -> str:
+    """Return the dtype in which values of ``dtype`` are computed: float32 for the 16-bit floats."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+@dataclass(frozen=True)
+class SpmmSpec:
+    """Everything that a g-SpMM kernel is compiled for. ``blocks`` tells whether whole blocks come before ``pieces``."""
+
+    expr: Expr
+    reducer: Reducer
+    dtype: str
+    index: str
+    patterns: tuple[Pattern, ...]
+    repeat: int
+    grouped: bool
+    lanes: int
+    blocks: bool
+    pieces: tuple[int, ...]
+    winners: bool = False
+
+
+@dataclass(frozen=True)
+class SddmmSpec:
+    """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed."""
+
+    expr: Expr
+    dot: bool
+    dtype: str
+    index: str
+    patterns: tuple[Pattern, ...]
+    repeat: int
+    grouped: bool
+    lanes: int
+    blocks: bool
+    pieces: tuple[int, ...]
+
+
+def spec_of(layout: Layout, lanes: int) -> dict[str, Any]:
+    """Return the part of a specification that the broadcast layout fixes."""
+    return {
+        "patterns": layout.patterns,
+        "repeat": layout.repeat,
+        "grouped": layout.groups != 1,
+        "lanes": lanes,
+        "blocks": layout.inner >= lanes,
+        "pieces": pieces_of(layout.inner % lanes),
+    }
+
+
+def pieces_of(rest: int) -> tuple[int, ...]:
+    """Return the powers of two that add up to ``rest``, largest first."""
+    return tuple(1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1)
+
+
+# -- g-SpMM ------------------------------------------------------------------------------------------------------------
+def spmm_source(spec: SpmmSpec) -> str:
+    """Return the source of the kernel that reduces ``spec.expr`` over entries ``first`` to ``last`` of a row.
+
+    It is called by ``kernels/cpu/driver.py``, which lays down the words of ``args``.
+    """
+    operands = operands_of(spec.expr)
+    names = [repr(operand) for operand in operands]
+    scale = "    scale = row_scale(args, row)\n" if spec.reducer is Reducer.MEAN else ""
+    return f'''"""g-SpMM: {spec.reducer.value} of {spec.expr} ({spec.dtype}, {spec.index} ids)."""
+{_header(spec)}
+@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
+def kernel(args, row, first, last, out, winners):
+{_read_operands(spec)}{scale}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
+
+
+def _header(spec: SpmmSpec | SddmmSpec) -> str:
+    """Return the imports and the loaders for every width in use."""
+    widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
+    winners = isinstance(spec, SpmmSpec) and spec.winners
+    lines = [
+        "from numba import cfunc",
+        "",
+        "from dglite.kernels.cpu import simd",
+        "from dglite.kernels.cpu.driver import row_scale_of",
+        "",
+        f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
+        "word, prefetch, greater, select, reduce_add = simd.word, simd.prefetch, simd.greater, simd.select, simd.reduce_add",
+        f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
+        f'index_ahead = simd.ahead_loader("{spec.index}", {PREFETCH_AHEAD})',
+    ]
+    if isinstance(spec, SpmmSpec) and spec.reducer is Reducer.MEAN:
+        lines.append(f'row_scale = row_scale_of("{spec.index}")')
+    for width in sorted(widths | {1}, reverse=True):
+        lines.append(f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})')
+        lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
+        if spec.repeat and spec.repeat <= width:
+            lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
+        if winners:
+            lines.append(f'ids{width}, store_ids{width} = simd.splat("{spec.index}", {width}), simd.storer("{spec.index}", {width})')
+    return "\n".join([*lines, "", ""])
+
+
+def _read_operands(spec: SpmmSpec | SddmmSpec) -> str:
+    lines = [
+        "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
+        "inner = word(args, 5)" if not spec.grouped else "inner, groups = word(args, 5), word(args, 6)",
+    ]
+    for i, operand in enumerate(operands_of(spec.expr)):
+        at = WORDS_BEFORE_OPERANDS + 3 * i
+        lines.append(f"{operand!r}, {operand!r}_stride = word(args, {at}), word(args, {at + 1})")
+        if spec.grouped:
+            lines.append(f"{operand!r}_table = word(args, {at + 2})")
+    return _indent("\n".join(lines), 4)
+
+
+def _in_groups(spec: SpmmSpec | SddmmSpec, body: str) -> str:
+    """Return ``body`` in a loop over the groups, or once when there is one group."""
+    if not spec.grouped:
+        return _indent(body, 4)
+    return "    for group in range(groups):\n" + _indent("base = group * inner\n" + body, 8)
+
+
+def _group_offsets(spec: SpmmSpec | SddmmSpec, names: list[str]) -> str:
+    if not spec.grouped:
+        return ""
+    return "".join(f"{name}_base = {name} + word({name}_table, group) * ITEM\n" for name in names)
+
+
+def _base(spec: SpmmSpec | SddmmSpec, name: str) -> str:
+    return f"{name}_base" if spec.grouped else name
+
+
+def _spmm_passes(spec: SpmmSpec) -> str:
+    """Return the sweep over whole blocks, then the one over the remaining pieces."""
+    text = ""
+    if spec.blocks:
+        text += f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n"
+        text += _indent(_spmm_pass(spec, (spec.lanes,), "k"), 4)
+    if spec.pieces:
+        text += _rest_start(spec) + _spmm_pass(spec, spec.pieces, "rest" if spec.blocks else "")
+    return text
+
+
+def _rest_start(spec: SpmmSpec | SddmmSpec) -> str:
+    return f"rest = inner - {sum(spec.pieces)}\n" if spec.blocks else ""
+
+
+def _at(k: str, pieces: tuple[int, ...], piece: int, *terms: str) -> str:
+    """Return the sum of ``terms``, ``k`` and the piece's start, leaving out what is empty."""
+    start = sum(pieces[:piece])
+    return " + ".join([*terms, *([k] if k else []), *([str(start)] if start else [])]) or "0"
+
+
+def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
+    """Return the loop over a row's entries that keeps one accumulator per piece in registers."""
+    lines = []
+    for p, width in enumerate(pieces):
+        identity = "0.0" if spec.reducer.identity == 0 else f'float("{spec.reducer.identity}")'
+        lines.append(f"total{p} = splat{width}({identity})")
+        if spec.winners:
+            lines.append(f"winner{p} = ids{width}(first)")
+    lines.append("for j in range(first, last):")
+    body = _entry(spec, pieces, k)
+    for p, width in enumerate(pieces):
+        value = _value(spec, spec.expr, p, pieces, k)
+        if not spec.reducer.selects:
+            body.append(f"total{p} = total{p} + {value}")
+            continue
+        body.append(f"value = splat{width}({value})")
+        order = "value, total" if spec.reducer is Reducer.MAX else "-value, -total"
+        body.append(f"better = greater({order}{p})")
+        body.append(f"total{p} = select(better, value, total{p})")
+        if spec.winners:
+            body.append(f"winner{p} = select(better, ids{width}(j), winner{p})")
+    lines += ["    " + line for line in body]
+    lines += _spmm_stores(spec, pieces, k)
+    return "\n".join(lines) + "\n"
+
+
+def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
+    lines = []
+    if spec.reducer.selects:
+        lines.append("if first == last:")
+        for p, width in enumerate(pieces):
+            lines.append(f"    total{p} = splat{width}(0.0)")
+            if spec.winners:
+                lines.append(f"    winner{p} = ids{width}(-1)")
+    scale = " * scale" if spec.reducer is Reducer.MEAN else ""
+    for p, width in enumerate(pieces):
+        at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
+        lines.append(f"store{width}(out + ({at}) * ITEM, total{p}{scale})")
+        if spec.winners:
+            lines.append(f"store_ids{width}(winners + ({at}) * INDEX, winner{p})")
+    return lines
+
+
+# -- g-SDDMM -----------------------------------------------------------------------------------------------------------
+def sddmm_source(spec: SddmmSpec) -> str:
+    """Return the source of the kernel that computes ``spec.expr`` for a row's entries, each written at its edge's row.
+
+    With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result.
+    """
+    names = [repr(operand) for operand in operands_of(spec.expr)]
+    body = "edge = edge_index(edge_ids, j)\n" if not _reads(spec, Side.E) else ""
+    body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
+    passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
+    grouped = passes if not spec.grouped else "for group in range(groups):\n" + _indent("base = group * inner\n" + passes, 4)
+    return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
+{_header(spec)}
+@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
+def kernel(args, row, first, last, out, winners):
+{_read_operands(spec)}    for j in range(first, last):
+{_indent(body + grouped, 8)}'''
+
+
+def _map_passes(spec: SddmmSpec) -> str:
+    row = "edge * (groups * inner) + base" if spec.grouped else "edge * inner"
+    text = ""
+    for head, k, pieces in _sweeps(spec):
+        stores = [
+            f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {_value(spec, spec.expr, p, pieces, k)})"
+            for p, width in enumerate(pieces)
+        ]
+        text += head + _indent("\n".join(stores), 4 if head.startswith("for") else 0)
+    return text
+
+
+def _dot_passes(spec: SddmmSpec) -> str:
+    text = f"wide = splat{spec.lanes}(0.0)\n" if spec.blocks else ""
+    sums = ["reduce_add(wide)"] if spec.blocks else []
+    for head, k, pieces in _sweeps(spec):
+        values = [_value(spec, spec.expr, p, pieces, k) for p in range(len(pieces))]
+        if head.startswith("for"):
+            text += head + f"    wide = wide + {values[0]}\n"
+        else:
+            text += head
+            sums += [f"reduce_add({value})" for value in values]
+    at = "edge * groups + group" if spec.grouped else "edge"
+    return text + f"store1(out + ({at}) * ITEM, {' + '.join(sums)})\n"
+
+
+def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return, for the blocks and for the rest, the line before it, the name of its start and its pieces."""
+    sweeps = []
+    if spec.blocks:
+        sweeps.append((f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n", "k", (spec.lanes,)))
+    if spec.pieces:
+        sweeps.append((_rest_start(spec), "rest" if spec.blocks else "", spec.pieces))
+    return sweeps
+
+
+# -- shared by the templates -------------------------------------------------------------------------------------------
+def _reads(spec: SpmmSpec | SddmmSpec, side: Side) -> bool:
+    return any(operand.side is side for operand in operands_of(spec.expr))
+
+
+def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
+    """Return the lines that find an entry's source and edge, and prefetch the rows of an entry further on."""
+    lines = []
+    if _reads(spec, Side.U):
+        lines += ["source = index(indices, j)", "source_ahead = index_ahead(indices, j, num_entries)"]
+    if _reads(spec, Side.E):
+        lines += ["edge = edge_index(edge_ids, j)"]
+    for operand in operands_of(spec.expr):
+        if operand.side is not Side.U:
+            continue
+        name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
+        base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
+        start = _at(k if full else "", (), 0, f"source_ahead * {name}_stride")
+        lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
+        lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
+    return lines
+
+
+def _cache_lines(spec: SpmmSpec | SddmmSpec, operand: Operand, pieces: tuple[int, ...]) -> int:
+    if spec.patterns[operand.slot] is not Pattern.FULL:
+        return 1
+    return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
+
+
+_ROW = {Side.U: "source", Side.E: "edge", Side.V: "row"}
+
+
+def _value(spec: SpmmSpec | SddmmSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> str:
+    """Return ``expr`` over the lanes of one piece."""
+    if isinstance(expr, Constant):
+        return repr(expr.value)
+    if isinstance(expr, Call):
+        return expr.op.source.format(*(_value(spec, arg, piece, pieces, k) for arg in expr.args))
+    assert isinstance(expr, Operand)
+    name, width = repr(expr), pieces[piece]
+    row = f"{_ROW[expr.side]} * {name}_stride"
+    pattern = spec.patterns[expr.slot]
+    if pattern is Pattern.FULL:
+        return f"load{width}({_base(spec, name)} + ({_at(k, pieces, piece, row)}) * ITEM)"
+    if pattern is Pattern.SCALAR:
+        return f"load1({_base(spec, name)} + {row} * ITEM)"
+    run = f"{row} + ({_at(k, pieces, piece)}) // {spec.repeat}"
+    return f"{f'repeat{width}' if spec.repeat <= width else 'load1'}({name} + ({run}) * ITEM)"
+
+
+def _indent(text: str, spaces: int) -> str:
+    pad = " " * spaces
+    return "".join(pad + line + "\n" if line.strip() else "\n" for line in text.rstrip("\n").split("\n"))
