@@ -1,0 +1,401 @@
+"""Message passing on a graph: a verb resolves names and ids, then hands relations and functions to the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..errors import DGLError
+from ..expr import Side
+from ..function import MessageFunction, ReduceFunction
+from ..opspec import Reducer
+from ..scheduler import (
+    CROSS_REDUCERS,
+    Inbox,
+    Part,
+    Relation,
+    Sent,
+    UserFunction,
+    compiled,
+    cross_signature,
+    execute,
+    lower_edges,
+    lower_group,
+    lower_message,
+    lower_multi,
+    lower_nodes,
+    lower_recv,
+    lower_update,
+    message_signature,
+    node_batch,
+    reduce_signature,
+)
+from ..structure.ids import ALL, is_all
+from ..udf import EdgeBatch, NodeBatch, checked, function_name
+
+__all__ = ["MessageMixin"]
+
+_APPLY = UserFunction(2)
+"""Functions of a verb over one relation are (message, reduce, apply)."""
+
+
+class MessageMixin:
+    """The message passing verbs of ``DGLGraph``.
+
+    A message function is a built-in (``fn.copy_u('h', 'm')``), a list of built-ins, or a function of an ``EdgeBatch``;
+    a reduce function is a built-in, a list of built-ins, or a function of a ``NodeBatch``; an apply function takes a
+    ``NodeBatch``, which shows the reduced columns over the graph's own. User functions return a dict of columns, which
+    are written; with an apply function, what it returns is written, and it alone. A function left out is the
+    registered one. Where a verb raises, features and waiting messages are as before.
+
+    ``self`` is any graph with the queries and frames of the other mixins.
+    """
+
+    # -- on nodes and edges alone -------------------------------------------------------------------------------
+    def apply_nodes(
+        self: Any, func: Callable[[NodeBatch], Any] | None = None, v: Any = ALL, ntype: str | None = None
+    ) -> None:
+        """Write the columns that ``func`` computes from nodes ``v``."""
+        func = _chosen(self, func, "apply node", self.ntype_id(ntype))
+        rows, batch = _nodes(self, v, ntype)
+        if rows is not None and not len(rows):
+            return
+        table = checked(func(batch), (len(batch),), f"{len(batch)} nodes", func)
+        frame = self.node_frame(ntype)
+        if rows is not None:
+            frame.set_rows(rows, table)
+        else:
+            frame.update(table)
+
+    def apply_edges(self: Any, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
+        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``."""
+        index = self.etype_id(etype)
+        func = _chosen(self, func, "apply edge", index)
+        relation = _active(self, index, edges)
+        if relation is not None:
+            execute(compiled(lower_edges, message_signature(func, 0)), (relation,), (func,))
+
+    def group_apply_edges(
+        self: Any, group_by: str, func: Callable[[EdgeBatch], Any], edges: Any = ALL, etype: Any = None
+    ) -> None:
+        """Write the columns that ``func`` computes on edges grouped by their ``"src"`` or ``"dst"`` node.
+
+        ``func`` is called once for all nodes of one degree: ``edges.src['h']``, ``edges.data['w']`` and what it returns
+        have shape (num_nodes, degree, *feat), the edges of a node in the order of their ids.
+        """
+        if group_by not in ("src", "dst"):
+            raise DGLError(f"group_by={group_by!r} is not understood; expected 'src' or 'dst'")
+        relation = _active(self, self.etype_id(etype), edges)
+        if relation is not None:
+            side = Side.U if group_by == "src" else Side.V
+            execute(compiled(lower_group, UserFunction(0), side), (relation,), (func,))
+
+    def filter_nodes(
+        self: Any, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
+    ) -> Tensor:
+        """Return the ids of those ``nodes`` for which ``predicate``, booleans of shape (num_nodes,), is true."""
+        _, batch = _nodes(self, nodes, ntype)
+        return _where(predicate, batch, batch.nodes())
+
+    def filter_edges(
+        self: Any, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None
+    ) -> Tensor:
+        """Return the ids of those ``edges`` for which ``predicate``, booleans of shape (num_edges,), is true."""
+        relation = _relation(self, self.etype_id(etype))
+        if not is_all(edges):
+            relation = relation.only(self.edge_ids_of(edges, etype))
+        batch = relation.edge_batch()
+        return _where(predicate, batch, batch.edges()[2])
+
+    # -- send and receive ---------------------------------------------------------------------------------------
+    def send(self: Any, edges: Any = ALL, message_func: Any = None, etype: Any = None) -> None:
+        """Leave a message on each of ``edges``, in place of one that waits there.
+
+        A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
+        user's function is called now.
+        """
+        index = self.etype_id(etype)
+        message_func = _chosen(self, message_func, "message", index)
+        signature = message_signature(message_func, 0)
+        edge_ids = None if is_all(edges) else self.edge_ids_of(edges, etype)
+        if edge_ids is not None and not len(edge_ids):
+            return
+        relation = _relation(self, index)
+        if isinstance(signature, UserFunction):
+            active = relation if edge_ids is None else relation.only(edge_ids)
+            table = execute(compiled(lower_message, signature), (active,), (message_func,))
+            sent = Sent.computed(table, edge_ids)
+        else:
+            sent = Sent.described(signature, relation, edge_ids)
+        inboxes = _state(self, "_inboxes")
+        if index not in inboxes or inboxes[index].adjacency is not relation.adjacency:
+            inboxes[index] = Inbox(relation.adjacency)
+        inboxes[index].leave(sent)
+
+    def recv(self: Any, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
+        """Reduce the messages that wait on the in-edges of ``v``, which are consumed, then apply to all of ``v``.
+
+        A node for which no message waits is not reduced: it keeps its features, and gets the initializer's value in a
+        new column.
+        """
+        index = self.etype_id(etype)
+        reduce_func, apply_node_func = _reducers(self, index, reduce_func, apply_node_func)
+        signature = reduce_signature(reduce_func, 1)
+        relation = _relation(self, index)
+        nodes = None if is_all(v) else np.unique(_receivers(self, v, index))
+        inbox = _state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
+        active, message = inbox.incoming(relation, nodes)
+        apply = None if apply_node_func is None else _APPLY
+        if active.adjacency.num_edges:
+            plan = compiled(lower_recv, message, signature, apply)
+        elif apply is not None and active.adjacency.num_dst:
+            plan = compiled(lower_nodes, apply)
+        else:
+            return
+        execute(plan, (active,), (None, reduce_func, apply_node_func))
+        inbox.consume(active)
+
+    def send_and_recv(
+        self: Any,
+        edges: Any,
+        message_func: Any = None,
+        reduce_func: Any = None,
+        apply_node_func: Any = None,
+        etype: Any = None,
+    ) -> None:
+        """Send along ``edges`` and reduce at once the nodes that they reach; messages that wait are left alone."""
+        index = self.etype_id(etype)
+        _update(self, index, _active(self, index, edges), message_func, reduce_func, apply_node_func)
+
+    def pull(
+        self: Any,
+        v: Any,
+        message_func: Any = None,
+        reduce_func: Any = None,
+        apply_node_func: Any = None,
+        etype: Any = None,
+    ) -> None:
+        """Send along the in-edges of ``v`` and reduce at ``v``; a node without in-edges is reduced to 0.
+
+        With a user's reduce function such a node gets the initializer's value instead.
+        """
+        index = self.etype_id(etype)
+        nodes = np.unique(_receivers(self, v, index))
+        relation = _relation(self, index).into(nodes) if len(nodes) else None
+        _update(self, index, relation, message_func, reduce_func, apply_node_func)
+
+    def push(
+        self: Any,
+        u: Any,
+        message_func: Any = None,
+        reduce_func: Any = None,
+        apply_node_func: Any = None,
+        etype: Any = None,
+    ) -> None:
+        """Send along the out-edges of ``u`` and reduce the nodes that they reach."""
+        edges = self.out_edges(u, form="eid", etype=etype)
+        self.send_and_recv(edges, message_func, reduce_func, apply_node_func, etype)
+
+    def update_all(
+        self: Any, message_func: Any = None, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None
+    ) -> None:
+        """Send along all edges and reduce at all nodes, writing whole columns.
+
+        A node without in-edges gets 0 from a built-in reducer, the initializer's value from a user's. On a graph of
+        several edge types without ``etype``, built-ins run on every type that has the columns, merged by the reducer.
+        """
+        if etype is None and len(self.canonical_etypes) > 1:
+            _update_every_type(self, message_func, reduce_func, apply_node_func)
+            return
+        index = self.etype_id(etype)
+        _update(self, index, _relation(self, index), message_func, reduce_func, apply_node_func)
+
+    def multi_update_all(
+        self: Any, etype_dict: Mapping[Any, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
+    ) -> None:
+        """Run ``update_all`` per edge type and merge the results per node type and column.
+
+        ``etype_dict`` gives (message, reduce[, apply]) for each edge type. ``cross_reducer`` is ``"sum"``, ``"min"``,
+        ``"max"``, ``"mean"``, ``"stack"`` (along axis 1, by edge type id), or a function from the list of the edge
+        types' columns to one. A maximum of maxima passes over edge types that bring a node no message, and so does a
+        minimum of minima. ``apply_node_func`` then sees the merged columns; its result is written beside them.
+        """
+        given = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
+        given.sort(key=lambda pair: pair[0])
+        parts: list[Part] = []
+        functions: list[Any] = []
+        for index, triple in given:
+            if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
+                raise DGLError(
+                    f"edge type {self.canonical_etypes[index]} has {triple!r}; expected (message, reduce[, apply])"
+                )
+            message, reduce, apply = (*triple, None)[:3]
+            slot = len(functions)
+            functions += [message, reduce, apply]
+            parts.append(
+                Part(
+                    message_signature(message, slot),
+                    reduce_signature(reduce, slot + 1),
+                    None if apply is None else UserFunction(slot + 2),
+                    self.dst_type_id(index),
+                )
+            )
+        cross = cross_signature(cross_reducer, len(functions))
+        apply_all = None if apply_node_func is None else UserFunction(len(functions) + 1)
+        functions += [cross_reducer, apply_node_func]
+        relations = [_relation(self, index) for index, _ in given]
+        if relations:
+            execute(compiled(lower_multi, tuple(parts), cross, apply_all), relations, functions)
+
+    # -- frontier after frontier --------------------------------------------------------------------------------
+    def prop_nodes(
+        self: Any,
+        nodes_generator: Iterable[Any],
+        message_func: Any = None,
+        reduce_func: Any = None,
+        apply_node_func: Any = None,
+        etype: Any = None,
+    ) -> None:
+        """``pull`` each frontier of nodes in turn."""
+        for frontier in nodes_generator:
+            self.pull(frontier, message_func, reduce_func, apply_node_func, etype)
+
+    def prop_edges(
+        self: Any,
+        edges_generator: Iterable[Any],
+        message_func: Any = None,
+        reduce_func: Any = None,
+        apply_node_func: Any = None,
+        etype: Any = None,
+    ) -> None:
+        """``send_and_recv`` along each frontier of edges in turn."""
+        for frontier in edges_generator:
+            self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
+
+    # -- functions for later ------------------------------------------------------------------------------------
+    def register_message_func(self: Any, func: Any, etype: Any = None) -> None:
+        """Set the message function of verbs that are given none."""
+        _state(self, "_registered")["message", self.etype_id(etype)] = func
+
+    def register_reduce_func(self: Any, func: Any, etype: Any = None) -> None:
+        """Set the reduce function of verbs that are given none."""
+        _state(self, "_registered")["reduce", self.etype_id(etype)] = func
+
+    def register_apply_node_func(self: Any, func: Any, ntype: str | None = None) -> None:
+        """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
+        _state(self, "_registered")["apply node", self.ntype_id(ntype)] = func
+
+    def register_apply_edge_func(self: Any, func: Any, etype: Any = None) -> None:
+        """Set the function of ``apply_edges`` where it is given none."""
+        _state(self, "_registered")["apply edge", self.etype_id(etype)] = func
+
+
+# -- from names and ids to relations -----------------------------------------------------------------------------
+def _relation(graph: Any, index: int) -> Relation:
+    """Return all edges of edge type ``index`` with the frames around them."""
+    etype = graph.canonical_etypes[index]
+    nodes = graph.dst_frame(etype)
+    return Relation(
+        graph.adjacencies[index], graph.src_frame(etype), graph.edge_frame(etype), nodes, nodes, etype, graph.device
+    )
+
+
+def _active(graph: Any, index: int, edges: Any) -> Relation | None:
+    """Return the relation of ``edges`` alone; None where an empty selection leaves nothing to do."""
+    relation = _relation(graph, index)
+    if is_all(edges):
+        return relation
+    edge_ids = graph.edge_ids_of(edges, graph.canonical_etypes[index])
+    return relation.only(edge_ids) if len(edge_ids) else None
+
+
+def _receivers(graph: Any, nodes: Any, index: int) -> np.ndarray:
+    return graph.node_ids(nodes, graph.canonical_etypes[index][2])
+
+
+def _nodes(graph: Any, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
+    """Return the rows of the selected nodes (None for all) and the batch of them."""
+    frame = graph.node_frame(ntype)
+    rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
+    size = frame.num_rows if rows is None else len(rows)
+    idtype = graph.adjacencies[0].idtype
+    name = graph.ntypes[graph.ntype_id(ntype)]
+    return rows, node_batch(
+        frame, rows, size, name, lambda ids: backend.from_numpy(np.array(ids, dtype=idtype), graph.device), {}
+    )
+
+
+def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
+    mask = checked({"mask": predicate(batch)}, (len(batch),), f"{len(batch)} rows", predicate)["mask"]
+    chosen = backend.to_numpy(mask)
+    if chosen.ndim != 1 or chosen.dtype != bool:
+        raise DGLError(
+            f"predicate {function_name(predicate)} returned {backend.dtype(mask)} of shape {chosen.shape}; "
+            f"expected booleans of shape ({len(batch)},)"
+        )
+    return backend.take(ids, np.flatnonzero(chosen))
+
+
+# -- from arguments to functions ---------------------------------------------------------------------------------
+def _state(graph: Any, name: str) -> dict[Any, Any]:
+    """Return a dictionary that the graph keeps for these verbs, made when it is first needed."""
+    state: dict[Any, Any] = graph.__dict__.setdefault(name, {})
+    return state
+
+
+def _chosen(graph: Any, function: Any, role: str, type_id: int) -> Any:
+    """Return ``function``, or the registered one where it is None."""
+    if function is None:
+        function = _state(graph, "_registered").get((role, type_id))
+        if function is None:
+            raise DGLError(
+                f"no {role} function given and none registered; pass one, or call "
+                f"register_{role.replace(' ', '_')}_func first"
+            )
+    return function
+
+
+def _reducers(graph: Any, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
+    """Return the reduce function and the apply function or None, registered ones where none is given."""
+    if reduce is None:
+        reduce = _chosen(graph, None, "reduce", index)
+    if apply is None and "_registered" in graph.__dict__:
+        apply = graph._registered.get(("apply node", graph.dst_type_id(index)))
+    return reduce, apply
+
+
+def _update(graph: Any, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
+    """Send, reduce and apply over a relation, and write the nodes that receive."""
+    if message is None:
+        message = _chosen(graph, None, "message", index)
+    reduce, apply = _reducers(graph, index, reduce, apply)
+    plan = compiled(
+        lower_update,
+        message_signature(message, 0),
+        reduce_signature(reduce, 1),
+        None if apply is None else _APPLY,
+    )
+    if relation is not None:
+        execute(plan, (relation,), (message, reduce, apply))
+
+
+def _update_every_type(graph: Any, message: Any, reduce: Any, apply: Any) -> None:
+    """Run one built-in pair over all edge types that have its columns; merge per node type by the reducer itself."""
+    builtin = isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction)
+    if not builtin or reduce.name not in CROSS_REDUCERS or reduce.reducer is Reducer.MEAN:
+        raise DGLError(
+            f"update_all without etype on a graph of {len(graph.canonical_etypes)} edge types takes a built-in message "
+            f"and fn.sum, fn.max or fn.min; pass etype, one of {graph.canonical_etypes}, or use multi_update_all"
+        )
+    able = [
+        etype
+        for index, etype in enumerate(graph.canonical_etypes)
+        if all(_relation(graph, index).has_column(side, name) for side, name in message.fields)
+    ]
+    if not able:
+        raise KeyError(f"no edge type has the columns that {message} reads; edge types: {graph.canonical_etypes}")
+    graph.multi_update_all(dict.fromkeys(able, (message, reduce)), reduce.name, apply)

@@ -1,0 +1,50 @@
+"""The scheduler: what a verb means becomes a plan, rules rewrite the plan, a loop runs it.
+
+``lower`` makes semantic plans, ``rewrite`` makes them executable, ``execute`` runs them over a ``Relation``; ``bucket``
+serves user functions by degree, ``inbox`` keeps what ``send`` left, ``explain`` shows a plan.
+"""
+
+from .execute import execute
+from .explain import Explanation, explain
+from .inbox import Inbox, Sent
+from .lower import (
+    CROSS_REDUCERS,
+    Part,
+    cross_signature,
+    lower_edges,
+    lower_group,
+    lower_message,
+    lower_multi,
+    lower_nodes,
+    lower_recv,
+    lower_update,
+    message_signature,
+    reduce_signature,
+)
+from .plan import UserFunction
+from .relation import Relation, node_batch
+from .rewrite import compiled
+
+__all__ = [
+    "CROSS_REDUCERS",
+    "Explanation",
+    "Inbox",
+    "Part",
+    "Relation",
+    "Sent",
+    "UserFunction",
+    "compiled",
+    "cross_signature",
+    "execute",
+    "explain",
+    "lower_edges",
+    "lower_group",
+    "lower_message",
+    "lower_multi",
+    "lower_nodes",
+    "lower_recv",
+    "lower_update",
+    "message_signature",
+    "node_batch",
+    "reduce_signature",
+]

@@ -1,0 +1,214 @@
+"""Run a plan: one handler per executable instruction, and a loop that decides nothing."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..errors import DGLError
+from ..expr import Side
+from ..ops import core
+from ..opspec import Reducer
+from ..udf import checked
+from .bucket import buckets_of, group_edges, product_in_buckets, reduce_in_buckets
+from .plan import (
+    Apply,
+    BucketReduce,
+    Column,
+    CrossReduce,
+    EdgeCompute,
+    FusedReduce,
+    GroupEdges,
+    Instruction,
+    KeepUnreduced,
+    Plan,
+    RunEdgeUDF,
+    Source,
+    UserFunction,
+    Waiting,
+    Write,
+)
+from .relation import Relation, Table, gather
+
+__all__ = ["execute"]
+
+
+class Run:
+    """One execution: the relations and functions of the call, and the tables made so far."""
+
+    __slots__ = ("functions", "relations", "tables")
+
+    def __init__(self, relations: Sequence[Relation], functions: Sequence[Any]) -> None:
+        self.relations = relations
+        self.functions = functions
+        self.tables: dict[int, Table] = {}
+
+    def load(self, source: Source, relation: Relation) -> Tensor:
+        """Return an operand: a feature column, or a message field that an earlier step has computed."""
+        if isinstance(source, Column):
+            return relation.column(source.side, source.name)
+        table = self.tables[source.register]
+        column = table.get(source.name)
+        if column is None:
+            raise missing_field(source.name, table)
+        return column
+
+    def merged(self, registers: tuple[int, ...]) -> Table:
+        """Return the columns of several tables as one; where two have a column, the later one counts."""
+        if len(registers) == 1:
+            return self.tables[registers[0]]
+        return {name: column for register in registers for name, column in self.tables[register].items()}
+
+
+def execute(plan: Plan, relations: Sequence[Relation], functions: Sequence[Any] = ()) -> Table:
+    """Run ``plan`` over ``relations`` with the user's ``functions``; return the table of its last instruction.
+
+    Only ``Write`` changes a graph and it comes last, so a failure before it leaves the graph as it was.
+    """
+    run = Run(relations, functions)
+    table: Table = {}
+    for step in plan.steps:
+        table = run.tables[step.out] = _HANDLERS[type(step)](step, relations[step.relation], run)
+    return table
+
+
+def missing_field(name: str, known: Any) -> DGLError:
+    """Return the error of a reduce function that reads a message field which is not there."""
+    fields = ", ".join(map(repr, known)) or "none"
+    return DGLError(f"the reduce function reads message field {name!r}, but the messages have: {fields}")
+
+
+def _waiting(step: Waiting, relation: Relation, run: Run) -> Table:
+    return relation.waiting
+
+
+def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
+    operands = tuple([run.load(source, relation) for source in step.operands])
+    return {step.out_field: core.sddmm(relation.adjacency, step.expr, operands, step.dot)}
+
+
+def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
+    function = run.functions[step.function.slot]
+    batch = relation.edge_batch()
+    return checked(function(batch), (len(batch),), f"{len(batch)} edges", function)
+
+
+def _group_edges(step: GroupEdges, relation: Relation, run: Run) -> Table:
+    return group_edges(run.functions[step.function.slot], relation, step.by)
+
+
+def _fused_reduce(step: FusedReduce, relation: Relation, run: Run) -> Table:
+    operands = tuple([run.load(source, relation) for source in step.operands])
+    return {step.out_field: core.spmm(relation.adjacency, step.expr, step.reducer, operands)}
+
+
+def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
+    buckets = buckets_of(relation.adjacency)
+    direct = dict(step.columns)
+    tables = run.merged(step.messages) if step.messages else {}
+
+    def column(name: str) -> Tensor:
+        source = direct.get(name)
+        if source is None:
+            return buckets.edges_in(tables[name])
+        rows = relation.column(source.side, source.name)
+        return gather(buckets.adjacency, Side.U, rows) if source.side is Side.U else buckets.edges_in(rows)
+
+    names = [*tables, *direct]
+    function = step.function
+    if isinstance(function, UserFunction):
+        return reduce_in_buckets(run.functions[function.slot], relation, names, column)
+    if function.msg_field not in names:
+        raise missing_field(function.msg_field, names)
+    return product_in_buckets(function, relation, column(function.msg_field))
+
+
+def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
+    table = run.merged(step.tables)
+    receives = relation.adjacency.in_degrees() > 0
+    if receives.all():
+        return table
+    reduced = np.flatnonzero(receives)
+    kept = {}
+    for name, column in table.items():
+        before = relation.node_column(name, column)
+        kept[name] = backend.put(before, reduced, core.take_rows(column, reduced))
+    return kept
+
+
+def _apply(step: Apply, relation: Relation, run: Run) -> Table:
+    function = run.functions[step.function.slot]
+    batch = relation.node_batch(run.merged(step.tables))
+    return checked(function(batch), (len(batch),), f"{len(batch)} nodes", function)
+
+
+def _cross_reduce(step: CrossReduce, relation: Relation, run: Run) -> Table:
+    tables = [run.merged(group) for group in step.groups]
+    if step.reducer != "stack" and len(tables) == 1:
+        return tables[0]
+    merged = {}
+    for name in dict.fromkeys(name for table in tables for name in table):
+        columns = [table[name] for table in tables if name in table]
+        if isinstance(step.reducer, UserFunction):
+            function = run.functions[step.reducer.slot]
+            result = {name: function(columns)}
+            checked(result, (relation.adjacency.num_dst,), f"{relation.adjacency.num_dst} nodes", function)
+            merged[name] = result[name]
+        elif step.over:
+            merged[name] = _select_over(step, columns, run)
+        else:
+            merged[name] = _CROSS_REDUCERS[step.reducer](columns)
+    return merged
+
+
+def _select_over(step: CrossReduce, columns: list[Tensor], run: Run) -> Tensor:
+    """Return the extremum of extrema: a relation counts only for nodes to which it brings messages."""
+    identity = Reducer(step.reducer).identity
+    anything = np.zeros(run.relations[step.over[0]].adjacency.num_dst, dtype=bool)
+    candidates = []
+    for index, column in zip(step.over, columns, strict=True):
+        receives = run.relations[index].adjacency.in_degrees() > 0
+        anything |= receives
+        candidates.append(_filled(column, np.flatnonzero(~receives), identity))
+    return _filled(_CROSS_REDUCERS[step.reducer](candidates), np.flatnonzero(~anything), 0.0)
+
+
+def _filled(x: Tensor, rows: np.ndarray, value: float) -> Tensor:
+    if not len(rows):
+        return x
+    shape = (len(rows), *backend.shape(x)[1:])
+    return backend.put(x, rows, backend.full(shape, value, backend.dtype(x), backend.device(x)))
+
+
+def _write(step: Write, relation: Relation, run: Run) -> Table:
+    table = run.merged(step.tables)
+    relation.write(step.side, table)
+    return table
+
+
+_CROSS_REDUCERS: dict[Any, Callable[[list[Tensor]], Tensor]] = {
+    "sum": lambda xs: functools.reduce(operator.add, xs),
+    "mean": lambda xs: functools.reduce(operator.add, xs) / len(xs),
+    "max": lambda xs: backend.max(backend.stack(xs), 0),
+    "min": lambda xs: backend.min(backend.stack(xs), 0),
+    "stack": lambda xs: backend.stack(xs, 1),
+}
+
+_HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
+    Waiting: _waiting,
+    EdgeCompute: _edge_compute,
+    RunEdgeUDF: _run_edge_udf,
+    GroupEdges: _group_edges,
+    FusedReduce: _fused_reduce,
+    BucketReduce: _bucket_reduce,
+    KeepUnreduced: _keep_unreduced,
+    Apply: _apply,
+    CrossReduce: _cross_reduce,
+    Write: _write,
+}

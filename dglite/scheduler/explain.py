@@ -1,0 +1,230 @@
+"""Show what a call would do: the semantic plan, the plan that runs, its kernels, formats, bytes and reasons."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..backend import active as backend
+from ..expr import Operand, Side
+from ..function import MessageFunction, ReduceFunction
+from ..kernels.layout import broadcast_layout, broadcast_shape
+from ..structure.adjacency import Adjacency
+from ..udf import function_name
+from .bucket import buckets_of
+from .lower import lower_edges, lower_update, message_signature, reduce_signature
+from .plan import (
+    Apply,
+    BucketReduce,
+    Column,
+    EdgeCompute,
+    Field,
+    FusedReduce,
+    Instruction,
+    Plan,
+    RunEdgeUDF,
+    Source,
+    UserFunction,
+    Write,
+)
+from .relation import Relation
+from .rewrite import rewrite
+
+__all__ = ["Explanation", "Line", "explain"]
+
+Kind = tuple[tuple[int, ...], str] | None
+"""Feature shape and dtype of a column; None where only a run of a user's function could tell."""
+
+_ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+_FULL_LANES = 64
+
+
+@dataclass(frozen=True)
+class Line:
+    """One instruction that runs. ``read`` and ``written`` are estimated bytes, None where a user's function decides."""
+
+    instruction: Instruction
+    kernel: str
+    sparse_format: str
+    read: int | None
+    written: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :func:`explain` found; ``str()`` of it is a table."""
+
+    title: str
+    semantic: Plan
+    executable: Plan
+    lines: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        head = ("instruction", "kernel", "format", "reads", "writes")
+        rows = [
+            (str(line.instruction), line.kernel, line.sparse_format, _size(line.read), _size(line.written))
+            for line in self.lines
+        ]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        text = [self.title, "", "what is meant", *(f"  {step}" for step in self.semantic.steps), "", "what is run"]
+        text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
+        for row, line in zip(rows, self.lines, strict=True):
+            text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            if line.reason:
+                text.append(f"      {line.reason}")
+        return "\n".join(text)
+
+    __repr__ = __str__
+
+
+def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None) -> Explanation:
+    """Explain ``g.update_all(message, reduce, apply, etype=etype)``, or ``g.apply_edges(message)`` without ``reduce``.
+
+    Nothing is run and nothing is written; a degree count and the CSC are made if the graph has none yet.
+
+    Raises
+    ------
+    DGLError, KeyError
+        What the call itself would raise for its functions and the columns that built-ins read.
+    """
+    index = g.etype_id(etype)
+    canonical = g.canonical_etypes[index]
+    nodes = g.dst_frame(canonical)
+    relation = Relation(
+        g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device
+    )
+    if reduce is None:
+        semantic = lower_edges(message_signature(message, 0))
+    else:
+        signature = reduce_signature(reduce, 1)
+        semantic = lower_update(message_signature(message, 0), signature, None if apply is None else UserFunction(2))
+    executable = rewrite(semantic)
+    lines = _Accountant(relation).lines(executable)
+    names = [_name(function) for function in (message, reduce, apply) if function is not None]
+    verb = "apply_edges" if reduce is None else "update_all"
+    adjacency = relation.adjacency
+    title = (
+        f"{verb}({', '.join(names)}) over {':'.join(canonical)}: {adjacency.num_src} source nodes, "
+        f"{adjacency.num_edges} edges, {adjacency.num_dst} destination nodes"
+    )
+    return Explanation(title, semantic, executable, lines)
+
+
+class _Accountant:
+    """Follows column shapes through a plan and counts the bytes that each instruction moves."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        self.kinds: dict[int, dict[str, Kind]] = {}
+
+    def lines(self, plan: Plan) -> tuple[Line, ...]:
+        lines = []
+        for step, reason in zip(plan.steps, plan.reasons, strict=True):
+            if isinstance(step, FusedReduce):
+                lines.append(self._fused_reduce(step, reason))
+            elif isinstance(step, EdgeCompute):
+                lines.append(self._edge_compute(step, reason))
+            elif isinstance(step, BucketReduce):
+                lines.append(self._bucket_reduce(step, reason))
+            elif isinstance(step, RunEdgeUDF | Apply):
+                lines.append(Line(step, "user function", "", None, None, reason))
+            elif isinstance(step, Write):
+                lines.append(Line(step, "out of place", "", 0, 0, reason))
+        return tuple(lines)
+
+    def _fused_reduce(self, step: FusedReduce, reason: str) -> Line:
+        kinds = [self._kind(source) for source in step.operands]
+        shape, pattern = _broadcast(kinds)
+        self.kinds[step.out] = {step.out_field: shape}
+        adjacency = self.relation.adjacency
+        sides = [Side.E if isinstance(source, Field) else source.side for source in step.operands]
+        read = _total(
+            [_structure_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))]
+        )
+        kernel = f"g-SpMM {step.reducer.value}, {pattern}"
+        return Line(step, kernel, "CSC; CSR in backward", read, _times(adjacency.num_dst, shape), reason)
+
+    def _edge_compute(self, step: EdgeCompute, reason: str) -> Line:
+        kinds = [self._kind(source) for source in step.operands]
+        shape, pattern = _broadcast(kinds)
+        if step.dot and shape is not None:
+            shape = ((*shape[0][:-1], 1), shape[1])
+        self.kinds[step.out] = {step.out_field: shape}
+        adjacency = self.relation.adjacency
+        sides = [source.side for source in step.operands if isinstance(source, Column)]
+        read = _total([_coo_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))])
+        written = _times(adjacency.num_edges, shape)
+        kernel = "row gather" if isinstance(step.expr, Operand) else f"g-SDDMM{' dot' if step.dot else ''}, {pattern}"
+        return Line(step, kernel, "COO; CSC and CSR in backward", read, written, reason)
+
+    def _bucket_reduce(self, step: BucketReduce, reason: str) -> Line:
+        kinds = [self._kind(column) for _, column in step.columns]
+        kinds += [kind for register in step.messages for kind in self.kinds.get(register, {"": None}).values()]
+        num_edges = self.relation.adjacency.num_edges
+        moved = _total([_times(num_edges, kind) for kind in kinds])
+        count = len(buckets_of(self.relation.adjacency))
+        calls = f"{count} bucket{'' if count == 1 else 's'}"
+        kernel = (
+            f"user function, {calls}" if isinstance(step.function, UserFunction) else f"{step.function.name}, {calls}"
+        )
+        return Line(step, kernel, "CSC", moved, moved, f"{reason}, {calls}")
+
+    def _kind(self, source: Source) -> Kind:
+        if isinstance(source, Field):
+            return self.kinds.get(source.register, {}).get(source.name)
+        column = self.relation.column(source.side, source.name)
+        return tuple(backend.shape(column)[1:]), backend.dtype(column)
+
+    def _rows_bytes(self, side: Side, kind: Kind) -> int | None:
+        """Count what a kernel reads of an operand: a source or edge row for each edge, a destination row once."""
+        adjacency = self.relation.adjacency
+        return _times(adjacency.num_dst if side is Side.V else adjacency.num_edges, kind)
+
+
+def _broadcast(kinds: list[Kind]) -> tuple[Kind, str]:
+    """Return the kind of an element-wise result, and how its operands are read along the feature axes."""
+    if any(kind is None for kind in kinds):
+        return None, "shape known when it runs"
+    shapes = tuple(kind[0] for kind in kinds if kind is not None)
+    dtype = kinds[0][1] if kinds[0] is not None else ""
+    layout = broadcast_layout(shapes, _FULL_LANES)
+    patterns = " x ".join(pattern.value for pattern in layout.patterns) if layout is not None else "general"
+    return (broadcast_shape(shapes), dtype), f"{dtype} {patterns}"
+
+
+def _times(rows: int, kind: Kind) -> int | None:
+    return None if kind is None else rows * math.prod(kind[0]) * _ITEM_BYTES.get(kind[1], 4)
+
+
+def _total(parts: list[int | None]) -> int | None:
+    return None if any(part is None for part in parts) else sum(part for part in parts if part is not None)
+
+
+def _structure_bytes(adjacency: Adjacency) -> int:
+    csc = adjacency.csc()
+    edge_ids = 0 if csc.edge_ids is None else csc.edge_ids.nbytes
+    return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
+
+
+def _coo_bytes(adjacency: Adjacency) -> int:
+    return sum(ends.nbytes for ends in adjacency.coo())
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "?"
+    size, units = float(count), ["B", "KB", "MB", "GB", "TB"]
+    while size >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:.3g} {units[0]}"
+
+
+def _name(function: Any) -> str:
+    if isinstance(function, MessageFunction | ReduceFunction):
+        return str(function)
+    if isinstance(function, list | tuple):
+        return f"[{', '.join(map(_name, function))}]"
+    return function_name(function)

@@ -1,0 +1,260 @@
+"""One edge type as a run sees it: the edges that take part, the columns that messages read, the nodes that receive."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..errors import DGLError
+from ..expr import Operand, Side
+from ..frame import Frame
+from ..ops import core
+from ..structure.adjacency import Adjacency
+from ..structure.compressed import expand_ranges
+from ..udf import Columns, EdgeBatch, NodeBatch
+
+__all__ = ["ColumnStore", "Relation", "Snapshot", "Table", "gather", "node_batch"]
+
+Table = Mapping[str, Tensor]
+"""Columns by name, all with the same number of rows."""
+
+_COPY = {side: Operand(side, 0) for side in Side}
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
+_NO_MAILBOX = Columns("messages", (), dict[str, Tensor]().__getitem__)
+_SIDES = {Side.U: "source nodes", Side.E: "edges", Side.V: "destination nodes"}
+
+
+class ColumnStore(Protocol):
+    """Where a message's columns are read: a frame, or the snapshot that ``send`` took of one."""
+
+    def peek(self, name: str) -> Tensor | None:
+        """Return the column called ``name``, or None."""
+
+    def keys(self) -> Collection[str]:
+        """Return the names of the columns."""
+
+
+class Snapshot:
+    """Columns as they were when ``send`` read them.
+
+    A feature that is replaced meanwhile does no harm, since the old tensor is held here. One that is written in place
+    is noticed by its version, and reading it raises DGLError.
+    """
+
+    __slots__ = ("_columns", "_versions")
+
+    def __init__(self, columns: dict[str, Tensor]) -> None:
+        self._columns = columns
+        self._versions = {name: backend.version(column) for name, column in columns.items()}
+
+    def peek(self, name: str) -> Tensor | None:
+        """Return the column called ``name``, or None."""
+        column = self._columns.get(name)
+        if column is not None and backend.version(column) != self._versions[name]:
+            raise DGLError(
+                f"column {name!r} was written in place between send and recv, so the message that reads it is lost; "
+                f"give the graph a new tensor instead, as in data[{name!r}] = data[{name!r}] + 1"
+            )
+        return column
+
+    def keys(self) -> Collection[str]:
+        """Return the names of the columns."""
+        return self._columns.keys()
+
+
+class Relation:
+    """The active edges of one edge type, with the columns around them.
+
+    ``adjacency`` holds the active edges, numbered from 0, from all source nodes to the receiving nodes, numbered from 0
+    too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
+    ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
+    write. ``waiting`` is the table of messages that ``send`` has left on these edges.
+    """
+
+    __slots__ = (
+        "adjacency",
+        "device",
+        "dst",
+        "edge_rows",
+        "edges",
+        "etype",
+        "node_rows",
+        "nodes",
+        "src",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        adjacency: Adjacency,
+        src: ColumnStore,
+        edges: ColumnStore,
+        dst: ColumnStore,
+        nodes: Frame,
+        etype: tuple[str, str, str],
+        device: Any,
+        edge_rows: np.ndarray | None = None,
+        node_rows: np.ndarray | None = None,
+    ) -> None:
+        self.adjacency = adjacency
+        self.src = src
+        self.edges = edges
+        self.dst = dst
+        self.nodes = nodes
+        self.etype = etype
+        self.device = device
+        self.edge_rows = edge_rows
+        self.node_rows = node_rows
+        self.waiting: Table = {}
+
+    def has_column(self, side: Side, name: str) -> bool:
+        """Whether messages can read this column."""
+        store = self.src if side is Side.U else self.edges if side is Side.E else self.dst
+        return name in store.keys()  # noqa: SIM118
+
+    def column(self, side: Side, name: str) -> Tensor:
+        """Return a column for messages: rows of all sources, of the active edges, or of the receiving nodes."""
+        if side is Side.U:
+            store, rows = self.src, None
+        elif side is Side.E:
+            store, rows = self.edges, self.edge_rows
+        else:
+            store, rows = self.dst, self.node_rows
+        column = store.peek(name)
+        if column is None:
+            known = ", ".join(map(repr, store.keys())) or "none"
+            raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {known}")
+        return column if rows is None else core.take_rows(column, rows)
+
+    def node_column(self, name: str, like: Tensor) -> Tensor:
+        """Return a column of the receiving nodes as it is now, or a new one in the manner of ``like``."""
+        column = self.nodes.peek(name)
+        if column is None:
+            return self.initial(name, self.adjacency.num_dst, like)
+        return column if self.node_rows is None else core.take_rows(column, self.node_rows)
+
+    def initial(self, name: str, num_rows: int, like: Tensor) -> Tensor:
+        """Return what the initializer gives for so many rows of a receiving column, in the manner of ``like``."""
+        return self.nodes.initial(name, num_rows, backend.shape(like)[1:], like.dtype, backend.device(like))
+
+    def write(self, side: Side, table: Table) -> None:
+        """Write columns to the receiving nodes (``V``) or to the active edges (``E``)."""
+        frame, rows = (self.edges, self.edge_rows) if side is Side.E else (self.nodes, self.node_rows)
+        assert isinstance(frame, Frame)
+        if rows is not None:
+            frame.set_rows(rows, dict(table))
+        else:
+            frame.update(table)
+
+    def edge_batch(self) -> EdgeBatch:
+        """Return the active edges as one batch; the gradient of a gathered column is a fused kernel."""
+        adjacency = self.adjacency
+
+        def of_source(name: str) -> Tensor:
+            return gather(adjacency, Side.U, self.column(Side.U, name))
+
+        def of_destination(name: str) -> Tensor:
+            return gather(adjacency, Side.V, self.column(Side.V, name))
+
+        return EdgeBatch(
+            Columns("source nodes", self.src.keys(), of_source),
+            Columns("edges", self.edges.keys(), functools.partial(self.column, Side.E)),
+            Columns("destination nodes", self.dst.keys(), of_destination),
+            adjacency.num_edges,
+            self.end_ids,
+            self.etype,
+        )
+
+    def node_batch(self, table: Table) -> NodeBatch:
+        """Return the receiving nodes as one batch, with the columns of ``table`` over their own, without messages."""
+        return node_batch(self.nodes, self.node_rows, self.adjacency.num_dst, self.etype[2], self.ids, table)
+
+    def ids(self, array: np.ndarray) -> Tensor:
+        """Return node or edge ids as a fresh tensor of the graph's index type."""
+        return backend.from_numpy(np.array(array, dtype=self.adjacency.idtype), self.device)
+
+    def node_ids(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the graph's ids of the given receiving nodes."""
+        return nodes if self.node_rows is None else self.node_rows[nodes]
+
+    def end_ids(self, edges: np.ndarray | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the graph's ids (sources, destinations, edges) of the given active edges, or of all, as tensors."""
+        src, dst = self.adjacency.endpoints()
+        rows = np.arange(len(src)) if self.edge_rows is None else self.edge_rows
+        if edges is not None:
+            src, dst, rows = src[edges], dst[edges], rows[edges]
+        return self.ids(src), self.ids(self.node_ids(dst)), self.ids(rows)
+
+    def only(self, edge_ids: np.ndarray) -> Relation:
+        """Return the relation with these edges alone, in this order, and the nodes that they reach."""
+        subset = self.adjacency.subset(edge_ids)
+        return self._with(subset.adjacency, subset.edge_ids, subset.dst_ids.astype(np.int64, copy=False))
+
+    def into(self, nodes: np.ndarray, keep: Callable[[np.ndarray], np.ndarray] | None = None) -> Relation:
+        """Return the relation with the in-edges of ``nodes`` alone (distinct ids); those without edges stay in it.
+
+        ``keep`` tells of edge ids which of them may take part.
+        """
+        adjacency = self.adjacency
+        csc = adjacency.csc()
+        starts = csc.indptr[nodes]
+        counts = csc.indptr[nodes + 1] - starts
+        positions = expand_ranges(starts, counts)
+        edge_ids = positions if csc.edge_ids is None else csc.edge_ids[positions]
+        if keep is not None:
+            kept = keep(edge_ids)
+            counts = np.bincount(np.repeat(np.arange(len(nodes)), counts)[kept], minlength=len(nodes))
+            positions, edge_ids = positions[kept], edge_ids[kept]
+        indptr = np.zeros(len(nodes) + 1, dtype=np.int64)
+        np.cumsum(counts, out=indptr[1:])
+        part = Adjacency.from_csc(
+            adjacency.num_src, len(nodes), indptr, csc.indices[positions], idtype=adjacency.idtype
+        )
+        return self._with(part, edge_ids.astype(np.int64, copy=False), nodes)
+
+    def _with(self, adjacency: Adjacency, edge_rows: np.ndarray, node_rows: np.ndarray) -> Relation:
+        return Relation(
+            adjacency,
+            self.src,
+            self.edges,
+            self.dst,
+            self.nodes,
+            self.etype,
+            self.device,
+            edge_rows,
+            node_rows,
+        )
+
+
+def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
+    """Return the row of each edge's source (``U``) or destination (``V``); its gradient is one g-SpMM."""
+    if backend.dtype(column) in _FLOATS:
+        return core.sddmm(adjacency, _COPY[side], (column,))
+    ends = adjacency.endpoints()[0 if side is Side.U else 1]
+    return backend.take(column, ends.astype(np.int64, copy=False))
+
+
+def node_batch(
+    frame: Frame, rows: np.ndarray | None, size: int, ntype: str, ids: Callable[[np.ndarray], Tensor], table: Table
+) -> NodeBatch:
+    """Return the ``size`` nodes ``rows`` of ``frame`` (None: all) as a batch, the columns of ``table`` over its own."""
+
+    def read(name: str) -> Tensor:
+        column = table.get(name)
+        if column is None:
+            column = frame[name] if rows is None else core.take_rows(frame[name], rows)
+        return column
+
+    names = {*frame.keys(), *table} if table else frame.keys()
+    return NodeBatch(
+        Columns("nodes", names, read),
+        _NO_MAILBOX,
+        size,
+        lambda: ids(np.arange(size) if rows is None else rows),
+        ntype,
+    )

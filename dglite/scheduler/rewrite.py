@@ -1,0 +1,198 @@
+"""Ordered rewrite rules: from what is meant to what is run. One rule, one pattern, one test each.
+
+A pattern looks at one instruction and at the instructions that made its inputs; where it matches, the rule gives the
+instruction that takes its place. Rules are tried in the order of the table, each on the whole plan, so an earlier rule
+takes precedence. In the end, instructions whose table nobody reads are dropped: a dead message is never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..config import debug_level
+from ..expr import Operand, Side
+from ..function import MessageFunction, ReduceFunction
+from .plan import (
+    BucketReduce,
+    Column,
+    EdgeCompute,
+    Field,
+    FusedReduce,
+    Instruction,
+    Message,
+    Plan,
+    Reduce,
+    RunEdgeUDF,
+    Source,
+    UserFunction,
+    Write,
+    verify,
+)
+
+__all__ = ["RULES", "Pattern", "Rule", "compiled", "rewrite"]
+
+_COPY_E = Operand(Side.E, 0)
+
+
+def _anything(function: Any) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Matches an instruction by its kind, its function, and what each of its inputs must match."""
+
+    kind: type[Instruction]
+    function: Callable[[Any], bool] = _anything
+    inputs: Pattern | None = None
+
+    def matches(self, step: Instruction, makers: Mapping[int, Instruction]) -> bool:
+        """Whether ``step`` matches, ``makers`` giving the instruction that made each register."""
+        return (
+            isinstance(step, self.kind)
+            and self.function(step.function)  # type: ignore[attr-defined]
+            and (self.inputs is None or all(self.inputs.matches(makers[register], makers) for register in step.inputs))
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where ``pattern`` matches, ``rewrite`` gives the instruction to put there; ``reason`` is what explain says."""
+
+    name: str
+    pattern: Pattern
+    rewrite: Callable[[Any, Mapping[int, Any]], Instruction]
+    reason: str
+
+
+def _is_builtin(function: Any) -> bool:
+    return not isinstance(function, UserFunction)
+
+
+def _is_elementwise(function: Any) -> bool:
+    return isinstance(function, MessageFunction) and not function.dot
+
+
+def _is_copy(function: Any) -> bool:
+    return isinstance(function, MessageFunction) and isinstance(function.expr, Operand)
+
+
+def _has_kernel(function: Any) -> bool:
+    return isinstance(function, ReduceFunction) and function.reducer.fused
+
+
+def _columns(function: MessageFunction) -> tuple[Source, ...]:
+    return tuple(Column(side, name) for side, name in function.fields)
+
+
+def _fuse(step: Reduce, makers: Mapping[int, Message]) -> FusedReduce:
+    message, reduce = makers[step.messages[-1]].function, step.function
+    assert isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction)
+    return FusedReduce(step.out, step.relation, message.expr, _columns(message), reduce.reducer, reduce.out_field)
+
+
+def _reduce_field(step: Reduce, makers: Mapping[int, Instruction]) -> FusedReduce:
+    reduce = step.function
+    assert isinstance(reduce, ReduceFunction)
+    field = Field(step.messages[-1], reduce.msg_field)
+    return FusedReduce(step.out, step.relation, _COPY_E, (field,), reduce.reducer, reduce.out_field)
+
+
+def _gather_into_buckets(step: Reduce, makers: Mapping[int, Message]) -> BucketReduce:
+    columns = []
+    for register in step.messages:
+        message = makers[register].function
+        assert isinstance(message, MessageFunction)
+        side, name = message.fields[0]
+        columns.append((message.out_field, Column(side, name)))
+    return BucketReduce(step.out, step.relation, step.function, (), tuple(columns))
+
+
+def _bucket(step: Reduce, makers: Mapping[int, Instruction]) -> BucketReduce:
+    return BucketReduce(step.out, step.relation, step.function, step.messages, ())
+
+
+def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCompute:
+    function = step.function
+    assert isinstance(function, MessageFunction)
+    return EdgeCompute(step.out, step.relation, function.expr, _columns(function), function.dot, function.out_field)
+
+
+def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF:
+    assert isinstance(step.function, UserFunction)
+    return RunEdgeUDF(step.out, step.relation, step.function)
+
+
+RULES = (
+    Rule(
+        "fuse built-ins",
+        Pattern(Reduce, _has_kernel, Pattern(Message, _is_elementwise)),
+        _fuse,
+        "element-wise message and reducer in one kernel; no message is stored",
+    ),
+    Rule(
+        "gather into buckets",
+        Pattern(Reduce, inputs=Pattern(Message, _is_copy)),
+        _gather_into_buckets,
+        "the reducer reads the whole mailbox: bucketed by degree, copied columns gathered straight into the buckets",
+    ),
+    Rule(
+        "reduce stored messages",
+        Pattern(Reduce, _has_kernel),
+        _reduce_field,
+        "the message is not element-wise over columns, so it is stored on the edges, then reduced",
+    ),
+    Rule(
+        "bucket by degree",
+        Pattern(Reduce),
+        _bucket,
+        "the reducer reads the whole mailbox: bucketed by degree, messages permuted once",
+    ),
+    Rule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
+    Rule("run a message UDF", Pattern(Message), _run_message, "a user's function: called once on all edges"),
+)
+"""The table. A rule that turns a user's function into an expression belongs at its head."""
+
+
+@lru_cache(maxsize=4096)
+def compiled(lower: Callable[..., Plan], *signatures: Any) -> Plan:
+    """Return the executable plan of a verb, kept by the values of its functions.
+
+    User's functions are all alike here (see ``UserFunction``), so none is kept alive and a new closure costs nothing.
+    """
+    return rewrite(lower(*signatures))
+
+
+def rewrite(plan: Plan) -> Plan:
+    """Return the executable plan. At ``DGLITE_DEBUG`` 1 and above every pass is verified."""
+    check = debug_level() >= 1
+    steps = list(plan.steps)
+    reasons = [""] * len(steps)
+    for rule in RULES:
+        makers = {step.out: step for step in steps}
+        for index, step in enumerate(steps):
+            if rule.pattern.matches(step, makers):
+                steps[index] = rule.rewrite(step, makers)
+                reasons[index] = f"{rule.name}: {rule.reason}"
+        if check:
+            verify(Plan(tuple(steps), tuple(reasons)))
+    rewritten = _drop_dead(Plan(tuple(steps), tuple(reasons)))
+    if check:
+        verify(rewritten, executable=True)
+    return rewritten
+
+
+def _drop_dead(plan: Plan) -> Plan:
+    """Drop instructions whose table nobody reads, save the last one, which is the result, and every ``Write``."""
+    live = {plan.steps[-1].out}
+    kept: list[int] = []
+    for index in range(len(plan.steps) - 1, -1, -1):
+        step = plan.steps[index]
+        if step.out in live or isinstance(step, Write):
+            live.update(step.inputs)
+            kept.append(index)
+    kept.reverse()
+    return Plan(tuple(plan.steps[i] for i in kept), tuple(plan.reasons[i] for i in kept))

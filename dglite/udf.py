@@ -1,0 +1,161 @@
+"""What a user-defined function receives: a batch of edges or nodes, whose columns are gathered when they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NoReturn
+
+from .backend import Tensor
+from .backend import active as backend
+from .errors import DGLError
+
+__all__ = ["Columns", "EdgeBatch", "NodeBatch", "checked", "function_name"]
+
+
+class Columns(Mapping[str, Tensor]):
+    """Read-only columns by name. A column is gathered when it is first read, then kept for the batch."""
+
+    __slots__ = ("_kept", "_names", "_read", "_what")
+
+    def __init__(self, what: str, names: Collection[str], read: Callable[[str], Tensor]) -> None:
+        """``what`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
+        self._what = what
+        self._names = names
+        self._read = read
+        self._kept: dict[str, Tensor] = {}
+
+    def __getitem__(self, name: str) -> Tensor:
+        kept = self._kept.get(name)
+        if kept is None:
+            if name not in self._names:
+                raise KeyError(f"no {name!r} on the {self._what}; there are: {_listed(self._names)}")
+            kept = self._kept[name] = self._read(name)
+        return kept
+
+    def __setitem__(self, name: str, value: Tensor) -> NoReturn:
+        raise TypeError(
+            f"the {self._what} of a batch are read-only; return {{{name!r}: ...}} from the function instead"
+        )
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"Columns({self._what}: {_listed(self._names)})"
+
+
+class EdgeBatch:
+    """A batch of edges, given to message functions, ``apply_edges`` and ``filter_edges``.
+
+    ``src['h']``, ``dst['h']`` and ``data['w']`` have shape (num_edges, *feat): row i belongs to the i-th edge of the
+    batch. In ``group_apply_edges`` they have shape (num_groups, degree, *feat).
+    """
+
+    __slots__ = ("_ends", "_etype", "_size", "data", "dst", "src")
+
+    def __init__(
+        self,
+        src: Columns,
+        data: Columns,
+        dst: Columns,
+        size: int,
+        ends: Callable[[], tuple[Tensor, Tensor, Tensor]],
+        etype: tuple[str, str, str],
+    ) -> None:
+        self.src = src
+        self.data = data
+        self.dst = dst
+        self._size = size
+        self._ends = ends
+        self._etype = etype
+
+    def edges(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return source ids, destination ids and edge ids, each of shape (num_edges,)."""
+        return self._ends()
+
+    def batch_size(self) -> int:
+        """Return the number of edges."""
+        return self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def canonical_etype(self) -> tuple[str, str, str]:
+        """The (source type, edge type, destination type) of the edges."""
+        return self._etype
+
+
+class NodeBatch:
+    """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``.
+
+    ``data['h']`` has shape (num_nodes, *feat). In a reduce function all nodes of the batch have the same number of
+    messages, and ``mailbox['m']`` has shape (num_nodes, degree, *feat): slice (i, j) is node i's j-th message in the
+    order of edge ids. Elsewhere the mailbox is empty.
+    """
+
+    __slots__ = ("_ids", "_ntype", "_size", "data", "mailbox")
+
+    def __init__(self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Tensor], ntype: str) -> None:
+        self.data = data
+        self.mailbox = mailbox
+        self._size = size
+        self._ids = ids
+        self._ntype = ntype
+
+    def nodes(self) -> Tensor:
+        """Return the node ids, of shape (num_nodes,)."""
+        return self._ids()
+
+    def batch_size(self) -> int:
+        """Return the number of nodes."""
+        return self._size
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def ntype(self) -> str:
+        """The type of the nodes."""
+        return self._ntype
+
+
+def checked(result: Any, shape: tuple[int, ...], rows: str, function: Callable[..., Any]) -> dict[str, Tensor]:
+    """Return what a user's function returned if it is a dict of tensors whose first axes are ``shape``; else DGLError.
+
+    ``rows`` says in the error what the axes count, e.g. "edges".
+    """
+    if not isinstance(result, dict):
+        raise DGLError(
+            f"function {function_name(function)} returned {type(result).__name__}; "
+            "expected a dict of column name to tensor, such as {'h': x}"
+        )
+    for name, column in result.items():
+        if not isinstance(name, str):
+            raise DGLError(f"function {function_name(function)} returned a column called {name!r}; names are strings")
+        if not backend.is_tensor(column):
+            raise DGLError(
+                f"function {function_name(function)} returned {type(column).__name__} for {name!r}; expected a tensor"
+            )
+        if tuple(backend.shape(column)[: len(shape)]) != shape:
+            raise DGLError(
+                f"function {function_name(function)} returned {name!r} of shape {tuple(backend.shape(column))}; "
+                f"expected the first axes to be {shape}: its batch has {rows}"
+            )
+    return result
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return what to call a user's function in an error or a plan."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return str(name).rpartition("<locals>.")[2]
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(map(repr, names)) or "none"
