@@ -7,7 +7,7 @@ gradients and the oracle are all made from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -20,6 +20,7 @@ __all__ = [
     "Expr",
     "Operand",
     "Side",
+    "compact",
     "derivative",
     "evaluate",
     "formula",
@@ -107,6 +108,14 @@ class Call(Expr):
 
     op: Operator
     args: tuple[Expr, ...]
+    _hash: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once: kernels are looked up by expression at every call."""
+        object.__setattr__(self, "_hash", hash((self.op, self.args)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __repr__(self) -> str:
         return formula(self)
@@ -160,6 +169,24 @@ def derivative(expr: Expr, operand: Operand) -> Expr:
         if inner != Constant(0.0):
             total = total + inner * gradient(*expr.args)
     return total
+
+
+@lru_cache(maxsize=4096)
+def compact(expr: Expr) -> tuple[Expr, tuple[int, ...]]:
+    """Renumber the operands of ``expr`` 0, 1, ... and return it with the slots that they had.
+
+    Equal computations then have equal expressions, and so share a kernel.
+    """
+    slots = tuple(operand.slot for operand in operands_of(expr))
+    return _renumber(expr, {slot: i for i, slot in enumerate(slots)}), slots
+
+
+def _renumber(expr: Expr, positions: dict[int, int]) -> Expr:
+    if isinstance(expr, Operand):
+        return Operand(expr.side, positions[expr.slot])
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(_renumber(arg, positions) for arg in expr.args))
+    return expr
 
 
 @lru_cache(maxsize=4096)

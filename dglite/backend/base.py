@@ -129,6 +129,10 @@ class Backend(ABC):
         """Return ``x`` with another shape; a view where it can be."""
 
     @abstractmethod
+    def broadcast_to(self, x: Tensor, feat: Sequence[int]) -> Tensor:
+        """Return ``x``, (rows, ...), as (rows, *feat): its feature axes aligned from the right and stretched."""
+
+    @abstractmethod
     def concat(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
         """Join along an axis."""
 

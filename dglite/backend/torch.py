@@ -90,6 +90,10 @@ class TorchBackend(Backend):
     def reshape(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         return x.reshape(tuple(shape))
 
+    def broadcast_to(self, x: torch.Tensor, feat: Sequence[int]) -> torch.Tensor:
+        rows, *own = x.shape
+        return x.reshape(rows, *(1,) * (len(feat) - len(own)), *own).expand(rows, *feat)
+
     def concat(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
         return torch.cat(tuple(xs), dim=axis)
 

@@ -60,27 +60,26 @@ def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, sum_axes: int = 0) -> Layout | None:
+def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool = False) -> Layout:
     """Lay out operands with feature ``shapes``.
 
-    ``lanes`` is the kernels' block size: REPEAT runs must divide it or be divided by it. With ``sum_axes`` the last so
-    many axes are summed by the kernel and so must be the inner run; None is returned when the shapes do not allow it.
+    ``lanes`` is the kernels' block size: REPEAT runs must divide it or be divided by it. With ``dot`` the kernel sums
+    the last axis, which therefore is the inner run.
     """
     shape = broadcast_shape(shapes)
     padded = [(1,) * (len(shape) - len(own)) + tuple(own) for own in shapes]
     strides = tuple(math.prod(own) for own in padded)
     whole = math.prod(shape)
-    if not sum_axes:
+    if not dot:
         patterns = _ungrouped(padded, shape)
         if patterns is not None:
             repeat = _repeat_of(padded, shape, patterns)
             if repeat is not None and (repeat == 0 or _fits(repeat, whole, lanes)):
                 tables = np.zeros((len(shapes), 1), np.int64)
                 return Layout(shape, 1, whole, patterns, strides, repeat, tables)
-    axis = len(shape) - sum_axes if sum_axes else _inner_axis(padded, shape)
+    axis = max(len(shape) - 1, 0) if dot else _inner_axis(padded, shape)
     kinds = [_pattern(own[axis:], shape[axis:]) for own in padded]
-    if any(kind is None for kind in kinds):
-        return None
+    assert None not in kinds, f"no inner run in {shapes}"
     tables = np.stack([_offsets(own, shape, axis) for own in padded]) if padded else np.zeros((0, 1), np.int64)
     inner, groups = math.prod(shape[axis:]), math.prod(shape[:axis])
     return Layout(shape, groups, inner, tuple(kind for kind in kinds if kind), strides, 0, tables)

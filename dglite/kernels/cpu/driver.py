@@ -4,8 +4,8 @@ Work is split by entries, not by rows, so a power-law graph balances: each task 
 by such a boundary is finished by the later task in a row of its own (the carry), merged when all tasks are done.
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
-7 the row kernel, 8 out, 9 winners, 10 carry (a block of words: for each task the row it carries, then what it found,
-then its winners), 11 how to merge; then (address, row stride, group table) for every operand.
+7 the row kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
+11 mode; then (address, row stride, group table) for every operand.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
+from ...opspec import Reducer
+from ..render import ITEM_BYTES
 from . import simd
 from .simd import I64, index_loader, word
 
-__all__ = ["map_driver", "merge_code", "reduce_driver", "row_scale_of"]
+__all__ = ["map_driver", "mode_word", "reduce_driver", "row_scale_of"]
 
-_DTYPES = ("float32", "float64", "float16", "bfloat16")
-_ITEM_BYTES = (4, 8, 2, 2)
+DTYPES = tuple(ITEM_BYTES)
 SIGNATURE = "void(int64, int64, int64)"
+ADD, MAXIMUM, MINIMUM = 0, 1, 2
 
 
-def merge_code(dtype: str, selects_max: bool, selects_min: bool) -> int:
-    """Return word 11: the dtype and whether carried rows are added (0), maximised (1) or minimised (2)."""
-    return _DTYPES.index(dtype) + 4 * (1 if selects_max else 2 if selects_min else 0)
+def mode_word(dtype: str, index: str, reducer: Reducer) -> int:
+    """Return word 11: the value dtype, how carried rows are merged, and whether ids are 64 bits wide."""
+    merge = {Reducer.MAX: MAXIMUM, Reducer.MIN: MINIMUM}.get(reducer, ADD)
+    return DTYPES.index(dtype) + 4 * merge + 16 * (index == "int64")
 
 
 @intrinsic
@@ -64,130 +67,121 @@ def row_scale_of(index_dtype: str) -> Any:
     return row_scale
 
 
-def _first_row_from(index: Any) -> Any:
-    @njit(error_model="numpy")
-    def first_row_from(indptr: int, num_rows: int, entry: int) -> int:
-        low, high = 0, num_rows
-        while low < high:
-            middle = (low + high) // 2
-            if index(indptr, middle) < entry:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-    return first_row_from
-
-
-_load32, _load64, _load16, _load_b16 = (simd.loader(dtype, 1) for dtype in _DTYPES)
-_store32, _store64, _store16, _store_b16 = (simd.storer(dtype, 1) for dtype in _DTYPES)
-_load_id32, _load_id64 = simd.loader("int32", 1), simd.loader("int64", 1)
+_index32, _index64 = index_loader("int32"), index_loader("int64")
+_load0, _load1, _load2, _load3 = (simd.loader(dtype, 1) for dtype in DTYPES)
+_store0, _store1, _store2, _store3 = (simd.storer(dtype, 1) for dtype in DTYPES)
 _store_id32, _store_id64 = simd.storer("int32", 1), simd.storer("int64", 1)
 
 
 @njit(error_model="numpy")
-def _load(dtype: int, address: int, i: int) -> float:
-    if dtype == 0:
-        return float(_load32(address + 4 * i))
-    if dtype == 1:
-        return _load64(address + 8 * i)
-    if dtype == 2:
-        return float(_load16(address + 2 * i))
-    return float(_load_b16(address + 2 * i))
+def _index(wide: int, address: int, i: int) -> int:
+    return _index64(address, i) if wide else _index32(address, i)
 
 
 @njit(error_model="numpy")
-def _store(dtype: int, address: int, i: int, value: float) -> None:
+def _first_row_from(wide: int, indptr: int, num_rows: int, entry: int) -> int:
+    """Return the first row whose entries start at ``entry`` or later."""
+    low, high = 0, num_rows
+    while low < high:
+        middle = (low + high) // 2
+        if _index(wide, indptr, middle) < entry:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(error_model="numpy")
+def _load(dtype: int, address: int) -> float:
     if dtype == 0:
-        _store32(address + 4 * i, value)
+        return float(_load0(address))
+    if dtype == 1:
+        return _load1(address)
+    return float(_load2(address)) if dtype == 2 else float(_load3(address))
+
+
+@njit(error_model="numpy")
+def _store(dtype: int, address: int, value: float) -> None:
+    if dtype == 0:
+        _store0(address, value)
     elif dtype == 1:
-        _store64(address + 8 * i, value)
+        _store1(address, value)
     elif dtype == 2:
-        _store16(address + 2 * i, value)
+        _store2(address, value)
     else:
-        _store_b16(address + 2 * i, value)
+        _store3(address, value)
 
 
-@lru_cache(maxsize=None)
-def reduce_driver(index_dtype: str) -> int:
-    """Return the address of the driver for kernels that write one row of ``out`` per row."""
-    index, first_row_from = index_loader(index_dtype), _first_row_from(index_loader(index_dtype))
-    index_bytes = 4 if index_dtype == "int32" else 8
-    load_id, store_id = (_load_id32, _store_id32) if index_dtype == "int32" else (_load_id64, _store_id64)
-
-    @njit(error_model="numpy")
-    def merge(args, num_tasks, width, item):  # type: ignore[no-untyped-def]
-        out, winners, carry, code = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-        dtype, how = code % 4, code // 4
-        for task in range(1, num_tasks):
-            row = word(carry, task)
-            if row < 0:
+@njit(error_model="numpy")
+def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
+    """Combine what later tasks found with the rows that earlier tasks began, in the order of the entries."""
+    out, winners, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
+    dtype, merge, wide = mode % 4, mode // 4 % 4, mode // 16
+    id_bytes = 8 if wide else 4
+    for task in range(1, num_tasks):
+        row = word(carry, task)
+        if row < 0:
+            continue
+        ours, late = out + row * width * item, carry + 8 * num_tasks + task * width * item
+        late_ids = carry + 8 * num_tasks + num_tasks * width * item + task * width * id_bytes
+        for k in range(width):
+            early_value, late_value = _load(dtype, ours + k * item), _load(dtype, late + k * item)
+            if merge == ADD:
+                _store(dtype, ours + k * item, early_value + late_value)
                 continue
-            late = carry + 8 * num_tasks + task * width * item
-            late_ids = carry + 8 * num_tasks + num_tasks * width * item + task * width * index_bytes
-            ours = out + row * width * item
-            for k in range(width):
-                early_value, late_value = _load(dtype, ours, k), _load(dtype, late, k)
-                if how == 0:
-                    _store(dtype, ours, k, early_value + late_value)
-                elif (late_value > early_value if how == 1 else late_value < early_value) or late_value != late_value:
-                    _store(dtype, ours, k, late_value)
-                    if winners != 0:
-                        store_id(winners + (row * width + k) * index_bytes, load_id(late_ids + k * index_bytes))
-
-    @cfunc(SIGNATURE, cache=True, error_model="numpy")
-    def driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
-        indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-        out, winners, carry = word(args, 8), word(args, 9), word(args, 10)
-        width = word(args, 5) * word(args, 6)
-        dtype = word(args, 11) % 4
-        item = 8 if dtype == 1 else (4 if dtype == 0 else 2)
-        if task < 0:
-            merge(args, num_tasks, width, item)
-            return
-        begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
-        row = 0
-        if task > 0:
-            row = first_row_from(indptr, num_rows, begin)
-            _store_word(carry, task, -1)
-            if begin < end and index(indptr, row) > begin:
-                _store_word(carry, task, row - 1)
-                late = carry + 8 * num_tasks
-                late_ids = late + num_tasks * width * item + task * width * index_bytes
-                last = min(index(indptr, row), end)
-                _call_row(kernel, args, row - 1, begin, last, late + task * width * item, late_ids)
-        while row < num_rows:
-            first = index(indptr, row)
-            if first >= end and task + 1 < num_tasks:
-                break
-            last = min(index(indptr, row + 1), end)
-            ours, our_ids = out + row * width * item, winners + row * width * index_bytes
-            _call_row(kernel, args, row, first, last, ours, our_ids)
-            row += 1
-
-    address: int = driver.address
-    return address
+            better = late_value > early_value if merge == MAXIMUM else late_value < early_value
+            if better or (late_value != late_value and early_value == early_value):
+                _store(dtype, ours + k * item, late_value)
+                if winners != 0 and wide:
+                    _store_id64(winners + (row * width + k) * 8, _index64(late_ids, k))
+                elif winners != 0:
+                    _store_id32(winners + (row * width + k) * 4, _index32(late_ids, k))
 
 
-@lru_cache(maxsize=None)
-def map_driver(index_dtype: str) -> int:
-    """Return the address of the driver for kernels that write one row of ``out`` per entry."""
-    index, first_row_from = index_loader(index_dtype), _first_row_from(index_loader(index_dtype))
+@cfunc(SIGNATURE, cache=True, error_model="numpy")
+def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Drive a kernel that writes one row of ``out`` per row."""
+    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
+    out, winners, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
+    width, dtype, wide = word(args, 5) * word(args, 6), mode % 4, mode // 16
+    item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
+    id_bytes = 8 if wide else 4
+    if task < 0:
+        _merge(args, num_tasks, width, item)
+        return
+    begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
+    row = 0
+    if task > 0:
+        row = _first_row_from(wide, indptr, num_rows, begin)
+        first = _index(wide, indptr, row)
+        _store_word(carry, task, -1)
+        if begin < end and first > begin:
+            _store_word(carry, task, row - 1)
+            late = carry + 8 * num_tasks
+            late_ids = late + num_tasks * width * item + task * width * id_bytes
+            _call_row(kernel, args, row - 1, begin, min(first, end), late + task * width * item, late_ids)
+    while row < num_rows:
+        first = _index(wide, indptr, row)
+        if first >= end and task + 1 < num_tasks:
+            break
+        last = min(_index(wide, indptr, row + 1), end)
+        _call_row(kernel, args, row, first, last, out + row * width * item, winners + row * width * id_bytes)
+        row += 1
 
-    @cfunc(SIGNATURE, cache=True, error_model="numpy")
-    def driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
-        indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-        begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
-        if task < 0 or begin == end:
-            return
-        row = first_row_from(indptr, num_rows, begin)
-        if index(indptr, row) > begin:
-            row -= 1
-        while row < num_rows and index(indptr, row) < end:
-            first, last = max(index(indptr, row), begin), min(index(indptr, row + 1), end)
-            if first < last:
-                _call_row(kernel, args, row, first, last, word(args, 8), 0)
-            row += 1
 
-    address: int = driver.address
-    return address
+@cfunc(SIGNATURE, cache=True, error_model="numpy")
+def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Drive a kernel that writes one row of ``out`` per entry."""
+    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
+    wide = word(args, 11) // 16
+    begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
+    if task < 0 or begin == end:
+        return
+    row = _first_row_from(wide, indptr, num_rows, begin)
+    if _index(wide, indptr, row) > begin:
+        row -= 1
+    while row < num_rows and _index(wide, indptr, row) < end:
+        first, last = max(_index(wide, indptr, row), begin), min(_index(wide, indptr, row + 1), end)
+        if first < last:
+            _call_row(kernel, args, row, first, last, word(args, 8), 0)
+        row += 1

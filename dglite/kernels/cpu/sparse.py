@@ -15,7 +15,7 @@ from ...expr import Expr, operands_of
 from ...opspec import Reducer
 from ..layout import Layout, broadcast_layout
 from ..render import ITEM_BYTES, SddmmSpec, SpmmSpec, sddmm_source, spec_of, spmm_source
-from .driver import map_driver, merge_code, reduce_driver
+from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
 from .launch import launch, num_tasks
 
@@ -48,8 +48,8 @@ class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width)."""
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: Layout) -> None:
-        super().__init__(reduce_driver(spec.index), kernel, spec.expr, layout)
-        self.merge = merge_code(spec.dtype, spec.reducer is Reducer.MAX, spec.reducer is Reducer.MIN)
+        super().__init__(reduce_driver.address, kernel, spec.expr, layout)
+        self.mode = mode_word(spec.dtype, spec.index, spec.reducer)
         index_bytes = (4 if spec.index == "int32" else 8) if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (ITEM_BYTES[spec.dtype] + index_bytes)
 
@@ -58,7 +58,7 @@ class SpmmKernel(_Bound):
         tasks = num_tasks((structure[4] + structure[3]) * self.layout.width, threads)
         carry = np.empty(tasks * self.carry_bytes, np.uint8) if tasks > 1 else None
         carried = carry.ctypes.data if carry is not None else 0
-        words = [*structure, *self.sizes, out, winners, carried, self.merge, *self.operand_words(operands)]
+        words = [*structure, *self.sizes, out, winners, carried, self.mode, *self.operand_words(operands)]
         launch(self.driver, words, tasks)
 
 
@@ -66,12 +66,13 @@ class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
     def __init__(self, kernel: int, spec: SddmmSpec, layout: Layout) -> None:
-        super().__init__(map_driver(spec.index), kernel, spec.expr, layout)
+        super().__init__(map_driver.address, kernel, spec.expr, layout)
+        self.mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
         tasks = num_tasks(structure[4] * self.layout.width, threads)
-        launch(self.driver, [*structure, *self.sizes, out, 0, 0, 0, *self.operand_words(operands)], tasks)
+        launch(self.driver, [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)], tasks)
 
 
 @lru_cache(maxsize=None)
@@ -79,26 +80,18 @@ def bind_spmm(expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shap
     """Return the kernel for operands with feature ``shapes``. With ``winners`` the accumulators share the registers
     with the winning entries, so blocks are half as long."""
     lanes = block_lanes(dtype) // (2 if winners else 1)
-    layout = _layout(shapes, lanes)
+    layout = broadcast_layout(shapes, lanes)
     spec = SpmmSpec(expr, reducer, dtype, index, winners=winners, **spec_of(layout, lanes))
     return SpmmKernel(_spmm_address(spec), spec, layout)
 
 
 @lru_cache(maxsize=None)
-def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, sum_axes: int = 0) -> SddmmKernel | None:
-    """Return the kernel for operands with feature ``shapes``, or None where ``sum_axes`` is not one run of them."""
+def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> SddmmKernel:
+    """Return the kernel for operands with feature ``shapes``."""
     lanes = block_lanes(dtype)
-    layout = broadcast_layout(shapes, lanes, sum_axes)
-    if layout is None:
-        return None
-    spec = SddmmSpec(expr, sum_axes > 0, dtype, index, **spec_of(layout, lanes))
+    layout = broadcast_layout(shapes, lanes, dot)
+    spec = SddmmSpec(expr, dot, dtype, index, **spec_of(layout, lanes))
     return SddmmKernel(_sddmm_address(spec), spec, layout)
-
-
-def _layout(shapes: Shapes, lanes: int) -> Layout:
-    layout = broadcast_layout(shapes, lanes)
-    assert layout is not None, "only a summed run can be impossible"
-    return layout
 
 
 @lru_cache(maxsize=None)

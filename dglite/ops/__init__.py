@@ -1,0 +1,1 @@
+"""Differentiable sparse operations: where tensors meet kernels."""
