@@ -64,23 +64,27 @@ def _winning_rows(adj: Adjacency, winners: np.ndarray, sides: set[Side]) -> dict
     if Side.V in sides:
         nodes = np.arange(adj.num_dst, dtype=winners.dtype).reshape(-1, *(1,) * (winners.ndim - 1))
         rows[Side.V] = np.broadcast_to(nodes, winners.shape).copy()
-    return {side: np.where(none, -1, own).astype(winners.dtype, copy=False) for side, own in rows.items()}
+    return {side: np.where(none, winners, own) for side, own in rows.items()}
 
 
 def _at_winners(x: Tensor, rows: np.ndarray, feat: tuple[int, ...]) -> Tensor:
-    return active.apply(_Gather(rows, active.shape(x)[0]), active.broadcast_to(x, feat))
+    """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
+    return active.apply(_Gather(rows, active.shape(x)[0], fill=1), active.broadcast_to(x, feat))
 
 
 class _Gather:
-    """``out[i, k] = x[rows[i, k], k]``, 1 where the row is -1."""
+    """``out[i, k] = x[rows[i, k], k]``, ``fill`` where the row is -1."""
 
     saved = ()
 
-    def __init__(self, rows: np.ndarray, num_rows: int) -> None:
-        self.rows, self.num_rows = rows, num_rows
+    def __init__(self, rows: np.ndarray, num_rows: int, fill: int = 0) -> None:
+        self.rows, self.num_rows, self.fill = rows, num_rows, fill
 
     def forward(self, x: Tensor) -> Tensor:
-        return _move("gather", x, self.rows, active.empty(self.rows.shape, active.dtype(x), active.device(x)))
+        out, x = active.empty(self.rows.shape, active.dtype(x), active.device(x)), active.contiguous(x)
+        addresses = active.address(x), active.address(out), active.num_threads()
+        kernels.compiled("winners").gather(active.dtype(x), self.rows, *addresses, self.fill)
+        return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [active.apply(_Scatter(self.rows, self.num_rows), grad)]
@@ -96,15 +100,10 @@ class _Scatter:
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (self.num_rows, *self.rows.shape[1:])
-        return _move("scatter", x, self.rows, active.full(shape, 0.0, active.dtype(x), active.device(x)))
+        out, x = active.full(shape, 0.0, active.dtype(x), active.device(x)), active.contiguous(x)
+        addresses = active.address(x), active.address(out), active.num_threads()
+        kernels.compiled("winners").scatter(active.dtype(x), self.rows, *addresses)
+        return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [active.apply(_Gather(self.rows, self.num_rows), grad)]
-
-
-def _move(how: str, x: Tensor, rows: np.ndarray, out: Tensor) -> Tensor:
-    x, rows = active.contiguous(x), np.ascontiguousarray(rows)
-    move = getattr(kernels.compiled("winners"), how)
-    width = rows.size // max(len(rows), 1)
-    move(active.dtype(x), rows, len(rows), width, active.address(x), active.address(out), active.num_threads())
-    return out

@@ -28,6 +28,7 @@ load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 @cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def gather(args, task, num_tasks):
     rows, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    fill = word(args, 5)
     if task < 0:
         return
     for i in range(num_rows):
@@ -37,7 +38,7 @@ def gather(args, task, num_tasks):
             if row >= 0:
                 store(out + at * ITEM, load(source + (row * width + k) * ITEM))
             else:
-                store(out + at * ITEM, 1.0)
+                store(out + at * ITEM, fill)
 
 
 @cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
@@ -61,18 +62,17 @@ def _addresses(dtype: str, index: str) -> tuple[int, int]:
     return module.gather.address, module.scatter.address
 
 
-def _run(which: int, dtype: str, rows: np.ndarray, sizes: tuple[int, int], x: int, out: int, threads: int) -> None:
-    columns = sizes[1] * ITEM_BYTES[dtype] // 64
-    tasks = min(num_tasks(rows.size, threads), max(columns, 1))
-    launch(_addresses(dtype, str(rows.dtype))[which], [rows.ctypes.data, *sizes, x, out], tasks)
+def gather(dtype: str, rows: np.ndarray, x: int, out: int, threads: int, fill: int = 0) -> None:
+    """Set ``out[i, k]`` to ``x[rows[i, k], k]``, to ``fill`` where the row is -1."""
+    _run(0, dtype, rows, x, out, threads, fill)
 
 
-def gather(dtype: str, rows: np.ndarray, num_rows: int, width: int, x: int, out: int, threads: int) -> None:
-    """Set ``out[i, k]`` to ``x[rows[i, k], k]``, to 1 where the row is -1
-    (a value that no derivative turns into infinity; nothing reads the result there)."""
-    _run(0, dtype, rows, (num_rows, width), x, out, threads)
-
-
-def scatter(dtype: str, rows: np.ndarray, num_rows: int, width: int, x: int, out: int, threads: int) -> None:
+def scatter(dtype: str, rows: np.ndarray, x: int, out: int, threads: int) -> None:
     """Add ``x[i, k]`` to ``out[rows[i, k], k]``, except where the row is -1."""
-    _run(1, dtype, rows, (num_rows, width), x, out, threads)
+    _run(1, dtype, rows, x, out, threads, 0)
+
+
+def _run(which: int, dtype: str, rows: np.ndarray, x: int, out: int, threads: int, fill: int) -> None:
+    width = rows.size // max(len(rows), 1)
+    tasks = min(num_tasks(rows.size, threads), max(width * ITEM_BYTES[dtype] // 64, 1))
+    launch(_addresses(dtype, str(rows.dtype))[which], [rows.ctypes.data, len(rows), width, x, out, fill], tasks)
