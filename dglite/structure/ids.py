@@ -105,7 +105,7 @@ def check_range(ids: np.ndarray, count: int, what: str = "node") -> None:
 
 
 def largest_unsigned(ids: np.ndarray) -> int:
-    """Return the maximum of ``ids`` read as unsigned: one pass finds the largest id, and a huge one for a negative id."""
+    """Return the maximum of ``ids`` read as unsigned: one pass finds the largest id and any negative one."""
     if not ids.flags.c_contiguous:
         ids = np.ascontiguousarray(ids)
     return int(np.maximum.reduce(ids.view(f"u{ids.itemsize}"), axis=None))

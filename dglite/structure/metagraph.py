@@ -103,6 +103,10 @@ class Metagraph:
                 return known
         raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")
 
+    def canonical(self, etype: EdgeType) -> tuple[str, str, str]:
+        """Return the canonical name of an edge type."""
+        return self.canonical_etypes[self.etype_id(etype)]
+
     def node_set(self, ntype: str | None) -> int:
         """Return the number of a type's node set; None means the only one. ``"SRC/x"`` and ``"DST/x"`` work too.
 

@@ -1,0 +1,305 @@
+"""Features of the nodes or edges of one type: columns by name, all with one row per node or edge.
+
+Writing never changes a tensor in place: a whole column is replaced, a partial write makes a new column. So gradients
+stay right and frames may share columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .backend import Tensor, active
+from .errors import DGLError
+
+__all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
+
+NID = EID = "_ID"
+"""Column that holds the ids which nodes and edges had in the graph they were taken from."""
+NTYPE = ETYPE = "_TYPE"
+"""Column that holds the type numbers which nodes and edges had before types were merged."""
+
+Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
+"""``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""
+
+
+class Scheme(NamedTuple):
+    """Shape of one row of a column, and the column's dtype."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def zeros(shape: Sequence[int], dtype: Any, device: Any, id_range: slice) -> Tensor:
+    """Initialise features with zeros."""
+    return active.full(shape, 0, _dtype_name(dtype), device)
+
+
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+class _Selection:
+    """Rows of a column that have not been gathered yet. Frames that share it share the gathered column."""
+
+    __slots__ = ("rows", "source", "value")
+
+    def __init__(self, source: Tensor, rows: np.ndarray) -> None:
+        self.source, self.rows = source, rows
+        self.value: Tensor | None = None
+
+    def gather(self) -> Tensor:
+        if self.value is None:
+            source = self.source.gather() if type(self.source) is _Selection else self.source
+            self.value = active.take(source, self.rows)
+            self.source = None
+        return self.value
+
+    def like(self) -> Tensor:
+        """Return a tensor with the column's dtype and trailing shape."""
+        if self.value is not None:
+            return self.value
+        return self.source.like() if type(self.source) is _Selection else self.source
+
+
+class Frame(MutableMapping[str, Tensor]):
+    """A mapping from column names to tensors of shape (num_rows, *feat).
+
+    Attributes
+    ----------
+    num_rows
+        rows of every column.
+    label
+        what a row is, for messages: ``"node"`` or ``"edge of type 'follows'"``.
+    device
+        where the columns live; None takes any device.
+    """
+
+    __slots__ = ("_columns", "_initializers", "device", "label", "num_rows")
+
+    def __init__(
+        self, num_rows: int, columns: Mapping[str, Tensor] | None = None, label: str = "row", device: Any = None
+    ) -> None:
+        self.num_rows, self.label, self.device = num_rows, label, device
+        self._columns: dict[str, Any] = {}
+        self._initializers: dict[str | None, Initializer] | None = None
+        if columns:
+            self.update(columns)
+
+    # -- mapping ------------------------------------------------------------------------------------------------
+    def __getitem__(self, name: str) -> Tensor:
+        try:
+            column = self._columns[name]
+        except KeyError:
+            raise self._missing(name) from None
+        if type(column) is _Selection:
+            column = self._columns[name] = column.gather()
+        return column
+
+    def __setitem__(self, name: str, values: Tensor) -> None:
+        self._columns[name] = self.checked(name, values)
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self._columns:
+            raise self._missing(name)
+        del self._columns[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+    def _missing(self, name: str) -> KeyError:
+        return KeyError(f"no feature {name!r} on the {self.label}s; there are {sorted(self._columns) or 'none'}")
+
+    def update(self, other: Any = (), /, **more: Tensor) -> None:  # type: ignore[override]
+        """Set several columns, or none if one of them is wrong."""
+        columns = dict(other, **more)
+        self._columns.update({name: self.checked(name, values) for name, values in columns.items()})
+
+    def clear(self) -> None:
+        """Drop every column."""
+        self._columns.clear()
+
+    def peek(self, name: str) -> Tensor | None:
+        """Return a column, or None when there is none of this name."""
+        return self[name] if name in self._columns else None
+
+    @property
+    def schemes(self) -> dict[str, Scheme]:
+        """The shape of a row and the dtype of each column; gathers nothing."""
+        result = {}
+        for name, column in self._columns.items():
+            like = column.like() if type(column) is _Selection else column
+            result[name] = Scheme(tuple(active.shape(like)[1:]), like.dtype)
+        return result
+
+    # -- checks -------------------------------------------------------------------------------------------------
+    def checked(self, name: str, values: Tensor, num_rows: int | None = None) -> Tensor:
+        """Return ``values`` as a tensor if it can be ``num_rows`` rows (all by default) of column ``name``.
+
+        Raises
+        ------
+        DGLError
+            The name is not a string, the first dimension is not the number of rows, or the device is another one.
+        """
+        if not active.is_tensor(values):
+            values = self._converted(name, values)
+        if type(name) is not str and not isinstance(name, str):
+            raise DGLError(f"a feature's name must be a string, got {name!r}")
+        shape = active.shape(values)
+        expected = self.num_rows if num_rows is None else num_rows
+        if len(shape) == 0 or shape[0] != expected:
+            raise DGLError(
+                f"feature {name!r} has shape {tuple(shape)}; its first dimension must be {expected}, "
+                f"one row for each {self.label}" + ("" if num_rows is None else " that is written")
+            )
+        if self.device is not None and active.device(values) != self.device:
+            raise DGLError(
+                f"feature {name!r} is on {active.device(values)}, but the graph is on {self.device}; "
+                f"move one of them, e.g. g.to({str(active.device(values))!r})"
+            )
+        return values
+
+    def _converted(self, name: str, values: Any) -> Tensor:
+        try:
+            return active.asarray(values, device=self.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise DGLError(
+                f"feature {name!r} of the {self.label}s must be a tensor, got {type(values).__name__}"
+            ) from error
+
+    def _check_like(self, name: str, values: Tensor, like: Tensor) -> None:
+        if values.dtype != like.dtype or tuple(active.shape(values)[1:]) != tuple(active.shape(like)[1:]):
+            raise DGLError(
+                f"rows of feature {name!r} of the {self.label}s are {tuple(active.shape(like)[1:])} {like.dtype}; "
+                f"got {tuple(active.shape(values)[1:])} {values.dtype}"
+            )
+
+    # -- rows ---------------------------------------------------------------------------------------------------
+    def get_rows(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Return every column at the given rows."""
+        return {name: active.take(self[name], rows) for name in self._columns}
+
+    def rows_of(self, name: str, rows: np.ndarray) -> Tensor:
+        """Return one column at the given rows."""
+        return active.take(self[name], rows)
+
+    def set_rows(self, rows: np.ndarray, values: Mapping[str, Tensor]) -> None:
+        """Write ``values[name][i]`` to row ``rows[i]``, out of place.
+
+        A column that does not exist starts from the initializer. Nothing is written when one of the values is wrong.
+
+        Raises
+        ------
+        DGLError
+            Values have another number of rows, another shape or dtype than the column, or another device.
+        """
+        written = {}
+        for name, value in values.items():
+            value = self.checked(name, value, len(rows))
+            column = self.peek(name)
+            if column is None:
+                column = self.initial(name, self.num_rows, active.shape(value)[1:], value.dtype, active.device(value))
+            self._check_like(name, value, column)
+            written[name] = active.put(column, rows, value)
+        self._columns.update(written)
+
+    def take(self, rows: np.ndarray) -> Frame:
+        """Return the frame of the given rows. A column is gathered when it is first read."""
+        taken = self._empty_like(len(rows))
+        taken._columns = {name: _Selection(column, rows) for name, column in self._columns.items()}
+        return taken
+
+    def copy(self) -> Frame:
+        """Return a frame with the same columns; adding, replacing or dropping columns of one leaves the other alone."""
+        other = self._empty_like(self.num_rows)
+        other._columns = self._columns.copy()
+        return other
+
+    def _empty_like(self, num_rows: int) -> Frame:
+        other = Frame.__new__(Frame)
+        other.num_rows, other.label, other.device = num_rows, self.label, self.device
+        other._columns = {}
+        other._initializers = self._initializers
+        return other
+
+    def append(self, num: int, values: Mapping[str, Tensor] | None = None) -> None:
+        """Add ``num`` rows. Where ``values`` has no column for them, or had none before, the initializer fills in.
+
+        Raises
+        ------
+        DGLError
+            Values have another number of rows than ``num``, or another shape, dtype or device than their column.
+        """
+        added = {name: self.checked(name, value, num) for name, value in (values or {}).items()}
+        first, total = self.num_rows, self.num_rows + num
+        columns = {}
+        for name in dict.fromkeys([*self._columns, *added]):
+            old, new = self.peek(name), added.get(name)
+            if old is None:
+                assert new is not None
+                old = self._filled(name, new, slice(0, first))
+            elif new is None:
+                new = self._filled(name, old, slice(first, total))
+            else:
+                self._check_like(name, new, old)
+            columns[name] = active.concat([old, new])
+        self._columns, self.num_rows = columns, total
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Keep only the given rows, in the given order."""
+        self._columns, self.num_rows = self.take(rows)._columns, len(rows)
+
+    def to_device(self, device: Any) -> Frame:
+        """Return the frame with every column on ``device``."""
+        moved = self._empty_like(self.num_rows)
+        moved.device = device
+        moved._columns = {name: active.to_device(column, device) for name, column in self.items()}
+        return moved
+
+    # -- initializers -------------------------------------------------------------------------------------------
+    def initializer(self, name: str) -> Initializer:
+        """Return what fills rows of column ``name`` that nobody gave: its own, the frame's, or zeros."""
+        chosen = self._initializers
+        if chosen is None:
+            return zeros
+        return chosen.get(name) or chosen.get(None) or zeros
+
+    def set_initializer(self, initializer: Initializer | None, field: str | None = None) -> None:
+        """Set the initializer of column ``field``, or of every column without one of its own; None goes back to zeros.
+
+        Raises
+        ------
+        DGLError
+            The initializer cannot be called.
+        """
+        if initializer is not None and not callable(initializer):
+            raise DGLError(f"an initializer is called as init(shape, dtype, device, id_range); got {initializer!r}")
+        chosen = dict(self._initializers or {})
+        chosen[field] = initializer or zeros
+        self._initializers = chosen
+
+    def initial(self, name: str, num_rows: int, like_shape: Sequence[int], dtype: Any, device: Any) -> Tensor:
+        """Return the initial values (num_rows, *like_shape) of column ``name``."""
+        return self._initialized(name, slice(0, num_rows), like_shape, dtype, device)
+
+    def _filled(self, name: str, like: Tensor, id_range: slice) -> Tensor:
+        return self._initialized(name, id_range, active.shape(like)[1:], like.dtype, active.device(like))
+
+    def _initialized(self, name: str, id_range: slice, feat: Sequence[int], dtype: Any, device: Any) -> Tensor:
+        shape = (id_range.stop - id_range.start, *feat)
+        made = self.initializer(name)(shape, dtype, device, id_range)
+        if not active.is_tensor(made) or tuple(active.shape(made)) != shape or made.dtype != dtype:
+            got = f"{tuple(active.shape(made))} {made.dtype}" if active.is_tensor(made) else type(made).__name__
+            raise DGLError(f"the initializer of feature {name!r} returned {got}; expected a tensor {shape} {dtype}")
+        return made

@@ -1,0 +1,199 @@
+"""What every part of a graph builds on: its relations, node counts and frames, found by type and by id."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..frame import Frame
+from ..structure import Adjacency, Metagraph
+from ..structure.ids import as_ids
+from ..structure.metagraph import EdgeType
+
+__all__ = ["GraphBase", "copies", "id_dtype", "tensor_dtype"]
+
+_DTYPES = {np.dtype(name): active.empty((0,), name, active.cpu()).dtype for name in ("int32", "int64")}
+_ID_DTYPES: dict[Any, np.dtype] = {tensor_dtype: dtype for dtype, tensor_dtype in _DTYPES.items()}
+
+
+def tensor_dtype(dtype: np.dtype) -> Any:
+    """Return the framework's dtype of ids of NumPy dtype int32 or int64."""
+    return _DTYPES[dtype]
+
+
+def id_dtype(idtype: Any) -> np.dtype:
+    """Return the NumPy dtype that ``idtype``, the framework's or NumPy's int32 or int64 or its name, means."""
+    found = _ID_DTYPES.get(idtype)
+    if found is None:
+        try:
+            found = np.dtype(idtype)
+        except TypeError:
+            found = None
+        if found not in _DTYPES:
+            raise DGLError(f"idtype must be int32 or int64, got {idtype!r}")
+    return found
+
+
+class GraphBase:
+    """State of a graph and how its other parts reach it.
+
+    Node counts and node frames are listed by *node set*: one per node type, or in a block the source types and then
+    the destination types. Frames are made when first asked for.
+    """
+
+    adjacencies: tuple[Adjacency, ...]
+    """The relations, by edge type id."""
+    _metagraph: Metagraph
+    _num_nodes: tuple[int, ...]
+    _node_frames: list[Frame | None]
+    _edge_frames: list[Frame | None]
+    _idtype: np.dtype
+    _device: Any
+    _batch_num_nodes: tuple[np.ndarray, ...] | None
+    _batch_num_edges: tuple[np.ndarray, ...] | None
+    _readonly: str | None
+    """Why the graph cannot be changed in place, or None."""
+
+    # -- copies ---------------------------------------------------------------------------------------
+    def clone(self) -> Self:
+        """Return a graph of the same structure and features. Changing one graph's frames leaves the other's alone."""
+        made = object.__new__(type(self))
+        state = made.__dict__
+        state.update(self.__dict__)
+        state["_node_frames"] = copies(self._node_frames)
+        state["_edge_frames"] = copies(self._edge_frames)
+        state["_readonly"] = None
+        state.pop("_inboxes", None)
+        if "_registered" in state:
+            state["_registered"] = state["_registered"].copy()
+        return made
+
+    # -- relations ----------------------------------------------------------------------------------------------
+    def etype_id(self, etype: EdgeType | int | None = None) -> int:
+        """Return the number of an edge type given by name or canonical name; None means the only one."""
+        if etype is None and len(self.adjacencies) == 1:
+            return 0
+        if type(etype) is int:
+            if not 0 <= etype < len(self.adjacencies):
+                raise DGLError(f"edge type id {etype} does not exist; there are {len(self.adjacencies)} edge types")
+            return etype
+        return self._metagraph.etype_id(etype)  # type: ignore[arg-type]
+
+    def adjacency(self, etype: EdgeType | int | None = None) -> Adjacency:
+        """Return the structure of one edge type; None means the only one."""
+        if etype is None and len(self.adjacencies) == 1:
+            return self.adjacencies[0]
+        return self.adjacencies[self.etype_id(etype)]
+
+    def src_type_id(self, etype: EdgeType | int | None = None) -> int:
+        """Return the number of the node set that an edge type starts from."""
+        return self._metagraph.ends[self.etype_id(etype)][0]
+
+    def dst_type_id(self, etype: EdgeType | int | None = None) -> int:
+        """Return the number of the node set that an edge type points to."""
+        return self._metagraph.ends[self.etype_id(etype)][1]
+
+    # -- frames -------------------------------------------------------------------------------------------------
+    def node_frame(self, ntype: str | None = None) -> Frame:
+        """Return the features of a node type; None means the only one."""
+        return self._node_frame(self._metagraph.node_set(ntype))
+
+    def src_frame(self, etype: EdgeType | int | None = None) -> Frame:
+        """Return the features of the nodes that an edge type starts from."""
+        return self._node_frame(self._metagraph.ends[self.etype_id(etype)][0])
+
+    def dst_frame(self, etype: EdgeType | int | None = None) -> Frame:
+        """Return the features of the nodes that an edge type points to."""
+        return self._node_frame(self._metagraph.ends[self.etype_id(etype)][1])
+
+    def edge_frame(self, etype: EdgeType | int | None = None) -> Frame:
+        """Return the features of an edge type; None means the only one."""
+        return self._edge_frame(self.etype_id(etype))
+
+    def _node_frame(self, node_set: int) -> Frame:
+        frame = self._node_frames[node_set]
+        if frame is None:
+            names = self._metagraph.ntypes
+            label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
+            frame = self._node_frames[node_set] = Frame(self._num_nodes[node_set], None, label, self._device)
+        return frame
+
+    def _edge_frame(self, index: int) -> Frame:
+        frame = self._edge_frames[index]
+        if frame is None:
+            names = self._metagraph.etypes
+            label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
+            frame = Frame(self.adjacencies[index].num_edges, None, label, self._device)
+            self._edge_frames[index] = frame
+        return frame
+
+    # -- ids ----------------------------------------------------------------------------------------------------
+    def node_ids(self, nodes: Any, ntype: str | None = None) -> np.ndarray:
+        """Return the int64 ids that ``nodes`` selects: ids, a slice, a boolean mask, or ``ALL``.
+
+        Raises
+        ------
+        DGLError
+            An id is not an integer, or no node has it.
+        """
+        return self._set_ids(nodes, self._metagraph.node_set(ntype))
+
+    def _set_ids(self, nodes: Any, node_set: int) -> np.ndarray:
+        names = self._metagraph.ntypes
+        what = "node" if len(names) == 1 else f"{names[node_set]!r} node"
+        return as_ids(nodes, self._num_nodes[node_set], what).astype(np.int64, copy=False)
+
+    def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None) -> np.ndarray:
+        """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
+
+        A pair stands for all edges ``u[i] -> v[i]``.
+
+        Raises
+        ------
+        DGLError
+            An id is not an integer, no edge has it, or no edge joins a pair.
+        """
+        index = self.etype_id(etype)
+        adjacency = self.adjacencies[index]
+        if isinstance(edges, tuple) and len(edges) == 2:
+            u, v = self._pairs(edges[0], edges[1], index)
+            found = adjacency.edges_between(u, v)[2]
+            if len(found) < len(u) or not adjacency.has_edges(u, v).all():
+                raise self._no_such_edge(u, v, index)
+            return found.astype(np.int64, copy=False)
+        names = self._metagraph.etypes
+        what = "edge" if len(names) == 1 else f"{names[index]!r} edge"
+        return as_ids(edges, adjacency.num_edges, what).astype(np.int64, copy=False)
+
+    def _pairs(self, u: Any, v: Any, index: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the endpoints of node pairs; one id on a side goes with every id on the other."""
+        src_set, dst_set = self._metagraph.ends[index]
+        u, v = self._set_ids(u, src_set), self._set_ids(v, dst_set)
+        if len(u) != len(v):
+            if len(u) != 1 and len(v) != 1:
+                raise DGLError(
+                    f"{len(u)} source nodes but {len(v)} destination nodes; expected as many, or one of them"
+                )
+            u, v = np.broadcast_arrays(u, v)
+        return u, v
+
+    def _no_such_edge(self, u: np.ndarray, v: np.ndarray, index: int) -> DGLError:
+        i = int(np.argmin(self.adjacencies[index].has_edges(u, v)))
+        return DGLError(f"there is no edge from node {u[i]} to node {v[i]} of type {self._metagraph.etypes[index]!r}")
+
+    def _ids_tensor(self, array: np.ndarray) -> Tensor:
+        """Return ids as a tensor of the graph's id dtype on its device. ``array`` must not be shared."""
+        if array.dtype != self._idtype:
+            array = array.astype(self._idtype)
+        return self._tensor(array)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return active.from_numpy(array, None if self._device == active.cpu() else self._device)
+
+
+def copies(frames: list[Frame | None]) -> list[Frame | None]:
+    """Return copies of those frames that exist."""
+    return [None if frame is None else frame.copy() for frame in frames]

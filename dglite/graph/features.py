@@ -1,0 +1,99 @@
+"""Features of a graph: ``ndata``, ``edata`` and their kin, initializers, schemes."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any
+
+from ..frame import Frame, Initializer, Scheme
+from ..structure.metagraph import EdgeType
+from .queries import QueryMixin
+from .views import EdgeView, NodeView, TypedData
+
+__all__ = ["FeatureMixin"]
+
+
+class FeatureMixin(QueryMixin):
+    """Access to frames. With one type a feature is a tensor; with several, a dictionary by type."""
+
+    @property
+    def ndata(self) -> MutableMapping[str, Any]:
+        """Features of all nodes, by name."""
+        frames = self._node_frames
+        if len(frames) == 1:
+            return frames[0] if frames[0] is not None else self._node_frame(0)
+        sets = {name: self._node_frame(i) for i, name in enumerate(self._metagraph.set_names())}
+        names = self._metagraph.set_names()
+        return TypedData(sets, lambda key: names[self._metagraph.node_set(key)])
+
+    @property
+    def edata(self) -> MutableMapping[str, Any]:
+        """Features of all edges, by name."""
+        frames = self._edge_frames
+        if len(frames) == 1:
+            return frames[0] if frames[0] is not None else self._edge_frame(0)
+        return TypedData(
+            {etype: self._edge_frame(i) for i, etype in enumerate(self._metagraph.canonical_etypes)},
+            self._metagraph.canonical,
+        )
+
+    @property
+    def srcdata(self) -> MutableMapping[str, Any]:
+        """Features of the source nodes; the same as ``ndata`` when every node may be a source."""
+        if len(self._node_frames) == 1:
+            return self.ndata
+        return self._side_data(self._metagraph.srctypes, self._metagraph.src_set)
+
+    @property
+    def dstdata(self) -> MutableMapping[str, Any]:
+        """Features of the destination nodes; the same as ``ndata`` when every node may be a destination."""
+        if len(self._node_frames) == 1:
+            return self.ndata
+        return self._side_data(self._metagraph.dsttypes, self._metagraph.dst_set)
+
+    def _side_data(self, names: tuple[str, ...], find: Any) -> MutableMapping[str, Any]:
+        if len(names) == 1:
+            return self._node_frame(find(names[0]))
+        frames: dict[str, Frame] = {name: self._node_frame(find(name)) for name in names}
+        by_set = {find(name): name for name in names}
+        return TypedData(frames, lambda key: by_set[find(key)])
+
+    @property
+    def nodes(self) -> NodeView:
+        """``g.nodes()`` gives ids, ``g.nodes['user'].data`` and ``g.nodes[[0, 2]].data`` features."""
+        return NodeView(self)
+
+    @property
+    def srcnodes(self) -> NodeView:
+        """As ``nodes``, of the source nodes."""
+        return NodeView(self, "src")
+
+    @property
+    def dstnodes(self) -> NodeView:
+        """As ``nodes``, of the destination nodes."""
+        return NodeView(self, "dst")
+
+    @property
+    def edges(self) -> EdgeView:
+        """``g.edges()`` gives endpoints, ``g.edges['follows'].data`` and ``g.edges[u, v].data`` features."""
+        return EdgeView(self)
+
+    def set_n_initializer(
+        self, initializer: Initializer | None, field: str | None = None, ntype: str | None = None
+    ) -> None:
+        """Set what fills node features that nobody gave: one column, or all. None goes back to zeros."""
+        self.node_frame(ntype).set_initializer(initializer, field)
+
+    def set_e_initializer(
+        self, initializer: Initializer | None, field: str | None = None, etype: EdgeType | None = None
+    ) -> None:
+        """Set what fills edge features that nobody gave: one column, or all. None goes back to zeros."""
+        self.edge_frame(etype).set_initializer(initializer, field)
+
+    def node_attr_schemes(self, ntype: str | None = None) -> dict[str, Scheme]:
+        """Return the row shape and dtype of each feature of a node type."""
+        return self.node_frame(ntype).schemes
+
+    def edge_attr_schemes(self, etype: EdgeType | None = None) -> dict[str, Scheme]:
+        """Return the row shape and dtype of each feature of an edge type."""
+        return self.edge_frame(etype).schemes

@@ -1,0 +1,151 @@
+"""Sparse formats of a graph, its reverse, and exports to sparse matrices."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Self
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..structure.adjacency import FORMATS
+from ..structure.metagraph import EdgeType
+from .base import GraphBase
+
+__all__ = ["FormatMixin"]
+
+
+class FormatMixin(GraphBase):
+    """COO, CSR and CSC of a graph's relations."""
+
+    def formats(self, formats: Any = None) -> Any:
+        """Say which sparse formats exist, or return a graph that keeps only the given ones.
+
+        Without an argument: ``{"created": [...], "not created": [...]}``. A format that is left out is made when an
+        operation needs it, and not kept.
+
+        Raises
+        ------
+        DGLError
+            A format is not one of "coo", "csr" and "csc".
+        """
+        if formats is None:
+            allowed = [name for name in FORMATS if all(name in x.allowed for x in self.adjacencies)]
+            created = [name for name in allowed if all(name in x.formats for x in self.adjacencies)]
+            return {"created": created, "not created": [name for name in allowed if name not in created]}
+        wanted = (formats,) if isinstance(formats, str) else tuple(formats)
+        unknown = [name for name in wanted if name not in FORMATS]
+        if unknown or not wanted:
+            raise DGLError(f"formats must be some of {list(FORMATS)}, got {formats!r}")
+        made = self.clone()
+        made.adjacencies = tuple(adjacency.restrict(wanted) for adjacency in self.adjacencies)
+        return made
+
+    def create_formats_(self) -> None:
+        """Make all formats of the graph now. Do so before sharing the graph with other processes."""
+        for adjacency in self.adjacencies:
+            adjacency.create_formats()
+
+    def reverse(self, copy_ndata: bool = True, copy_edata: bool = False) -> Self:
+        """Return the graph with every edge turned round, in O(1). Edge ids stay; so do features where asked for.
+
+        Raises
+        ------
+        DGLError
+            The graph is a block.
+        """
+        if self._metagraph.is_block:
+            raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
+        made = self.clone()
+        made.adjacencies = tuple(adjacency.reverse() for adjacency in self.adjacencies)
+        made._metagraph = self._metagraph.reversed()
+        if not copy_ndata:
+            made._node_frames = [None] * len(made._node_frames)
+        if not copy_edata:
+            made._edge_frames = [None] * len(made._edge_frames)
+        return made
+
+    # -- exports ------------------------------------------------------------------------------------------------
+    def adj_tensors(self, fmt: str, etype: EdgeType | None = None) -> tuple[Tensor, ...]:
+        """Return the structure as tensors: (src, dst) for "coo", (indptr, indices, edge ids) for "csr" and "csc"."""
+        adjacency = self.adjacency(etype)
+        if fmt == "coo":
+            arrays: tuple[np.ndarray, ...] = adjacency.endpoints()
+        elif fmt in ("csr", "csc"):
+            stored = adjacency.csr() if fmt == "csr" else adjacency.csc()
+            arrays = stored.indptr, stored.indices, stored.entry_edge_ids()
+        else:
+            raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
+        return tuple(self._ids_tensor(array.astype(self._idtype)) for array in arrays)
+
+    def adj(self, etype: EdgeType | None = None, eweight_name: str | None = None) -> Tensor:
+        """Return the adjacency matrix (num_src, num_dst) as a sparse COO tensor.
+
+        Entry i is edge i. Values are the edge feature ``eweight_name``, with its gradient, or ones.
+        """
+        src, dst = self.adjacency(etype).endpoints()
+        if eweight_name is None:
+            values = active.full((len(src),), 1, "float32", self._device)
+        else:
+            values = self.edge_frame(etype)[eweight_name]
+        return self._sparse(np.stack([src, dst]), values, self._adj_shape(etype))
+
+    adjacency_matrix = adj
+
+    def adj_external(
+        self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None
+    ) -> Any:
+        """Return the adjacency matrix of ones: rows are sources, or destinations with ``transpose``.
+
+        A sparse COO tensor, or with ``scipy_fmt`` "coo" or "csr" a SciPy matrix whose data are the edge ids (csr) or
+        ones (coo).
+        """
+        adjacency = self.adjacency(etype)
+        adjacency = adjacency.reverse() if transpose else adjacency
+        shape = adjacency.num_src, adjacency.num_dst
+        if scipy_fmt is None:
+            values = active.full((adjacency.num_edges,), 1, "float32", self._device if ctx is None else ctx)
+            return self._sparse(np.stack(adjacency.endpoints()), values, shape)
+        import scipy.sparse  # 0.2 s, which `import dglite` must not pay
+
+        if scipy_fmt == "csr":
+            csr = adjacency.csr()
+            return scipy.sparse.csr_matrix((csr.entry_edge_ids(), csr.indices, csr.indptr), shape=shape)
+        if scipy_fmt == "coo":
+            return scipy.sparse.coo_matrix((np.ones(adjacency.num_edges), adjacency.endpoints()), shape=shape)
+        raise DGLError(f"scipy_fmt={scipy_fmt!r} is not understood; expected 'coo' or 'csr'")
+
+    def inc(self, typestr: str, ctx: Any = None, etype: EdgeType | None = None) -> Tensor:
+        """Return the incidence matrix (num_nodes, num_edges) as a sparse COO tensor.
+
+        "in": 1 where an edge enters a node. "out": 1 where it leaves one. "both": 1 where it enters, -1 where it
+        leaves, 0 for a self-loop.
+        """
+        adjacency = self.adjacency(etype)
+        src, dst = adjacency.endpoints()
+        edges = np.arange(adjacency.num_edges, dtype=src.dtype)
+        if typestr == "both":
+            proper = src != dst
+            nodes, edges = np.concatenate([src[proper], dst[proper]]), np.tile(edges[proper], 2)
+            ones = np.repeat(np.array([-1, 1], np.float32), proper.sum())
+            num_nodes = adjacency.num_src
+        elif typestr in ("in", "out"):
+            nodes, num_nodes = (dst, adjacency.num_dst) if typestr == "in" else (src, adjacency.num_src)
+            ones = np.ones(adjacency.num_edges, np.float32)
+        else:
+            raise DGLError(f"typestr={typestr!r} is not understood; expected 'in', 'out' or 'both'")
+        values = active.from_numpy(ones, self._device if ctx is None else ctx)
+        return self._sparse(np.stack([nodes, edges]), values, (num_nodes, adjacency.num_edges))
+
+    def _adj_shape(self, etype: EdgeType | None) -> tuple[int, int]:
+        adjacency = self.adjacency(etype)
+        return adjacency.num_src, adjacency.num_dst
+
+    def _sparse(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Tensor:
+        """Return a sparse COO tensor of (2, n) indices."""
+        if active.name != "torch":
+            raise DGLError(f"backend {active.name!r} has no sparse tensors; use adj_external(scipy_fmt='csr')")
+        torch = importlib.import_module("torch")
+        index = active.from_numpy(indices.astype(np.int64), active.device(values))
+        return torch.sparse_coo_tensor(index, values, shape, check_invariants=False)

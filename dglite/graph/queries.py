@@ -1,0 +1,194 @@
+"""Questions about the nodes and edges of a graph.
+
+Ids may be numbers, lists, arrays or tensors. One number gives one answer, several give a tensor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..structure import ALL, is_all
+from ..structure.ids import integer_array
+from ..structure.metagraph import EdgeType
+from .base import GraphBase
+
+__all__ = ["QueryMixin"]
+
+
+class QueryMixin(GraphBase):
+    """Counts, degrees, neighbours and edges. Errors are :class:`DGLError` and name the offending id or type."""
+
+    # -- counts -------------------------------------------------------------------------------------------------
+    def num_nodes(self, ntype: str | None = None) -> int:
+        """Return the number of nodes of a type, or of all types."""
+        if ntype is None:
+            return sum(self._num_nodes)
+        return self._num_nodes[self._metagraph.node_set(ntype)]
+
+    def num_edges(self, etype: EdgeType | None = None) -> int:
+        """Return the number of edges of a type, or of all types."""
+        if etype is None:
+            return sum([adjacency.num_edges for adjacency in self.adjacencies])
+        return self.adjacencies[self.etype_id(etype)].num_edges
+
+    def num_src_nodes(self, ntype: str | None = None) -> int:
+        """Return the number of source nodes of a type, or of all source types."""
+        metagraph = self._metagraph
+        names = metagraph.srctypes if ntype is None else (ntype,)
+        return sum([self._num_nodes[metagraph.src_set(name)] for name in names])
+
+    def num_dst_nodes(self, ntype: str | None = None) -> int:
+        """Return the number of destination nodes of a type, or of all destination types."""
+        metagraph = self._metagraph
+        names = metagraph.dsttypes if ntype is None else (ntype,)
+        return sum([self._num_nodes[metagraph.dst_set(name)] for name in names])
+
+    number_of_nodes = num_nodes
+    number_of_edges = num_edges
+    number_of_src_nodes = num_src_nodes
+    number_of_dst_nodes = num_dst_nodes
+
+    def __len__(self) -> int:
+        """Return the number of nodes."""
+        return sum(self._num_nodes)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, node: Any) -> bool:
+        """Whether the graph, of one node type, has this node."""
+        return bool(self.has_nodes(int(node)))
+
+    # -- degrees ------------------------------------------------------------------------------------------------
+    def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Any:
+        """Return the in-degrees of nodes ``v`` along one edge type, a tensor, or a number for one id."""
+        index = self.etype_id(etype)
+        return self._degrees(self.adjacencies[index].in_degrees(), v, self._metagraph.ends[index][1])
+
+    def out_degrees(self, u: Any = ALL, etype: EdgeType | None = None) -> Any:
+        """Return the out-degrees of nodes ``u`` along one edge type, a tensor, or a number for one id."""
+        index = self.etype_id(etype)
+        return self._degrees(self.adjacencies[index].out_degrees(), u, self._metagraph.ends[index][0])
+
+    def _degrees(self, degrees: np.ndarray, nodes: Any, node_set: int) -> Any:
+        if is_all(nodes):
+            return self._ids_tensor(degrees.astype(self._idtype))
+        found = degrees[self._set_ids(nodes, node_set)]
+        return int(found[0]) if _is_number(nodes) else self._ids_tensor(found)
+
+    in_degree = in_degrees
+    out_degree = out_degrees
+
+    # -- nodes --------------------------------------------------------------------------------------------------
+    def has_nodes(self, vid: Any, ntype: str | None = None) -> Any:
+        """Return whether each node exists, a boolean tensor, or a bool for one id."""
+        count = self._num_nodes[self._metagraph.node_set(ntype)]
+        if _is_number(vid):
+            return bool(0 <= vid < count)
+        ids = integer_array(vid, "node ids")
+        return self._tensor(((ids >= 0) & (ids < count)).reshape(-1))
+
+    has_node = has_nodes
+
+    def predecessors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
+        """Return the sources of the in-edges of node ``v``, in edge-id order; once per edge."""
+        index = self.etype_id(etype)
+        return self._ids_tensor(self.adjacencies[index].in_edges(self._one(v, index, 1))[0])
+
+    def successors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
+        """Return the destinations of the out-edges of node ``v``, in edge-id order; once per edge."""
+        index = self.etype_id(etype)
+        return self._ids_tensor(self.adjacencies[index].out_edges(self._one(v, index, 0))[1])
+
+    def _one(self, node: Any, index: int, end: int) -> np.ndarray:
+        ids = self._set_ids(node, self._metagraph.ends[index][end])
+        if len(ids) != 1:
+            raise DGLError(f"expected one node, got {len(ids)}; in_edges and out_edges take several")
+        return ids
+
+    # -- edges --------------------------------------------------------------------------------------------------
+    def has_edges_between(self, u: Any, v: Any, etype: EdgeType | None = None) -> Any:
+        """Return whether an edge ``u[i] -> v[i]`` exists, a boolean tensor, or a bool for two numbers."""
+        index = self.etype_id(etype)
+        found = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
+        return bool(found[0]) if _is_number(u) and _is_number(v) else self._tensor(found)
+
+    has_edge_between = has_edges_between
+
+    def edge_ids(self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None) -> Any:
+        """Return the id of an edge ``u[i] -> v[i]`` for each i, a tensor, or a number for two numbers.
+
+        Of parallel edges the lowest id is returned; with ``return_uv``, all of them, as tensors (u, v, id).
+
+        Raises
+        ------
+        DGLError
+            A node does not exist, or no edge joins a pair.
+        """
+        index = self.etype_id(etype)
+        adjacency = self.adjacencies[index]
+        sources, destinations = self._pairs(u, v, index)
+        found = adjacency.edge_ids(sources, destinations)
+        if len(found) and found.min() < 0:
+            raise self._no_such_edge(sources, destinations, index)
+        if return_uv:
+            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
+        return int(found[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(found)
+
+    edge_id = edge_ids
+
+    def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
+        """Return the endpoints (u, v) of the given edges."""
+        index = self.etype_id(etype)
+        src, dst = self.adjacencies[index].find_edges(self.edge_ids_of(eid, index))
+        return self._ids_tensor(src), self._ids_tensor(dst)
+
+    def in_edges(self, v: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
+        """Return the in-edges of nodes ``v``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
+        index = self.etype_id(etype)
+        nodes = self._set_ids(v, self._metagraph.ends[index][1])
+        return self._edges_as(form, *self.adjacencies[index].in_edges(nodes))
+
+    def out_edges(self, u: Any, form: str = "uv", etype: EdgeType | None = None) -> Any:
+        """Return the out-edges of nodes ``u``, node after node: ``form`` is "uv", "eid" or "all" (u, v, eid)."""
+        index = self.etype_id(etype)
+        nodes = self._set_ids(u, self._metagraph.ends[index][0])
+        return self._edges_as(form, *self.adjacencies[index].out_edges(nodes))
+
+    def all_edges(self, form: str = "uv", order: str | None = "eid", etype: EdgeType | None = None) -> Any:
+        """Return all edges as "uv", "eid" or "all" (u, v, eid).
+
+        They are ordered by edge id ("eid", None) or by source, destination and edge id ("srcdst").
+        """
+        adjacency = self.adjacencies[self.etype_id(etype)]
+        if order is None or order == "eid":
+            src, dst = adjacency.endpoints()
+            edge_ids = np.arange(adjacency.num_edges) if form != "uv" else src
+        elif order == "srcdst":
+            by_src = adjacency.sorted_csr()
+            src, dst, edge_ids = by_src.rows(), by_src.indices, by_src.entry_edge_ids()
+        else:
+            raise DGLError(f"order={order!r} is not understood; expected 'eid', 'srcdst' or None")
+        return self._edges_as(form, *(array.astype(self._idtype) for array in (src, dst, edge_ids)))
+
+    def _edges_as(self, form: str, src: np.ndarray, dst: np.ndarray, edge_ids: np.ndarray) -> Any:
+        if form == "uv":
+            return self._ids_tensor(src), self._ids_tensor(dst)
+        if form == "eid":
+            return self._ids_tensor(edge_ids)
+        if form == "all":
+            return self._ids_tensor(src), self._ids_tensor(dst), self._ids_tensor(edge_ids)
+        raise DGLError(f"form={form!r} is not understood; expected 'uv', 'eid' or 'all'")
+
+    @property
+    def is_multigraph(self) -> bool:
+        """Whether two edges of one type join the same nodes in the same direction."""
+        return any(adjacency.is_multigraph for adjacency in self.adjacencies)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | np.integer) and not isinstance(x, bool)

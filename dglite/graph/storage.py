@@ -1,0 +1,213 @@
+"""DGLGraph: the graph object, how it is made, copied, moved and pickled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..structure import Adjacency, Metagraph
+from ..structure.metagraph import HOMOGENEOUS
+from ..structure.parse import parse_edges
+from .base import copies, id_dtype, tensor_dtype
+from .features import FeatureMixin
+from .formats import FormatMixin
+from .messages import MessageMixin
+from .mutation import MutationMixin
+from .queries import QueryMixin
+from .types import TypeMixin
+
+__all__ = ["DGLGraph", "make_graph"]
+
+_STATE = (
+    "adjacencies",
+    "_metagraph",
+    "_num_nodes",
+    "_node_frames",
+    "_edge_frames",
+    "_idtype",
+    "_device",
+    "_batch_num_nodes",
+    "_batch_num_edges",
+    "_readonly",
+)
+
+
+class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin):
+    """A directed graph with features, of one or of many types of nodes and edges.
+
+    Make one with :func:`dglite.graph`, :func:`dglite.heterograph` or :func:`dglite.create_block`, or grow one:
+    ``DGLGraph()`` is empty and takes ``add_nodes`` and ``add_edges``.
+
+    Examples
+    --------
+    >>> g = DGLGraph()
+    >>> g.add_nodes(3)
+    >>> g.add_edges([0, 1], [1, 2])
+    >>> g.num_nodes(), g.num_edges()
+    (3, 2)
+    """
+
+    def __init__(self, graph_data: Any = None, num_nodes: int | None = None) -> None:
+        """Make a graph of one type from what :func:`dglite.graph` takes, int64 ids; without data, an empty one."""
+        if graph_data is None:
+            adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
+        else:
+            adjacency = parse_edges(graph_data, num_nodes, num_nodes, square=True)
+        _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,))
+
+    def __repr__(self) -> str:
+        names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes
+        edges: Any = {etype: x.num_edges for etype, x in zip(etypes, self.adjacencies, strict=True)}
+        if self.is_block:
+            counts = [dict(zip(side, sizes, strict=True)) for side, sizes in self._side_counts()]
+            if len(edges) == 1 and len(names) == 2:
+                counts, edges = [next(iter(count.values())) for count in counts], next(iter(edges.values()))
+            return f"Block(num_src_nodes={counts[0]}, num_dst_nodes={counts[1]}, num_edges={edges})"
+        if self.is_homogeneous:
+            return (
+                f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
+                f"      ndata_schemes={self.node_attr_schemes()}\n      edata_schemes={self.edge_attr_schemes()})"
+            )
+        nodes = dict(zip(names, self._num_nodes, strict=True))
+        meta = [(src, dst, name) for src, name, dst in etypes]
+        return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
+
+    def _side_counts(self) -> tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]:
+        """Return the type names and node counts of the sources and of the destinations of a block."""
+        first = len(self.srctypes)
+        return (self.srctypes, self._num_nodes[:first]), (self.dsttypes, self._num_nodes[first:])
+
+    # -- copies -------------------------------------------------------------------------------------------------
+    def local_var(self) -> DGLGraph:
+        """Return a clone to compute with: what is written to it does not show in this graph."""
+        return self.clone()
+
+    def local_scope(self) -> LocalScope:
+        """Return a context manager; when it ends, the graph has the structure and features that it had before.
+
+        Features are restored as columns: an in-place operation on a tensor stays.
+        """
+        return LocalScope(self)
+
+    __copy__ = local_var
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        state.pop("_inboxes", None)
+        state["_device"] = str(self._device)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._device = canonical_device(state["_device"])
+
+    # -- ids and devices ----------------------------------------------------------------------------------------
+    @property
+    def idtype(self) -> Any:
+        """The dtype of the node and edge ids that the graph returns, int32 or int64."""
+        return tensor_dtype(self._idtype)
+
+    def astype(self, idtype: Any) -> DGLGraph:
+        """Return the graph with ids of another dtype; features are shared."""
+        dtype = id_dtype(idtype)
+        if dtype == self._idtype:
+            return self
+        made = self.clone()
+        made.adjacencies = tuple(adjacency.as_idtype(dtype) for adjacency in self.adjacencies)
+        made._idtype = dtype
+        return made
+
+    def int(self) -> DGLGraph:
+        """Return the graph with int32 ids."""
+        return self.astype(np.int32)
+
+    def long(self) -> DGLGraph:
+        """Return the graph with int64 ids."""
+        return self.astype(np.int64)
+
+    @property
+    def device(self) -> Any:
+        """The device of the features and of the ids that the graph returns; structure stays on the host."""
+        return self._device
+
+    def to(self, device: Any, **kwargs: Any) -> DGLGraph:
+        """Return the graph with its features on ``device``; this graph when it is there already."""
+        target = canonical_device(device)
+        if target == self._device:
+            return self
+        made = self.clone()
+        made._device = target
+        for frames in (made._node_frames, made._edge_frames):
+            frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]
+        return made
+
+    def cpu(self) -> DGLGraph:
+        """Return the graph with its features on the CPU."""
+        return self.to(active.cpu())
+
+
+class LocalScope:
+    """Remembers a graph's state on entry and puts it back on exit. See :meth:`DGLGraph.local_scope`."""
+
+    __slots__ = ("_graph", "_saved")
+
+    def __init__(self, graph: DGLGraph) -> None:
+        self._graph = graph
+        self._saved: dict[str, Any] = {}
+
+    def __enter__(self) -> None:
+        graph = self._graph
+        state = graph.__dict__
+        self._saved = {name: state[name] for name in _STATE}
+        graph._node_frames = copies(graph._node_frames)
+        graph._edge_frames = copies(graph._edge_frames)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._graph.__dict__.update(self._saved)
+
+
+_NO_IDS = np.empty(0, np.int64)
+_CPU = active.cpu()
+
+
+def canonical_device(device: Any) -> Any:
+    """Return the framework's device for ``device``, its name or its object; None means the CPU."""
+    if device is None or device == _CPU:
+        return _CPU
+    return active.device(active.empty((0,), "float32", device))
+
+
+def make_graph(
+    metagraph: Metagraph,
+    adjacencies: tuple[Adjacency, ...],
+    num_nodes: Sequence[int],
+    device: Any = None,
+) -> DGLGraph:
+    """Return a graph of relations that fit the metagraph, with ``num_nodes`` by node set and no features."""
+    made = object.__new__(DGLGraph)
+    _fill(made, metagraph, adjacencies, num_nodes, device)
+    return made
+
+
+def _fill(
+    graph: DGLGraph,
+    metagraph: Metagraph,
+    adjacencies: tuple[Adjacency, ...],
+    num_nodes: Sequence[int],
+    device: Any = None,
+) -> None:
+    graph.adjacencies = adjacencies
+    graph._metagraph = metagraph
+    graph._num_nodes = tuple(num_nodes)
+    graph._node_frames = [None] * len(num_nodes)
+    graph._edge_frames = [None] * len(adjacencies)
+    graph._idtype = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
+    graph._device = _CPU if device is None else canonical_device(device)
+    graph._batch_num_nodes = graph._batch_num_edges = None
+    graph._readonly = None

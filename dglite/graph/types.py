@@ -1,0 +1,212 @@
+"""Names of the node and edge types of a graph, relation slices, and batch sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..structure.ids import integer_array
+from ..structure.metagraph import EdgeType
+from .base import GraphBase
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = ["TypeMixin"]
+
+
+class TypeMixin(GraphBase):
+    """Type names and what a graph is, read from its metagraph."""
+
+    @property
+    def ntypes(self) -> tuple[str, ...]:
+        """Node types, by id. A block lists its source types and then its destination types."""
+        return self._metagraph.ntypes
+
+    @property
+    def etypes(self) -> tuple[str, ...]:
+        """Names of the edge types, by id."""
+        return self._metagraph.etypes
+
+    @property
+    def canonical_etypes(self) -> tuple[tuple[str, str, str], ...]:
+        """Edge types as (source type, name, destination type), by id."""
+        return self._metagraph.canonical_etypes
+
+    @property
+    def srctypes(self) -> tuple[str, ...]:
+        """Types of the nodes that edges start from: all types, unless the graph is uni-bipartite."""
+        return self._metagraph.srctypes
+
+    @property
+    def dsttypes(self) -> tuple[str, ...]:
+        """Types of the nodes that edges point to: all types, unless the graph is uni-bipartite."""
+        return self._metagraph.dsttypes
+
+    @property
+    def is_block(self) -> bool:
+        """Whether source and destination nodes are separate sets, as in one layer of a sampled mini-batch."""
+        return self._metagraph.is_block
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether there is one node type and one edge type."""
+        return len(self._metagraph.ntypes) == 1 and len(self._metagraph.etypes) == 1
+
+    @property
+    def is_unibipartite(self) -> bool:
+        """Whether no node type is both a source and a destination."""
+        return self._metagraph.is_unibipartite
+
+    def metagraph(self) -> networkx.MultiDiGraph:
+        """Return the types as a NetworkX graph: a node per node type, an edge per edge type with its name as key."""
+        import networkx  # 0.1 s, which `import dglite` must not pay
+
+        made = networkx.MultiDiGraph()
+        made.add_nodes_from(self._metagraph.ntypes)
+        for src, name, dst in self._metagraph.canonical_etypes:
+            made.add_edge(src, dst, key=name)
+        return made
+
+    def to_canonical_etype(self, etype: EdgeType) -> tuple[str, str, str]:
+        """Return the (source type, name, destination type) of an edge type.
+
+        Raises
+        ------
+        DGLError
+            The type is unknown, or its name is shared by several relations.
+        """
+        return self._metagraph.canonical_etypes[self.etype_id(etype)]
+
+    def get_etype_id(self, etype: EdgeType | None) -> int:
+        """Return the number of an edge type."""
+        return self.etype_id(etype)
+
+    def get_ntype_id(self, ntype: str | None) -> int:
+        """Return the number of a node type."""
+        return self._metagraph.node_set(ntype)
+
+    def get_ntype_id_from_src(self, ntype: str | None) -> int:
+        """Return the number of a source node type."""
+        return self._metagraph.src_set(ntype)
+
+    def get_ntype_id_from_dst(self, ntype: str | None) -> int:
+        """Return the number of a destination node type."""
+        return self._metagraph.dst_set(ntype)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the slice of one relation: ``g['follows']`` or ``g['user', 'follows', 'user']``; ``:`` matches any.
+
+        The slice shares features with this graph and cannot be changed in place.
+
+        Raises
+        ------
+        DGLError
+            No relation matches, or several do.
+        """
+        index = self._relation_of(key)
+        metagraph, sets = self._metagraph.slice([index])
+        made = object.__new__(type(self))
+        made.adjacencies = (self.adjacencies[index],)
+        made._metagraph = metagraph
+        made._num_nodes = tuple(self._num_nodes[i] for i in sets)
+        made._node_frames = [self._node_frame(i) for i in sets]
+        made._edge_frames = [self._edge_frame(index)]
+        made._idtype, made._device = self._idtype, self._device
+        nodes, edges = self._batch_num_nodes, self._batch_num_edges
+        made._batch_num_nodes = None if nodes is None else tuple(nodes[i] for i in sets)
+        made._batch_num_edges = None if edges is None else (edges[index],)
+        made._readonly = (
+            f"a slice g[{key!r}] shares its nodes with the graph; change that graph, or a clone() of the slice"
+        )
+        return made
+
+    def _relation_of(self, key: Any) -> int:
+        if not isinstance(key, tuple):
+            return self._metagraph.etype_id(key)
+        if len(key) != 3:
+            raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
+        anything = slice(None)
+        found = [
+            i
+            for i, etype in enumerate(self._metagraph.canonical_etypes)
+            if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
+        ]
+        if len(found) != 1:
+            matches = [self._metagraph.canonical_etypes[i] for i in found] or "none"
+            raise DGLError(
+                f"g[{key!r}] must match one of {list(self._metagraph.canonical_etypes)}; it matches {matches}"
+            )
+        return found[0]
+
+    # -- batches ------------------------------------------------------------------------------------------------
+    @property
+    def batch_size(self) -> int:
+        """Number of graphs that were batched into this one; 1 for a single graph."""
+        return 1 if self._batch_num_nodes is None else len(self._batch_num_nodes[0])
+
+    def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
+        """Return the number of nodes of one type in each batched graph, int64 of shape (batch_size,)."""
+        node_set = self._metagraph.node_set(ntype)
+        if self._batch_num_nodes is None:
+            return self._tensor(np.array([self._num_nodes[node_set]], np.int64))
+        return self._tensor(self._batch_num_nodes[node_set].copy())
+
+    def batch_num_edges(self, etype: EdgeType | None = None) -> Tensor:
+        """Return the number of edges of one type in each batched graph, int64 of shape (batch_size,)."""
+        index = self.etype_id(etype)
+        if self._batch_num_edges is None:
+            return self._tensor(np.array([self.adjacencies[index].num_edges], np.int64))
+        return self._tensor(self._batch_num_edges[index].copy())
+
+    def set_batch_num_nodes(self, val: Tensor | Mapping[str, Tensor]) -> None:
+        """Set the number of nodes in each batched graph, by node type where there are several.
+
+        Raises
+        ------
+        DGLError
+            The numbers of a type do not sum to its number of nodes.
+        """
+        names = self._metagraph.set_names()
+        counts = {i: self._num_nodes[i] for i in range(len(names))}
+        by_set = {self._metagraph.node_set(name): value for name, value in _by_type(val, names).items()}
+        self._batch_num_nodes = _segments(by_set, counts, names, "nodes")
+
+    def set_batch_num_edges(self, val: Tensor | Mapping[EdgeType, Tensor]) -> None:
+        """Set the number of edges in each batched graph, by edge type where there are several.
+
+        Raises
+        ------
+        DGLError
+            The numbers of a type do not sum to its number of edges.
+        """
+        names = self._metagraph.canonical_etypes
+        counts = {i: adjacency.num_edges for i, adjacency in enumerate(self.adjacencies)}
+        by_type = {self.etype_id(name): value for name, value in _by_type(val, names).items()}
+        self._batch_num_edges = _segments(by_type, counts, names, "edges")
+
+
+def _by_type(values: Any, names: tuple[Any, ...]) -> Mapping[Any, Any]:
+    if isinstance(values, Mapping):
+        return values
+    if len(names) != 1:
+        raise DGLError(f"there are {len(names)} types {list(names)}; give a dictionary by type")
+    return {names[0]: values}
+
+
+def _segments(given: dict[int, Any], counts: dict[int, int], names: Any, what: str) -> tuple[np.ndarray, ...]:
+    result = []
+    for i, count in counts.items():
+        if i not in given:
+            raise DGLError(f"no batch numbers for the {what} of type {names[i]!r}; give one tensor for each type")
+        sizes = integer_array(given[i], f"numbers of {what}").astype(np.int64)
+        if sizes.ndim != 1 or (len(sizes) and sizes.min() < 0) or sizes.sum() != count:
+            raise DGLError(f"batch numbers {sizes.tolist()} of type {names[i]!r} must sum to its {count} {what}")
+        result.append(sizes)
+    if len({len(sizes) for sizes in result}) > 1:
+        raise DGLError(f"every type must have one number per graph, got {[len(sizes) for sizes in result]}")
+    return tuple(result)

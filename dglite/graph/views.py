@@ -1,0 +1,168 @@
+"""What ``g.nodes``, ``g.edges`` and the features of a graph of several types return: thin objects over frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..frame import Frame
+
+if TYPE_CHECKING:
+    from .features import FeatureMixin
+
+__all__ = ["EdgeView", "NodeView", "Rows", "Space", "TypedData"]
+
+
+class Space(NamedTuple):
+    """Some nodes or edges; ``data`` maps names to their features."""
+
+    data: MutableMapping[str, Tensor]
+
+
+class Rows(MutableMapping[str, Tensor]):
+    """Some rows of a frame. Writing leaves the other rows as they are and changes no tensor in place."""
+
+    __slots__ = ("_frame", "_rows")
+
+    def __init__(self, frame: Frame, rows: np.ndarray) -> None:
+        self._frame, self._rows = frame, rows
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._frame.rows_of(name, self._rows)
+
+    def __setitem__(self, name: str, values: Tensor) -> None:
+        self._frame.set_rows(self._rows, {name: values})
+
+    def __delitem__(self, name: str) -> None:
+        raise DGLError(f"feature {name!r} cannot be dropped from some rows; drop the whole column")
+
+    def update(self, other: Any = (), /, **more: Tensor) -> None:  # type: ignore[override]
+        """Write several columns, or none if one of them is wrong."""
+        self._frame.set_rows(self._rows, dict(other, **more))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._frame)
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class TypedData(MutableMapping[str, Any]):
+    """Features of several types at once: a name maps to a dictionary from the types that have it to their columns.
+
+    Setting takes such a dictionary; types that it leaves out keep what they have.
+    """
+
+    __slots__ = ("_frames", "_resolve")
+
+    def __init__(self, frames: Mapping[Any, Frame], resolve: Any) -> None:
+        """Take the frames by type, and a function that finds the type which a user's key means."""
+        self._frames, self._resolve = frames, resolve
+
+    def __getitem__(self, name: str) -> dict[Any, Tensor]:
+        return {key: frame[name] for key, frame in self._frames.items() if name in frame}
+
+    def __setitem__(self, name: str, values: Mapping[Any, Tensor]) -> None:
+        if not isinstance(values, Mapping):
+            raise DGLError(
+                f"feature {name!r} of a graph with types {list(self._frames)} must be a dictionary from type to "
+                f"tensor, got {type(values).__name__}"
+            )
+        frames = [(self._frames[self._resolve(key)], value) for key, value in values.items()]
+        checked = [(frame, frame.checked(name, value)) for frame, value in frames]
+        for frame, value in checked:
+            frame[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        found = [frame for frame in self._frames.values() if name in frame]
+        if not found:
+            raise KeyError(f"no type has a feature {name!r}; there are {sorted(self) or 'none'}")
+        for frame in found:
+            del frame[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys(name for frame in self._frames.values() for name in frame))
+
+    def __len__(self) -> int:
+        return len({name for frame in self._frames.values() for name in frame})
+
+    def __repr__(self) -> str:
+        return repr(dict(self.items()))
+
+
+class NodeView:
+    """``g.nodes``: call it for the ids of a type, index it by type or by ids for features.
+
+    ``side`` limits it to the source (``g.srcnodes``) or destination nodes (``g.dstnodes``).
+    """
+
+    __slots__ = ("_graph", "_side")
+
+    def __init__(self, graph: FeatureMixin, side: str = "all") -> None:
+        self._graph, self._side = graph, side
+
+    def __call__(self, ntype: str | None = None) -> Tensor:
+        """Return the node ids of a type, 0 .. num_nodes - 1; None means the only one."""
+        return self._graph._ids_tensor(np.arange(self._graph._num_nodes[self._node_set(ntype)]))
+
+    def __getitem__(self, key: Any) -> Space:
+        """Return the features of a node type, or of the nodes with the given ids of the only type."""
+        graph = self._graph
+        if isinstance(key, str) or key is None:
+            return Space(graph._node_frame(self._node_set(key)))
+        node_set = self._node_set(None)
+        if isinstance(key, slice) and key == slice(None):
+            return Space(graph._node_frame(node_set))
+        return Space(Rows(graph._node_frame(node_set), graph._set_ids(key, node_set)))
+
+    def __len__(self) -> int:
+        return len(self())
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(self())
+
+    def __repr__(self) -> str:
+        types = {"all": "ntypes", "src": "srctypes", "dst": "dsttypes"}[self._side]
+        return f"NodeView({types}={list(getattr(self._graph._metagraph, types))})"
+
+    def _node_set(self, ntype: str | None) -> int:
+        metagraph = self._graph._metagraph
+        if self._side == "all":
+            return metagraph.node_set(ntype)
+        return metagraph.src_set(ntype) if self._side == "src" else metagraph.dst_set(ntype)
+
+
+class EdgeView:
+    """``g.edges``: call it for endpoints and ids, index it by type, by ids or by node pairs ``[u, v]`` for features."""
+
+    __slots__ = ("_graph",)
+
+    def __init__(self, graph: FeatureMixin) -> None:
+        self._graph = graph
+
+    def __call__(self, form: str = "uv", order: str | None = "eid", etype: Any = None) -> Any:
+        """Return the edges as :meth:`DGLGraph.all_edges` does."""
+        return self._graph.all_edges(form, order, etype)
+
+    def __getitem__(self, key: Any) -> Space:
+        """Return the features of an edge type, or of the given edges of the only type."""
+        graph = self._graph
+        if key is None or isinstance(key, str) or (isinstance(key, tuple) and any(isinstance(x, str) for x in key)):
+            return Space(graph._edge_frame(graph.etype_id(key)))
+        index = graph.etype_id()
+        if isinstance(key, slice) and key == slice(None):
+            return Space(graph._edge_frame(index))
+        return Space(Rows(graph._edge_frame(index), graph.edge_ids_of(key)))
+
+    def __len__(self) -> int:
+        return self._graph.adjacency().num_edges
+
+    def __repr__(self) -> str:
+        return f"EdgeView(canonical_etypes={list(self._graph._metagraph.canonical_etypes)})"

@@ -1,0 +1,239 @@
+"""Edges as users give them - tensors, lists, arrays, SciPy matrices, NetworkX graphs - turned into a relation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+from .adjacency import Adjacency
+from .ids import integer_array, largest_unsigned
+
+__all__ = ["device_of", "is_networkx", "is_scipy", "networkx_edges", "parse_edges", "sorted_nodes"]
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+_COMPRESSED = ("csr", "csc")
+
+
+def parse_edges(
+    data: Any,
+    num_src: int | None = None,
+    num_dst: int | None = None,
+    square: bool = False,
+    idtype: np.dtype | None = None,
+) -> Adjacency:
+    """Return the relation of edges ``data``; counts that are None are one more than the largest id.
+
+    ``data`` is a pair (u, v) of ids, ``("coo", (u, v))``, ``("csr" or "csc", (indptr, indices, edge ids))``, a list of
+    pairs, a SciPy matrix or a NetworkX graph. With ``square`` sources and destinations are the same nodes.
+
+    Raises
+    ------
+    DGLError
+        Ids are not integers or negative, dtypes or devices are mixed, lengths differ, or an id is not below its count.
+    """
+    if type(data) is tuple and len(data) == 2 and type(data[0]) is not str:
+        return _from_pair(data[0], data[1], num_src, num_dst, square, idtype)
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], str):
+        return _from_format(data[0], data[1], num_src, num_dst, square, idtype)
+    if is_networkx(data):
+        count, u, v, _ = networkx_edges(data)
+        num_src = count if num_src is None else num_src
+        return _from_pair(u, v, num_src, num_dst, square, idtype)
+    if is_scipy(data):
+        matrix = data.tocoo()
+        rows, cols = matrix.shape
+        if square and rows != cols:
+            raise DGLError(
+                f"a SciPy matrix of shape {matrix.shape} is not square; use heterograph or bipartite_from_scipy"
+            )
+        u, v = matrix.row, matrix.col
+        num_src, num_dst = num_src if num_src is not None else rows, num_dst if num_dst is not None else cols
+        return _from_pair(u, v, num_src, num_dst, square, idtype or _INT64)
+    if isinstance(data, Iterable) and not isinstance(data, str | dict):
+        return _from_pair(*_unzipped(data), num_src, num_dst, square, idtype)
+    raise DGLError(
+        f"edges cannot be read from {type(data).__name__}; expected (u, v), ('csr', (indptr, indices, edge_ids)), "
+        "a list of pairs, a SciPy matrix or a NetworkX graph"
+    )
+
+
+def device_of(data: Any) -> Any:
+    """Return the device of the tensors in ``data``, or None when there is none.
+
+    Raises
+    ------
+    DGLError
+        Tensors are on different devices.
+    """
+    found = None
+    if isinstance(data, tuple | list):
+        if len(data) == 2 and isinstance(data[0], str):
+            data = data[1]
+        for part in data[:3]:
+            if active.is_tensor(part):
+                device = active.device(part)
+                if found is not None and device != found:
+                    raise DGLError(f"edges are given on {found} and on {device}; move the tensors to one device")
+                found = device
+    return found
+
+
+def _from_pair(
+    u: Any, v: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
+) -> Adjacency:
+    src, dst = integer_array(u, "source nodes"), integer_array(v, "destination nodes")
+    if src.ndim != 1 or dst.ndim != 1:
+        raise DGLError(f"edges are two one-dimensional sequences of node ids, got shapes {src.shape} and {dst.shape}")
+    if src.size != dst.size:
+        raise DGLError(f"{src.size} source nodes but {dst.size} destination nodes; expected one of each per edge")
+    if src.dtype != dst.dtype or src.dtype != _INT64:
+        src, dst = _same_dtype(u, v, src, dst, idtype)
+    first, second = _bound(src, "source"), _bound(dst, "destination")
+    if square:
+        count = num_src if num_src is not None else num_dst
+        if count is None:
+            count = first if first > second else second
+        num_src = num_dst = count
+    else:
+        num_src, num_dst = first if num_src is None else num_src, second if num_dst is None else num_dst
+    if first > num_src or second > num_dst:  # type: ignore[operator]
+        raise _too_few(first, num_src, second, num_dst)
+    if num_src < 0 or num_dst < 0:  # type: ignore[operator]
+        raise DGLError(f"the number of nodes must not be negative, got {num_src} and {num_dst}")
+    return Adjacency.from_coo(num_src, num_dst, src, dst, idtype, validate=False)  # type: ignore[arg-type]
+
+
+def _too_few(first: int, num_src: Any, second: int, num_dst: Any) -> DGLError:
+    side, last, count = ("source", first - 1, num_src) if first > num_src else ("destination", second - 1, num_dst)
+    return DGLError(f"{side} node id {last} does not exist among {count} nodes; give num_nodes of at least {last + 1}")
+
+
+def _bound(ids: np.ndarray, side: str) -> int:
+    """Return one more than the largest id, 0 without ids; refuse negative ones."""
+    size = ids.size
+    if size == 0:
+        return 0
+    if size <= 32:
+        values = ids.tolist()
+        lowest, largest = min(values), max(values)
+    else:
+        largest = largest_unsigned(ids)
+        lowest = -1 if largest >> (8 * ids.itemsize - 1) else 0
+    if lowest < 0:
+        raise DGLError(f"{side} node id {ids.min()} is negative; node ids count from 0")
+    return largest + 1
+
+
+def _same_dtype(
+    u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return both ends as int32 or int64. Lists follow the tensor beside them; two tensors must agree."""
+    typed = [array.dtype for given, array in ((u, src), (v, dst)) if not isinstance(given, list | tuple) and array.size]
+    if len(set(typed)) > 1:
+        raise DGLError(f"source nodes are {src.dtype} but destination nodes are {dst.dtype}; give both the same dtype")
+    if any(dtype.kind == "b" for dtype in (src.dtype, dst.dtype)):
+        raise DGLError("node ids must be integers, got booleans")
+    dtype = idtype or (typed[0] if typed and typed[0] == _INT32 else _INT64)
+    if not typed and idtype is None and src.dtype == dst.dtype == _INT32:
+        dtype = _INT32
+    if src.size and dtype == _INT32 and max(_bound(src, "source"), _bound(dst, "destination")) > 2**31:
+        raise DGLError(f"a node id above {2**31 - 1} does not fit idtype int32; use int64")
+    return src.astype(dtype, copy=False), dst.astype(dtype, copy=False)
+
+
+def _from_format(
+    name: str, data: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
+) -> Adjacency:
+    if name == "coo" and len(data) == 2:
+        return _from_pair(data[0], data[1], num_src, num_dst, square, idtype)
+    if name not in _COMPRESSED or not 2 <= len(data) <= 3:
+        raise DGLError(
+            f"({name!r}, {len(data)} arrays) is not understood; expected ('coo', (u, v)), "
+            "('csr', (indptr, indices, edge_ids)) or ('csc', (indptr, indices, edge_ids))"
+        )
+    indptr, indices = integer_array(data[0], "indptr"), integer_array(data[1], "indices")
+    edge_ids = integer_array(data[2], "edge ids") if len(data) == 3 else None
+    rows, cols = max(len(indptr) - 1, 0), _bound(indices, "neighbour")
+    if idtype is None:
+        idtype = _INT32 if indices.dtype == _INT32 or (not indices.size and indptr.dtype == _INT32) else _INT64
+    given_rows, given_cols = (num_src, num_dst) if name == "csr" else (num_dst, num_src)
+    if square:
+        count = given_rows if given_rows is not None else max(rows, cols)
+        if count > rows and len(indptr):
+            indptr = np.concatenate([indptr, np.full(count - rows, indptr[-1])])
+        given_rows = given_cols = count
+    num_rows = rows if given_rows is None else given_rows
+    num_cols = cols if given_cols is None else given_cols
+    if name == "csr":
+        return Adjacency.from_csr(num_rows, num_cols, indptr, indices, edge_ids, idtype)
+    return Adjacency.from_csc(num_cols, num_rows, indptr, indices, edge_ids, idtype)
+
+
+def _unzipped(data: Any) -> tuple[Any, Any]:
+    """Return the ends of a list of pairs; a list of two tensors is a pair itself."""
+    pairs = list(data)
+    if len(pairs) == 2 and all(active.is_tensor(x) or isinstance(x, np.ndarray) for x in pairs):
+        return pairs[0], pairs[1]
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DGLError(
+                f"edges must be pairs (u, v) of node ids, got {pair!r:.60}; or give a tuple (u, v) of id sequences"
+            )
+    return [u for u, _ in pairs], [v for _, v in pairs]
+
+
+# -- other libraries ---------------------------------------------------------------------------------------------
+def is_networkx(data: Any) -> bool:
+    """Whether ``data`` is a NetworkX graph. Does not import NetworkX: an instance exists only where it is loaded."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(data, networkx.Graph)
+
+
+def is_scipy(data: Any) -> bool:
+    """Whether ``data`` is a SciPy sparse matrix or array."""
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and scipy.issparse(data)
+
+
+def networkx_edges(
+    nx_graph: Any, edge_id_attr_name: str | None = None, number: Mapping[Any, int] | None = None
+) -> tuple[int, list[int], list[int], list[dict[str, Any]]]:
+    """Return (number of nodes, u, v, attributes of each edge) of a NetworkX graph.
+
+    Nodes are numbered by ``number``, by default in sorted order, or in their own where they cannot be sorted. An
+    undirected edge gives one edge each way. With ``edge_id_attr_name`` that attribute gives each edge's id.
+
+    Raises
+    ------
+    DGLError
+        An edge lacks the id attribute, or the ids are not 0 .. num_edges - 1.
+    """
+    directed = nx_graph if nx_graph.is_directed() else nx_graph.to_directed()
+    if number is None:
+        number = {node: i for i, node in enumerate(sorted_nodes(directed))}
+    edges = [(number[u], number[v], data) for u, v, data in directed.edges(data=True)]
+    if edge_id_attr_name is not None:
+        edges = _by_id(edges, edge_id_attr_name)
+    return len(number), [u for u, _, _ in edges], [v for _, v, _ in edges], [data for _, _, data in edges]
+
+
+def sorted_nodes(nx_graph: Any) -> list[Any]:
+    """Return the nodes of a NetworkX graph in the order of the ids that they get."""
+    try:
+        return sorted(nx_graph.nodes)
+    except TypeError:
+        return list(nx_graph.nodes)
+
+
+def _by_id(edges: list[tuple[int, int, dict]], name: str) -> list[tuple[int, int, dict]]:
+    if any(name not in data for _, _, data in edges):
+        raise DGLError(f"an edge of the NetworkX graph has no attribute {name!r} to give its id")
+    placed = {int(data[name]): (u, v, data) for u, v, data in edges}
+    if sorted(placed) != list(range(len(edges))):
+        raise DGLError(f"edge ids from attribute {name!r} must be 0 .. {len(edges) - 1}, each once")
+    return [placed[i] for i in range(len(edges))]
