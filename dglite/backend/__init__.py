@@ -7,9 +7,9 @@ from typing import Any
 
 from ..config import backend_name
 from ..errors import DGLError
-from .base import Backend, DifferentiableOp, Tensor
+from .base import RESULT, Backend, DifferentiableOp, Tensor
 
-__all__ = ["Backend", "DifferentiableOp", "Tensor", "active", "backend_of", "name"]
+__all__ = ["RESULT", "Backend", "DifferentiableOp", "Tensor", "active", "backend_of", "name"]
 
 _CLASSES = {"torch": "TorchBackend"}
 """Module and final class of each backend."""

@@ -15,7 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Backend", "DifferentiableOp", "Tensor"]
+__all__ = ["RESULT", "Backend", "DifferentiableOp", "Tensor"]
+
+RESULT = -1
+"""Position of an operation's own result among what its gradient reads."""
 
 Tensor = Any
 """A tensor of the active framework."""
@@ -28,13 +31,16 @@ class DifferentiableOp(Protocol):
     """
 
     saved: Sequence[int]
-    """Positions of the inputs that ``backward`` reads; the others are not kept alive."""
+    """Positions of the inputs that ``backward`` reads; the others are not kept alive and come as None.
+
+    ``RESULT`` among them, last, stands for the result of ``forward``, which ``backward`` then finds after the inputs.
+    """
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Compute the result; inputs carry no gradient here."""
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
-        """Return d(loss)/d(input) for each input with ``needs[i]``, else None; inputs not saved come as None."""
+        """Return d(loss)/d(input) for each input with ``needs[i]``, else None."""
 
 
 class Backend(ABC):

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from .base import Backend, DifferentiableOp
+from .base import RESULT, Backend, DifferentiableOp
 
 __all__ = ["TorchBackend"]
 
@@ -137,13 +137,14 @@ class _Recorded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
+        result = op.forward(*inputs)
         ctx.op, ctx.num_inputs = op, len(inputs)
-        ctx.save_for_backward(*(inputs[i] for i in op.saved))
-        return op.forward(*inputs)
+        ctx.save_for_backward(*[result if i == RESULT else inputs[i] for i in op.saved])
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        inputs: list[torch.Tensor | None] = [None] * ctx.num_inputs
+        read: list[torch.Tensor | None] = [None] * (ctx.num_inputs + 1)
         for i, x in zip(ctx.op.saved, ctx.saved_tensors, strict=True):
-            inputs[i] = x
-        return (None, *ctx.op.backward(inputs, grad, ctx.needs_input_grad[1:]))
+            read[i] = x
+        return (None, *ctx.op.backward(read, grad, ctx.needs_input_grad[1:]))

@@ -93,7 +93,7 @@ class _Spmm:
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.winners is not None:
             return winner_gradients(self.adj, self.expr, self.winners, inputs, self.shapes, grad, needs)
-        operands = [*inputs, grad]
+        operands = [*inputs[:-1], grad]
         if self.reducer is Reducer.MEAN:
             operands.append(_inverse_degrees(self.adj, grad))
         mean = self.reducer is Reducer.MEAN
@@ -171,7 +171,7 @@ class _Sddmm:
         wide = broadcast_shape(tuple(shape[1:] for shape in self.shapes))
         if self.dot and wide and any(shape[1:] != wide for shape in self.shapes):
             grad = active.broadcast_to(grad, wide)
-        operands = [*inputs, grad]
+        operands = [*inputs[:-1], grad]
         return [
             _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, False) if needed else None
             for slot, needed in enumerate(needs)

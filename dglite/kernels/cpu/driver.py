@@ -22,7 +22,7 @@ from ..render import ITEM_BYTES
 from . import simd
 from .simd import I64, index_loader, word
 
-__all__ = ["map_driver", "mode_word", "reduce_driver", "row_scale_of"]
+__all__ = ["map_driver", "mode_word", "reduce_driver", "row_scale_of", "whole_row_driver"]
 
 DTYPES = tuple(ITEM_BYTES)
 SIGNATURE = "void(int64, int64, int64)"
@@ -182,6 +182,22 @@ def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         row -= 1
     while row < num_rows and _index(wide, indptr, row) < end:
         first, last = max(_index(wide, indptr, row), begin), min(_index(wide, indptr, row + 1), end)
+        if first < last:
+            _call_row(kernel, args, row, first, last, word(args, 8), 0)
+        row += 1
+
+
+@cfunc(SIGNATURE, cache=True, error_model="numpy")
+def whole_row_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
+    indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
+    wide = word(args, 11) // 16
+    if task < 0:
+        return
+    row = _first_row_from(wide, indptr, num_rows, num_entries * task // num_tasks)
+    stop = _first_row_from(wide, indptr, num_rows, num_entries * (task + 1) // num_tasks)
+    while row < stop:
+        first, last = _index(wide, indptr, row), _index(wide, indptr, row + 1)
         if first < last:
             _call_row(kernel, args, row, first, last, word(args, 8), 0)
         row += 1

@@ -10,6 +10,7 @@ Addresses are plain 64-bit integers. Loads and stores of 16-bit floats convert f
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from functools import lru_cache
@@ -22,8 +23,26 @@ from numba.extending import intrinsic, lower_builtin, models, register_model, ty
 
 from ..render import ITEM_BYTES, compute_dtype
 
-__all__ = ["STORAGE", "gather", "greater", "index_loader", "loader", "prefetch", "reduce_add", "reduce_max"]
-__all__ += ["repeat_loader", "scatter", "select", "splat", "storer", "word"]
+__all__ = [
+    "STORAGE",
+    "ahead_loader",
+    "edge_ahead_loader",
+    "edge_gather",
+    "edge_index_loader",
+    "edge_scatter",
+    "exp",
+    "greater",
+    "index_loader",
+    "loader",
+    "prefetch",
+    "reduce_add",
+    "reduce_max",
+    "repeat_loader",
+    "select",
+    "splat",
+    "storer",
+    "word",
+]
 
 I64, I32, I16, I8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 _LANES = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": I32, "int64": I64}
@@ -206,9 +225,7 @@ def index_loader(dtype: str) -> Any:
     @intrinsic
     def index(typingctx: Any, address: Any, i: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            pointer = _pointer(builder, args[0], _LANES[dtype])
-            value = builder.load(builder.gep(pointer, [args[1]]))
-            return builder.sext(value, I64) if dtype == "int32" else value
+            return _index(builder, args[0], args[1], dtype)
 
         return types.int64(types.int64, types.int64), codegen
 
@@ -219,21 +236,27 @@ word = index_loader("int64")
 
 
 @lru_cache(maxsize=None)
+def ahead_loader(dtype: str, distance: int) -> Any:
+    """Return ``index_ahead(address, j, count)``: the id ``distance`` entries after ``j``, or the last one."""
+
+    @intrinsic
+    def index_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return _index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
+
+        return types.int64(types.int64, types.int64, types.int64), codegen
+
+    return index_ahead
+
+
+@lru_cache(maxsize=None)
 def edge_index_loader(dtype: str) -> Any:
     """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself when there is no array (address 0)."""
 
     @intrinsic
     def edge_index(typingctx: Any, address: Any, j: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            before = builder.basic_block
-            with builder.if_then(builder.icmp_signed("!=", args[0], I64(0))):
-                value = builder.load(builder.gep(_pointer(builder, args[0], _LANES[dtype]), [args[1]]))
-                value = builder.sext(value, I64) if dtype == "int32" else value
-                loaded = builder.basic_block
-            edge = builder.phi(I64)
-            edge.add_incoming(args[1], before)
-            edge.add_incoming(value, loaded)
-            return edge
+            return _edge_index(builder, args[0], args[1], dtype)
 
         return types.int64(types.int64, types.int64), codegen
 
@@ -241,20 +264,38 @@ def edge_index_loader(dtype: str) -> Any:
 
 
 @lru_cache(maxsize=None)
-def ahead_loader(dtype: str, distance: int) -> Any:
-    """Return ``index_ahead(address, j, count)``: the id ``distance`` entries after ``j``, or the last one."""
+def edge_ahead_loader(dtype: str, distance: int) -> Any:
+    """Return ``edge_ahead(address, j, count)``: the edge id of the entry ``distance`` after ``j``, or of the last one."""
 
     @intrinsic
-    def index_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
+    def edge_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            ahead, final = builder.add(args[1], I64(distance)), builder.sub(args[2], I64(1))
-            at = builder.select(builder.icmp_signed("<", ahead, final), ahead, final)
-            value = builder.load(builder.gep(_pointer(builder, args[0], _LANES[dtype]), [at]))
-            return builder.sext(value, I64) if dtype == "int32" else value
+            return _edge_index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
 
         return types.int64(types.int64, types.int64, types.int64), codegen
 
-    return index_ahead
+    return edge_ahead
+
+
+def _index(builder: ir.IRBuilder, address: ir.Value, i: ir.Value, dtype: str) -> ir.Value:
+    value = builder.load(builder.gep(_pointer(builder, address, _LANES[dtype]), [i]))
+    return builder.sext(value, I64) if dtype == "int32" else value
+
+
+def _ahead(builder: ir.IRBuilder, j: ir.Value, count: ir.Value, distance: int) -> ir.Value:
+    ahead, final = builder.add(j, I64(distance)), builder.sub(count, I64(1))
+    return builder.select(builder.icmp_signed("<", ahead, final), ahead, final)
+
+
+def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: str) -> ir.Value:
+    before = builder.basic_block
+    with builder.if_then(builder.icmp_signed("!=", address, I64(0))):
+        loaded = _index(builder, address, j, dtype)
+        block = builder.basic_block
+    edge = builder.phi(I64)
+    edge.add_incoming(j, before)
+    edge.add_incoming(loaded, block)
+    return edge
 
 
 @intrinsic
@@ -327,6 +368,110 @@ def select(typingctx: Any, mask: Any, yes: Any, no: Any) -> Any:
         return builder.select(*args)
 
     return yes(mask, yes, no), codegen
+
+
+@intrinsic
+def exp(typingctx: Any, x: Any) -> Any:
+    """e^x in every lane, to about one unit in the last place; infinity, zero and NaN as the C library gives them.
+
+    x = n ln 2 + r with |r| <= ln 2 / 2, where the Taylor series to the 7th (float32) or 13th (float64) power leaves a
+    remainder below half a unit; 2^n is multiplied on in two halves, so that subnormal results are right.
+    """
+    lanes, dtype = (x.lanes, x.dtype) if isinstance(x, Vec) else (1, str(x))
+    element, bits, mantissa, degree, low, high, ln2_high = (
+        (ir.FloatType(), I32, 23, 7, -104.0, 89.0, 0.693359375)
+        if dtype == "float32"
+        else (ir.DoubleType(), I64, 52, 13, -746.0, 710.0, 0.693145751953125)
+    )
+    kind, whole = _shape(element, lanes), _shape(bits, lanes)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        def number(value: float) -> ir.Constant:
+            return _constant(element, value, lanes)
+
+        def times_plus(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+            return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
+
+        value = args[0]
+        value = builder.select(builder.fcmp_ordered("<", value, number(low)), number(low), value)
+        value = builder.select(builder.fcmp_ordered(">", value, number(high)), number(high), value)
+        suffix = f"{f'v{lanes}' if lanes > 1 else ''}f{8 * _BYTES[dtype]}"
+        rint = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), f"llvm.rint.{suffix}")
+        n = builder.call(rint, [builder.fmul(value, number(1 / math.log(2)))])
+        r = times_plus(n, number(-ln2_high), value)
+        r = times_plus(n, number(ln2_high - math.log(2)), r)
+        result = number(1 / math.factorial(degree))
+        for power in reversed(range(degree)):
+            result = times_plus(result, r, number(1 / math.factorial(power)))
+        exponent = builder.fptosi(n, whole)
+        half = builder.ashr(exponent, _constant(bits, 1, lanes))
+        bias, shift = _constant(bits, (1 << (8 * _BYTES[dtype] - mantissa - 2)) - 1, lanes), _constant(bits, mantissa, lanes)
+        for part in (half, builder.sub(exponent, half)):
+            scale = builder.bitcast(builder.shl(builder.add(part, bias), shift), kind)
+            result = builder.fmul(result, scale)
+        return result
+
+    return x(x), codegen
+
+
+@lru_cache(maxsize=None)
+def edge_gather(dtype: str, index: str, lanes: int) -> Any:
+    """Return ``gather(address, edge_ids, j)``: the values of the edges of entries ``j`` to ``j + lanes - 1``."""
+    result = _value_type(compute_dtype(dtype), lanes)
+
+    @intrinsic
+    def gather(typingctx: Any, address: Any, edge_ids: Any, j: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            stored = ir.VectorType(STORAGE[dtype], lanes)
+            in_order = builder.icmp_signed("==", args[1], I64(0))
+            with builder.if_else(in_order) as (then, otherwise):
+                with then:
+                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
+                    run = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=_BYTES[dtype])
+                    run_block = builder.basic_block
+                with otherwise:
+                    picked: ir.Value = ir.Constant(stored, ir.Undefined)
+                    for lane in range(lanes):
+                        pointer = _edge_pointer(builder, args, lane, dtype, index)
+                        picked = builder.insert_element(picked, builder.load(pointer), I32(lane))
+                    picked_block = builder.basic_block
+            value = builder.phi(stored)
+            value.add_incoming(run, run_block)
+            value.add_incoming(picked, picked_block)
+            return _widen(builder, value, dtype, lanes)
+
+        return result(types.int64, types.int64, types.int64), codegen
+
+    return gather
+
+
+@lru_cache(maxsize=None)
+def edge_scatter(dtype: str, index: str, lanes: int) -> Any:
+    """Return ``scatter(address, edge_ids, j, value)``, the counterpart of :func:`edge_gather`."""
+
+    @intrinsic
+    def scatter(typingctx: Any, address: Any, edge_ids: Any, j: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            narrow = _narrow(builder, args[3], dtype, lanes)
+            in_order = builder.icmp_signed("==", args[1], I64(0))
+            with builder.if_else(in_order) as (then, otherwise):
+                with then:
+                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
+                    builder.store(narrow, builder.bitcast(pointer, narrow.type.as_pointer()), align=_BYTES[dtype])
+                with otherwise:
+                    for lane in range(lanes):
+                        pointer = _edge_pointer(builder, args, lane, dtype, index)
+                        builder.store(builder.extract_element(narrow, I32(lane)), pointer)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64, value), codegen
+
+    return scatter
+
+
+def _edge_pointer(builder: ir.IRBuilder, args: tuple[ir.Value, ...], lane: int, dtype: str, index: str) -> ir.Value:
+    edge = _index(builder, args[1], builder.add(args[2], I64(lane)), index)
+    return builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [edge])
 
 
 def _reduction(name: str) -> Any:
