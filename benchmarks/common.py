@@ -1,0 +1,198 @@
+"""What the benchmarks share: interleaved timing, peers that may be absent, the machine's description, results as JSON.
+
+A benchmark times several *runners* that compute the same. They take turns, so that a machine that slows down or speeds
+up on the way changes none of the ratios, and the median of each is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path(__file__).resolve().parent / "results"
+
+OURS = "dglite"
+SLOW_SECONDS = 0.8
+"""A peer that takes longer than this is timed once, by its warm-up call: its multiple of our time is large anyway."""
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+def interleave(
+    runners: dict[str, Callable[[], Any]], budget: float = 2.0, most: int = 9, least: int = 3
+) -> dict[str, float]:
+    """Return each runner's median seconds, taken in turns after one call of each to warm up.
+
+    Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
+    """
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    first = {name: timed(run) for name, run in runners.items()}
+    slow = {name: seconds for name, seconds in first.items() if seconds > SLOW_SECONDS and name != OURS}
+    start = time.perf_counter()
+    for done in range(most):
+        if done >= least and time.perf_counter() - start > budget:
+            break
+        for name, run in runners.items():
+            if name not in slow:
+                times[name].append(timed(run))
+    return {name: slow[name] if name in slow else statistics.median(times[name]) for name in runners}
+
+
+def timed(run: Callable[[], Any]) -> float:
+    """Return how many seconds one call takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def repeated(run: Callable[[], Any], number: int) -> Callable[[], None]:
+    """Return a runner of ``number`` calls, for what takes microseconds."""
+
+    def loop() -> None:
+        for _ in range(number):
+            run()
+
+    return loop
+
+
+# -- peers -------------------------------------------------------------------------------------------------------------
+def load_dgl() -> types.ModuleType | None:
+    """Return DGL where it is installed, else None.
+
+    Its last release wants compiled parts for the torch it was built with (``dgl.graphbolt``), and pandas for one of its
+    data sets. Neither serves here, so empty modules take their places while it is imported.
+    """
+    stand_ins = [name for name in ("dgl.graphbolt", "pandas") if not _importable(name)]
+    for name in stand_ins:
+        sys.modules[name] = types.ModuleType(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return importlib.import_module("dgl")
+    except ImportError as error:
+        print(f"DGL is left out: {error}", file=sys.stderr)
+        return None
+    finally:
+        if "pandas" in stand_ins:
+            del sys.modules["pandas"]
+
+
+def _importable(name: str) -> bool:
+    if name.startswith("dgl."):  # finding a submodule imports its package, which is what cannot be done yet
+        return False
+    return importlib.util.find_spec(name) is not None
+
+
+def load_pyg() -> types.ModuleType | None:
+    """Return PyTorch Geometric where it is installed, else None."""
+    try:
+        return importlib.import_module("torch_geometric")
+    except ImportError as error:
+        print(f"PyTorch Geometric is left out: {error}", file=sys.stderr)
+        return None
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+def erdos_renyi(num_nodes: int, num_edges: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges whose ends are drawn independently and uniformly, in random order, int64."""
+    generator = np.random.default_rng(seed)
+    return generator.integers(num_nodes, size=num_edges), generator.integers(num_nodes, size=num_edges)
+
+
+def power_law(num_nodes: int, num_edges: int, exponent: float = 0.75, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return edges whose ends are drawn independently, node of rank r with a probability like ``r ** -exponent``."""
+    generator = np.random.default_rng(seed)
+    cumulative = np.cumsum(np.arange(1, num_nodes + 1) ** -exponent)
+    ends = []
+    for _ in range(2):
+        ranks = np.searchsorted(cumulative, generator.random(num_edges) * cumulative[-1])
+        ends.append(generator.permutation(num_nodes)[np.minimum(ranks, num_nodes - 1)])
+    return ends[0], ends[1]
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+def parser(description: str) -> argparse.ArgumentParser:
+    """Return a command line with the options that every benchmark has."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--quick", action="store_true", help="small sizes, to see that it works; results are not kept")
+    return options
+
+
+def machine() -> dict[str, Any]:
+    """Describe what the numbers were measured on and with."""
+    import numba
+    import scipy
+    import torch
+
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {module.__name__: module.__version__ for module in (torch, numba, np, scipy)},
+        "commit": _git("rev-parse", "--short", "HEAD")
+        + ("+changes" if _git("status", "--porcelain", "dglite") else ""),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _commit() -> str:
+    changed = _git("status", "--porcelain", "dglite")
+    return _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def save(name: str, payload: dict[str, Any]) -> None:
+    """Write ``payload`` and the machine's description to ``results/<name>.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), **payload}, indent=1) + "\n")
+    print(f"\nwritten to {path.relative_to(ROOT)}")
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Return the geometric mean; NaN of none."""
+    logs = [math.log(value) for value in values]
+    return math.exp(statistics.fmean(logs)) if logs else math.nan
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table whose columns line up; all but the first are right-aligned."""
+    cells = [list(header), *(list(row) for row in rows)]
+    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(header))]
+    lines = []
+    for row in cells:
+        aligned = [c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append(f"| {' | '.join(aligned)} |")
+    rule = "|" + "|".join("-" * (w + 1) + (":" if i else "-") for i, w in enumerate(widths)) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])

@@ -1,0 +1,160 @@
+"""Peak memory of a forward and backward pass of copy_u sum: 100k nodes, 5M edges, width 128.
+
+    python benchmarks/memory.py            a minute
+    python benchmarks/memory.py --quick    a tenth of the edges
+
+Each library runs in a process of its own. What counts is how far the process grows beyond what it was with the
+libraries imported and, for kernels that are compiled on first use, with a small graph run. Needed are the edges as
+given, the structures made of them, input, output and their gradients; one message per edge would be 2.6 GB more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from common import OURS, load_dgl, load_pyg, parser, power_law, save, table
+
+NUM_NODES, WIDTH, LIMIT = 100_000, 128, 1.3
+FLOAT, INT32, INT64 = 4, 4, 8
+LIBRARIES = (OURS, "DGL 2.1", "PyG")
+
+
+def needed_bytes(num_nodes: int, num_edges: int) -> dict[str, int]:
+    """Return what cannot be done without: edges as given, both compressed forms with edge ids, four node tensors."""
+    return {
+        "edges as given": 2 * INT64 * num_edges,
+        "structure": 2 * (2 * INT32 * num_edges + INT32 * (num_nodes + 1)),
+        "input, output, gradients": 4 * FLOAT * WIDTH * num_nodes,
+    }
+
+
+class Peak:
+    """Watches how much resident memory the process has at most while inside ``with``."""
+
+    def __enter__(self) -> Peak:
+        gc.collect()
+        self.before = self.most = resident()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._done.is_set():
+            self.most = max(self.most, resident())
+            time.sleep(0.001)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.most = max(self.most, resident())
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def growth(self) -> int:
+        """Bytes beyond the start."""
+        return self.most - self.before
+
+
+def resident() -> int:
+    """Return the process's resident memory in bytes."""
+    statm = Path("/proc/self/statm")
+    if statm.is_file():
+        return int(statm.read_text().split()[1]) * 4096
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def aggregation(library: str) -> Callable[[torch.Tensor, torch.Tensor, int], Callable[[torch.Tensor], torch.Tensor]]:
+    """Return a function of edges and node count that gives copy_u sum as ``library`` does it."""
+    if library == "PyG":
+        load_pyg()
+        from pyg_layers import Aggregate
+
+        def prepare(src: torch.Tensor, dst: torch.Tensor, num_nodes: int) -> Callable[[torch.Tensor], torch.Tensor]:
+            edge_index, layer = torch.stack([src, dst]), Aggregate(aggr="sum", node_dim=0)
+            return lambda x: layer(edge_index, x)
+
+        return prepare
+    module: Any = load_dgl() if library != OURS else __import__("dglite")
+
+    def prepare_graph(src: torch.Tensor, dst: torch.Tensor, num_nodes: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        graph = module.graph((src, dst), num_nodes=num_nodes)
+        graph = graph if library == OURS else graph.int()
+        return lambda x: module.ops.copy_u_sum(graph, x)
+
+    return prepare_graph
+
+
+def run_once(library: str, num_edges: int) -> int:
+    """Return the bytes by which this process grows at most during one forward and backward pass."""
+    prepare = aggregation(library)
+
+    def step(num_nodes: int, edges: tuple[np.ndarray, np.ndarray]) -> None:
+        src, dst = (torch.from_numpy(ends.copy()) for ends in edges)
+        x = torch.ones(num_nodes, WIDTH, requires_grad=True)
+        out = prepare(src, dst, num_nodes)(x)
+        out.backward(torch.ones_like(out))
+        assert x.grad is not None
+        assert x.grad.sum() == out.sum()
+
+    step(1_000, power_law(1_000, min(num_edges, 1_500_000)))
+    edges = power_law(NUM_NODES, num_edges)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)  # give back what the small graph left behind, or it would hide growth
+    with Peak() as peak:
+        step(NUM_NODES, edges)
+    return peak.growth
+
+
+def growth_table(record: dict[str, Any]) -> str:
+    """Return one row per library: megabytes, and the multiple of what is needed."""
+    total = sum(record["needed"].values())
+    rows = [[name, f"{size / 1e6:.0f}", f"{size / total:.2f}"] for name, size in record["growth"].items()]
+    rows.insert(0, ["needed: " + ", ".join(record["needed"]), f"{total / 1e6:.0f}", "1.00"])
+    return table(["peak of forward + backward", "MB", "of what is needed"], rows)
+
+
+def main() -> None:
+    """Run every library in a process of its own, print, save."""
+    options: argparse.ArgumentParser = parser(__doc__.split("\n")[0])
+    options.add_argument("--only", choices=LIBRARIES, help=argparse.SUPPRESS)
+    arguments = options.parse_args()
+    num_edges = 500_000 if arguments.quick else 5_000_000
+    if arguments.only:
+        print(json.dumps(run_once(arguments.only, num_edges)))
+        return
+    growth = {}
+    for library in LIBRARIES:
+        command = [sys.executable, __file__, "--only", library, *(["--quick"] if arguments.quick else [])]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        if found.returncode:
+            print(
+                f"{library} is left out: {(found.stderr.strip().splitlines() or ['no message'])[-1]}", file=sys.stderr
+            )
+        else:
+            growth[library] = json.loads(found.stdout.splitlines()[-1])
+    record = {"num_nodes": NUM_NODES, "num_edges": num_edges, "width": WIDTH, "growth": growth}
+    record["needed"] = needed_bytes(NUM_NODES, num_edges)
+    print(growth_table(record))
+    if not arguments.quick:
+        save("memory", record)
+    if growth[OURS] > LIMIT * sum(record["needed"].values()):
+        sys.exit(f"{OURS} takes more than {LIMIT} times what is needed")
+
+
+if __name__ == "__main__":
+    main()

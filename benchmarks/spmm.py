@@ -1,0 +1,303 @@
+"""g-SpMM, g-SDDMM and edge softmax, forward and backward, against torch.sparse, SciPy, PyTorch Geometric and DGL 2.1.
+
+    python benchmarks/spmm.py            about ten minutes on two cores
+    python benchmarks/spmm.py --quick    small graphs, one width
+
+Every peer gets its graph in the form that suits it before the clock starts, and its results are compared with ours.
+PyTorch Geometric runs its default path, ``MessagePassing`` on an ``edge_index`` without compiled add-ons; DGL runs with
+32-bit ids. Weights of torch.sparse and SciPy lie in the order of their rows already, ours and DGL's in edge order.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import itertools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from common import OURS, erdos_renyi, geometric_mean, interleave, load_dgl, load_pyg, parser, power_law, save, table
+
+import dglite
+
+HEADS = 4
+WIDTHS = (16, 64, 100, 128)
+SPMM = ("copy_u sum", "copy_u mean", "copy_u max", "u_mul_e sum, scalar weight", "u_mul_e sum, weight per head")
+SDDMM = ("u_dot_v", "u_add_v")
+OPERATIONS = (*SPMM, *SDDMM, "edge_softmax")
+EDGE_VALUED = ("u_add_v", "edge_softmax")
+"""Their results have one row per edge; cases in which that exceeds ``MOST_BYTES`` are left out."""
+MOST_BYTES = 1.3e9
+
+Run = Callable[[], Any]
+Inputs = tuple[torch.Tensor, ...]
+Bound = tuple[Run, Inputs]
+"""A runner of the forward pass, and the tensors that its backward pass takes gradients of."""
+
+warnings.filterwarnings("ignore", message="Sparse ")  # torch calls its CSR tensors beta at every start
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph as edges, destination by source."""
+
+    name: str
+    num_nodes: int
+    src: np.ndarray
+    dst: np.ndarray
+
+
+def networks(quick: bool) -> list[Network]:
+    """Return the graphs to measure on."""
+    if quick:
+        return [Network("Erdos-Renyi 2k/50k", 2_000, *erdos_renyi(2_000, 50_000))]
+    return [
+        Network("Erdos-Renyi 20k/1M", 20_000, *erdos_renyi(20_000, 1_000_000)),
+        Network("Erdos-Renyi 200k/2M", 200_000, *erdos_renyi(200_000, 2_000_000)),
+        Network("power law 100k/5M", 100_000, *power_law(100_000, 5_000_000)),
+    ]
+
+
+def inputs_of(operation: str, network: Network, width: int) -> Inputs:
+    """Return the operands of one case; each requires a gradient."""
+    torch.manual_seed(0)
+    nodes, edges = network.num_nodes, len(network.src)
+    if operation == "edge_softmax":
+        operands = [torch.randn(edges, width)]
+    elif operation in SDDMM:
+        operands = [torch.randn(nodes, width), torch.randn(nodes, width)]
+    elif operation.endswith("per head"):
+        operands = [torch.randn(nodes, HEADS, width // HEADS), torch.rand(edges, HEADS, 1)]
+    elif operation.endswith("scalar weight"):
+        operands = [torch.randn(nodes, width), torch.rand(edges, 1)]
+    else:
+        operands = [torch.randn(nodes, width)]
+    return tuple(x.requires_grad_() for x in operands)
+
+
+# -- the frameworks ----------------------------------------------------------------------------------------------------
+class GraphOps:
+    """dglite or DGL: both have the same functions in ``ops``."""
+
+    def __init__(self, ops: Any, graph: Any) -> None:
+        self.graph = graph
+        self.calls: dict[str, Callable[..., Any]] = {
+            "copy_u sum": ops.copy_u_sum,
+            "copy_u mean": ops.copy_u_mean,
+            "copy_u max": ops.copy_u_max,
+            "u_mul_e sum, scalar weight": ops.u_mul_e_sum,
+            "u_mul_e sum, weight per head": ops.u_mul_e_sum,
+            "u_dot_v": ops.u_dot_v,
+            "u_add_v": ops.u_add_v,
+            "edge_softmax": ops.edge_softmax,
+        }
+
+    def forward(self, operation: str, inputs: Inputs) -> Bound | None:
+        call = self.calls[operation]
+        return lambda: call(self.graph, *inputs), inputs
+
+
+class TorchSparse:
+    """``torch.sparse.mm`` on a CSR matrix."""
+
+    def __init__(self, network: Network) -> None:
+        self.order = torch.from_numpy(np.argsort(network.dst, kind="stable"))
+        counts = np.bincount(network.dst, minlength=network.num_nodes)
+        self.indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]))
+        self.indices = torch.from_numpy(network.src)[self.order]
+        self.shape = (network.num_nodes, network.num_nodes)
+        self.matrix = self._matrix(torch.ones(len(network.src)))
+
+    def _matrix(self, values: torch.Tensor) -> torch.Tensor:
+        return torch.sparse_csr_tensor(self.indptr, self.indices, values, self.shape)
+
+    def forward(self, operation: str, inputs: Inputs) -> Bound | None:
+        x = inputs[0]
+        if operation == "copy_u sum":
+            return lambda: torch.sparse.mm(self.matrix, x), inputs
+        if operation in ("copy_u mean", "copy_u max"):
+            reduce = "mean" if operation.endswith("mean") else "amax"
+            return lambda: torch.sparse.mm(self.matrix, x, reduce), inputs
+        if operation == "u_mul_e sum, scalar weight":
+            matrix = self._matrix(inputs[1].detach().flatten()[self.order]).requires_grad_()
+            return lambda: torch.sparse.mm(matrix, x), (x, matrix)
+        return None
+
+
+class SciPy:
+    """A CSR matrix times a dense one, on one thread; the backward is the transposed matrix, made beforehand."""
+
+    def __init__(self, network: Network) -> None:
+        ones = np.ones(len(network.src), np.float32)
+        shape = (network.num_nodes, network.num_nodes)
+        self.network, self.shape = network, shape
+        self.matrix = scipy.sparse.csr_matrix((ones, (network.dst, network.src)), shape)
+        inverse = (1 / np.maximum(np.bincount(network.dst, minlength=network.num_nodes), 1)).astype(np.float32)
+        self.averaging = scipy.sparse.diags_array(inverse).tocsr() @ self.matrix
+
+    def _matrix(self, operation: str, inputs: Inputs) -> Any:
+        if operation == "u_mul_e sum, scalar weight":
+            weights = inputs[1].detach().numpy().ravel()
+            return scipy.sparse.csr_matrix((weights, (self.network.dst, self.network.src)), self.shape)
+        return {"copy_u sum": self.matrix, "copy_u mean": self.averaging}.get(operation)
+
+    def forward(self, operation: str, inputs: Inputs) -> Bound | None:
+        matrix = self._matrix(operation, inputs)
+        x = inputs[0].detach().numpy()
+        return None if matrix is None else (lambda: torch.from_numpy(matrix @ x), inputs)
+
+    def backward(self, operation: str, inputs: Inputs, gradient: torch.Tensor) -> Run | None:
+        if operation not in ("copy_u sum", "copy_u mean"):
+            return None
+        matrix, values = self._matrix(operation, inputs).T.tocsr(), gradient.numpy()
+        return lambda: matrix @ values
+
+
+class PyG:
+    """PyTorch Geometric's default path."""
+
+    def __init__(self, torch_geometric: Any, network: Network) -> None:
+        pyg_layers = importlib.import_module("pyg_layers")
+        self.edge_index = torch.from_numpy(np.stack([network.src, network.dst]))
+        self.num_nodes = network.num_nodes
+        self.softmax = torch_geometric.utils.softmax
+        self.layers = {reduce: pyg_layers.Aggregate(aggr=reduce, node_dim=0) for reduce in ("sum", "mean", "max")}
+        self.scores = pyg_layers.Score(node_dim=0)
+
+    def forward(self, operation: str, inputs: Inputs) -> Bound | None:
+        if operation == "edge_softmax":
+            return lambda: self.softmax(inputs[0], self.edge_index[1], num_nodes=self.num_nodes), inputs
+        if operation in SDDMM:
+            x, y = inputs
+            return lambda: self.scores(self.edge_index, x, y, operation == "u_dot_v"), inputs
+        layer = self.layers[operation.split(",")[0].split()[1]]
+        x, weight = inputs[0], inputs[1] if len(inputs) > 1 else None
+        return lambda: layer(self.edge_index, x, weight), inputs
+
+
+def frameworks(network: Network) -> dict[str, Any]:
+    """Return every framework at hand, ours first, with the graph built."""
+    src, dst = torch.from_numpy(network.src), torch.from_numpy(network.dst)
+    found: dict[str, Any] = {OURS: GraphOps(dglite.ops, dglite.graph((src, dst), num_nodes=network.num_nodes))}
+    if (dgl := load_dgl()) is not None:
+        graph = dgl.graph((src, dst), num_nodes=network.num_nodes).int()
+        graph.create_formats_()
+        found["DGL 2.1"] = GraphOps(dgl.ops, graph)
+    found["torch.sparse"] = TorchSparse(network)
+    found["SciPy"] = SciPy(network)
+    if (torch_geometric := load_pyg()) is not None:
+        found["PyG"] = PyG(torch_geometric, network)
+    return found
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+def measure(found: dict[str, Any], operation: str, network: Network, width: int) -> list[dict[str, Any]]:
+    """Return the forward and the backward record of one case."""
+    inputs = inputs_of(operation, network, width)
+    bound = {name: pair for name, peer in found.items() if (pair := peer.forward(operation, inputs)) is not None}
+    forward = {name: run for name, (run, _) in bound.items()}
+    expected = forward[OURS]().detach()
+    gradient = torch.ones_like(expected)
+    backward: dict[str, Run] = {}
+    for name, (run, leaves) in bound.items():
+        out = run()
+        compare(name, operation, out, expected)
+        if isinstance(found[name], SciPy):
+            taken = found[name].backward(operation, inputs, gradient)
+        else:
+            taken = differentiate(out, leaves, gradient.reshape(out.shape))
+        if taken is not None:
+            backward[name] = taken
+        del out
+    case = {"graph": network.name, "operation": operation, "width": width}
+    # The graphs that backward runs through stay alive only while it is timed, and forward is timed after it.
+    records = [{**case, "direction": "backward", "seconds": interleave(backward)}]
+    del backward
+    return [{**case, "direction": "forward", "seconds": interleave(forward)}, *records]
+
+
+def differentiate(out: torch.Tensor, inputs: Inputs, gradient: torch.Tensor) -> Run:
+    """Return a runner of the backward pass alone."""
+    return lambda: torch.autograd.grad(out, inputs, gradient, retain_graph=True)
+
+
+def compare(name: str, operation: str, found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Stop when a peer computes something else than we do: its time would mean nothing."""
+    difference = (found.detach().reshape(expected.shape) - expected).abs().max().item()
+    scale = expected.abs().max().item()
+    if not difference <= 1e-3 * max(scale, 1.0):
+        raise SystemExit(
+            f"{operation}: {name} and {OURS} differ by {difference:g} where the largest value is {scale:g}"
+        )
+
+
+# -- showing -----------------------------------------------------------------------------------------------------------
+def ratios(records: list[dict[str, Any]], peer: str) -> dict[str, float]:
+    """Return by how much ``peer`` is slower than we are, for each record that has both."""
+    return {
+        f"{r['operation']}, width {r['width']}, {r['graph']}, {r['direction']}": r["seconds"][peer] / r["seconds"][OURS]
+        for r in records
+        if peer in r["seconds"]
+    }
+
+
+def peers_of(records: list[dict[str, Any]]) -> list[str]:
+    """Return the peers that occur, in the order of their first case."""
+    return [name for name in dict.fromkeys(name for r in records for name in r["seconds"]) if name != OURS]
+
+
+def cases_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per case: our milliseconds and each peer's time as a multiple of ours."""
+    peers = peers_of(records)
+    rows = [
+        [
+            f"{r['operation']}, {r['direction']}",
+            r["graph"],
+            str(r["width"]),
+            f"{1e3 * r['seconds'][OURS]:.2f}",
+            *(f"{r['seconds'][p] / r['seconds'][OURS]:.2f}" if p in r["seconds"] else "" for p in peers),
+        ]
+        for r in records
+    ]
+    return table(["case", "graph", "width", f"{OURS}, ms", *(f"{peer}, x" for peer in peers)], rows)
+
+
+def summary_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per peer: geometric means and the case that is least in our favour."""
+    rows = []
+    for peer in peers_of(records):
+        means = {
+            direction: geometric_mean(ratios([r for r in records if r["direction"] == direction], peer).values())
+            for direction in ("forward", "backward")
+        }
+        worst, least = min(ratios(records, peer).items(), key=lambda item: item[1])
+        rows.append([peer, f"{means['forward']:.2f}", f"{means['backward']:.2f}", f"{least:.2f}", worst])
+    return table(["peer's time / ours", "forward, geometric mean", "backward, geometric mean", "least", "where"], rows)
+
+
+def main() -> None:
+    """Measure, print, save."""
+    quick = parser(__doc__.split("\n")[0]).parse_args().quick
+    records: list[dict[str, Any]] = []
+    for network in networks(quick):
+        found = frameworks(network)
+        for operation, width in itertools.product(OPERATIONS, (16,) if quick else WIDTHS):
+            if operation in EDGE_VALUED and len(network.src) * width * 4 > MOST_BYTES:
+                print(f"left out: {operation}, {network.name}, width {width}: edge tensors over {MOST_BYTES:g} bytes")
+                continue
+            new = measure(found, operation, network, width)
+            records += new
+            print("\n".join(cases_table(new).split("\n")[2:]), flush=True)
+            gc.collect()
+    print(f"\n{cases_table(records)}\n\n{summary_table(records)}")
+    if not quick:
+        save("spmm", {"records": records})
+
+
+if __name__ == "__main__":
+    main()
