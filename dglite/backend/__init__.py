@@ -22,7 +22,9 @@ def load(name: str) -> Backend:
     try:
         module = importlib.import_module(f".{name}", __name__)
     except ImportError as error:
-        raise DGLError(f"backend {name!r} needs a package that is not installed ({error}); pip install {name}") from error
+        raise DGLError(
+            f"backend {name!r} needs a package that is not installed ({error}); pip install {name}"
+        ) from error
     backend: Backend = getattr(module, _CLASSES[name])()
     return backend
 

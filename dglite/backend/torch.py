@@ -14,9 +14,7 @@ __all__ = ["TorchBackend"]
 
 _NAMES = {
     getattr(torch, name): name
-    for name in (
-        "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split()
-    )
+    for name in ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split())
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")

@@ -30,7 +30,9 @@ def messages(expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np
     return np.asarray(evaluate(expr, values))
 
 
-def sddmm(expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np.ndarray], dot: bool = False) -> np.ndarray:
+def sddmm(
+    expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np.ndarray], dot: bool = False
+) -> np.ndarray:
     """Return ``expr`` for every edge; with ``dot`` summed over the last feature axis, which is kept."""
     result = messages(expr, src, dst, operands)
     return result.sum(-1, keepdims=True) if dot else result

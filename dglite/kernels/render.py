@@ -113,12 +113,16 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
     if isinstance(spec, SpmmSpec) and spec.reducer is Reducer.MEAN:
         lines.append(f'row_scale = row_scale_of("{spec.index}")')
     for width in sorted(widths | {1}, reverse=True):
-        lines.append(f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})')
+        lines.append(
+            f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})'
+        )
         lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
         if spec.repeat and spec.repeat <= width:
             lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
         if winners:
-            lines.append(f'ids{width}, store_ids{width} = simd.splat("{spec.index}", {width}), simd.storer("{spec.index}", {width})')
+            lines.append(
+                f'ids{width}, store_ids{width} = simd.splat("{spec.index}", {width}), simd.storer("{spec.index}", {width})'
+            )
     return "\n".join([*lines, "", ""])
 
 
@@ -226,7 +230,9 @@ def sddmm_source(spec: SddmmSpec) -> str:
     body = "edge = edge_index(edge_ids, j)\n" if not _reads(spec, Side.E) else ""
     body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
-    grouped = passes if not spec.grouped else "for group in range(groups):\n" + _indent("base = group * inner\n" + passes, 4)
+    grouped = (
+        passes if not spec.grouped else "for group in range(groups):\n" + _indent("base = group * inner\n" + passes, 4)
+    )
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 @cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")

@@ -31,25 +31,27 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
         lines.append(f'load{width}, store{width} = simd.loader("{dtype}", {width}), simd.storer("{dtype}", {width})')
         lines.append(f'splat{width} = simd.splat("{compute_dtype(dtype)}", {width})')
     if heads == 1:
-        lines.append(f'gather{lanes}, scatter{lanes} = (f("{dtype}", "{index}", {lanes}) for f in (simd.edge_gather, simd.edge_scatter))')
+        lines.append(
+            f'gather{lanes}, scatter{lanes} = (f("{dtype}", "{index}", {lanes}) for f in (simd.edge_gather, simd.edge_scatter))'
+        )
     body = _by_entries(lanes) if heads == 1 else _by_heads(heads, lanes)
     return "\n".join(lines) + "\n" + body
 
 
-_HEAD = '''
+_HEAD = """
 
 @cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
 def {name}(args, row, first, last, out, unused):
     edge_ids, num_entries = word(args, 2), word(args, 4)
     {operands}
-'''
+"""
 
 
 def _by_entries(lanes: int) -> str:
     """Return the kernels for one head: vectors of ``lanes`` entries, then single ones."""
     return (
         _HEAD.format(name="forward", operands="logits = word(args, 12)")
-        + f'''    rest = last - (last - first) % {lanes}
+        + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(float("-inf"))
     for j in range(first, rest, {lanes}):
         prefetch(logits + edge_ahead(edge_ids, j, num_entries) * ITEM)
@@ -76,9 +78,9 @@ def _by_entries(lanes: int) -> str:
     for j in range(rest, last):
         at = edge_index(edge_ids, j) * ITEM
         store1(out + at, load1(out + at) * scale)
-'''
+"""
         + _HEAD.format(name="backward", operands="softmax, grad = word(args, 12), word(args, 15)")
-        + f'''    rest = last - (last - first) % {lanes}
+        + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(0.0)
     for j in range(first, rest, {lanes}):
         wide = wide + gather{lanes}(softmax, edge_ids, j) * gather{lanes}(grad, edge_ids, j)
@@ -92,7 +94,7 @@ def _by_entries(lanes: int) -> str:
     for j in range(rest, last):
         at = edge_index(edge_ids, j) * ITEM
         store1(out + at, load1(softmax + at) * (load1(grad + at) - total))
-'''
+"""
     )
 
 
@@ -103,7 +105,7 @@ def _by_heads(heads: int, lanes: int) -> str:
     for i, width in enumerate(runs):
         at = f"at = (edge_index(edge_ids, j) * {heads} + {sum(runs[:i])}) * ITEM"
         ahead = f"prefetch({{}} + edge_ahead(edge_ids, j, num_entries) * {heads} * ITEM)" if i == 0 else ""
-        text["forward"] += f'''    top{i} = splat{width}(float("-inf"))
+        text["forward"] += f"""    top{i} = splat{width}(float("-inf"))
     for j in range(first, last):
         {at}
         {ahead.format("logits")}
@@ -119,8 +121,8 @@ def _by_heads(heads: int, lanes: int) -> str:
     for j in range(first, last):
         {at}
         store{width}(out + at, load{width}(out + at) * scale{i})
-'''
-        text["backward"] += f'''    total{i} = splat{width}(0.0)
+"""
+        text["backward"] += f"""    total{i} = splat{width}(0.0)
     for j in range(first, last):
         {at}
         {ahead.format("softmax")}
@@ -129,7 +131,7 @@ def _by_heads(heads: int, lanes: int) -> str:
     for j in range(first, last):
         {at}
         store{width}(out + at, load{width}(softmax + at) * (load{width}(grad + at) - total{i}))
-'''
+"""
     return (
         _HEAD.format(name="forward", operands="logits = word(args, 12)")
         + text["forward"]

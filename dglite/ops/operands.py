@@ -36,7 +36,9 @@ def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> No
         if first is None:
             first = x
         elif active.dtype(x) != active.dtype(first):
-            raise DGLError(f"operands have dtypes {active.dtype(first)} and {active.dtype(x)}; convert them to one dtype")
+            raise DGLError(
+                f"operands have dtypes {active.dtype(first)} and {active.dtype(x)}; convert them to one dtype"
+            )
     if len(operands) > 1:
         _check_features(operands)
 
@@ -49,7 +51,9 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
     if not shape or shape[0] != num_rows:
         raise DGLError(f"got features of shape {tuple(shape)}; expected {num_rows} rows, one per {row}")
     if active.dtype(x) not in FLOATS:
-        raise DGLError(f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first")
+        raise DGLError(
+            f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first"
+        )
     if not active.is_cpu(active.device(x)):
         raise DGLError(f"got features on {active.device(x)}; the kernels run on the CPU: move them there first")
 

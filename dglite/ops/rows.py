@@ -11,10 +11,10 @@ from ..errors import DGLError
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .core import spmm
 from .operands import check_tensor
+from .sparse import spmm
 
-__all__ = ["segment_reduce_of", "take_rows"]
+__all__ = ["segment_reduce", "take_rows"]
 
 
 def take_rows(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
@@ -46,7 +46,7 @@ class _TakeRows:
         return [spmm(taken, Operand(Side.U, 0), Reducer.SUM, (grad,))]
 
 
-def segment_reduce_of(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
+def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
     """Reduce ``x[offsets[i]:offsets[i + 1]]`` for every i to ``(len(offsets) - 1, *feat)``; an empty segment gives 0."""
     if not reducer.fused:
         raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max or min")

@@ -10,13 +10,13 @@ from ..backend import RESULT, Tensor, active
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .core import sddmm, spmm
 from .operands import check_tensor, structure_of
+from .sparse import sddmm, spmm
 
-__all__ = ["edge_softmax_of"]
+__all__ = ["edge_softmax"]
 
 
-def edge_softmax_of(adj: Adjacency, logits: Tensor) -> Tensor:
+def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     """Return exp(logit) / sum of exp over the edges with the same destination, ``(num_edges, *feat)``.
 
     Computed from the row's maximum down, so large scores do not overflow. Differentiable twice.

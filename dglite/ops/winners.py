@@ -60,7 +60,9 @@ def _winning_rows(adj: Adjacency, winners: np.ndarray, sides: set[Side]) -> dict
     if Side.U in sides:
         rows[Side.U] = csc.indices[winners] if csc.indices.size else winners.copy()
     if Side.E in sides:
-        rows[Side.E] = winners if csc.edge_ids is None else csc.edge_ids[winners] if csc.edge_ids.size else winners.copy()
+        rows[Side.E] = (
+            winners if csc.edge_ids is None else csc.edge_ids[winners] if csc.edge_ids.size else winners.copy()
+        )
     if Side.V in sides:
         nodes = np.arange(adj.num_dst, dtype=winners.dtype).reshape(-1, *(1,) * (winners.ndim - 1))
         rows[Side.V] = np.broadcast_to(nodes, winners.shape).copy()

@@ -104,7 +104,12 @@ def _arithmetic(op: Callable[..., Any], instruction: str) -> None:
         lower_builtin(op, *pair)(lower)
 
 
-for _op, _instruction in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul"), (operator.truediv, "fdiv")):
+for _op, _instruction in (
+    (operator.add, "fadd"),
+    (operator.sub, "fsub"),
+    (operator.mul, "fmul"),
+    (operator.truediv, "fdiv"),
+):
     _arithmetic(_op, _instruction)
 
 
@@ -143,7 +148,9 @@ def _narrow(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> i
         rounded = builder.add(builder.add(bits, _constant(I32, 0x7FFF, lanes)), even)
         quiet = builder.or_(bits, _constant(I32, 0x400000, lanes))
         nan = builder.fcmp_unordered("uno", value, value)
-        return builder.trunc(builder.lshr(builder.select(nan, quiet, rounded), _constant(I32, 16, lanes)), _shape(I16, lanes))
+        return builder.trunc(
+            builder.lshr(builder.select(nan, quiet, rounded), _constant(I32, 16, lanes)), _shape(I16, lanes)
+        )
     return value
 
 
@@ -405,7 +412,10 @@ def exp(typingctx: Any, x: Any) -> Any:
             result = times_plus(result, r, number(1 / math.factorial(power)))
         exponent = builder.fptosi(n, whole)
         half = builder.ashr(exponent, _constant(bits, 1, lanes))
-        bias, shift = _constant(bits, (1 << (8 * _BYTES[dtype] - mantissa - 2)) - 1, lanes), _constant(bits, mantissa, lanes)
+        bias, shift = (
+            _constant(bits, (1 << (8 * _BYTES[dtype] - mantissa - 2)) - 1, lanes),
+            _constant(bits, mantissa, lanes),
+        )
         for part in (half, builder.sub(exponent, half)):
             scale = builder.bitcast(builder.shl(builder.add(part, bias), shift), kind)
             result = builder.fmul(result, scale)

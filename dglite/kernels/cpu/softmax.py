@@ -36,7 +36,14 @@ def edge_softmax_gradient(
 
 
 def _run(
-    which: int, structure: Structure, index: str, dtype: str, heads: int, operands: Sequence[int], out: int, threads: int
+    which: int,
+    structure: Structure,
+    index: str,
+    dtype: str,
+    heads: int,
+    operands: Sequence[int],
+    out: int,
+    threads: int,
 ) -> None:
     kernel = _addresses(dtype, index, heads)[which]
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM)]

@@ -76,7 +76,9 @@ class SddmmKernel(_Bound):
 
 
 @lru_cache(maxsize=None)
-def bind_spmm(expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+def bind_spmm(
+    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SpmmKernel:
     """Return the kernel for operands with feature ``shapes``. With ``winners`` the accumulators share the registers
     with the winning entries, so blocks are half as long."""
     lanes = block_lanes(dtype) // (2 if winners else 1)

@@ -1,0 +1,215 @@
+"""``dglite.ops``: the named operations on a graph and tensors, as DGL has them.
+
+Each takes a graph with one edge type (or an ``Adjacency``) and tensors, returns a tensor, and leaves the graph alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..expr import Call, Expr, Operand, Side
+from ..opspec import Reducer, operator
+from ..structure.adjacency import Adjacency
+from ..structure.ids import ALL, is_all
+from . import core
+from .core import sddmm, spmm
+
+__all__ = ["binary_reduce", "edge_softmax", "gsddmm", "gspmm", "per_edge", "segment_reduce", "segment_softmax"]
+
+_BINARY = ("add", "sub", "mul", "div")
+_COPIES = ("copy_lhs", "copy_rhs")
+
+
+def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Tensor | None) -> Tensor:
+    """Compute ``op`` of source and edge features for every edge and reduce it at the destinations, in one kernel.
+
+    Parameters
+    ----------
+    op
+        ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs`` (sources only) or ``copy_rhs`` (edges only).
+    reduce_op
+        ``sum``, ``mean``, ``max`` or ``min``; a node without in-edges gets 0.
+    lhs_data, rhs_data
+        ``(num_src, *feat)`` and ``(num_edges, *feat)``; feature axes broadcast. The one that is not read may be None.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *feat)``.
+
+    Raises
+    ------
+    DGLError
+        An unknown name, or a tensor that does not fit the graph.
+    """
+    expr, operands = _expression(op, Side.U, Side.E, lhs_data, rhs_data, _BINARY)
+    return spmm(_adjacency(g), expr, _reducer(reduce_op), operands)
+
+
+def gsddmm(
+    g: Any,
+    op: str,
+    lhs_data: Tensor | None,
+    rhs_data: Tensor | None,
+    lhs_target: str = "u",
+    rhs_target: str = "v",
+) -> Tensor:
+    """Compute ``op`` of two features for every edge, ``(num_edges, *feat)``, in edge-id order.
+
+    Parameters
+    ----------
+    op
+        ``add``, ``sub``, ``mul``, ``div``, ``dot`` (over the last axis, kept with length 1), ``copy_lhs`` or ``copy_rhs``.
+    lhs_target, rhs_target
+        Whose rows the operands have: ``u`` (source), ``v`` (destination) or ``e`` (edge).
+
+    Raises
+    ------
+    DGLError
+        An unknown name, or a tensor that does not fit the graph.
+    """
+    sides = {side.value: side for side in Side}
+    for target in (lhs_target, rhs_target):
+        if target not in sides:
+            raise DGLError(f"unknown target {target!r}; expected 'u', 'v' or 'e'")
+    names = (*_BINARY, "dot")
+    expr, operands = _expression(op, sides[lhs_target], sides[rhs_target], lhs_data, rhs_data, names)
+    return sddmm(_adjacency(g), expr, operands, dot=op == "dot")
+
+
+def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "dst") -> Tensor:
+    """Normalise edge scores to weights that add up to 1 at every node.
+
+    Parameters
+    ----------
+    logits
+        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own.
+    eids
+        Edges to compute over, in the order of ``logits``; all of them by default.
+    norm_by
+        ``"dst"``: among edges with the same destination; ``"src"``: with the same source.
+
+    Returns
+    -------
+    Tensor
+        The shape of ``logits``.
+
+    Raises
+    ------
+    DGLError
+        ``norm_by`` is something else, or ``logits`` does not have a row per edge.
+    """
+    if norm_by not in ("dst", "src"):
+        raise DGLError(f"norm_by={norm_by!r} is not understood; expected 'dst' or 'src'")
+    adj = _adjacency(graph)
+    if norm_by == "src":
+        adj = adj.reverse()
+    if not is_all(eids):
+        adj = adj.subset(graph.edge_ids_of(eids, None)).adjacency
+    return core.edge_softmax(adj, logits)
+
+
+def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
+    """Reduce consecutive segments of rows: the first ``seglen[0]`` rows, the next ``seglen[1]``, and so on.
+
+    ``value`` is ``(sum(seglen), *feat)``; returns ``(len(seglen), *feat)``, 0 for an empty segment. ``reducer`` is
+    ``sum``, ``mean``, ``max`` or ``min``. A sum of lengths other than the number of rows raises :class:`DGLError`.
+    """
+    return core.segment_reduce(_offsets(seglen), value, _reducer(reducer))
+
+
+def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
+    """Normalise each segment of rows (see :func:`segment_reduce`) by a softmax over its rows."""
+    offsets = _offsets(seglen)
+    count = int(offsets[-1])
+    adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
+    return core.edge_softmax(adj, value)
+
+
+def _adjacency(g: Any) -> Adjacency:
+    return g if isinstance(g, Adjacency) else g.adjacency()
+
+
+def _reducer(name: str) -> Reducer:
+    try:
+        reducer = Reducer(name)
+    except ValueError:
+        reducer = Reducer.PROD
+    if not reducer.fused:
+        raise DGLError(f"no reduce operation {name!r}; expected sum, mean, max or min")
+    return reducer
+
+
+def _offsets(seglen: Any) -> np.ndarray:
+    lengths = active.to_numpy(active.asarray(seglen)).astype(np.int64)
+    if lengths.ndim != 1 or (lengths < 0).any():
+        raise DGLError(f"got segment lengths {lengths.tolist()}; expected a list of numbers from 0 up")
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _expression(
+    op: str, lhs: Side, rhs: Side, lhs_data: Tensor | None, rhs_data: Tensor | None, names: tuple[str, ...]
+) -> tuple[Expr, tuple[Tensor, ...]]:
+    if op in _COPIES:
+        side, data = (lhs, lhs_data) if op == "copy_lhs" else (rhs, rhs_data)
+        return Operand(side, 0), (data,)
+    if op not in names:
+        raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
+    name = "mul" if op == "dot" else op
+    return Call(operator(name), (Operand(lhs, 0), Operand(rhs, 1))), (lhs_data, rhs_data)
+
+
+# -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
+def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
+    """Return ``u_<op>_e_<reduce_op>(g, x, y)``."""
+    expr, reducer = Call(operator(op), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
+
+    def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
+        return spmm(_adjacency(g), expr, reducer, (x, y))
+
+    return _named(call, f"u_{op}_e_{reduce_op}", f"Return the {reduce_op} over in-edges of {op}(source x, edge y).")
+
+
+def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
+    """Return ``copy_u_<reduce_op>(g, x)`` or ``copy_e_<reduce_op>(g, x)``."""
+    expr, reducer = Operand(side, 0), Reducer(reduce_op)
+
+    def call(g: Any, x: Tensor) -> Tensor:
+        return spmm(_adjacency(g), expr, reducer, (x,))
+
+    owner = "source" if side is Side.U else "edge"
+    return _named(
+        call, f"copy_{side.value}_{reduce_op}", f"Return the {reduce_op} over in-edges of the {owner} feature x."
+    )
+
+
+def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
+    """Return ``<lhs>_<op>_<rhs>(g, x, y)``."""
+    expr = Call(operator("mul" if op == "dot" else op), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
+
+    def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
+        return sddmm(_adjacency(g), expr, (x, y), dot=op == "dot")
+
+    return _named(call, f"{lhs}_{op}_{rhs}", f"Return {op}({lhs} feature x, {rhs} feature y) for every edge.")
+
+
+def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
+    """Return ``copy_u(g, x)`` or ``copy_v(g, x)``."""
+    expr = Operand(side, 0)
+
+    def call(g: Any, x: Tensor) -> Tensor:
+        return sddmm(_adjacency(g), expr, (x,))
+
+    owner = "source" if side is Side.U else "destination"
+    return _named(call, f"copy_{side.value}", f"Return the feature x of every edge's {owner} node.")
+
+
+def _named(call: Any, name: str, doc: str) -> Any:
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = doc
+    return call

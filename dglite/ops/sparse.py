@@ -1,0 +1,251 @@
+"""g-SpMM and g-SDDMM on tensors, with gradients of any order.
+
+``spmm`` reduces an expression over the in-edges of every node; ``sddmm`` computes one for every edge. The gradient of
+either is again a reduction over the reversed structure or a value per edge, so each is written with the other, on
+expressions that the operator table differentiates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from .. import kernels
+from ..backend import Tensor, active
+from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_sides
+from ..kernels.layout import broadcast_shape
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+from .operands import check_operands, structure_of, sum_to
+from .winners import winner_gradients
+
+__all__ = ["sddmm", "spmm"]
+
+
+# -- g-SpMM ------------------------------------------------------------------------------------------------------------
+def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
+    """Return ``expr`` reduced over the in-edges of every destination node.
+
+    Parameters
+    ----------
+    operands
+        ``operands[slot]`` is ``(num_src, *feat)``, ``(num_edges, *feat)`` or ``(num_dst, *feat)`` by the operand's side.
+        Feature axes broadcast from the right. One floating dtype; float16 and bfloat16 accumulate in float32.
+    reducer
+        SUM, MEAN, MAX or MIN. A destination without in-edges gets 0.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *broadcast feat)``. The gradient of MAX and MIN goes to the winning edge, the first one among equals.
+
+    Raises
+    ------
+    DGLError
+        Row counts, dtypes or devices do not fit the structure or each other.
+    """
+    check_operands(adj, expr, operands)
+    needs = tuple([active.requires_grad(x) for x in operands])
+    if True not in needs:
+        return _run_spmm(adj, expr, reducer, operands, None)
+    return active.apply(_Spmm(adj, expr, reducer, needs), *operands)
+
+
+def _run_spmm(
+    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: np.ndarray | None
+) -> Tensor:
+    structure, index = structure_of(adj)
+    dense = [active.contiguous(x) for x in operands]
+    first = dense[0]
+    dtype = active.dtype(first)
+    shapes = tuple([active.shape(x)[1:] for x in dense])
+    kernel = kernels.compiled("sparse").bind_spmm(expr, reducer, dtype, index, shapes, winners is not None)
+    out = active.empty((adj.num_dst, *kernel.layout.shape), dtype, active.device(first))
+    kernel(
+        structure,
+        [active.address(x) for x in dense],
+        active.address(out),
+        active.num_threads(),
+        0 if winners is None else winners.ctypes.data,
+    )
+    return out
+
+
+class _Spmm:
+    """One recorded g-SpMM."""
+
+    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, needs: tuple[bool, ...]) -> None:
+        self.adj, self.expr, self.reducer = adj, expr, reducer
+        self.saved = _saved_slots(expr, needs)
+        self.winners: np.ndarray | None = None
+
+    def forward(self, *operands: Tensor) -> Tensor:
+        if self.reducer.selects:
+            shape = broadcast_shape(tuple(tuple(active.shape(x)[1:]) for x in operands))
+            self.winners = np.empty((self.adj.num_dst, *shape), self.adj.csc().indices.dtype)
+        self.shapes = [tuple(active.shape(x)) for x in operands]
+        return _run_spmm(self.adj, self.expr, self.reducer, operands, self.winners)
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        if self.winners is not None:
+            return winner_gradients(self.adj, self.expr, self.winners, inputs, self.shapes, grad, needs)
+        operands = [*inputs[:-1], grad]
+        if self.reducer is Reducer.MEAN:
+            operands.append(_inverse_degrees(self.adj, grad))
+        mean = self.reducer is Reducer.MEAN
+        return [
+            _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.V, mean) if needed else None
+            for slot, needed in enumerate(needs)
+        ]
+
+
+def _inverse_degrees(adj: Adjacency, like: Tensor) -> Tensor:
+    """Return 1 / in-degree (1 where it is 0) of every destination, shaped to broadcast over ``like``'s features."""
+    key = ("inverse in-degrees", active.dtype(like))
+    if key not in adj.cache:
+        inverse = active.from_numpy(1.0 / np.maximum(adj.in_degrees(), 1))
+        adj.cache[key] = active.astype(inverse, active.dtype(like))
+    return adj.cache[key]
+
+
+# -- g-SDDMM -----------------------------------------------------------------------------------------------------------
+def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
+    """Return ``expr`` for every edge, in edge-id order.
+
+    Parameters
+    ----------
+    operands
+        As for :func:`spmm`.
+    dot
+        Sum the last feature axis and keep it with length 1.
+
+    Returns
+    -------
+    Tensor
+        ``(num_edges, *broadcast feat)``.
+
+    Raises
+    ------
+    DGLError
+        As for :func:`spmm`.
+    """
+    check_operands(adj, expr, operands)
+    needs = tuple([active.requires_grad(x) for x in operands])
+    if True not in needs:
+        return _run_sddmm(adj, expr, operands, dot)
+    return active.apply(_Sddmm(adj, expr, dot, needs), *operands)
+
+
+def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
+    structure, index = structure_of(adj)
+    dense = [active.contiguous(x) for x in operands]
+    first = dense[0]
+    dtype = active.dtype(first)
+    shapes = tuple([active.shape(x)[1:] for x in dense])
+    layout_shape = broadcast_shape(shapes)
+    if dot and (not layout_shape or layout_shape[-1] == 0):
+        return active.full((adj.num_edges, *layout_shape[:-1], 1), 0.0, dtype, active.device(first))
+    kernel = kernels.compiled("sparse").bind_sddmm(expr, dtype, index, shapes, dot)
+    shape = kernel.layout.shape
+    out = active.empty((adj.num_edges, *(shape[:-1] + (1,) if dot else shape)), dtype, active.device(first))
+    kernel(structure, [active.address(x) for x in dense], active.address(out), active.num_threads())
+    return out
+
+
+class _Sddmm:
+    """One recorded g-SDDMM."""
+
+    def __init__(self, adj: Adjacency, expr: Expr, dot: bool, needs: tuple[bool, ...]) -> None:
+        self.adj, self.expr, self.dot = adj, expr, dot
+        self.saved = _saved_slots(expr, needs)
+
+    def forward(self, *operands: Tensor) -> Tensor:
+        self.shapes = [tuple(active.shape(x)) for x in operands]
+        return _run_sddmm(self.adj, self.expr, operands, self.dot)
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        wide = broadcast_shape(tuple(shape[1:] for shape in self.shapes))
+        if self.dot and wide and any(shape[1:] != wide for shape in self.shapes):
+            grad = active.broadcast_to(grad, wide)
+        operands = [*inputs[:-1], grad]
+        return [
+            _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, False) if needed else None
+            for slot, needed in enumerate(needs)
+        ]
+
+
+# -- gradients ---------------------------------------------------------------------------------------------------------
+@lru_cache(maxsize=1024)
+def _saved_slots(expr: Expr, needs: tuple[bool, ...]) -> tuple[int, ...]:
+    """Return the slots that the gradients of the needed operands read."""
+    slots = {
+        inner.slot
+        for operand in operands_of(expr)
+        if needs[operand.slot]
+        for inner in operands_of(derivative(expr, operand))
+    }
+    return tuple(sorted(slots))
+
+
+@lru_cache(maxsize=1024)
+def _gradient_expr(
+    expr: Expr, slot: int, num_operands: int, side: Side, mean: bool
+) -> tuple[Side, Expr, tuple[int, ...]]:
+    """Return the side of operand ``slot``, d(loss)/d(operand) for one edge, and the slots that it reads.
+
+    The gradient of the result is operand ``num_operands``, on ``side``; for a mean the next one is 1 / in-degree.
+    """
+    operand = next(operand for operand in operands_of(expr) if operand.slot == slot)
+    grad: Expr = derivative(expr, operand) * Operand(side, num_operands)
+    if mean:
+        grad = grad * Operand(Side.V, num_operands + 1)
+    return operand.side, *compact(grad)
+
+
+def _gradient(
+    adj: Adjacency,
+    expr: Expr,
+    slot: int,
+    operands: Sequence[Tensor | None],
+    shape: tuple[int, ...],
+    side: Side,
+    mean: bool,
+) -> Tensor:
+    """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations."""
+    num_operands = len(operands) - (2 if mean else 1)
+    owner, grad, slots = _gradient_expr(expr, slot, num_operands, side, mean)
+    used = [operands[i] for i in slots]
+    if owner is Side.E:
+        return _sddmm_to(adj, grad, used, shape)
+    if owner is Side.U:
+        return sum_to(spmm(adj.reverse(), swap_sides(grad), Reducer.SUM, used), shape)
+    return sum_to(spmm(adj, grad, Reducer.SUM, used), shape)
+
+
+def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[int, ...]) -> Tensor:
+    """Return ``expr`` for every edge, summed over the axes in which ``shape`` is shorter than the result.
+
+    When these are the last axes the kernel sums as it goes, and the wide result is never stored.
+    """
+    wide = broadcast_shape(tuple(tuple(active.shape(x)[1:]) for x in operands))
+    own = (1,) * (len(wide) - len(shape) + 1) + tuple(shape[1:])
+    kept = next((axis for axis in range(len(wide)) if own[axis] == 1 and math.prod(own[axis:]) == 1), len(wide))
+    if own == wide or own[:kept] != wide[:kept] or wide[kept:] == own[kept:]:
+        return sum_to(sddmm(adj, expr, operands), shape)
+    flat = [_merge_tail(x, wide, kept) for x in operands]
+    if any(x is None for x in flat):
+        return sum_to(sddmm(adj, expr, operands), shape)
+    return active.reshape(sddmm(adj, expr, flat, dot=True), shape)
+
+
+def _merge_tail(x: Tensor, wide: tuple[int, ...], kept: int) -> Tensor | None:
+    """Return ``x`` with its feature axes from ``kept`` on merged into one; None where they broadcast in part."""
+    rows, *feat = active.shape(x)
+    feat = [1] * (len(wide) - len(feat)) + feat
+    if tuple(feat[kept:]) != wide[kept:] and math.prod(feat[kept:]) != 1:
+        return None
+    return active.reshape(x, (rows, *feat[:kept], math.prod(feat[kept:])))
