@@ -57,7 +57,7 @@ class EdgeBatch:
     batch. In ``group_apply_edges`` they have shape (num_groups, degree, *feat).
     """
 
-    __slots__ = ("_ends", "_etype", "_size", "data", "dst", "src")
+    __slots__ = ("_data", "_dst", "_ends", "_etype", "_size", "_src")
 
     def __init__(
         self,
@@ -68,12 +68,27 @@ class EdgeBatch:
         ends: Callable[[], tuple[Tensor, Tensor, Tensor]],
         etype: tuple[str, str, str],
     ) -> None:
-        self.src = src
-        self.data = data
-        self.dst = dst
+        self._src = src
+        self._data = data
+        self._dst = dst
         self._size = size
         self._ends = ends
         self._etype = etype
+
+    @property
+    def src(self) -> Columns:
+        """Columns of the source nodes."""
+        return self._src
+
+    @property
+    def data(self) -> Columns:
+        """Columns of the edges."""
+        return self._data
+
+    @property
+    def dst(self) -> Columns:
+        """Columns of the destination nodes."""
+        return self._dst
 
     def edges(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return source ids, destination ids and edge ids, each of shape (num_edges,)."""
@@ -93,21 +108,30 @@ class EdgeBatch:
 
 
 class NodeBatch:
-    """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``.
+    """A batch of nodes, given to reduce functions, ``apply_nodes`` and ``filter_nodes``."""
 
-    ``data['h']`` has shape (num_nodes, *feat). In a reduce function all nodes of the batch have the same number of
-    messages, and ``mailbox['m']`` has shape (num_nodes, degree, *feat): slice (i, j) is node i's j-th message in the
-    order of edge ids. Elsewhere the mailbox is empty.
-    """
-
-    __slots__ = ("_ids", "_ntype", "_size", "data", "mailbox")
+    __slots__ = ("_data", "_ids", "_mailbox", "_ntype", "_size")
 
     def __init__(self, data: Columns, mailbox: Columns, size: int, ids: Callable[[], Tensor], ntype: str) -> None:
-        self.data = data
-        self.mailbox = mailbox
+        self._data = data
+        self._mailbox = mailbox
         self._size = size
         self._ids = ids
         self._ntype = ntype
+
+    @property
+    def data(self) -> Columns:
+        """Columns of the nodes, of shape (num_nodes, *feat)."""
+        return self._data
+
+    @property
+    def mailbox(self) -> Columns:
+        """Messages of the nodes, of shape (num_nodes, degree, *feat); empty outside of reduce functions.
+
+        In a reduce function all nodes of the batch have the same number of messages: slice (i, j) is node i's j-th
+        message in the order of edge ids.
+        """
+        return self._mailbox
 
     def nodes(self) -> Tensor:
         """Return the node ids, of shape (num_nodes,)."""

@@ -14,7 +14,6 @@ from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
 from ..scheduler import (
-    CROSS_REDUCERS,
     Inbox,
     Part,
     Relation,
@@ -36,6 +35,7 @@ from ..scheduler import (
 )
 from ..structure.ids import ALL, is_all
 from ..udf import EdgeBatch, NodeBatch, checked, function_name
+from .base import GraphBase
 
 __all__ = ["MessageMixin"]
 
@@ -43,7 +43,7 @@ _APPLY = UserFunction(2)
 """Functions of a verb over one relation are (message, reduce, apply)."""
 
 
-class MessageMixin:
+class MessageMixin(GraphBase):
     """The message passing verbs of ``DGLGraph``.
 
     A message function is a built-in (``fn.copy_u('h', 'm')``), a list of built-ins, or a function of an ``EdgeBatch``;
@@ -51,16 +51,14 @@ class MessageMixin:
     ``NodeBatch``, which shows the reduced columns over the graph's own. User functions return a dict of columns, which
     are written; with an apply function, what it returns is written, and it alone. A function left out is the
     registered one. Where a verb raises, features and waiting messages are as before.
-
-    ``self`` is any graph with the queries and frames of the other mixins.
     """
 
     # -- on nodes and edges alone -------------------------------------------------------------------------------
     def apply_nodes(
-        self: Any, func: Callable[[NodeBatch], Any] | None = None, v: Any = ALL, ntype: str | None = None
+        self, func: Callable[[NodeBatch], Any] | None = None, v: Any = ALL, ntype: str | None = None
     ) -> None:
         """Write the columns that ``func`` computes from nodes ``v``."""
-        func = _chosen(self, func, "apply node", self.ntype_id(ntype))
+        func = _chosen(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, v, ntype)
         if rows is not None and not len(rows):
             return
@@ -71,7 +69,7 @@ class MessageMixin:
         else:
             frame.update(table)
 
-    def apply_edges(self: Any, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
+    def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
         """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``."""
         index = self.etype_id(etype)
         func = _chosen(self, func, "apply edge", index)
@@ -80,7 +78,7 @@ class MessageMixin:
             execute(compiled(lower_edges, message_signature(func, 0)), (relation,), (func,))
 
     def group_apply_edges(
-        self: Any, group_by: str, func: Callable[[EdgeBatch], Any], edges: Any = ALL, etype: Any = None
+        self, group_by: str, func: Callable[[EdgeBatch], Any], edges: Any = ALL, etype: Any = None
     ) -> None:
         """Write the columns that ``func`` computes on edges grouped by their ``"src"`` or ``"dst"`` node.
 
@@ -95,15 +93,13 @@ class MessageMixin:
             execute(compiled(lower_group, UserFunction(0), side), (relation,), (func,))
 
     def filter_nodes(
-        self: Any, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
+        self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
     ) -> Tensor:
         """Return the ids of those ``nodes`` for which ``predicate``, booleans of shape (num_nodes,), is true."""
         _, batch = _nodes(self, nodes, ntype)
         return _where(predicate, batch, batch.nodes())
 
-    def filter_edges(
-        self: Any, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None
-    ) -> Tensor:
+    def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
         """Return the ids of those ``edges`` for which ``predicate``, booleans of shape (num_edges,), is true."""
         relation = _relation(self, self.etype_id(etype))
         if not is_all(edges):
@@ -112,7 +108,7 @@ class MessageMixin:
         return _where(predicate, batch, batch.edges()[2])
 
     # -- send and receive ---------------------------------------------------------------------------------------
-    def send(self: Any, edges: Any = ALL, message_func: Any = None, etype: Any = None) -> None:
+    def send(self, edges: Any = ALL, message_func: Any = None, etype: Any = None) -> None:
         """Leave a message on each of ``edges``, in place of one that waits there.
 
         A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
@@ -136,7 +132,7 @@ class MessageMixin:
             inboxes[index] = Inbox(relation.adjacency)
         inboxes[index].leave(sent)
 
-    def recv(self: Any, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
+    def recv(self, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
         """Reduce the messages that wait on the in-edges of ``v``, which are consumed, then apply to all of ``v``.
 
         A node for which no message waits is not reduced: it keeps its features, and gets the initializer's value in a
@@ -146,7 +142,7 @@ class MessageMixin:
         reduce_func, apply_node_func = _reducers(self, index, reduce_func, apply_node_func)
         signature = reduce_signature(reduce_func, 1)
         relation = _relation(self, index)
-        nodes = None if is_all(v) else np.unique(_receivers(self, v, index))
+        nodes = None if is_all(v) else _receivers(self, v, index)
         inbox = _state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
         active, message = inbox.incoming(relation, nodes)
         apply = None if apply_node_func is None else _APPLY
@@ -160,7 +156,7 @@ class MessageMixin:
         inbox.consume(active)
 
     def send_and_recv(
-        self: Any,
+        self,
         edges: Any,
         message_func: Any = None,
         reduce_func: Any = None,
@@ -172,7 +168,7 @@ class MessageMixin:
         _update(self, index, _active(self, index, edges), message_func, reduce_func, apply_node_func)
 
     def pull(
-        self: Any,
+        self,
         v: Any,
         message_func: Any = None,
         reduce_func: Any = None,
@@ -184,12 +180,12 @@ class MessageMixin:
         With a user's reduce function such a node gets the initializer's value instead.
         """
         index = self.etype_id(etype)
-        nodes = np.unique(_receivers(self, v, index))
+        nodes = _receivers(self, v, index)
         relation = _relation(self, index).into(nodes) if len(nodes) else None
         _update(self, index, relation, message_func, reduce_func, apply_node_func)
 
     def push(
-        self: Any,
+        self,
         u: Any,
         message_func: Any = None,
         reduce_func: Any = None,
@@ -197,25 +193,27 @@ class MessageMixin:
         etype: Any = None,
     ) -> None:
         """Send along the out-edges of ``u`` and reduce the nodes that they reach."""
-        edges = self.out_edges(u, form="eid", etype=etype)
-        self.send_and_recv(edges, message_func, reduce_func, apply_node_func, etype)
+        index = self.etype_id(etype)
+        sources = np.unique(self._set_ids(u, self.src_type_id(index)))
+        edges = self.adjacencies[index].out_edges(sources)[2]
+        self.send_and_recv(edges, message_func, reduce_func, apply_node_func, index)
 
     def update_all(
-        self: Any, message_func: Any = None, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None
+        self, message_func: Any = None, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None
     ) -> None:
         """Send along all edges and reduce at all nodes, writing whole columns.
 
         A node without in-edges gets 0 from a built-in reducer, the initializer's value from a user's. On a graph of
         several edge types without ``etype``, built-ins run on every type that has the columns, merged by the reducer.
         """
-        if etype is None and len(self.canonical_etypes) > 1:
+        if etype is None and len(self._metagraph.canonical_etypes) > 1:
             _update_every_type(self, message_func, reduce_func, apply_node_func)
             return
         index = self.etype_id(etype)
         _update(self, index, _relation(self, index), message_func, reduce_func, apply_node_func)
 
     def multi_update_all(
-        self: Any, etype_dict: Mapping[Any, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
+        self, etype_dict: Mapping[Any, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
     ) -> None:
         """Run ``update_all`` per edge type and merge the results per node type and column.
 
@@ -230,9 +228,8 @@ class MessageMixin:
         functions: list[Any] = []
         for index, triple in given:
             if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
-                raise DGLError(
-                    f"edge type {self.canonical_etypes[index]} has {triple!r}; expected (message, reduce[, apply])"
-                )
+                etype = self._metagraph.canonical_etypes[index]
+                raise DGLError(f"edge type {etype} has {triple!r}; expected (message, reduce[, apply])")
             message, reduce, apply = (*triple, None)[:3]
             slot = len(functions)
             functions += [message, reduce, apply]
@@ -253,7 +250,7 @@ class MessageMixin:
 
     # -- frontier after frontier --------------------------------------------------------------------------------
     def prop_nodes(
-        self: Any,
+        self,
         nodes_generator: Iterable[Any],
         message_func: Any = None,
         reduce_func: Any = None,
@@ -265,7 +262,7 @@ class MessageMixin:
             self.pull(frontier, message_func, reduce_func, apply_node_func, etype)
 
     def prop_edges(
-        self: Any,
+        self,
         edges_generator: Iterable[Any],
         message_func: Any = None,
         reduce_func: Any = None,
@@ -277,56 +274,58 @@ class MessageMixin:
             self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
 
     # -- functions for later ------------------------------------------------------------------------------------
-    def register_message_func(self: Any, func: Any, etype: Any = None) -> None:
+    def register_message_func(self, func: Any, etype: Any = None) -> None:
         """Set the message function of verbs that are given none."""
         _state(self, "_registered")["message", self.etype_id(etype)] = func
 
-    def register_reduce_func(self: Any, func: Any, etype: Any = None) -> None:
+    def register_reduce_func(self, func: Any, etype: Any = None) -> None:
         """Set the reduce function of verbs that are given none."""
         _state(self, "_registered")["reduce", self.etype_id(etype)] = func
 
-    def register_apply_node_func(self: Any, func: Any, ntype: str | None = None) -> None:
+    def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
         """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
-        _state(self, "_registered")["apply node", self.ntype_id(ntype)] = func
+        _state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
 
-    def register_apply_edge_func(self: Any, func: Any, etype: Any = None) -> None:
+    def register_apply_edge_func(self, func: Any, etype: Any = None) -> None:
         """Set the function of ``apply_edges`` where it is given none."""
         _state(self, "_registered")["apply edge", self.etype_id(etype)] = func
 
 
 # -- from names and ids to relations -----------------------------------------------------------------------------
-def _relation(graph: Any, index: int) -> Relation:
+def _relation(graph: GraphBase, index: int) -> Relation:
     """Return all edges of edge type ``index`` with the frames around them."""
-    etype = graph.canonical_etypes[index]
-    nodes = graph.dst_frame(etype)
+    nodes = graph.dst_frame(index)
     return Relation(
-        graph.adjacencies[index], graph.src_frame(etype), graph.edge_frame(etype), nodes, nodes, etype, graph.device
+        graph.adjacencies[index],
+        graph.src_frame(index),
+        graph.edge_frame(index),
+        nodes,
+        nodes,
+        graph._metagraph.canonical_etypes[index],
+        graph._device,
     )
 
 
-def _active(graph: Any, index: int, edges: Any) -> Relation | None:
+def _active(graph: GraphBase, index: int, edges: Any) -> Relation | None:
     """Return the relation of ``edges`` alone; None where an empty selection leaves nothing to do."""
     relation = _relation(graph, index)
     if is_all(edges):
         return relation
-    edge_ids = graph.edge_ids_of(edges, graph.canonical_etypes[index])
+    edge_ids = graph.edge_ids_of(edges, index)
     return relation.only(edge_ids) if len(edge_ids) else None
 
 
-def _receivers(graph: Any, nodes: Any, index: int) -> np.ndarray:
-    return graph.node_ids(nodes, graph.canonical_etypes[index][2])
+def _receivers(graph: GraphBase, nodes: Any, index: int) -> np.ndarray:
+    return np.unique(graph._set_ids(nodes, graph.dst_type_id(index)))
 
 
-def _nodes(graph: Any, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
+def _nodes(graph: GraphBase, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
     """Return the rows of the selected nodes (None for all) and the batch of them."""
     frame = graph.node_frame(ntype)
     rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
     size = frame.num_rows if rows is None else len(rows)
-    idtype = graph.adjacencies[0].idtype
-    name = graph.ntypes[graph.ntype_id(ntype)]
-    return rows, node_batch(
-        frame, rows, size, name, lambda ids: backend.from_numpy(np.array(ids, dtype=idtype), graph.device), {}
-    )
+    name = graph._metagraph.ntypes[graph._metagraph.node_set(ntype)]
+    return rows, node_batch(frame, rows, size, name, lambda ids: graph._ids_tensor(np.array(ids)), {})
 
 
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
@@ -341,13 +340,13 @@ def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids
 
 
 # -- from arguments to functions ---------------------------------------------------------------------------------
-def _state(graph: Any, name: str) -> dict[Any, Any]:
+def _state(graph: GraphBase, name: str) -> dict[Any, Any]:
     """Return a dictionary that the graph keeps for these verbs, made when it is first needed."""
     state: dict[Any, Any] = graph.__dict__.setdefault(name, {})
     return state
 
 
-def _chosen(graph: Any, function: Any, role: str, type_id: int) -> Any:
+def _chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
     """Return ``function``, or the registered one where it is None."""
     if function is None:
         function = _state(graph, "_registered").get((role, type_id))
@@ -359,16 +358,16 @@ def _chosen(graph: Any, function: Any, role: str, type_id: int) -> Any:
     return function
 
 
-def _reducers(graph: Any, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
+def _reducers(graph: GraphBase, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
     """Return the reduce function and the apply function or None, registered ones where none is given."""
     if reduce is None:
         reduce = _chosen(graph, None, "reduce", index)
     if apply is None and "_registered" in graph.__dict__:
-        apply = graph._registered.get(("apply node", graph.dst_type_id(index)))
+        apply = graph.__dict__["_registered"].get(("apply node", graph.dst_type_id(index)))
     return reduce, apply
 
 
-def _update(graph: Any, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
+def _update(graph: GraphBase, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
     """Send, reduce and apply over a relation, and write the nodes that receive."""
     if message is None:
         message = _chosen(graph, None, "message", index)
@@ -383,19 +382,20 @@ def _update(graph: Any, index: int, relation: Relation | None, message: Any, red
         execute(plan, (relation,), (message, reduce, apply))
 
 
-def _update_every_type(graph: Any, message: Any, reduce: Any, apply: Any) -> None:
+def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: Any) -> None:
     """Run one built-in pair over all edge types that have its columns; merge per node type by the reducer itself."""
+    etypes = graph._metagraph.canonical_etypes
     builtin = isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction)
-    if not builtin or reduce.name not in CROSS_REDUCERS or reduce.reducer is Reducer.MEAN:
+    if not builtin or reduce.reducer not in (Reducer.SUM, Reducer.MAX, Reducer.MIN):
         raise DGLError(
-            f"update_all without etype on a graph of {len(graph.canonical_etypes)} edge types takes a built-in message "
-            f"and fn.sum, fn.max or fn.min; pass etype, one of {graph.canonical_etypes}, or use multi_update_all"
+            f"update_all without etype on a graph of {len(etypes)} edge types takes a built-in message and fn.sum, "
+            f"fn.max or fn.min; pass etype, one of {etypes}, or use multi_update_all"
         )
     able = [
-        etype
-        for index, etype in enumerate(graph.canonical_etypes)
+        index
+        for index in range(len(etypes))
         if all(_relation(graph, index).has_column(side, name) for side, name in message.fields)
     ]
     if not able:
-        raise KeyError(f"no edge type has the columns that {message} reads; edge types: {graph.canonical_etypes}")
+        raise KeyError(f"no edge type has the columns that {message} reads; edge types: {etypes}")
     graph.multi_update_all(dict.fromkeys(able, (message, reduce)), reduce.name, apply)

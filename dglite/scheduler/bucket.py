@@ -47,7 +47,8 @@ class Buckets:
         self.degrees: list[int] = degrees[first:].tolist()
         self.node_sizes: list[int] = sizes[first:].tolist()
         self.edge_sizes: list[int] = (degrees * sizes)[first:].tolist()
-        self._positions = expand_ranges(csc.indptr[self.receivers], in_degrees[self.receivers])
+        self._counts = in_degrees[self.receivers]
+        self._positions = expand_ranges(csc.indptr[self.receivers], self._counts)
 
     def __len__(self) -> int:
         return len(self.degrees)
@@ -62,7 +63,7 @@ class Buckets:
     def adjacency(self) -> Adjacency:
         """The relation with its edges renumbered in bucket order."""
         sources = self._csc.indices[self._positions]
-        receivers = np.repeat(self.receivers, np.repeat(self.degrees, self.node_sizes))
+        receivers = np.repeat(self.receivers, self._counts)
         return Adjacency.from_coo(
             self._num_src, len(self.nodes), sources, receivers, idtype=self._idtype, validate=False
         )

@@ -1,0 +1,141 @@
+"""Plans and the rules that rewrite them: one test for each rule, and the checks that every plan passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dglite import function as fn
+from dglite.errors import DGLError
+from dglite.expr import Side
+from dglite.scheduler.lower import Part, lower_edges, lower_multi, lower_recv, lower_update
+from dglite.scheduler.plan import Column, FusedReduce, Message, Plan, UserFunction, Write, verify
+from dglite.scheduler.rewrite import RULES, compiled, rewrite
+
+MESSAGE, REDUCE, APPLY = UserFunction(0), UserFunction(1), UserFunction(2)
+COPY, MUL, DOT = fn.copy_u("h", "m"), fn.u_mul_e("h", "w", "m"), fn.u_dot_v("h", "h", "m")
+SUM, PROD = fn.sum("m", "x"), fn.prod("m", "x")
+
+
+def kinds(plan: Plan) -> list[str]:
+    return [type(step).__name__ for step in plan.steps]
+
+
+def rules(plan: Plan) -> list[str]:
+    return [reason.partition(":")[0] for reason in plan.reasons if reason]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message", "reduce", "expected"),
+    [
+        ("fuse built-ins", (COPY,), (SUM,), ["FusedReduce", "Write"]),
+        ("fuse built-ins", (MUL,), (SUM,), ["FusedReduce", "Write"]),
+        ("gather into buckets", (COPY,), REDUCE, ["BucketReduce", "Write"]),
+        ("gather into buckets", (COPY, fn.copy_e("w", "n")), REDUCE, ["BucketReduce", "Write"]),
+        ("gather into buckets", (COPY,), (PROD,), ["BucketReduce", "Write"]),
+        ("reduce stored messages", (DOT,), (SUM,), ["EdgeCompute", "FusedReduce", "Write"]),
+        ("reduce stored messages", MESSAGE, (SUM,), ["RunEdgeUDF", "FusedReduce", "Write"]),
+        ("reduce stored messages", None, (SUM,), ["Waiting", "FusedReduce", "Write"]),
+        ("bucket by degree", (MUL,), REDUCE, ["EdgeCompute", "BucketReduce", "Write"]),
+        ("bucket by degree", MESSAGE, REDUCE, ["RunEdgeUDF", "BucketReduce", "Write"]),
+        ("bucket by degree", (COPY, MUL), REDUCE, ["EdgeCompute", "EdgeCompute", "BucketReduce", "Write"]),
+    ],
+)
+def test_each_rule_for_reducers(rule: str, message: Any, reduce: Any, expected: list[str]) -> None:
+    plan = rewrite(lower_update(message, reduce, None))
+    assert kinds(plan) == expected
+    assert rule in rules(plan)
+    verify(plan, executable=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message", "expected"),
+    [
+        ("compute a built-in message", (DOT,), ["EdgeCompute", "Write"]),
+        ("run a message UDF", MESSAGE, ["RunEdgeUDF", "Write"]),
+    ],
+)
+def test_each_rule_for_messages(rule: str, message: Any, expected: list[str]) -> None:
+    plan = rewrite(lower_edges(message))
+    assert kinds(plan) == expected and rules(plan) == [rule]
+
+
+def test_the_tests_above_name_every_rule() -> None:
+    plans = [
+        rewrite(lower_update(message, reduce, None))
+        for message in ((COPY,), (DOT,), MESSAGE)
+        for reduce in ((SUM,), (PROD,), REDUCE)
+    ]
+    assert {rule for plan in plans for rule in rules(plan)} == {rule.name for rule in RULES}
+
+
+def test_a_dead_message_is_dropped() -> None:
+    plan = rewrite(lower_update((COPY, fn.u_dot_v("h", "h", "unread")), (SUM,), None))
+    assert kinds(plan) == ["FusedReduce", "Write"]
+    assert plan.steps[0].operands == (Column(Side.U, "h"),)  # type: ignore[attr-defined]
+
+
+def test_where_two_messages_have_a_field_the_later_counts() -> None:
+    plan = rewrite(lower_update((COPY, MUL), (SUM,), None))
+    assert str(plan.steps[0]) == "%2 = FusedReduce sum of (u.h * e.w) -> 'x'"
+
+
+def test_recv_keeps_what_unreduced_nodes_have_and_apply_comes_after() -> None:
+    plan = rewrite(lower_recv((COPY,), (SUM,), APPLY))
+    assert kinds(plan) == ["FusedReduce", "KeepUnreduced", "Apply", "Write"]
+
+
+def test_every_relation_is_fused_and_all_writes_come_last() -> None:
+    parts = [Part((COPY,), (SUM,), None, 0), Part((MUL,), (SUM,), None, 1), Part((DOT,), (SUM,), None, 0)]
+    plan = rewrite(lower_multi(parts, "sum", None))
+    assert kinds(plan) == [
+        "FusedReduce",
+        "FusedReduce",
+        "EdgeCompute",
+        "FusedReduce",
+        "CrossReduce",
+        "CrossReduce",
+        "Write",
+        "Write",
+    ]
+
+
+def test_a_plan_prints_as_its_instructions() -> None:
+    assert str(lower_update((MUL,), (SUM,), APPLY)).splitlines() == [
+        "%0 = Message u_mul_e('h', 'w', 'm')",
+        "%1 = Reduce sum('m', 'x') of %0",
+        "%2 = Apply f2 of %1",
+        "Write %2 to nodes",
+    ]
+
+
+def test_verify_refuses_plans_that_cannot_run() -> None:
+    message, write = Message(0, 0, COPY), Write(1, 0, (0,), Side.V)
+    verify(Plan((message, write)))
+    for plan, executable, match in (
+        (Plan((write, message)), False, "before it is defined"),
+        (Plan((message, message)), False, "second time"),
+        (Plan((message, write)), True, "no rule has rewritten"),
+        (Plan((message, write), ("",)), False, "1 reasons for 2"),
+    ):
+        with pytest.raises(DGLError, match=match):
+            verify(plan, executable)
+
+
+def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = Plan((Message(0, 0, COPY), Write(1, 0, (7,), Side.V)))
+    rewrite(broken)
+    monkeypatch.setenv("DGLITE_DEBUG", "1")
+    with pytest.raises(DGLError, match="%7"):
+        rewrite(broken)
+
+
+def test_plans_are_kept_by_value_and_shared_by_all_user_functions() -> None:
+    first = compiled(lower_update, (fn.copy_u("h", "m"),), (fn.sum("m", "x"),), None)
+    again = compiled(lower_update, (fn.copy_src("h", "m"),), (fn.sum("m", "x"),), None)
+    assert compiled(lower_update, (COPY,), (SUM,), None) is first
+    assert isinstance(first.steps[0], FusedReduce) and kinds(again) == kinds(first)
+    assert compiled(lower_update, UserFunction(0), UserFunction(1), None) is compiled(
+        lower_update, MESSAGE, REDUCE, None
+    )
