@@ -150,10 +150,12 @@ class NodeBatch:
         return self._ntype
 
 
-def checked(result: Any, shape: tuple[int, ...], rows: str, function: Callable[..., Any]) -> dict[str, Tensor]:
-    """Return what a user's function returned if it is a dict of tensors whose first axes are ``shape``; else DGLError.
+def checked(
+    result: Any, shape: tuple[int, ...], rows: str, device: Any, function: Callable[..., Any]
+) -> dict[str, Tensor]:
+    """Return what a user's function returned if it is a dict of tensors that fit its batch; else raise DGLError.
 
-    ``rows`` says in the error what the axes count, e.g. "edges".
+    The first axes of every tensor must be ``shape``, which count ``rows``, e.g. "edges"; the rest is the feature's.
     """
     if not isinstance(result, dict):
         raise DGLError(
@@ -167,10 +169,15 @@ def checked(result: Any, shape: tuple[int, ...], rows: str, function: Callable[.
             raise DGLError(
                 f"function {function_name(function)} returned {type(column).__name__} for {name!r}; expected a tensor"
             )
-        if tuple(backend.shape(column)[: len(shape)]) != shape:
+        if backend.shape(column)[: len(shape)] != shape:
             raise DGLError(
                 f"function {function_name(function)} returned {name!r} of shape {tuple(backend.shape(column))}; "
-                f"expected the first axes to be {shape}: its batch has {rows}"
+                f"expected the first axes to be {shape}, the number of {rows} in its batch"
+            )
+        if backend.device(column) != device:
+            raise DGLError(
+                f"function {function_name(function)} returned {name!r} on {backend.device(column)}; "
+                f"the graph is on {device}: move one of them"
             )
     return result
 

@@ -52,17 +52,19 @@ def test_batches_have_sizes_ids_and_types() -> None:
 def test_results_are_checked() -> None:
     def function() -> None: ...
 
+    cpu = torch.device("cpu")
     table = {"x": torch.ones(2, 3)}
-    assert checked(table, (2,), "2 nodes", function) is table
+    assert checked(table, (2,), "nodes", cpu, function) is table
     for result, match in (
         (torch.ones(2), "function function returned Tensor; expected a dict"),
         ({1: torch.ones(2)}, "a column called 1"),
         ({"x": [1, 2]}, "returned list for 'x'"),
-        ({"x": torch.ones(3)}, r"'x' of shape \(3,\); expected the first axes to be \(2,\): its batch has 2 nodes"),
+        ({"x": torch.ones(3)}, r"'x' of shape \(3,\); expected the first axes to be \(2,\), the number of nodes"),
         ({"x": torch.tensor(1.0)}, r"shape \(\)"),
+        ({"x": torch.ones(2, device="meta")}, "'x' on meta; the graph is on cpu"),
     ):
         with pytest.raises(DGLError, match=match):
-            checked(result, (2,), "2 nodes", function)
+            checked(result, (2,), "nodes", cpu, function)
 
 
 def test_functions_are_named_for_people() -> None:

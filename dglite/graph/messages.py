@@ -28,10 +28,10 @@ from ..scheduler import (
     lower_multi,
     lower_nodes,
     lower_recv,
-    lower_update,
     message_signature,
     node_batch,
     reduce_signature,
+    update_plan,
 )
 from ..structure.ids import ALL, is_all
 from ..udf import EdgeBatch, NodeBatch, checked, function_name
@@ -62,7 +62,7 @@ class MessageMixin(GraphBase):
         rows, batch = _nodes(self, v, ntype)
         if rows is not None and not len(rows):
             return
-        table = checked(func(batch), (len(batch),), f"{len(batch)} nodes", func)
+        table = checked(func(batch), (len(batch),), "nodes", self._device, func)
         frame = self.node_frame(ntype)
         if rows is not None:
             frame.set_rows(rows, table)
@@ -294,14 +294,16 @@ class MessageMixin(GraphBase):
 # -- from names and ids to relations -----------------------------------------------------------------------------
 def _relation(graph: GraphBase, index: int) -> Relation:
     """Return all edges of edge type ``index`` with the frames around them."""
-    nodes = graph.dst_frame(index)
+    metagraph = graph._metagraph
+    src, dst = metagraph.ends[index]
+    nodes = graph._node_frame(dst)
     return Relation(
         graph.adjacencies[index],
-        graph.src_frame(index),
-        graph.edge_frame(index),
+        nodes if src == dst else graph._node_frame(src),
+        graph._edge_frame(index),
         nodes,
         nodes,
-        graph._metagraph.canonical_etypes[index],
+        metagraph.canonical_etypes[index],
         graph._device,
     )
 
@@ -329,11 +331,12 @@ def _nodes(graph: GraphBase, nodes: Any, ntype: str | None) -> tuple[np.ndarray 
 
 
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
-    mask = checked({"mask": predicate(batch)}, (len(batch),), f"{len(batch)} rows", predicate)["mask"]
-    chosen = backend.to_numpy(mask)
-    if chosen.ndim != 1 or chosen.dtype != bool:
+    """Return the ids for which the predicate is true."""
+    mask = predicate(batch)
+    chosen = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
+    if chosen.shape != (len(batch),) or chosen.dtype != bool:
         raise DGLError(
-            f"predicate {function_name(predicate)} returned {backend.dtype(mask)} of shape {chosen.shape}; "
+            f"predicate {function_name(predicate)} returned {chosen.dtype} of shape {chosen.shape}; "
             f"expected booleans of shape ({len(batch)},)"
         )
     return backend.take(ids, np.flatnonzero(chosen))
@@ -372,12 +375,7 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
     if message is None:
         message = _chosen(graph, None, "message", index)
     reduce, apply = _reducers(graph, index, reduce, apply)
-    plan = compiled(
-        lower_update,
-        message_signature(message, 0),
-        reduce_signature(reduce, 1),
-        None if apply is None else _APPLY,
-    )
+    plan = update_plan(message, reduce, apply)
     if relation is not None:
         execute(plan, (relation,), (message, reduce, apply))
 

@@ -4,6 +4,7 @@
 serves user functions by degree, ``inbox`` keeps what ``send`` left, ``explain`` shows a plan.
 """
 
+from .cache import compiled, update_plan
 from .execute import execute
 from .explain import Explanation, explain
 from .inbox import Inbox, Sent
@@ -17,13 +18,11 @@ from .lower import (
     lower_multi,
     lower_nodes,
     lower_recv,
-    lower_update,
     message_signature,
     reduce_signature,
 )
 from .plan import UserFunction
 from .relation import Relation, node_batch
-from .rewrite import compiled
 
 __all__ = [
     "CROSS_REDUCERS",
@@ -43,8 +42,8 @@ __all__ = [
     "lower_multi",
     "lower_nodes",
     "lower_recv",
-    "lower_update",
     "message_signature",
     "node_batch",
     "reduce_signature",
+    "update_plan",
 ]

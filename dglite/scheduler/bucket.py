@@ -126,7 +126,7 @@ def reduce_in_buckets(
     for size, data, mailbox in zip(buckets.node_sizes, columns, mailboxes, strict=True):
         ids = functools.partial(relation.ids, rows[start : start + size])
         batch = NodeBatch(data, mailbox, size, ids, relation.etype[2])
-        results.append(checked(function(batch), (size,), f"{size} nodes", function))
+        results.append(checked(function(batch), (size,), "nodes", relation.device, function))
         start += size
 
     def whole(name: str) -> Tensor:
@@ -175,7 +175,7 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
         size = nodes * degree
         ids = functools.partial(relation.end_ids, edges[start : start + size])
         result = function(EdgeBatch(*columns, size, ids, relation.etype))
-        table = checked(result, (nodes, degree), f"{nodes} groups of {degree} edges", function)
+        table = checked(result, (nodes, degree), "groups and of edges in each", relation.device, function)
         results.append({name: backend.reshape(x, (size, *backend.shape(x)[2:])) for name, x in table.items()})
         start += size
     return {

@@ -21,6 +21,7 @@ from .plan import (
     Apply,
     BucketReduce,
     Column,
+    CopyColumn,
     CrossReduce,
     EdgeCompute,
     FusedReduce,
@@ -93,10 +94,17 @@ def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
     return {step.out_field: core.sddmm(relation.adjacency, step.expr, operands, step.dot)}
 
 
+def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
+    column = relation.column(step.column.side, step.column.name)
+    return {
+        step.out_field: column if step.column.side is Side.E else gather(relation.adjacency, step.column.side, column)
+    }
+
+
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     batch = relation.edge_batch()
-    return checked(function(batch), (len(batch),), f"{len(batch)} edges", function)
+    return checked(function(batch), (len(batch),), "edges", relation.device, function)
 
 
 def _group_edges(step: GroupEdges, relation: Relation, run: Run) -> Table:
@@ -145,38 +153,37 @@ def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
 def _apply(step: Apply, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     batch = relation.node_batch(run.merged(step.tables))
-    return checked(function(batch), (len(batch),), f"{len(batch)} nodes", function)
+    return checked(function(batch), (len(batch),), "nodes", relation.device, function)
 
 
 def _cross_reduce(step: CrossReduce, relation: Relation, run: Run) -> Table:
     tables = [run.merged(group) for group in step.groups]
     if step.reducer != "stack" and len(tables) == 1:
         return tables[0]
-    merged = {}
+    merged: dict[str, Tensor] = {}
     for name in dict.fromkeys(name for table in tables for name in table):
         columns = [table[name] for table in tables if name in table]
         if isinstance(step.reducer, UserFunction):
             function = run.functions[step.reducer.slot]
-            result = {name: function(columns)}
-            checked(result, (relation.adjacency.num_dst,), f"{relation.adjacency.num_dst} nodes", function)
-            merged[name] = result[name]
+            size = relation.adjacency.num_dst
+            merged |= checked({name: function(columns)}, (size,), "nodes", relation.device, function)
         elif step.over:
-            merged[name] = _select_over(step, columns, run)
+            owners = [run.relations[index] for index, table in zip(step.over, tables, strict=True) if name in table]
+            merged[name] = _extremum(Reducer(step.reducer), columns, owners)
         else:
             merged[name] = _CROSS_REDUCERS[step.reducer](columns)
     return merged
 
 
-def _select_over(step: CrossReduce, columns: list[Tensor], run: Run) -> Tensor:
-    """Return the extremum of extrema: a relation counts only for nodes to which it brings messages."""
-    identity = Reducer(step.reducer).identity
-    anything = np.zeros(run.relations[step.over[0]].adjacency.num_dst, dtype=bool)
+def _extremum(reducer: Reducer, columns: list[Tensor], owners: list[Relation]) -> Tensor:
+    """Return the extremum of the relations' extrema, each counting only for nodes to which it brings messages."""
+    anything = np.zeros(owners[0].adjacency.num_dst, dtype=bool)
     candidates = []
-    for index, column in zip(step.over, columns, strict=True):
-        receives = run.relations[index].adjacency.in_degrees() > 0
+    for column, owner in zip(columns, owners, strict=True):
+        receives = owner.adjacency.in_degrees() > 0
         anything |= receives
-        candidates.append(_filled(column, np.flatnonzero(~receives), identity))
-    return _filled(_CROSS_REDUCERS[step.reducer](candidates), np.flatnonzero(~anything), 0.0)
+        candidates.append(_filled(column, np.flatnonzero(~receives), reducer.identity))
+    return _filled(_CROSS_REDUCERS[reducer.value](candidates), np.flatnonzero(~anything), 0.0)
 
 
 def _filled(x: Tensor, rows: np.ndarray, value: float) -> Tensor:
@@ -202,6 +209,7 @@ _CROSS_REDUCERS: dict[Any, Callable[[list[Tensor]], Tensor]] = {
 
 _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     Waiting: _waiting,
+    CopyColumn: _copy_column,
     EdgeCompute: _edge_compute,
     RunEdgeUDF: _run_edge_udf,
     GroupEdges: _group_edges,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..backend import active as backend
-from ..expr import Operand, Side
+from ..errors import DGLError
+from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..kernels.layout import broadcast_layout, broadcast_shape
 from ..structure.adjacency import Adjacency
@@ -18,6 +19,7 @@ from .plan import (
     Apply,
     BucketReduce,
     Column,
+    CopyColumn,
     EdgeCompute,
     Field,
     FusedReduce,
@@ -37,7 +39,7 @@ Kind = tuple[tuple[int, ...], str] | None
 """Feature shape and dtype of a column; None where only a run of a user's function could tell."""
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-_FULL_LANES = 64
+_LANES = 64
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ class _Accountant:
         for step, reason in zip(plan.steps, plan.reasons, strict=True):
             if isinstance(step, FusedReduce):
                 lines.append(self._fused_reduce(step, reason))
+            elif isinstance(step, CopyColumn):
+                lines.append(self._copy_column(step, reason))
             elif isinstance(step, EdgeCompute):
                 lines.append(self._edge_compute(step, reason))
             elif isinstance(step, BucketReduce):
@@ -146,6 +150,16 @@ class _Accountant:
         kernel = f"g-SpMM {step.reducer.value}, {pattern}"
         return Line(step, kernel, "CSC; CSR in backward", read, _times(adjacency.num_dst, shape), reason)
 
+    def _copy_column(self, step: CopyColumn, reason: str) -> Line:
+        kind = self._kind(step.column)
+        self.kinds[step.out] = {step.out_field: kind}
+        if step.column.side is Side.E:
+            return Line(step, "no copy", "", 0, 0, reason)
+        adjacency = self.relation.adjacency
+        moved = _times(adjacency.num_edges, kind)
+        read = _total([_structure_bytes(adjacency), moved])
+        return Line(step, "row gather", "CSC; CSR in backward", read, moved, reason)
+
     def _edge_compute(self, step: EdgeCompute, reason: str) -> Line:
         kinds = [self._kind(source) for source in step.operands]
         shape, pattern = _broadcast(kinds)
@@ -154,10 +168,13 @@ class _Accountant:
         self.kinds[step.out] = {step.out_field: shape}
         adjacency = self.relation.adjacency
         sides = [source.side for source in step.operands if isinstance(source, Column)]
-        read = _total([_coo_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))])
+        read = _total(
+            [_structure_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))]
+        )
         written = _times(adjacency.num_edges, shape)
-        kernel = "row gather" if isinstance(step.expr, Operand) else f"g-SDDMM{' dot' if step.dot else ''}, {pattern}"
-        return Line(step, kernel, "COO; CSC and CSR in backward", read, written, reason)
+        return Line(
+            step, f"g-SDDMM{' dot' if step.dot else ''}, {pattern}", "CSC; CSR in backward", read, written, reason
+        )
 
     def _bucket_reduce(self, step: BucketReduce, reason: str) -> Line:
         kinds = [self._kind(column) for _, column in step.columns]
@@ -189,9 +206,12 @@ def _broadcast(kinds: list[Kind]) -> tuple[Kind, str]:
         return None, "shape known when it runs"
     shapes = tuple(kind[0] for kind in kinds if kind is not None)
     dtype = kinds[0][1] if kinds[0] is not None else ""
-    layout = broadcast_layout(shapes, _FULL_LANES)
-    patterns = " x ".join(pattern.value for pattern in layout.patterns) if layout is not None else "general"
-    return (broadcast_shape(shapes), dtype), f"{dtype} {patterns}"
+    try:
+        shape = broadcast_shape(shapes)
+    except ValueError:
+        raise DGLError(f"feature shapes {' and '.join(map(str, shapes))} do not broadcast") from None
+    patterns = broadcast_layout(shapes, _LANES).patterns
+    return (shape, dtype), f"{dtype} {' x '.join(pattern.value for pattern in patterns)}"
 
 
 def _times(rows: int, kind: Kind) -> int | None:
@@ -206,10 +226,6 @@ def _structure_bytes(adjacency: Adjacency) -> int:
     csc = adjacency.csc()
     edge_ids = 0 if csc.edge_ids is None else csc.edge_ids.nbytes
     return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
-
-
-def _coo_bytes(adjacency: Adjacency) -> int:
-    return sum(ends.nbytes for ends in adjacency.coo())
 
 
 def _size(count: int | None) -> str:

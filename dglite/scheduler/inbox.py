@@ -11,10 +11,10 @@ from ..expr import Side
 from ..function import MessageFunction
 from ..ops import core
 from ..structure.adjacency import Adjacency
+from .cache import compiled
 from .execute import execute
 from .lower import MessageSignature, lower_message
 from .relation import Relation, Snapshot, Table
-from .rewrite import compiled
 
 __all__ = ["Inbox", "Sent"]
 

@@ -19,6 +19,7 @@ __all__ = [
     "Apply",
     "BucketReduce",
     "Column",
+    "CopyColumn",
     "CrossReduce",
     "EdgeCompute",
     "Field",
@@ -34,6 +35,7 @@ __all__ = [
     "UserFunction",
     "Waiting",
     "Write",
+    "spell",
     "verify",
 ]
 
@@ -137,6 +139,18 @@ class Reduce(Instruction):
 @dataclass(frozen=True, slots=True)
 class Waiting(Instruction):
     """Take the messages that ``send`` has left on the edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyColumn(Instruction):
+    """Take a column for every edge, as column ``out_field``: the edge's own, or a gathered row of an end node."""
+
+    column: Column
+    out_field: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.column} -> {self.out_field!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from ..errors import DGLError
 from ..expr import Operand, Side
 from ..frame import Frame
 from ..ops import core
+from ..ops.operands import FLOATS
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
@@ -24,7 +25,6 @@ Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
 
 _COPY = {side: Operand(side, 0) for side in Side}
-_FLOATS = ("float32", "float64", "float16", "bfloat16")
 _NO_MAILBOX = Columns("messages", (), dict[str, Tensor]().__getitem__)
 _SIDES = {Side.U: "source nodes", Side.E: "edges", Side.V: "destination nodes"}
 
@@ -148,6 +148,9 @@ class Relation:
         assert isinstance(frame, Frame)
         if rows is not None:
             frame.set_rows(rows, dict(table))
+        elif len(table) == 1:
+            for name, column in table.items():
+                frame[name] = column
         else:
             frame.update(table)
 
@@ -233,7 +236,7 @@ class Relation:
 
 def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
     """Return the row of each edge's source (``U``) or destination (``V``); its gradient is one g-SpMM."""
-    if backend.dtype(column) in _FLOATS:
+    if backend.dtype(column) in FLOATS:
         return core.sddmm(adjacency, _COPY[side], (column,))
     ends = adjacency.endpoints()[0 if side is Side.U else 1]
     return backend.take(column, ends.astype(np.int64, copy=False))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ..config import debug_level
@@ -18,6 +17,7 @@ from ..function import MessageFunction, ReduceFunction
 from .plan import (
     BucketReduce,
     Column,
+    CopyColumn,
     EdgeCompute,
     Field,
     FusedReduce,
@@ -32,7 +32,7 @@ from .plan import (
     verify,
 )
 
-__all__ = ["RULES", "Pattern", "Rule", "compiled", "rewrite"]
+__all__ = ["RULES", "Pattern", "Rule", "rewrite"]
 
 _COPY_E = Operand(Side.E, 0)
 
@@ -115,6 +115,13 @@ def _bucket(step: Reduce, makers: Mapping[int, Instruction]) -> BucketReduce:
     return BucketReduce(step.out, step.relation, step.function, step.messages, ())
 
 
+def _copy_message(step: Message, makers: Mapping[int, Instruction]) -> CopyColumn:
+    function = step.function
+    assert isinstance(function, MessageFunction)
+    side, name = function.fields[0]
+    return CopyColumn(step.out, step.relation, Column(side, name), function.out_field)
+
+
 def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCompute:
     function = step.function
     assert isinstance(function, MessageFunction)
@@ -151,19 +158,11 @@ RULES = (
         _bucket,
         "the reducer reads the whole mailbox: bucketed by degree, messages permuted once",
     ),
+    Rule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
     Rule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
     Rule("run a message UDF", Pattern(Message), _run_message, "a user's function: called once on all edges"),
 )
 """The table. A rule that turns a user's function into an expression belongs at its head."""
-
-
-@lru_cache(maxsize=4096)
-def compiled(lower: Callable[..., Plan], *signatures: Any) -> Plan:
-    """Return the executable plan of a verb, kept by the values of its functions.
-
-    User's functions are all alike here (see ``UserFunction``), so none is kept alive and a new closure costs nothing.
-    """
-    return rewrite(lower(*signatures))
 
 
 def rewrite(plan: Plan) -> Plan:

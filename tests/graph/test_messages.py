@@ -242,6 +242,8 @@ def test_apply_edges_tells_the_ids_of_its_edges(g: Any) -> None:
 def test_integer_columns_are_gathered_too() -> None:
     g = small()
     g.ndata["label"] = torch.tensor([3, 1, 4, 1, 5])
+    g.apply_edges(fn.copy_u("label", "label"))
+    assert g.edata["label"].tolist() == [3, 3, 1, 1, 4, 4, 4]
     g.apply_edges(lambda edges: {"same": edges.src["label"] == edges.dst["label"]})
     assert g.edata["same"].tolist() == [False, False, False, True, False, False, True]
 
@@ -376,6 +378,15 @@ def test_an_extremum_of_extrema_passes_over_relations_without_messages(name: str
     assert g.nodes["item"].data["out"].flatten().tolist() == result
 
 
+def test_extrema_that_only_one_relation_writes_stand_alone() -> None:
+    g = hetero()
+    g.multi_update_all(
+        {"rates": (fn.copy_u("h", "m"), fn.max("m", "a")), "likes": (fn.copy_u("h", "m"), fn.max("m", "b"))}, "max"
+    )
+    assert g.nodes["item"].data["a"].flatten().tolist() == [-1.0, -3.0, 0.0]
+    assert g.nodes["item"].data["b"].flatten().tolist() == [0.0, -1.0, 0.0]
+
+
 def test_multi_update_all_applies_per_relation_and_afterwards_and_mixes_functions() -> None:
     g = hetero()
     g.multi_update_all(
@@ -493,7 +504,7 @@ FAILURES = {
     "apply wrong rows": (
         lambda g: g.update_all(fn.copy_u("h", "m"), fn.sum("m", "x"), wrong_rows),
         DGLError,
-        "5 nodes",
+        "number of nodes",
     ),
     "missing mailbox field": (
         lambda g: g.update_all(fn.copy_u("h", "m"), lambda nodes: {"x": nodes.mailbox["q"]}),

@@ -62,6 +62,8 @@ def test_apply_edges(g: Any) -> None:
     assert str(found).startswith("apply_edges(u_add_v('h', 'h', 'x'))")
     assert "g-SDDMM, float32 full x full" in str(found)
     assert found.lines[0].written == 3 * 32 * 4
+    assert "row gather" in str(dglite.explain(g, fn.copy_u("h", "x")))
+    assert "no copy" in str(dglite.explain(g, fn.copy_e("a", "x")))
 
 
 def test_a_list_of_messages_shows_that_a_dead_one_is_dropped(g: Any) -> None:
@@ -74,3 +76,6 @@ def test_what_the_call_would_refuse_is_refused(g: Any) -> None:
         dglite.explain(g, fn.copy_u("q", "m"), fn.sum("m", "x"))
     with pytest.raises(DGLError, match="reads message field 'q'"):
         dglite.explain(g, fn.copy_u("h", "m"), fn.sum("q", "x"))
+    g.edata["a"] = torch.ones(3, 5)
+    with pytest.raises(DGLError, match="do not broadcast"):
+        dglite.explain(g, fn.u_mul_e("h", "a", "m"), fn.sum("m", "x"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.expr import Side
+from dglite.scheduler.cache import compiled, update_plan
 from dglite.scheduler.lower import Part, lower_edges, lower_multi, lower_recv, lower_update
-from dglite.scheduler.plan import Column, FusedReduce, Message, Plan, UserFunction, Write, verify
-from dglite.scheduler.rewrite import RULES, compiled, rewrite
+from dglite.scheduler.plan import Column, Message, Plan, UserFunction, Write, verify
+from dglite.scheduler.rewrite import RULES, rewrite
 
 MESSAGE, REDUCE, APPLY = UserFunction(0), UserFunction(1), UserFunction(2)
 COPY, MUL, DOT = fn.copy_u("h", "m"), fn.u_mul_e("h", "w", "m"), fn.u_dot_v("h", "h", "m")
@@ -39,7 +41,7 @@ def rules(plan: Plan) -> list[str]:
         ("reduce stored messages", None, (SUM,), ["Waiting", "FusedReduce", "Write"]),
         ("bucket by degree", (MUL,), REDUCE, ["EdgeCompute", "BucketReduce", "Write"]),
         ("bucket by degree", MESSAGE, REDUCE, ["RunEdgeUDF", "BucketReduce", "Write"]),
-        ("bucket by degree", (COPY, MUL), REDUCE, ["EdgeCompute", "EdgeCompute", "BucketReduce", "Write"]),
+        ("bucket by degree", (COPY, MUL), REDUCE, ["CopyColumn", "EdgeCompute", "BucketReduce", "Write"]),
     ],
 )
 def test_each_rule_for_reducers(rule: str, message: Any, reduce: Any, expected: list[str]) -> None:
@@ -52,6 +54,7 @@ def test_each_rule_for_reducers(rule: str, message: Any, reduce: Any, expected: 
 @pytest.mark.parametrize(
     ("rule", "message", "expected"),
     [
+        ("copy a column", (COPY,), ["CopyColumn", "Write"]),
         ("compute a built-in message", (DOT,), ["EdgeCompute", "Write"]),
         ("run a message UDF", MESSAGE, ["RunEdgeUDF", "Write"]),
     ],
@@ -67,6 +70,7 @@ def test_the_tests_above_name_every_rule() -> None:
         for message in ((COPY,), (DOT,), MESSAGE)
         for reduce in ((SUM,), (PROD,), REDUCE)
     ]
+    plans.append(rewrite(lower_edges((COPY,))))
     assert {rule for plan in plans for rule in rules(plan)} == {rule.name for rule in RULES}
 
 
@@ -132,10 +136,9 @@ def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plans_are_kept_by_value_and_shared_by_all_user_functions() -> None:
-    first = compiled(lower_update, (fn.copy_u("h", "m"),), (fn.sum("m", "x"),), None)
-    again = compiled(lower_update, (fn.copy_src("h", "m"),), (fn.sum("m", "x"),), None)
+    first = update_plan(fn.copy_u("h", "m"), fn.sum("m", "x"), None)
+    assert update_plan(fn.copy_u("h", "m"), fn.sum("m", "x"), None) is first
+    assert update_plan(copy.deepcopy(COPY), copy.deepcopy(SUM), None) is first
     assert compiled(lower_update, (COPY,), (SUM,), None) is first
-    assert isinstance(first.steps[0], FusedReduce) and kinds(again) == kinds(first)
-    assert compiled(lower_update, UserFunction(0), UserFunction(1), None) is compiled(
-        lower_update, MESSAGE, REDUCE, None
-    )
+    assert update_plan(COPY, SUM, print) is not first
+    assert update_plan(lambda edges: {}, lambda nodes: {}, None) is update_plan(print, len, None)
