@@ -63,10 +63,11 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
         names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes
         edges: Any = {etype: x.num_edges for etype, x in zip(etypes, self.adjacencies, strict=True)}
         if self.is_block:
-            counts = [dict(zip(side, sizes, strict=True)) for side, sizes in self._side_counts()]
+            sources: Any = {name: self.num_src_nodes(name) for name in self.srctypes}
+            destinations: Any = {name: self.num_dst_nodes(name) for name in self.dsttypes}
             if len(edges) == 1 and len(names) == 2:
-                counts, edges = [next(iter(count.values())) for count in counts], next(iter(edges.values()))
-            return f"Block(num_src_nodes={counts[0]}, num_dst_nodes={counts[1]}, num_edges={edges})"
+                sources, destinations, edges = self.num_src_nodes(), self.num_dst_nodes(), self.num_edges()
+            return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
         if self.is_homogeneous:
             return (
                 f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
@@ -75,11 +76,6 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
         nodes = dict(zip(names, self._num_nodes, strict=True))
         meta = [(src, dst, name) for src, name, dst in etypes]
         return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
-
-    def _side_counts(self) -> tuple[tuple[tuple[str, ...], tuple[int, ...]], ...]:
-        """Return the type names and node counts of the sources and of the destinations of a block."""
-        first = len(self.srctypes)
-        return (self.srctypes, self._num_nodes[:first]), (self.dsttypes, self._num_nodes[first:])
 
     # -- copies -------------------------------------------------------------------------------------------------
     def local_var(self) -> DGLGraph:

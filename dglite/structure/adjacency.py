@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .compressed import Compressed, check_indptr, check_permutation, compress, scattered
+from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, scattered
 from .ids import check_range
 from .lookups import Lookups
 
@@ -97,7 +97,7 @@ class Adjacency(Lookups):
             check_range(src, num_src, "source node")
             check_range(dst, num_dst, "destination node")
         self = cls(num_src, num_dst, len(src), src.dtype if idtype is None else idtype)
-        self._endpoints = src.astype(self.index_dtype), dst.astype(self.index_dtype)
+        self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
         return self
 
     @classmethod

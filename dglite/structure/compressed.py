@@ -17,6 +17,7 @@ __all__ = [
     "check_indptr",
     "check_permutation",
     "compress",
+    "copy_as",
     "expand_ranges",
     "kernels",
     "scattered",
@@ -24,6 +25,10 @@ __all__ = [
 
 SMALL = 512
 """Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""
+
+
+_LARGE = 1 << 22
+"""From this many entries on, threads copy faster than one."""
 
 
 def kernels() -> ModuleType:
@@ -78,6 +83,13 @@ class Compressed:
     def entry_edge_ids(self) -> np.ndarray:
         """Return the edge id of each entry."""
         return np.arange(self.num_edges, dtype=self.indptr.dtype) if self.edge_ids is None else self.edge_ids
+
+
+def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return a copy of ``array`` as ``dtype``, made by several threads where that pays."""
+    if len(array) < _LARGE:
+        return array.astype(dtype)
+    return kernels().cast(array, dtype, active.num_threads())
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:

@@ -98,7 +98,7 @@ class Metagraph:
                 candidates = [self.canonical_etypes[i] for i in found]
                 raise DGLError(f"edge type {etype!r} is ambiguous; give one of {candidates}")
         else:
-            known = self._canonical_id.get(etype if isinstance(etype, tuple) else tuple(etype))
+            known = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
             if known is not None:
                 return known
         raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")

@@ -70,6 +70,10 @@ def device_of(data: Any) -> Any:
     DGLError
         Tensors are on different devices.
     """
+    if type(data) is tuple and len(data) == 2 and active.is_tensor(data[0]) and active.is_tensor(data[1]):
+        found = active.device(data[0])
+        if active.device(data[1]) == found:
+            return found
     found = None
     if isinstance(data, tuple | list):
         if len(data) == 2 and isinstance(data[0], str):

@@ -1,0 +1,72 @@
+"""The compiled sort and searches, in one thread and in several, against NumPy."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from dglite.kernels.cpu import convert
+
+
+def check(rows, cols, num_rows, threads):
+    indptr, indices, edge_ids = convert.compress(rows, cols, num_rows, threads)
+    order = np.argsort(rows, kind="stable")
+    np.testing.assert_array_equal(np.diff(indptr), np.bincount(rows, minlength=num_rows))
+    np.testing.assert_array_equal(indices, cols[order])
+    np.testing.assert_array_equal(np.arange(len(rows)) if edge_ids is None else edge_ids, order)
+    assert indptr[0] == 0 and indptr.dtype == indices.dtype == rows.dtype
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("num_rows", [1, 17, 3000])
+def test_compress_is_a_stable_sort(monkeypatch, threads, num_rows):
+    monkeypatch.setattr(convert, "PARALLEL_EDGES", 100)
+    rng = np.random.default_rng(0)
+    rows, cols = rng.integers(0, num_rows, 4000, np.int32), rng.integers(0, 50, 4000, np.int32)
+    check(rows, cols, num_rows, threads)
+    check(np.sort(rows), cols, num_rows, threads)
+
+
+def test_compress_with_int64():
+    rng = np.random.default_rng(0)
+    check(rng.integers(0, 9, 100), rng.integers(0, 9, 100), 9, 1)
+
+
+def test_rows_that_ascend_only_inside_each_share_are_sorted(monkeypatch):
+    monkeypatch.setattr(convert, "PARALLEL_EDGES", 4)
+    monkeypatch.setattr(convert.os, "cpu_count", lambda: 2)
+    rows = np.array([2, 3, 0, 1] * 10, np.int32)
+    rows.sort()
+    rows = np.concatenate([rows[20:], rows[:20]])
+    check(rows, np.arange(40, dtype=np.int32), 4, 2)
+
+
+def test_threads_are_used_only_where_they_pay(monkeypatch):
+    monkeypatch.setattr(convert.os, "cpu_count", lambda: 8)
+    large = convert.PARALLEL_EDGES * 4
+    assert convert._useful_threads(4, large, 1000) == 4
+    assert convert._useful_threads(4, 1000, 1000) == 1
+    assert convert._useful_threads(4, large, large) == 1
+    seen = []
+    worker = threading.Thread(target=lambda: seen.append(convert._useful_threads(4, large, 1000)))
+    worker.start()
+    worker.join()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_cast_copies(threads):
+    array = np.arange(10)
+    result = convert.cast(array, np.dtype(np.int32), threads)
+    assert result.dtype == np.int32 and result.tolist() == list(range(10))
+
+
+def test_pair_ranges_find_runs_of_equal_columns():
+    indptr, indices = np.array([0, 4, 4, 6]), np.array([1, 1, 1, 5, 0, 9])
+    rows, cols = np.array([0, 0, 0, 1, 2, 2]), np.array([1, 5, 7, 0, 9, 1])
+    first, last = np.empty(6, np.int64), np.empty(6, np.int64)
+    convert.pair_ranges(indptr, indices, rows, cols, first, last)
+    assert (last - first).tolist() == [3, 1, 0, 0, 1, 0]
+    assert first[[0, 1, 4]].tolist() == [0, 3, 5]

@@ -1,0 +1,85 @@
+"""Ids come in many forms and leave as arrays, or as an error that names the bad one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.errors import DGLError
+from dglite.structure import ALL, is_all
+from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (2, [2]),
+        (np.int32(2), [2]),
+        ([], []),
+        ([3, 0, 3], [3, 0, 3]),
+        ((1, 2), [1, 2]),
+        (range(1, 3), [1, 2]),
+        (iter([1, 2]), [1, 2]),
+        (slice(None), [0, 1, 2, 3]),
+        (slice(1, None, 2), [1, 3]),
+        (ALL, [0, 1, 2, 3]),
+        (torch.tensor(2), [2]),
+        (torch.tensor([2, 1]), [2, 1]),
+        (torch.tensor([2, 1], dtype=torch.int32), [2, 1]),
+        (torch.tensor([]), []),
+        (torch.tensor([True, False, False, True]), [0, 3]),
+        (np.array([2, 1], np.uint8), [2, 1]),
+        ([torch.tensor(1), torch.tensor(3)], [1, 3]),
+    ],
+)
+def test_as_ids(given, expected):
+    found = as_ids(given, 4)
+    assert found.ndim == 1 and found.dtype.kind == "i" and found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (4, "node id 4 does not exist; ids run from 0 to 3"),
+        (-1, "node id -1 is negative"),
+        ([0, -7], "node id -7 is negative"),
+        ([0, 9, 10], "node id 9 does not exist"),
+        (list(range(100)), "node id 4 does not exist"),
+        (torch.tensor([0.5]), "node ids must be integers, got dtype float32"),
+        ([1.0], "must be integers, got dtype float64"),
+        (torch.zeros(2, 2, dtype=torch.int64), "one-dimensional"),
+        (torch.tensor([True]), "mask has 1 entries; expected one for each of the 4 nodes"),
+        ("abc", "must be integers"),
+        (None, "must be integers"),
+        (object(), "must be integers"),
+        ([[1], [2, 3]], "must be integers"),
+    ],
+)
+def test_bad_ids(given, message):
+    with pytest.raises(DGLError, match=message):
+        as_ids(given, 4)
+
+
+def test_no_ids_exist_in_an_empty_set():
+    with pytest.raises(DGLError, match="node id 0 does not exist; there are no nodes"):
+        as_ids(0, 0)
+    assert as_ids([], 0).tolist() == []
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("size", [5, 100])
+def test_one_pass_finds_negative_and_large_ids(dtype, size):
+    ids = np.zeros(size, dtype)
+    check_range(ids, 1)
+    ids[3] = -5
+    with pytest.raises(DGLError, match="-5 is negative"):
+        check_range(ids, 1)
+    assert largest_unsigned(ids) > np.iinfo(dtype).max
+    assert largest_unsigned(np.arange(10, dtype=dtype)[::2]) == 8
+
+
+def test_integer_array_shares_and_is_all():
+    array = np.arange(3)
+    assert integer_array(array) is array
+    assert is_all("__ALL__") and not is_all(array) and not is_all("x")
