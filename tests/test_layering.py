@@ -1,0 +1,124 @@
+"""Imports point down the house: a module imports its own package's modules and those of lower floors, no others."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "dglite"
+
+FLOORS = {
+    0: "errors config",
+    1: "opspec expr",
+    2: "backend kernels random",
+    3: "structure frame function",
+    4: "udf ops",
+    5: "scheduler",
+    6: "graph",
+    7: "convert batch subgraph readout traversal propagate generators io transforms sampling sparse",
+    8: "nn data dataloading dynamic tofu",
+    9: "compat",
+}
+FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
+
+NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert")}
+"""(importer, imported) on one floor, where the first is written in terms of the second."""
+
+OWNERS = {
+    "torch": {"backend/torch.py", "graph", "nn", "data", "dynamic", "tofu"},
+    "numba": {"kernels/cpu"},
+    "llvmlite": {"kernels/cpu"},
+    "cupy": {"backend/cupy.py", "kernels/cuda"},
+    "matplotlib": set(),
+}
+"""The only places where a heavy or optional package is imported."""
+
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def room_of(module: Path) -> str:
+    """Return the top-level name under ``dglite`` that a module belongs to."""
+    return module.parts[0].removesuffix(".py")
+
+
+def imported_rooms(module: Path) -> list[tuple[str, ast.stmt]]:
+    """Return the rooms of dglite that a module imports, wherever in it, except for type checkers only."""
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    package = ("dglite", *module.parts[:-1])
+    found = []
+    for node in _executed(tree):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base = (*base, *(node.module or "").split(".")) if node.module else base
+            targets = [base] if len(base) > 1 else [(*base, alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            targets = [tuple(alias.name.split(".")) for alias in node.names]
+        else:
+            continue
+        found += [(target[1], node) for target in targets if target[0] == "dglite" and len(target) > 1]
+    return found
+
+
+def _executed(tree: ast.AST) -> list[ast.stmt]:
+    """Return all statements but those under ``if TYPE_CHECKING``."""
+    statements = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.stmt):
+            statements.append(node)
+        statements += _executed(node)
+    return statements
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "__init__"], ids=str)
+def test_imports_point_down(module: Path) -> None:
+    room = room_of(module)
+    assert room in FLOOR_OF, f"dglite/{room} has no floor; give it one here and in the design"
+    upwards = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for other, node in imported_rooms(module)
+        if other != room and (room, other) not in NEIGHBOURS and not FLOOR_OF.get(other, 99) < FLOOR_OF[room]
+    ]
+    assert not upwards, f"dglite/{module} (floor {FLOOR_OF[room]}) imports from its own floor or above: {upwards}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_heavy_packages_are_imported_by_their_owners_only(module: Path) -> None:
+    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+    for node in _executed(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for name in (name.split(".")[0] for name in names):
+            owners = OWNERS.get(name)
+            here = {"/".join(module.parts[:depth]) for depth in range(1, len(module.parts) + 1)}
+            assert owners is None or owners & here, f"dglite/{module}:{node.lineno} imports {name}"
+
+
+def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "structure").mkdir()
+    source = """
+        if TYPE_CHECKING:
+            from ..graph import DGLGraph
+        def late():
+            from ..scheduler import execute
+        from .. import nn, errors
+        from . import ids
+        import dglite.udf
+    """
+    (tmp_path / "structure" / "bad.py").write_text(textwrap.dedent(source))
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    rooms = [room for room, _ in imported_rooms(Path("structure/bad.py"))]
+    assert rooms == ["scheduler", "nn", "errors", "structure", "udf"]
+
+
+def test_importing_dglite_leaves_heavy_packages_alone() -> None:
+    code = "import sys, dglite, dglite.nn, dglite.data; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "dglite.graph.storage" in loaded
+    assert not {"numba", "cupy", "matplotlib", "networkx"} & set(loaded)
