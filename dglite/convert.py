@@ -70,11 +70,10 @@ def graph(
     """
     if isinstance(data, DGLGraph):
         raise DGLError("the edges given are a DGLGraph already; use it, or g.clone()")
+    found = device_of(data)
     dtype = None if idtype is None else id_dtype(idtype)
     adjacency = parse_edges(data, num_nodes, num_nodes, square=True, idtype=dtype)
-    if device is None:
-        device = device_of(data)
-    return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), device)
+    return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), found if device is None else device)
 
 
 def heterograph(

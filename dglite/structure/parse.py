@@ -105,14 +105,14 @@ def _from_pair(
         num_src = num_dst = count
     else:
         num_src, num_dst = first if num_src is None else num_src, second if num_dst is None else num_dst
-    if first > num_src or second > num_dst:  # type: ignore[operator]
-        raise _too_few(first, num_src, second, num_dst)
-    if num_src < 0 or num_dst < 0:  # type: ignore[operator]
-        raise DGLError(f"the number of nodes must not be negative, got {num_src} and {num_dst}")
+    if first > num_src or second > num_dst or num_src < 0 or num_dst < 0:  # type: ignore[operator]
+        raise _bad_counts(first, num_src, second, num_dst)
     return Adjacency.from_coo(num_src, num_dst, src, dst, idtype, validate=False)  # type: ignore[arg-type]
 
 
-def _too_few(first: int, num_src: Any, second: int, num_dst: Any) -> DGLError:
+def _bad_counts(first: int, num_src: Any, second: int, num_dst: Any) -> DGLError:
+    if num_src < 0 or num_dst < 0:
+        return DGLError(f"the number of nodes must not be negative, got {min(num_src, num_dst)}")
     side, last, count = ("source", first - 1, num_src) if first > num_src else ("destination", second - 1, num_dst)
     return DGLError(f"{side} node id {last} does not exist among {count} nodes; give num_nodes of at least {last + 1}")
 
@@ -237,7 +237,7 @@ def sorted_nodes(nx_graph: Any) -> list[Any]:
 def _by_id(edges: list[tuple[int, int, dict]], name: str) -> list[tuple[int, int, dict]]:
     if any(name not in data for _, _, data in edges):
         raise DGLError(f"an edge of the NetworkX graph has no attribute {name!r} to give its id")
-    placed = {int(data[name]): (u, v, data) for u, v, data in edges}
+    placed = {int(data[name]): (u, v, data) for u, v, data in edges if data[name] == int(data[name])}
     if sorted(placed) != list(range(len(edges))):
         raise DGLError(f"edge ids from attribute {name!r} must be 0 .. {len(edges) - 1}, each once")
     return [placed[i] for i in range(len(edges))]

@@ -47,7 +47,7 @@ def test_node_sets():
     for find in (META.node_set, META.src_set, META.dst_set):
         with pytest.raises(DGLError, match="'robot' does not exist"):
             find("robot")
-        with pytest.raises(DGLError, match="3 .*node types; name one of"):
+        with pytest.raises(DGLError, match=r"3 .*node types; name one of"):
             find(None)
     with pytest.raises(DGLError, match="source node type 'game' does not exist"):
         PAIR.src_set("game")

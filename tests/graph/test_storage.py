@@ -1,0 +1,139 @@
+"""Copies, scopes, index types, pickling, and what a graph prints."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.convert import create_block, graph, heterograph
+from dglite.errors import DGLError
+from dglite.graph import DGLGraph
+
+
+def featured():
+    g = graph(([0, 1, 2], [1, 2, 0]))
+    g.ndata["h"], g.edata["w"] = torch.ones(3, 2), torch.ones(3)
+    return g
+
+
+def typed():
+    return heterograph({("user", "plays", "game"): ([0, 1], [0, 1]), ("user", "knows", "user"): ([0], [1])})
+
+
+@pytest.mark.parametrize("copied", [DGLGraph.clone, DGLGraph.local_var, copy.copy])
+def test_copies_share_structure_and_columns(copied):
+    g = featured()
+    other = copied(g)
+    assert other.adjacency() is g.adjacency() and other.ndata["h"] is g.ndata["h"]
+    other.ndata["h"] = torch.zeros(3)
+    other.edata["new"] = torch.zeros(3)
+    other.add_nodes(1)
+    assert g.ndata["h"].shape == (3, 2) and "new" not in g.edata and g.num_nodes() == 3
+
+
+def test_local_scope_restores_features_and_structure():
+    g = featured()
+    column = g.ndata["h"]
+    with g.local_scope():
+        g.ndata["h"] = torch.zeros(3)
+        g.ndata["x"] = g.ndata.pop("h")
+        g.edata.clear()
+        with g.local_scope():
+            g.add_nodes(2)
+        assert g.num_nodes() == 3
+    assert g.ndata["h"] is column and list(g.ndata) == ["h"] and list(g.edata) == ["w"]
+    with pytest.raises(RuntimeError), g.local_scope():
+        g.ndata["x"] = torch.zeros(3)
+        raise RuntimeError
+    assert list(g.ndata) == ["h"]
+    fresh = graph(([0], [1]))
+    with fresh.local_scope():
+        fresh.ndata["h"] = torch.zeros(2)
+    assert not fresh.ndata
+
+
+def test_index_types():
+    g = featured()
+    assert g.idtype == torch.int64 and g.long() is g
+    small = g.int()
+    assert small.idtype == torch.int32 and small.edges()[0].dtype == torch.int32 and small.ndata["h"] is g.ndata["h"]
+    assert small.long().idtype == torch.int64 and g.astype("int32").idtype == torch.int32
+    with pytest.raises(DGLError, match="idtype must be int32 or int64, got torch.float32"):
+        g.astype(torch.float32)
+    with pytest.raises(DGLError, match="idtype must be int32 or int64"):
+        g.astype(np.uint8)
+
+
+def test_devices():
+    g = featured()
+    assert g.device == torch.device("cpu") and g.to("cpu") is g and g.cpu() is g
+    there = g.to("meta")
+    assert there.device == torch.device("meta") and there.ndata["h"].device.type == "meta" and g.device.type == "cpu"
+    assert there.num_nodes() == 3 and there.edges()[0].device.type == "meta" and there.adjacency() is g.adjacency()
+    with pytest.raises(DGLError, match="is on cpu, but the graph is on meta"):
+        there.ndata["x"] = torch.ones(3)
+    with pytest.raises(DGLError, match="is on meta, but the graph is on cpu"):
+        g.ndata["x"] = torch.ones(3, device="meta")
+
+
+@pytest.mark.parametrize("make", [featured, typed, lambda: create_block(([0, 1], [0, 0]), 2, 1), DGLGraph])
+@pytest.mark.parametrize("through", [lambda g: pickle.loads(pickle.dumps(g)), copy.deepcopy])
+def test_pickling(make, through):
+    g = make()
+    other = through(g)
+    assert repr(other) == repr(g) and other.device == g.device and other.idtype == g.idtype
+    for etype in g.canonical_etypes:
+        assert [x.tolist() for x in other.edges(etype=etype)] == [x.tolist() for x in g.edges(etype=etype)]
+    if g.ndata and g.is_homogeneous:
+        assert other.ndata["h"].equal(g.ndata["h"]) and other.ndata["h"] is not g.ndata["h"]
+
+
+def test_a_slice_can_be_pickled_and_cloned_but_not_changed():
+    part = pickle.loads(pickle.dumps(typed()["plays"]))
+    assert part.num_edges() == 2
+
+
+def test_graphs_die_without_the_garbage_collector():
+    gc.collect()
+    gc.disable()
+    try:
+        g = featured()
+        g.nodes[[0]].data["h"], g.ndata["h"], g.adjacency().csc()
+        with g.local_scope():
+            g.reverse()
+        watch = weakref.ref(g)
+        del g
+        assert watch() is None
+    finally:
+        gc.enable()
+
+
+def test_repr():
+    assert repr(featured()) == (
+        "Graph(num_nodes=3, num_edges=3,\n"
+        "      ndata_schemes={'h': Scheme(shape=(2,), dtype=torch.float32)}\n"
+        "      edata_schemes={'w': Scheme(shape=(), dtype=torch.float32)})"
+    )
+    assert repr(typed()) == (
+        "Graph(num_nodes={'game': 2, 'user': 2},\n"
+        "      num_edges={('user', 'knows', 'user'): 1, ('user', 'plays', 'game'): 2},\n"
+        "      metagraph=[('user', 'user', 'knows'), ('user', 'game', 'plays')])"
+    )
+    assert repr(create_block(([0, 1], [0, 0]), 2, 1)) == "Block(num_src_nodes=2, num_dst_nodes=1, num_edges=2)"
+    several = create_block({("a", "x", "b"): ([0], [0]), ("b", "y", "b"): ([1], [0])})
+    assert repr(several) == (
+        "Block(num_src_nodes={'a': 1, 'b': 2}, num_dst_nodes={'b': 1}, "
+        "num_edges={('a', 'x', 'b'): 1, ('b', 'y', 'b'): 1})"
+    )
+
+
+def test_users_may_hang_attributes_on_a_graph():
+    g = featured()
+    g.label = 3
+    assert g.clone().label == 3
