@@ -139,15 +139,13 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
 
 def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
     table = run.merged(step.tables)
-    receives = relation.adjacency.in_degrees() > 0
-    if receives.all():
+    unreduced = np.flatnonzero(relation.adjacency.in_degrees() == 0)
+    if not len(unreduced):
         return table
-    reduced = np.flatnonzero(receives)
-    kept = {}
-    for name, column in table.items():
-        before = relation.node_column(name, column)
-        kept[name] = backend.put(before, reduced, core.take_rows(column, reduced))
-    return kept
+    return {
+        name: backend.put(column, unreduced, relation.present(name, unreduced, column))
+        for name, column in table.items()
+    }
 
 
 def _apply(step: Apply, relation: Relation, run: Run) -> Table:

@@ -59,6 +59,7 @@ class Explanation:
     """What :func:`explain` found; ``str()`` of it is a table."""
 
     title: str
+    legend: tuple[str, ...]
     semantic: Plan
     executable: Plan
     lines: tuple[Line, ...]
@@ -70,7 +71,15 @@ class Explanation:
             for line in self.lines
         ]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        text = [self.title, "", "what is meant", *(f"  {step}" for step in self.semantic.steps), "", "what is run"]
+        text = [
+            self.title,
+            *self.legend,
+            "",
+            "what is meant",
+            *(f"  {step}" for step in self.semantic.steps),
+            "",
+            "what is run",
+        ]
         text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(head, widths, strict=True)).rstrip())
         for row, line in zip(rows, self.lines, strict=True):
             text.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -104,14 +113,20 @@ def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: 
         semantic = lower_update(message_signature(message, 0), signature, None if apply is None else UserFunction(2))
     executable = rewrite(semantic)
     lines = _Accountant(relation).lines(executable)
-    names = [_name(function) for function in (message, reduce, apply) if function is not None]
+    functions = (message, reduce, apply)
+    names = [_name(function) for function in functions if function is not None]
+    legend = tuple(
+        f"f{slot} is {_name(function)}"
+        for slot, function in enumerate(functions)
+        if callable(function) and not isinstance(function, MessageFunction | ReduceFunction)
+    )
     verb = "apply_edges" if reduce is None else "update_all"
     adjacency = relation.adjacency
     title = (
         f"{verb}({', '.join(names)}) over {':'.join(canonical)}: {adjacency.num_src} source nodes, "
         f"{adjacency.num_edges} edges, {adjacency.num_dst} destination nodes"
     )
-    return Explanation(title, semantic, executable, lines)
+    return Explanation(title, legend, semantic, executable, lines)
 
 
 class _Accountant:

@@ -160,7 +160,12 @@ RULES = (
     ),
     Rule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
     Rule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
-    Rule("run a message UDF", Pattern(Message), _run_message, "a user's function: called once on all edges"),
+    Rule(
+        "run a message UDF",
+        Pattern(Message),
+        _run_message,
+        "what it does is known to Python alone: called once on all edges",
+    ),
 )
 """The table. A rule that turns a user's function into an expression belongs at its head."""
 

@@ -112,6 +112,15 @@ def test_a_feature_written_in_place_after_send_is_noticed() -> None:
     assert "out" not in g.ndata
 
 
+def test_reduced_rows_must_fit_the_column_that_other_nodes_keep() -> None:
+    g = path()
+    g.ndata["out"] = torch.ones(5, 3)
+    g.send(message_func=COPY)
+    with pytest.raises(DGLError, match=r"'out' are \(3,\) float32, but the reduced ones \(1,\).*2 nodes"):
+        g.recv(reduce_func=SUM)
+    assert g.ndata["out"].shape == (5, 3)
+
+
 def test_sending_again_replaces_the_message() -> None:
     g = path(k=[10.0, 20.0, 30.0, 40.0, 50.0])
     g.send(message_func=COPY)

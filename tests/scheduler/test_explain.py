@@ -45,7 +45,7 @@ def test_a_user_s_reducer_says_why_it_is_bucketed(g: Any) -> None:
     found = dglite.explain(g, fn.copy_u("h", "m"), summed, apply=lambda nodes: {})
     text = str(found)
     assert "the reducer reads the whole mailbox: bucketed by degree" in text and "2 buckets" in text
-    assert "u.h as 'm'" in text and "Apply" in text and "summed" in text
+    assert "u.h as 'm'" in text and "Apply" in text and "f1 is summed" in text
     assert found.lines[0].read == 3 * 32 * 4 and found.lines[1].read is None
 
 
