@@ -1,0 +1,58 @@
+"""What the documentation shows runs, and its numbers are the measured ones."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/message_passing.md"])
+def test_the_code_runs(page: str) -> None:
+    torch.manual_seed(0)
+    names: dict[str, object] = {}
+    printed = io.StringIO()
+    blocks = _blocks(page, "python")
+    assert blocks
+    with contextlib.redirect_stdout(printed):
+        for block in blocks:
+            exec(compile(block, page, "exec"), names)
+    if page == "README.md":
+        accuracy, explanation = printed.getvalue().split("\n", 1)
+        assert float(accuracy.split()[1]) > 0.9
+        assert explanation.rstrip() in "\n".join(_blocks(page, ""))
+
+
+def test_comments_that_show_output_are_true() -> None:
+    lines = _blocks("docs/message_passing.md", "python")[0].splitlines()
+    shown = [line.split("  # ") for line in lines if line.startswith("print(")]
+    assert shown
+    names: dict[str, object] = {}
+    for code, expected in shown:
+        exec("\n".join(line for line in lines if not line.startswith("print(")), names)
+        assert str(eval(code.removeprefix("print(").removesuffix(")"), names)) == expected
+
+
+def test_the_tables_are_the_measured_ones() -> None:
+    report = ROOT / "benchmarks" / "report.py"
+    found = subprocess.run([sys.executable, str(report), "--check"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name} links to {target}"
