@@ -61,7 +61,7 @@ def train(graph: dglite.DGLGraph, features: torch.Tensor, labels: torch.Tensor, 
 
 def draw(graph: dglite.DGLGraph, predicted: torch.Tensor, labels: torch.Tensor, path: Path) -> None:
     """Write a picture of the club: fill colours are predictions, a red ring marks a wrong one."""
-    club = nx.Graph(list(zip(*(ids.tolist() for ids in graph.edges()), strict=True)))
+    club = nx.Graph((u, v) for u, v in zip(*(ids.tolist() for ids in graph.edges()), strict=True) if u != v)
     nodes = list(club)
     figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
     nx.draw_networkx(

@@ -170,7 +170,8 @@ class CitationGraphDataset(SingleGraphDataset):
             )
 
     def _check_counts(self, papers: Papers) -> None:
-        found = Counts(*papers.features.shape, papers.num_classes, papers.num_training, len(papers.test))
+        num_nodes, num_features = papers.features.shape
+        found = Counts(num_nodes, num_features, papers.num_classes, papers.num_training, len(papers.test))
         expected = _PUBLISHED.get(self.name, found)
         if found != expected:
             raise DGLError(

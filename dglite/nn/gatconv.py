@@ -50,6 +50,9 @@ class GATConv(nn.Module):
     feat (num_src, \*, in_feats) -> (num_dst, \*, num_heads, out_feats)
     """
 
+    bias: torch.Tensor | None
+    res_fc: nn.Module | None
+
     def __init__(
         self,
         in_feats: int | tuple[int, int],
@@ -80,7 +83,7 @@ class GATConv(nn.Module):
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
         self.activation = activation
-        self.res_fc: nn.Module | None = None
+        self.res_fc = None
         projected = residual and destination_size != width
         if residual:
             self.res_fc = nn.Linear(destination_size, width, bias=bias) if projected else nn.Identity()

@@ -47,6 +47,9 @@ class GraphConv(nn.Module):
     >>> layer(g, g.ndata["h"])  # doctest: +SKIP
     """
 
+    weight: torch.Tensor | None
+    bias: torch.Tensor | None
+
     def __init__(
         self,
         in_feats: int,
@@ -111,7 +114,7 @@ class GraphConv(nn.Module):
         return result if self._activation is None else self._activation(result)
 
     def _weight(self, given: torch.Tensor | None) -> torch.Tensor | None:
-        own: torch.Tensor | None = self.weight
+        own = self.weight
         if given is None:
             return own
         if own is not None:

@@ -52,6 +52,8 @@ class SAGEConv(nn.Module):
     feat (num_src, in_feats) -> (num_dst, out_feats)
     """
 
+    bias: torch.Tensor | None
+
     def __init__(
         self,
         in_feats: int | tuple[int, int],
