@@ -64,7 +64,7 @@ def test_index_types():
     small = g.int()
     assert small.idtype == torch.int32 and small.edges()[0].dtype == torch.int32 and small.ndata["h"] is g.ndata["h"]
     assert small.long().idtype == torch.int64 and g.astype("int32").idtype == torch.int32
-    with pytest.raises(DGLError, match="idtype must be int32 or int64, got torch.float32"):
+    with pytest.raises(DGLError, match=r"idtype must be int32 or int64, got torch\.float32"):
         g.astype(torch.float32)
     with pytest.raises(DGLError, match="idtype must be int32 or int64"):
         g.astype(np.uint8)

@@ -20,13 +20,17 @@ def check(rows, cols, num_rows, threads):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize(("large", "direct_rows"), [(1 << 20, 1 << 16), (100, 1 << 16), (100, 500)])
 @pytest.mark.parametrize("num_rows", [1, 17, 3000])
-def test_compress_is_a_stable_sort(monkeypatch, threads, num_rows):
-    monkeypatch.setattr(convert, "PARALLEL_EDGES", 100)
+def test_compress_is_a_stable_sort(monkeypatch, threads, large, direct_rows, num_rows):
+    monkeypatch.setattr(convert, "LARGE", large)
+    monkeypatch.setattr(convert, "DIRECT_ROWS", direct_rows)
     rng = np.random.default_rng(0)
     rows, cols = rng.integers(0, num_rows, 4000, np.int32), rng.integers(0, 50, 4000, np.int32)
     check(rows, cols, num_rows, threads)
     check(np.sort(rows), cols, num_rows, threads)
+    check(np.full(4000, num_rows - 1, np.int32), cols, num_rows, threads)
+    check(np.sort(rows)[::-1], cols, num_rows, threads)
 
 
 def test_compress_with_int64():
@@ -34,23 +38,16 @@ def test_compress_with_int64():
     check(rng.integers(0, 9, 100), rng.integers(0, 9, 100), 9, 1)
 
 
-def test_rows_that_ascend_only_inside_each_share_are_sorted(monkeypatch):
-    monkeypatch.setattr(convert, "PARALLEL_EDGES", 4)
-    monkeypatch.setattr(convert.os, "cpu_count", lambda: 2)
-    rows = np.array([2, 3, 0, 1] * 10, np.int32)
-    rows.sort()
-    rows = np.concatenate([rows[20:], rows[:20]])
-    check(rows, np.arange(40, dtype=np.int32), 4, 2)
+def test_sorted_rows_keep_their_columns():
+    cols = np.array([5, 3, 4], np.int32)
+    indptr, indices, edge_ids = convert.compress(np.array([0, 2, 2], np.int32), cols, 4)
+    assert indptr.tolist() == [0, 1, 1, 3, 3] and indices is cols and edge_ids is None
 
 
-def test_threads_are_used_only_where_they_pay(monkeypatch):
-    monkeypatch.setattr(convert.os, "cpu_count", lambda: 8)
-    large = convert.PARALLEL_EDGES * 4
-    assert convert._useful_threads(4, large, 1000) == 4
-    assert convert._useful_threads(4, 1000, 1000) == 1
-    assert convert._useful_threads(4, large, large) == 1
+def test_only_the_main_thread_uses_several():
+    assert convert._useful_threads(4) == 4
     seen = []
-    worker = threading.Thread(target=lambda: seen.append(convert._useful_threads(4, large, 1000)))
+    worker = threading.Thread(target=lambda: seen.append(convert._useful_threads(4)))
     worker.start()
     worker.join()
     assert seen == [1]
