@@ -31,8 +31,7 @@ class Sent:
     def __init__(self, edge_ids: np.ndarray | None) -> None:
         self.edge_ids = edge_ids
         self.functions: tuple[MessageFunction, ...] | None = None
-        self.table: Table = {}
-        self.src = self.edges = self.dst = Snapshot({})
+        self.table = self.src = self.edges = self.dst = Snapshot({})
 
     @classmethod
     def described(cls, functions: tuple[MessageFunction, ...], relation: Relation, edge_ids: np.ndarray | None) -> Sent:
@@ -50,7 +49,7 @@ class Sent:
     def computed(cls, table: Table, edge_ids: np.ndarray | None) -> Sent:
         """Leave messages that are computed: row i of ``table`` is that of edge ``edge_ids[i]``."""
         sent = cls(edge_ids)
-        sent.table = table
+        sent.table = Snapshot(table)
         return sent
 
     def describe_on(self, relation: Relation) -> MessageSignature:
@@ -73,10 +72,11 @@ class Sent:
         }
 
     def _rows(self, edges: np.ndarray | None) -> Table:
+        table = self.table.columns()
         if edges is None:
-            return self.table
+            return table
         rows = edges if self.edge_ids is None else _last_positions(self.edge_ids, edges)
-        return {name: core.take_rows(column, rows) for name, column in self.table.items()}
+        return {name: core.take_rows(column, rows) for name, column in table.items()}
 
 
 def _last_positions(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:

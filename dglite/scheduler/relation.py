@@ -40,7 +40,7 @@ class ColumnStore(Protocol):
 
 
 class Snapshot:
-    """Columns as they were when ``send`` read them.
+    """Columns as they were at ``send``: those that a lazy message reads, or the messages themselves.
 
     A feature that is replaced meanwhile does no harm, since the old tensor is held here. One that is written in place
     is noticed by its version, and reading it raises DGLError.
@@ -48,7 +48,7 @@ class Snapshot:
 
     __slots__ = ("_columns", "_versions")
 
-    def __init__(self, columns: dict[str, Tensor]) -> None:
+    def __init__(self, columns: Table) -> None:
         self._columns = columns
         self._versions = {name: backend.version(column) for name, column in columns.items()}
 
@@ -57,7 +57,7 @@ class Snapshot:
         column = self._columns.get(name)
         if column is not None and backend.version(column) != self._versions[name]:
             raise DGLError(
-                f"column {name!r} was written in place between send and recv, so the message that reads it is lost; "
+                f"{name!r} was written in place between send and recv, so the message that it is part of is lost; "
                 f"give the graph a new tensor instead, as in data[{name!r}] = data[{name!r}] + 1"
             )
         return column
@@ -65,6 +65,10 @@ class Snapshot:
     def keys(self) -> Collection[str]:
         """Return the names of the columns."""
         return self._columns.keys()
+
+    def columns(self) -> dict[str, Tensor]:
+        """Return all columns."""
+        return {name: column for name in self._columns if (column := self.peek(name)) is not None}
 
 
 class Relation:

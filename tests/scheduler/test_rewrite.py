@@ -129,6 +129,7 @@ def test_verify_refuses_plans_that_cannot_run() -> None:
 
 def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = Plan((Message(0, 0, COPY), Write(1, 0, (7,), Side.V)))
+    monkeypatch.setenv("DGLITE_DEBUG", "0")
     rewrite(broken)
     monkeypatch.setenv("DGLITE_DEBUG", "1")
     with pytest.raises(DGLError, match="%7"):
