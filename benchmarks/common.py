@@ -129,7 +129,14 @@ def power_law(num_nodes: int, num_edges: int, exponent: float = 0.75, seed: int 
 
 # -- results -----------------------------------------------------------------------------------------------------------
 def parser(description: str) -> argparse.ArgumentParser:
-    """Return a command line with the options that every benchmark has."""
+    """Return a command line with the options that every benchmark has; warn when the machine has other work to do."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if load > 0.5:
+        print(
+            f"The machine is busy (load {load:.1f}). Parallel kernels wait for each other's threads for milliseconds "
+            "then, in every library, and the ratios below mean little.",
+            file=sys.stderr,
+        )
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--quick", action="store_true", help="small sizes, to see that it works; results are not kept")
     return options
