@@ -24,7 +24,7 @@ _BACKEND_ALIASES = {"pytorch": "torch"}
 
 
 def backend_name() -> str:
-    """Return the backend asked for: ``DGLITE_BACKEND``, else ``DGLBACKEND``, else the configuration file, else torch."""
+    """Return the backend asked for: ``DGLITE_BACKEND``, ``DGLBACKEND``, the configuration file, torch."""
     name = os.environ.get("DGLITE_BACKEND") or os.environ.get("DGLBACKEND") or _config_file().get("backend") or "torch"
     return _BACKEND_ALIASES.get(name.lower(), name.lower())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from .opspec import OPERATORS, Operator
@@ -200,7 +200,7 @@ def swap_sides(expr: Expr) -> Expr:
 
 
 def evaluate(expr: Expr, values: Sequence[Any]) -> Any:
-    """Compute ``expr`` with ordinary arithmetic, ``values[slot]`` standing for each operand (arrays, tensors, numbers)."""
+    """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand."""
     if isinstance(expr, Operand):
         return values[expr.slot]
     if isinstance(expr, Constant):
@@ -209,7 +209,7 @@ def evaluate(expr: Expr, values: Sequence[Any]) -> Any:
     return _arithmetic(expr.op.source)(*(evaluate(arg, values) for arg in expr.args))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _arithmetic(source: str) -> Any:
     """Turn an operator's source into a Python function: the table stays the only place where it is written."""
     names = [f"x{i}" for i in range(3) if f"{{{i}}}" in source]

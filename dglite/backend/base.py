@@ -30,11 +30,12 @@ class DifferentiableOp(Protocol):
     ``backward`` is written with differentiable operations, so that second derivatives exist.
     """
 
-    saved: Sequence[int]
-    """Positions of the inputs that ``backward`` reads; the others are not kept alive and come as None.
+    @property
+    def saved(self) -> Sequence[int]:
+        """Positions of the inputs that ``backward`` reads; the others are not kept alive and come as None.
 
-    ``RESULT`` among them, last, stands for the result of ``forward``, which ``backward`` then finds after the inputs.
-    """
+        ``RESULT`` among them stands for the result of ``forward``, which ``backward`` then finds after the inputs.
+        """
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Compute the result; inputs carry no gradient here."""

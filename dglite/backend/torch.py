@@ -99,7 +99,7 @@ class TorchBackend(Backend):
         return torch.stack(tuple(xs), dim=axis)
 
     def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
-        return torch.split(x, list(sizes))
+        return x.split_with_sizes(list(sizes))
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
         return x.sum(dim=axis, keepdim=keepdims)

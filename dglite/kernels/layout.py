@@ -92,7 +92,7 @@ def _pattern(own: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:
 
 
 def _ungrouped(padded: list[tuple[int, ...]], shape: tuple[int, ...]) -> tuple[Pattern, ...] | None:
-    """Return the patterns over the whole row when each operand is full, scalar, or full up to some axis and 1 after it."""
+    """Return the patterns over the whole row if each operand is full, scalar, or full up to an axis and then 1."""
     patterns = []
     for own in padded:
         pattern = _pattern(own, shape)

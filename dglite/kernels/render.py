@@ -106,7 +106,8 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
         "from dglite.kernels.cpu.driver import row_scale_of",
         "",
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
-        "word, prefetch, greater, select, reduce_add = simd.word, simd.prefetch, simd.greater, simd.select, simd.reduce_add",
+        "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
+        "reduce_add = simd.reduce_add",
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {PREFETCH_AHEAD})',
     ]
@@ -120,9 +121,8 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
         if spec.repeat and spec.repeat <= width:
             lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
         if winners:
-            lines.append(
-                f'ids{width}, store_ids{width} = simd.splat("{spec.index}", {width}), simd.storer("{spec.index}", {width})'
-            )
+            lines.append(f'ids{width} = simd.splat("{spec.index}", {width})')
+            lines.append(f'store_ids{width} = simd.storer("{spec.index}", {width})')
     return "\n".join([*lines, "", ""])
 
 
@@ -269,7 +269,7 @@ def _dot_passes(spec: SddmmSpec) -> str:
 
 def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
     """Return, for the blocks and for the rest, the line before it, the name of its start and its pieces."""
-    sweeps = []
+    sweeps: list[tuple[str, str, tuple[int, ...]]] = []
     if spec.blocks:
         sweeps.append((f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n", "k", (spec.lanes,)))
     if spec.pieces:

@@ -25,15 +25,15 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
         f"ITEM = {ITEM_BYTES[dtype]}",
         "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
         "reduce_add, reduce_max = simd.reduce_add, simd.reduce_max",
-        f'edge_index, edge_ahead = simd.edge_index_loader("{index}"), simd.edge_ahead_loader("{index}", {2 * PREFETCH_AHEAD})',
+        f'edge_index = simd.edge_index_loader("{index}")',
+        f'edge_ahead = simd.edge_ahead_loader("{index}", {2 * PREFETCH_AHEAD})',
     ]
     for width in widths:
         lines.append(f'load{width}, store{width} = simd.loader("{dtype}", {width}), simd.storer("{dtype}", {width})')
         lines.append(f'splat{width} = simd.splat("{compute_dtype(dtype)}", {width})')
     if heads == 1:
-        lines.append(
-            f'gather{lanes}, scatter{lanes} = (f("{dtype}", "{index}", {lanes}) for f in (simd.edge_gather, simd.edge_scatter))'
-        )
+        lines.append(f'gather{lanes} = simd.edge_gather("{dtype}", "{index}", {lanes})')
+        lines.append(f'scatter{lanes} = simd.edge_scatter("{dtype}", "{index}", {lanes})')
     body = _by_entries(lanes) if heads == 1 else _by_heads(heads, lanes)
     return "\n".join(lines) + "\n" + body
 

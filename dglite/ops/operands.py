@@ -17,13 +17,17 @@ _ROWS_OF = {Side.U: "source node", Side.E: "edge", Side.V: "destination node"}
 
 
 def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
-    """Return the words of the CSC that kernels take and the dtype of its ids; kept with the structure."""
+    """Return the words of the CSC that kernels take and the dtype of its ids.
+
+    Kept with the structure, together with the CSC itself: the words hold its addresses, and a structure that is
+    restricted to other formats would free it.
+    """
     found = adj.cache.get("kernel structure")
     if found is None:
         csc = adj.csc()
         words = (*csc.addresses, adj.num_dst, adj.num_edges)
-        found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype))
-    return found
+        found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc)
+    return found[0], found[1]
 
 
 def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> None:

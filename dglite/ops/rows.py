@@ -47,7 +47,7 @@ class _TakeRows:
 
 
 def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
-    """Reduce ``x[offsets[i]:offsets[i + 1]]`` for every i to ``(len(offsets) - 1, *feat)``; an empty segment gives 0."""
+    """Reduce ``x[offsets[i]:offsets[i + 1]]`` for every i: ``(len(offsets) - 1, *feat)``, 0 for an empty segment."""
     if not reducer.fused:
         raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max or min")
     count = int(offsets[-1])

@@ -33,7 +33,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Parameters
     ----------
     operands
-        ``operands[slot]`` is ``(num_src, *feat)``, ``(num_edges, *feat)`` or ``(num_dst, *feat)`` by the operand's side.
+        ``operands[slot]``, by its side: ``(num_src, *feat)``, ``(num_edges, *feat)`` or ``(num_dst, *feat)``.
         Feature axes broadcast from the right. One floating dtype; float16 and bfloat16 accumulate in float32.
     reducer
         SUM, MEAN, MAX or MIN. A destination without in-edges gets 0.
@@ -41,7 +41,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Returns
     -------
     Tensor
-        ``(num_dst, *broadcast feat)``. The gradient of MAX and MIN goes to the winning edge, the first one among equals.
+        ``(num_dst, *broadcast feat)``. The gradient of MAX and MIN goes to the winning edge, the first among equals.
 
     Raises
     ------
@@ -168,14 +168,13 @@ class _Sddmm:
         return _run_sddmm(self.adj, self.expr, operands, self.dot)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        wide = broadcast_shape(tuple(shape[1:] for shape in self.shapes))
-        if self.dot and wide and any(shape[1:] != wide for shape in self.shapes):
-            grad = active.broadcast_to(grad, wide)
         operands = [*inputs[:-1], grad]
-        return [
-            _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, False) if needed else None
-            for slot, needed in enumerate(needs)
-        ]
+        grads: list[Tensor | None] = [None] * len(needs)
+        for slot, needed in enumerate(needs):
+            if needed:
+                shapes = self.shapes if self.dot else None
+                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, False, shapes)
+        return grads
 
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
@@ -214,11 +213,20 @@ def _gradient(
     shape: tuple[int, ...],
     side: Side,
     mean: bool,
+    dotted: Sequence[tuple[int, ...]] | None = None,
 ) -> Tensor:
-    """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations."""
+    """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations.
+
+    For a dot product ``dotted`` holds the shapes of its operands: where the derivative does not depend on an operand
+    with the summed axis, the gradient is stretched along it.
+    """
     num_operands = len(operands) - (2 if mean else 1)
     owner, grad, slots = _gradient_expr(expr, slot, num_operands, side, mean)
     used = [operands[i] for i in slots]
+    if dotted is not None:
+        wide = broadcast_shape(tuple(own[1:] for own in dotted))
+        if broadcast_shape(tuple(active.shape(x)[1:] for x in used)) != wide:
+            used[-1] = active.broadcast_to(used[-1], wide)
     if owner is Side.E:
         return _sddmm_to(adj, grad, used, shape)
     if owner is Side.U:

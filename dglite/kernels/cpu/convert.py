@@ -26,7 +26,7 @@ DIRECT_ROWS = 1 << 16
 """Up to this many rows a counter for each fits the second-level cache, and edges are dealt to rows straight away."""
 
 _BUCKET_BITS = 9
-"""512 buckets: more would be written to more pages at once than the address cache of a small core follows."""
+"""512 buckets: more would be written to more pages at once than a core has addresses of at hand."""
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -56,7 +56,7 @@ def compress(
 @_jit
 def _ascending(rows: np.ndarray) -> bool:
     """Whether the rows never fall."""
-    for i in range(1, len(rows)):
+    for i in range(1, len(rows)):  # noqa: SIM110 - Numba has no generator expressions
         if rows[i] < rows[i - 1]:
             return False
     return True
@@ -87,7 +87,7 @@ def _scatter(
 def _sort_large(
     rows: np.ndarray, cols: np.ndarray, indptr: np.ndarray, result: tuple[np.ndarray, np.ndarray], threads: int
 ) -> None:
-    """Deal shares of the edges into buckets of ``2 ** shift`` rows, then sort each bucket; all in ``threads`` threads."""
+    """Deal shares of the edges into buckets of ``2 ** shift`` rows, then sort each bucket, in ``threads`` threads."""
     num_edges, num_rows = len(rows), len(indptr) - 1
     shift = 0 if num_rows <= DIRECT_ROWS else (num_rows - 1).bit_length() - _BUCKET_BITS
     num_buckets = ((num_rows - 1) >> shift) + 1
@@ -118,7 +118,7 @@ def _count_buckets(rows: np.ndarray, shift: int, counts: np.ndarray) -> None:
 
 @_jit
 def _deal(rows: np.ndarray, cols: np.ndarray, first: int, shift: int, next_slot: np.ndarray, dealt: np.ndarray) -> None:
-    """Write (row, column, edge id) of each edge to the next free slot of its bucket; ``first`` is the first edge's id."""
+    """Write (row, column, edge id) of each edge to its bucket's next free slot; ``first`` is the first edge's id."""
     for i in range(len(rows)):
         bucket = rows[i] >> shift
         slot = next_slot[bucket]

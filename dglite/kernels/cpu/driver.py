@@ -10,7 +10,7 @@ Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -54,7 +54,7 @@ def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, las
     return types.void(*[types.int64] * 7), codegen
 
 
-@lru_cache(maxsize=None)
+@cache
 def row_scale_of(index_dtype: str) -> Any:
     """Return ``row_scale(args, row)``: one over the number of the row's entries, 1 for an empty row."""
     index = index_loader(index_dtype)

@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 import threading
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,7 +30,7 @@ _lock = threading.Lock()
 _modules: dict[str, ModuleType] = {}
 
 
-@lru_cache(maxsize=None)
+@cache
 def block_lanes(dtype: str) -> int:
     """Return how many values one register block holds: half of the machine's vector registers, as accumulators."""
     features = binding.get_host_cpu_features()
@@ -56,7 +56,7 @@ def load_source(kind: str, source: str) -> ModuleType:
     return module
 
 
-@lru_cache(maxsize=None)
+@cache
 def _toolchain() -> bytes:
     """Return what compiled code depends on besides its source."""
     parts = [Path(str(module.__file__)).read_bytes() for module in (simd, driver)]
@@ -67,7 +67,7 @@ def _digest(source: str) -> str:
     return hashlib.sha256(source.encode() + _toolchain()).hexdigest()[:20]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _folder() -> Path:
     folder = cache_dir() / "kernels"
     try:

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -166,7 +167,7 @@ def _value_type(dtype: str, lanes: int) -> types.Type:
     return getattr(types, dtype) if lanes == 1 else Vec(dtype, lanes)
 
 
-@lru_cache(maxsize=None)
+@cache
 def loader(dtype: str, lanes: int) -> Any:
     """Return ``load(address)``: ``lanes`` consecutive values of ``dtype`` as a vector, or as a scalar for one lane."""
     result = _value_type(compute_dtype(dtype), lanes)
@@ -182,9 +183,9 @@ def loader(dtype: str, lanes: int) -> Any:
     return load
 
 
-@lru_cache(maxsize=None)
+@cache
 def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
-    """Return ``load(address)``: ``lanes / repeat`` consecutive values, each standing in ``repeat`` neighbouring lanes."""
+    """Return ``load(address)``: ``lanes / repeat`` consecutive values, each in ``repeat`` neighbouring lanes."""
     result, count = Vec(compute_dtype(dtype), lanes), lanes // repeat
 
     @intrinsic
@@ -202,7 +203,7 @@ def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
     return load
 
 
-@lru_cache(maxsize=None)
+@cache
 def storer(dtype: str, lanes: int) -> Any:
     """Return ``store(address, value)``, the counterpart of :func:`loader`."""
 
@@ -225,7 +226,7 @@ def storer(dtype: str, lanes: int) -> Any:
     return store
 
 
-@lru_cache(maxsize=None)
+@cache
 def index_loader(dtype: str) -> Any:
     """Return ``index(address, i)``: the ``i``-th id or pointer of an int32 or int64 array, as int64."""
 
@@ -242,7 +243,7 @@ def index_loader(dtype: str) -> Any:
 word = index_loader("int64")
 
 
-@lru_cache(maxsize=None)
+@cache
 def ahead_loader(dtype: str, distance: int) -> Any:
     """Return ``index_ahead(address, j, count)``: the id ``distance`` entries after ``j``, or the last one."""
 
@@ -256,9 +257,9 @@ def ahead_loader(dtype: str, distance: int) -> Any:
     return index_ahead
 
 
-@lru_cache(maxsize=None)
+@cache
 def edge_index_loader(dtype: str) -> Any:
-    """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself when there is no array (address 0)."""
+    """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself without an array (address 0)."""
 
     @intrinsic
     def edge_index(typingctx: Any, address: Any, j: Any) -> Any:
@@ -270,9 +271,9 @@ def edge_index_loader(dtype: str) -> Any:
     return edge_index
 
 
-@lru_cache(maxsize=None)
+@cache
 def edge_ahead_loader(dtype: str, distance: int) -> Any:
-    """Return ``edge_ahead(address, j, count)``: the edge id of the entry ``distance`` after ``j``, or of the last one."""
+    """Return ``edge_ahead(address, j, count)``: the edge id ``distance`` entries after ``j``, or the last one's."""
 
     @intrinsic
     def edge_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
@@ -320,7 +321,7 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 
 
 # -- lanes -------------------------------------------------------------------------------------------------------------
-@lru_cache(maxsize=None)
+@cache
 def splat(dtype: str, lanes: int) -> Any:
     """Return ``splat(scalar)``: the scalar in every lane (a plain scalar for one lane)."""
     result = _value_type(dtype, lanes)
@@ -337,7 +338,7 @@ def splat(dtype: str, lanes: int) -> Any:
     return spread
 
 
-@lru_cache(maxsize=None)
+@cache
 def _mask_type(lanes: int) -> types.Type:
     return types.boolean if lanes == 1 else Mask(lanes)
 
@@ -406,7 +407,7 @@ def exp(typingctx: Any, x: Any) -> Any:
         rint = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), f"llvm.rint.{suffix}")
         n = builder.call(rint, [builder.fmul(value, number(1 / math.log(2)))])
         r = times_plus(n, number(-ln2_high), value)
-        r = times_plus(n, number(ln2_high - math.log(2)), r)
+        r = times_plus(n, number(-float(Decimal(2).ln() - Decimal(ln2_high))), r)
         result = number(1 / math.factorial(degree))
         for power in reversed(range(degree)):
             result = times_plus(result, r, number(1 / math.factorial(power)))
@@ -424,7 +425,7 @@ def exp(typingctx: Any, x: Any) -> Any:
     return x(x), codegen
 
 
-@lru_cache(maxsize=None)
+@cache
 def edge_gather(dtype: str, index: str, lanes: int) -> Any:
     """Return ``gather(address, edge_ids, j)``: the values of the edges of entries ``j`` to ``j + lanes - 1``."""
     result = _value_type(compute_dtype(dtype), lanes)
@@ -455,7 +456,7 @@ def edge_gather(dtype: str, index: str, lanes: int) -> Any:
     return gather
 
 
-@lru_cache(maxsize=None)
+@cache
 def edge_scatter(dtype: str, index: str, lanes: int) -> Any:
     """Return ``scatter(address, edge_ids, j, value)``, the counterpart of :func:`edge_gather`."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 from ...opspec import Reducer
 from ..render_softmax import softmax_source
@@ -16,7 +16,7 @@ __all__ = ["edge_softmax", "edge_softmax_gradient"]
 Structure = tuple[int, int, int, int, int]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _addresses(dtype: str, index: str, heads: int) -> tuple[int, int]:
     # One register per vector: the exponential needs the rest for its own intermediate values.
     module = load_source("softmax", softmax_source(dtype, index, heads, block_lanes(dtype) // 8))

@@ -7,7 +7,7 @@ are dense, row after row; the caller has checked shapes and dtypes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class _Bound:
 
     def operand_words(self, addresses: Sequence[int]) -> list[int]:
         """Return (address, row stride, group table) of every operand."""
-        words = []
+        words: list[int] = []
         for slot, stride, table in self.slots:
             words += (addresses[slot], stride, table)
         return words
@@ -75,7 +75,7 @@ class SddmmKernel(_Bound):
         launch(self.driver, [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)], tasks)
 
 
-@lru_cache(maxsize=None)
+@cache
 def bind_spmm(
     expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
 ) -> SpmmKernel:
@@ -87,7 +87,7 @@ def bind_spmm(
     return SpmmKernel(_spmm_address(spec), spec, layout)
 
 
-@lru_cache(maxsize=None)
+@cache
 def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> SddmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
     lanes = block_lanes(dtype)
@@ -96,11 +96,11 @@ def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = F
     return SddmmKernel(_sddmm_address(spec), spec, layout)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _spmm_address(spec: SpmmSpec) -> int:
     return compile_kernel("spmm", spmm_source(spec))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _sddmm_address(spec: SddmmSpec) -> int:
     return compile_kernel("sddmm", sddmm_source(spec))

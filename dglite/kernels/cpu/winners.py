@@ -5,7 +5,7 @@ Columns are dealt to tasks, so that a scatter needs no atomics and its result do
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -56,7 +56,7 @@ def scatter(args, task, num_tasks):
 '''
 
 
-@lru_cache(maxsize=None)
+@cache
 def _addresses(dtype: str, index: str) -> tuple[int, int]:
     module = load_source("winners", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
     return module.gather.address, module.scatter.address

@@ -1,0 +1,63 @@
+"""The vector type: exponential, 16-bit rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numba import cfunc
+
+from dglite.kernels.cpu import simd
+
+
+def apply_exp(values: np.ndarray, lanes: int) -> np.ndarray:
+    dtype = str(values.dtype)
+    load, store, exp, item = simd.loader(dtype, lanes), simd.storer(dtype, lanes), simd.exp, values.itemsize
+
+    @cfunc("void(int64, int64, int64)")
+    def kernel(source, out, count):
+        for i in range(0, count, lanes):
+            store(out + i * item, exp(load(source + i * item)))
+
+    out = np.empty_like(values)
+    kernel.ctypes(values.ctypes.data, out.ctypes.data, len(values))
+    return out
+
+
+@pytest.mark.parametrize(("dtype", "low", "ulps"), [("float32", -103.0, 2.5), ("float64", -744.0, 2.5)])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_exp_is_within_a_few_units_in_the_last_place(dtype, low, ulps, lanes):
+    high = 88.7 if dtype == "float32" else 709.7
+    values = np.linspace(low, high, 40_000).astype(dtype)
+    want = np.exp(values.astype(np.longdouble))
+    error = np.abs(apply_exp(values, lanes).astype(np.longdouble) - want) / np.spacing(want.astype(dtype))
+    assert error.max() < ulps
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exp_of_extremes(dtype):
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e9, -1e9, 1.0], dtype)
+    with np.errstate(over="ignore"):
+        want = np.exp(values)
+    np.testing.assert_allclose(apply_exp(values, 8), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_16_bit_floats_round_as_torch_does(dtype, lanes):
+    kind = getattr(torch, dtype)
+    values = torch.cat([torch.randn(996) * 100, torch.tensor([float("inf"), float("-inf"), float("nan"), 0.0])])
+    load, store = simd.loader("float32", lanes), simd.storer(dtype, lanes)
+    read, write = simd.loader(dtype, lanes), simd.storer("float32", lanes)
+
+    @cfunc("void(int64, int64, int64, int64)")
+    def kernel(source, narrow, back, count):
+        for i in range(0, count, lanes):
+            store(narrow + i * 2, load(source + i * 4))
+            write(back + i * 4, read(narrow + i * 2))
+
+    narrow, back = torch.empty(1000, dtype=kind), torch.empty(1000)
+    kernel.ctypes(values.data_ptr(), narrow.data_ptr(), back.data_ptr(), 1000)
+    assert torch.equal(torch.nan_to_num(narrow), torch.nan_to_num(values.to(kind)))
+    assert torch.equal(torch.nan_to_num(back), torch.nan_to_num(values.to(kind).float()))
+    assert narrow[998].isnan() and back[998].isnan()

@@ -1,0 +1,128 @@
+"""g-SpMM and g-SDDMM kernels against the oracle: operators x reducers x dtypes x ids x shapes x graphs x threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.kernels import reference
+from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.sparse import bind_sddmm, bind_spmm
+from dglite.opspec import Reducer
+from tests.kernels.sparse_cases import Coo, assert_close, expression, graph, operands
+from tests.pairs import cases
+
+OPS = ["copy_u", "copy_e", "u_add_e", "u_sub_e", "u_mul_e", "u_div_e", "u_mul_v", "e_sub_v"]
+REDUCERS = ["sum", "mean", "max", "min"]
+DTYPES = ["float32", "float64", "float16", "bfloat16"]
+IDS = ["int32", "int64"]
+SHAPES = {
+    "equal": ((70,), (70,)),
+    "one number": ((), ()),
+    "weight per edge": ((37,), (1,)),
+    "weight per head": ((2, 8), (2, 1)),
+    "wide heads": ((2, 64), (2, 1)),
+    "odd heads": ((3, 5), (3, 1)),
+    "outer": ((3, 1), (1, 4)),
+    "left is narrow": ((1,), (6,)),
+    "zero width": ((0,), (0,)),
+}
+GRAPHS = ["random", "star", "no edges", "no nodes", "one edge"]
+TORCH = {name: getattr(torch, name) for name in DTYPES}
+
+
+@pytest.fixture(autouse=True)
+def threads_for_small_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go parallel from the first element on, so that cut rows and merges happen on small graphs."""
+    monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
+
+
+def run(coo: Coo, index: str, dtype: str, values: list[np.ndarray], bound, out_shape, threads: int, **more):
+    """Call a bound kernel on torch tensors of ``dtype``; return the result as float64."""
+    tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
+    indptr, indices, edge_ids = coo.csc(index)
+    words = (indptr.ctypes.data, indices.ctypes.data, edge_ids.ctypes.data, coo.num_dst, len(coo.src))
+    out = torch.full(out_shape, 99.0, dtype=TORCH[dtype])
+    bound(words, [tensor.data_ptr() for tensor in tensors], out.data_ptr(), threads, **more)
+    return out.double().numpy(), [tensor.double().numpy() for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    ("op", "reducer", "dtype", "index", "shape", "kind", "threads"),
+    cases(OPS, REDUCERS, DTYPES, IDS, list(SHAPES), GRAPHS, [1, 2]),
+)
+def test_spmm_equals_the_oracle(op, reducer, dtype, index, shape, kind, threads):
+    expr, coo = expression(op), graph(kind)
+    values = operands(expr, coo, SHAPES[shape])
+    bound = bind_spmm(expr, Reducer(reducer), dtype, index, tuple(value.shape[1:] for value in values))
+    got, rounded = run(coo, index, dtype, values, bound, (coo.num_dst, *bound.layout.shape), threads)
+    want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
+    assert_close(got, want, dtype)
+
+
+@pytest.mark.parametrize(
+    ("op", "dot", "dtype", "index", "shape", "kind", "threads"),
+    [
+        case
+        for case in cases(
+            ["copy_u", "u_add_v", "u_mul_v", "u_div_e", "e_sub_v"],
+            [False, True],
+            DTYPES,
+            IDS,
+            list(SHAPES),
+            GRAPHS,
+            [1, 2],
+        )
+        if not (case[1] and case[4] in ("one number", "zero width"))  # answered without a kernel
+    ],
+)
+def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, threads):
+    expr, coo = expression(op), graph(kind)
+    values = operands(expr, coo, SHAPES[shape])
+    bound = bind_sddmm(expr, dtype, index, tuple(value.shape[1:] for value in values), dot)
+    feat = bound.layout.shape[:-1] + (1,) if dot else bound.layout.shape
+    got, rounded = run(coo, index, dtype, values, bound, (len(coo.src), *feat), threads)
+    assert_close(got, reference.sddmm(expr, coo.src, coo.dst, rounded, dot), dtype)
+
+
+@pytest.mark.parametrize("index", IDS)
+@pytest.mark.parametrize("reducer", ["max", "min"])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["random", "star"])
+def test_winners_are_the_first_entries_with_the_extreme_value(kind, threads, reducer, index, monkeypatch):
+    monkeypatch.setattr(launch._Pool, "limit", max(launch._Pool.limit, 1))
+    coo, expr = graph(kind), expression("copy_u")
+    values = [np.round(operands(expr, coo, ((20,),))[0])]  # many ties
+    bound = bind_spmm(expr, Reducer(reducer), "float32", index, ((20,),), winners=True)
+    winners = np.full((coo.num_dst, 20), -9, index)
+    got, _ = run(coo, index, "float32", values, bound, (coo.num_dst, 20), threads, winners=winners.ctypes.data)
+    indptr, indices, _ = coo.csc(index)
+    for node in range(coo.num_dst):
+        messages = values[0][indices[indptr[node] : indptr[node + 1]]]
+        if not len(messages):
+            assert (winners[node] == -1).all()
+            continue
+        best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
+        assert (winners[node] == indptr[node] + best).all()
+        assert (got[node] == messages[best, np.arange(20)]).all()
+
+
+@pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
+def test_nan_and_infinity_come_through(reducer):
+    coo = Coo(3, 2, np.array([0, 1, 2, 0]), np.array([0, 0, 1, 1]))
+    values = [np.array([[1.0, np.nan], [2.0, 1.0], [np.inf, -np.inf]])]
+    expr = expression("copy_u")
+    bound = bind_spmm(expr, Reducer(reducer), "float32", "int32", ((2,),))
+    got, _ = run(coo, "int32", "float32", values, bound, (2, 2), 1)
+    want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, 2, values)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_the_comparison_fails_on_a_wrong_answer():
+    with pytest.raises(AssertionError, match="off by"):
+        assert_close(np.ones(3), np.array([1.0, 1.0, 1.1]), "float32")
+    with pytest.raises(AssertionError, match="shape"):
+        assert_close(np.ones(3), np.ones((3, 1)), "float32")
+    with pytest.raises(AssertionError, match="NaN"):
+        assert_close(np.array([np.nan]), np.ones(1), "float32")

@@ -1,0 +1,60 @@
+"""Kernel source is a pure function of its specification."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dglite.function import message_function
+from dglite.kernels.layout import broadcast_layout
+from dglite.kernels.render import SddmmSpec, SpmmSpec, pieces_of, sddmm_source, spec_of, spmm_source
+from dglite.kernels.render_softmax import softmax_source
+from dglite.opspec import Reducer
+
+U_MUL_E = message_function("u_mul_e", ("h", "w"), "m").expr
+
+
+def spec(shapes, reducer=Reducer.SUM, **more):
+    layout = broadcast_layout(shapes, 64)
+    return SpmmSpec(U_MUL_E, reducer, "float32", "int32", **spec_of(layout, 64), **more)
+
+
+@pytest.mark.parametrize("rest", range(64))
+def test_pieces_add_up_and_halve(rest):
+    pieces = pieces_of(rest)
+    assert sum(pieces) == rest
+    assert list(pieces) == sorted(set(pieces), reverse=True)
+
+
+def test_source_is_python_and_reads_as_the_formula():
+    source = spmm_source(spec(((100,), (1,))))
+    ast.parse(source)
+    assert "g-SpMM: sum of (u0 * e1) (float32, int32 ids)" in source
+    assert "total0 = total0 + (load64(" in source
+    assert source == spmm_source(spec(((100,), (1,))))
+
+
+def test_one_accumulator_per_piece_in_a_single_pass():
+    source = spmm_source(spec(((36,), (1,))))
+    assert source.count("for j in range(first, last)") == 1
+    assert "splat32(0.0)" in source and "splat4(0.0)" in source
+
+
+@pytest.mark.parametrize("reducer", [Reducer.MAX, Reducer.MIN])
+def test_winners_are_tracked_only_when_asked_for(reducer):
+    assert "winner" not in spmm_source(spec(((64,), (64,)), reducer)).replace("out, winners):", "")
+    assert "winner0 = select(better" in spmm_source(spec(((64,), (64,)), reducer, winners=True))
+
+
+@pytest.mark.parametrize("dot", [False, True])
+def test_sddmm_source_is_python(dot):
+    layout = broadcast_layout(((4, 17), (4, 17)), 64, dot)
+    source = sddmm_source(SddmmSpec(U_MUL_E, dot, "float64", "int64", **spec_of(layout, 64)))
+    ast.parse(source)
+    assert ("reduce_add(" in source.split("def kernel")[1]) == dot
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8, 21])
+def test_softmax_source_is_python(heads):
+    ast.parse(softmax_source("float32", "int32", heads, 8))

@@ -1,0 +1,210 @@
+"""Differentiable operations: values against the oracle, gradients and second gradients by finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from dglite.errors import DGLError
+from dglite.expr import Operand, Side
+from dglite.kernels import reference
+from dglite.ops import core
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+from tests.kernels.sparse_cases import assert_close, expression, graph, operands
+from tests.pairs import cases
+
+OPS = ["copy_u", "copy_e", "u_add_e", "u_mul_e", "u_div_e", "u_sub_v", "u_mul_v", "e_div_v"]
+SHAPES = {
+    "equal": ((3,), (3,)),
+    "one number": ((), ()),
+    "weight": ((4,), (1,)),
+    "heads": ((2, 4), (2, 1)),
+    "odd heads": ((2, 3), (2, 1)),
+    "outer": ((2, 1), (1, 3)),
+    "narrow left": ((1,), (3,)),
+}
+U0, E1 = Operand(Side.U, 0), Operand(Side.E, 1)
+
+
+def small() -> tuple[Adjacency, np.ndarray, np.ndarray]:
+    """Return a multigraph with self-loops, parallel edges and nodes without edges on either side."""
+    src, dst = np.array([0, 1, 1, 2, 2, 2, 4, 0]), np.array([0, 0, 0, 2, 3, 3, 1, 3])
+    return Adjacency.from_coo(6, 5, src, dst), src, dst
+
+
+def tensors(op: str, shape: str, seed: int = 0) -> list[torch.Tensor]:
+    """Return float64 operands whose messages differ, so that max and min are differentiable at them."""
+    generator, expr = torch.Generator().manual_seed(seed), expression(op)
+    rows = {"u": 6, "e": 8, "v": 5}
+    sides = op.split("_")[1:] if op.startswith("copy") else op.split("_")[::2]
+    found = []
+    for side, feat in zip(sides, SHAPES[shape], strict=False):
+        x = torch.rand(rows[side], *feat, generator=generator, dtype=torch.float64) + 0.5
+        found.append(x.requires_grad_())
+    assert len(found) == len(expr.args if hasattr(expr, "args") else [expr])
+    return found
+
+
+@pytest.mark.parametrize(("op", "reducer", "shape"), cases(OPS, ["sum", "mean", "max", "min"], list(SHAPES)))
+def test_spmm_value_and_gradients(op, reducer, shape):
+    adj, src, dst = small()
+    expr, xs = expression(op), tensors(op, shape)
+
+    def run(*xs):
+        return core.spmm(adj, expr, Reducer(reducer), xs)
+
+    want = reference.spmm(expr, Reducer(reducer), src, dst, 5, [x.detach().numpy() for x in xs])
+    assert_close(run(*xs).detach().numpy(), want, "float64")
+    assert gradcheck(run, xs) and gradgradcheck(run, xs)
+
+
+@pytest.mark.parametrize(
+    ("op", "dot", "shape"),
+    [
+        case
+        for case in cases(["copy_u", "u_add_v", "u_mul_v", "u_div_e", "e_sub_v"], [False, True], list(SHAPES))
+        if not (case[1] and case[2] == "one number")
+    ],
+)
+def test_sddmm_value_and_gradients(op, dot, shape):
+    adj, src, dst = small()
+    expr, xs = expression(op), tensors(op, shape)
+
+    def run(*xs):
+        return core.sddmm(adj, expr, xs, dot)
+
+    want = reference.sddmm(expr, src, dst, [x.detach().numpy() for x in xs], dot)
+    assert_close(run(*xs).detach().numpy(), want, "float64")
+    assert gradcheck(run, xs) and gradgradcheck(run, xs)
+
+
+@pytest.mark.parametrize("feat", [(), (1,), (8,), (2, 3)])
+def test_edge_softmax_value_and_gradients(feat):
+    adj, _, dst = small()
+    logits = (torch.randn(8, *feat, dtype=torch.float64) * 10).requires_grad_()
+    assert_close(
+        core.edge_softmax(adj, logits).detach().numpy(), reference.edge_softmax(dst, logits.detach().numpy()), "float64"
+    )
+    logits = torch.randn(8, *feat, dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda x: core.edge_softmax(adj, x), (logits,))
+    assert gradgradcheck(lambda x: core.edge_softmax(adj, x), (logits,))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kind", "heads"),
+    cases(["float32", "float64", "float16", "bfloat16"], ["random", "star", "no edges", "one edge"], [1, 3, 8, 20]),
+)
+def test_edge_softmax_equals_the_oracle(dtype, kind, heads):
+    coo = graph(kind)
+    adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
+    logits = (torch.randn(len(coo.src), heads, dtype=torch.float64) * 4).to(getattr(torch, dtype))
+    want = reference.edge_softmax(coo.dst, logits.double().numpy())
+    assert_close(core.edge_softmax(adj, logits).double().numpy(), want, dtype)
+
+
+def test_edge_softmax_does_not_overflow():
+    adj = Adjacency.from_coo(2, 1, np.array([0, 1]), np.array([0, 0]))
+    weights = core.edge_softmax(adj, torch.tensor([1e30, -1e30]))
+    assert weights.tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(("rows", "permutation"), [([1, 1, 6, 2], False), ([], False), ([3, 1, 0, 2, 6, 5, 4], True)])
+def test_take_rows(rows, permutation):
+    x, rows = torch.randn(7, 2, dtype=torch.float64, requires_grad=True), np.array(rows, np.int64)
+
+    def run(x):
+        return core.take_rows(x, rows, permutation) ** 2
+
+    assert torch.equal(run(x), x[rows] ** 2)
+    assert gradcheck(run, (x,)) and gradgradcheck(run, (x,))
+
+
+@pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("offsets", [[0, 2, 2, 7], [0], [0, 0], [0, 7]])
+def test_segment_reduce(offsets, reducer):
+    offsets = np.array(offsets)
+    x = torch.randn(int(offsets[-1]), 3, dtype=torch.float64, requires_grad=True)
+    want = reference.segment_reduce(Reducer(reducer), offsets, x.detach().numpy())
+    assert_close(core.segment_reduce(offsets, x, Reducer(reducer)).detach().numpy(), want, "float64")
+    if x.numel():
+        assert gradcheck(lambda x: core.segment_reduce(offsets, x, Reducer(reducer)), (x,))
+
+
+def test_operands_need_not_be_contiguous():
+    coo = graph("random")
+    adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
+    wide = torch.randn(10, coo.num_src, dtype=torch.float64)
+    got = core.spmm(adj, U0, Reducer.SUM, (wide.t()[:, ::2],))
+    assert_close(
+        got.numpy(),
+        reference.spmm(U0, Reducer.SUM, coo.src, coo.dst, coo.num_dst, (wide.numpy().T[:, ::2],)),
+        "float64",
+    )
+    expanded = torch.randn(1, 3, dtype=torch.float64).expand(coo.num_src, 3)
+    got = core.spmm(adj, U0, Reducer.SUM, (expanded,))
+    assert_close(
+        got.numpy(), reference.spmm(U0, Reducer.SUM, coo.src, coo.dst, coo.num_dst, (expanded.numpy(),)), "float64"
+    )
+
+
+@pytest.mark.parametrize("feat", [(0,), (3, 0)])
+def test_features_of_width_zero(feat):
+    adj, _, _ = small()
+    x = torch.zeros(6, *feat, requires_grad=True)
+    out = core.spmm(adj, U0, Reducer.MAX, (x,))
+    assert out.shape == (5, *feat)
+    out.sum().backward()
+    assert x.grad.shape == x.shape
+    assert core.sddmm(adj, U0 * E1, (x, torch.zeros(8, *feat)), dot=True).shape == (8, *feat[:-1], 1)
+    assert core.edge_softmax(adj, torch.zeros(8, *feat)).shape == (8, *feat)
+
+
+def test_the_gradient_of_a_linear_message_keeps_no_features_alive():
+    adj, _, _ = small()
+    x, w = torch.randn(6, 4, requires_grad=True), torch.randn(8, 1)
+    assert core.spmm(adj, U0, Reducer.SUM, (x,)).grad_fn.saved_tensors == ()
+    assert len(core.spmm(adj, U0 * E1, Reducer.SUM, (x, w)).grad_fn.saved_tensors) == 1
+
+
+@pytest.mark.parametrize(
+    ("operands", "message"),
+    [
+        ((torch.zeros(5, 2),), r"shape \(5, 2\); expected 6 rows, one per source node"),
+        ((torch.zeros(()),), "expected 6 rows"),
+        ((torch.zeros(6, 2, dtype=torch.int64),), "dtype int64; expected one of float32"),
+        ((np.zeros((6, 2), np.float32),), "got ndarray; expected a torch tensor"),
+        ((torch.zeros(6, 2, device="meta"),), "on meta; the kernels run on the CPU"),
+    ],
+)
+def test_an_operand_that_does_not_fit_is_refused(operands, message):
+    with pytest.raises(DGLError, match=message):
+        core.spmm(small()[0], U0, Reducer.SUM, operands)
+
+
+def test_operands_that_do_not_fit_each_other_are_refused():
+    adj = small()[0]
+    with pytest.raises(DGLError, match="dtypes float32 and float64; convert"):
+        core.spmm(adj, U0 * E1, Reducer.SUM, (torch.zeros(6, 2), torch.zeros(8, 2, dtype=torch.float64)))
+    with pytest.raises(DGLError, match=r"feature shapes \(2,\) and \(3,\) do not broadcast"):
+        core.spmm(adj, U0 * E1, Reducer.SUM, (torch.zeros(6, 2), torch.zeros(8, 3)))
+
+
+def test_threads_other_than_the_main_one_run_serially_and_right():
+    import threading
+
+    coo = graph("random")
+    adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
+    x = torch.from_numpy(operands(U0, coo, ((3000,),))[0])
+    results: list[torch.Tensor] = []
+    workers = [threading.Thread(target=lambda: results.append(core.spmm(adj, U0, Reducer.SUM, (x,)))) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    want = core.spmm(adj, U0, Reducer.SUM, (x,))
+    assert len(results) == 4
+    for result in results:
+        torch.testing.assert_close(result, want)

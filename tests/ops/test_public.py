@@ -1,0 +1,84 @@
+"""The named operations of ``dglite.ops``."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+import dglite
+from dglite import DGLError, ops
+
+
+@pytest.fixture
+def g():
+    return dglite.graph(([0, 1, 1, 2], [1, 0, 2, 2]), num_nodes=4)
+
+
+X = torch.arange(8.0).reshape(4, 2) + 1
+W = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+
+
+def test_every_name_is_there_and_says_what_it_does():
+    assert {"gspmm", "gsddmm", "copy_u_sum", "u_mul_e_max", "u_dot_v", "copy_v", "segment_reduce"} <= set(ops.__all__)
+    for name in ops.__all__:
+        function = getattr(ops, name)
+        assert function.__name__ == name and inspect.getdoc(function)
+
+
+def test_shorthands_equal_the_general_form(g):
+    for op in ("add", "sub", "mul", "div"):
+        for reducer in ("sum", "mean", "max", "min"):
+            short = getattr(ops, f"u_{op}_e_{reducer}")(g, X, W)
+            assert torch.equal(short, ops.gspmm(g, op, reducer, X, W))
+    for reducer in ("sum", "mean", "max", "min"):
+        assert torch.equal(getattr(ops, f"copy_u_{reducer}")(g, X), ops.gspmm(g, "copy_lhs", reducer, X, None))
+        assert torch.equal(getattr(ops, f"copy_e_{reducer}")(g, W), ops.gspmm(g, "copy_rhs", reducer, None, W))
+    for op in ("add", "sub", "mul", "div", "dot"):
+        for lhs, rhs in (("u", "v"), ("v", "e"), ("e", "u")):
+            rows = {"u": X, "v": X * 2, "e": W.expand(4, 2)}
+            short = getattr(ops, f"{lhs}_{op}_{rhs}")(g, rows[lhs], rows[rhs])
+            assert torch.equal(short, ops.gsddmm(g, op, rows[lhs], rows[rhs], lhs, rhs))
+
+
+def test_values_by_hand(g):
+    assert ops.copy_u_sum(g, X).tolist() == [[3, 4], [1, 2], [8, 10], [0, 0]]
+    assert ops.u_mul_e_max(g, X, W).tolist() == [[6, 8], [1, 2], [20, 24], [0, 0]]
+    assert ops.u_dot_v(g, X, X).flatten().tolist() == [11, 11, 39, 61]
+    assert ops.copy_v(g, X).tolist() == [[3, 4], [1, 2], [5, 6], [5, 6]]
+    assert ops.edge_softmax(g, torch.zeros(4)).tolist() == [1, 1, 0.5, 0.5]
+    assert ops.edge_softmax(g, torch.zeros(4), norm_by="src").tolist() == [1, 0.5, 0.5, 1]
+    assert ops.edge_softmax(g, torch.zeros(2), eids=[0, 2]).tolist() == [1, 1]
+
+
+def test_segments():
+    assert ops.segment_reduce([1, 0, 3], X, "mean").tolist() == [[1, 2], [0, 0], [5, 6]]
+    assert ops.segment_softmax(torch.tensor([2, 2]), torch.zeros(4, 1)).flatten().tolist() == [0.5] * 4
+    with pytest.raises(DGLError, match=r"shape \(4, 2\); expected 3 rows"):
+        ops.segment_reduce([1, 2], X)
+    with pytest.raises(DGLError, match="numbers from 0 up"):
+        ops.segment_reduce([5, -1], X)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: ops.gspmm(g, "pow", "sum", X, W), "no operation 'pow'; expected one of add, sub"),
+        (lambda g: ops.gspmm(g, "dot", "sum", X, W), "no operation 'dot'"),
+        (lambda g: ops.gspmm(g, "add", "prod", X, W), "no reduce operation 'prod'; expected sum, mean"),
+        (lambda g: ops.gsddmm(g, "add", X, W, "u", "w"), "unknown target 'w'"),
+        (lambda g: ops.edge_softmax(g, W, norm_by="both"), "norm_by='both'"),
+        (lambda g: ops.gspmm(g, "copy_lhs", "sum", None, W), "got NoneType"),
+    ],
+)
+def test_names_that_do_not_exist_are_refused(g, call, message):
+    with pytest.raises(DGLError, match=message):
+        call(g)
+
+
+def test_a_graph_with_several_edge_types_needs_a_choice():
+    hg = dglite.heterograph({("a", "x", "a"): ([0], [0]), ("a", "y", "a"): ([0], [0])})
+    with pytest.raises(DGLError):
+        ops.copy_u_sum(hg, torch.ones(1, 1))
+    assert ops.copy_u_sum(hg["x"], torch.ones(1, 1)).tolist() == [[1.0]]

@@ -1,0 +1,54 @@
+"""Settings: environment first, then the configuration file, then the default."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dglite import config
+from dglite.errors import DGLError
+
+
+@pytest.fixture(autouse=True)
+def empty_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    for name in ("DGLITE_BACKEND", "DGLBACKEND", "DGLITE_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    return tmp_path
+
+
+def test_backend_name_in_order_of_precedence(monkeypatch, empty_home):
+    assert config.backend_name() == "torch"
+    (empty_home / ".dglite").mkdir()
+    (empty_home / ".dglite" / "config.json").write_text('{"backend": "numpy"}')
+    assert config.backend_name() == "numpy"
+    monkeypatch.setenv("DGLBACKEND", "pytorch")
+    assert config.backend_name() == "torch"
+    monkeypatch.setenv("DGLITE_BACKEND", "CuPy")
+    assert config.backend_name() == "cupy"
+
+
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_a_broken_configuration_file_is_named(empty_home, content):
+    (empty_home / ".dglite").mkdir()
+    (empty_home / ".dglite" / "config.json").write_text(content)
+    with pytest.raises(DGLError, match=r"config\.json"):
+        config.backend_name()
+
+
+def test_debug_level(monkeypatch):
+    assert config.debug_level() == 0
+    monkeypatch.setenv("DGLITE_DEBUG", "2")
+    assert config.debug_level() == 2
+    monkeypatch.setenv("DGLITE_DEBUG", "loud")
+    with pytest.raises(DGLError, match="'loud' is not understood"):
+        config.debug_level()
+
+
+def test_an_unknown_backend_fails_at_import():
+    code = "import os; os.environ['DGLITE_BACKEND'] = 'jaxx'\nimport dglite"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode != 0 and "unknown backend 'jaxx'; expected one of torch" in run.stderr

@@ -1,0 +1,70 @@
+"""Expressions: arithmetic, derivatives, renumbering."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dglite.expr import Constant, Expr, Operand, Side, compact, derivative, evaluate, formula, operands_of, swap_sides
+from dglite.opspec import OPERATORS, operator
+
+U0, V1, E2 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
+
+
+def expressions() -> st.SearchStrategy[Expr]:
+    leaves = st.sampled_from([U0, V1, E2]) | st.floats(0.5, 2).map(Constant)
+    binary = st.sampled_from([Expr.__add__, Expr.__sub__, Expr.__mul__, Expr.__truediv__])
+    return st.recursive(leaves, lambda inner: st.builds(lambda f, a, b: f(a, b), binary, inner, inner), max_leaves=6)
+
+
+@given(expressions(), st.sampled_from([U0, V1, E2]))
+def test_derivative_equals_finite_differences(expr, operand):
+    values = [np.float64(1.3), np.float64(0.7), np.float64(1.9)]
+    step, shifted = 1e-6, list(values)
+    shifted[operand.slot] += step
+    high = evaluate(expr, shifted)
+    shifted[operand.slot] -= 2 * step
+    with np.errstate(all="ignore"):
+        numeric = (high - evaluate(expr, shifted)) / (2 * step)
+        got = evaluate(derivative(expr, operand), values)
+    if np.isfinite(numeric) and abs(numeric) < 1e4:
+        assert got == pytest.approx(numeric, rel=1e-3, abs=1e-3)
+
+
+def test_operators_stand_in_one_table():
+    for name, entry in OPERATORS.items():
+        assert operator(name) is entry and len(entry.gradient) == entry.arity
+        assert pickle.loads(pickle.dumps(entry)) is entry
+    with pytest.raises(KeyError, match="no operator 'mod'; expected one of neg, add"):
+        operator("mod")
+
+
+def test_trivial_arithmetic_disappears():
+    assert U0 * 1.0 is U0 and 1.0 * U0 is U0 and U0 + 0.0 is U0 and U0 / 1.0 is U0
+    assert Constant(0.0) == U0 * 0.0
+    assert Constant(2.0) * Constant(3.0) == Constant(6.0)
+
+
+def test_expressions_are_values():
+    expr = U0 * E2 + 1.0
+    again = Operand(Side.U, 0) * Operand(Side.E, 2) + 1.0
+    assert expr == again and hash(expr) == hash(again) and expr is not again
+    assert pickle.loads(pickle.dumps(expr)) == expr and copy.deepcopy(expr) == expr
+    assert formula(expr) == str(expr) == "((u0 * e2) + 1.0)"
+    assert operands_of(expr) == (U0, E2)
+
+
+def test_compact_renumbers_by_slot():
+    expr, slots = compact(E2 * V1)
+    assert slots == (1, 2) and formula(expr) == "(e1 * v0)"
+
+
+def test_swap_sides_is_its_own_inverse():
+    expr = U0 * E2 - V1
+    assert formula(swap_sides(expr)) == "((v0 * e2) - u1)"
+    assert swap_sides(swap_sides(expr)) == expr
