@@ -80,6 +80,10 @@ class Compressed:
         """Return the row of each entry, ascending."""
         return np.repeat(np.arange(self.num_rows, dtype=self.indptr.dtype), np.diff(self.indptr))
 
+    def edge_ids_of(self, entries: np.ndarray) -> np.ndarray:
+        """Return the edge ids of some entries."""
+        return entries if self.edge_ids is None else self.edge_ids[entries]
+
     def entry_edge_ids(self) -> np.ndarray:
         """Return the edge id of each entry."""
         return np.arange(self.num_edges, dtype=self.indptr.dtype) if self.edge_ids is None else self.edge_ids

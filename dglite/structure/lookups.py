@@ -56,43 +56,51 @@ class Lookups(ABC):
         if len(rows) == 1:
             row = rows.item()
             first, last = stored.indptr[row].item(), stored.indptr[row + 1].item()
-            entries: Any = slice(first, last)
+            entries = np.arange(first, last)
             repeated = np.full(last - first, row, self.idtype)
         else:
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
             entries = expand_ranges(starts, counts)
             repeated = np.repeat(rows.astype(self.idtype, copy=False), counts)
-        edge_ids = stored.entry_edge_ids()[entries].astype(self.idtype)
+        edge_ids = stored.edge_ids_of(entries).astype(self.idtype)
         return repeated, stored.indices[entries].astype(self.idtype), edge_ids
 
     def edge_ids(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the lowest id of the edges ``u[i] -> v[i]``, in ``idtype``; -1 where there is none."""
-        entry_ids, first, last = self._pair_entries(u, v)
+        stored, entries, first, last = self._pair_entries(u, v)
         found = np.full(len(first), -1, self.idtype)
         hits = last > first
-        found[hits] = entry_ids[first[hits]]
+        found[hits] = stored.edge_ids_of(first[hits] if entries is None else entries[first[hits]])
         return found
 
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return whether an edge ``u[i] -> v[i]`` exists."""
-        _, first, last = self._pair_entries(u, v)
+        _, _, first, last = self._pair_entries(u, v)
         return last > first
 
     def edges_between(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (source, destination, edge id) of every edge ``u[i] -> v[i]``: by i, then by edge id."""
-        entry_ids, first, last = self._pair_entries(u, v)
+        stored, entries, first, last = self._pair_entries(u, v)
         counts = last - first
-        edge_ids = entry_ids[expand_ranges(first, counts)]
-        return tuple(np.repeat(x, counts).astype(self.idtype) for x in (u, v)) + (edge_ids.astype(self.idtype),)  # type: ignore[return-value]
+        found = expand_ranges(first, counts)
+        edge_ids = stored.edge_ids_of(found if entries is None else entries[found])
+        src, dst = (np.repeat(x.astype(self.idtype, copy=False), counts) for x in (u, v))
+        return src, dst, edge_ids.astype(self.idtype)
 
-    def _pair_entries(self, u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return ``(ids, first, last)``: the edges ``u[i] -> v[i]`` are ``ids[first[i]:last[i]]``, ascending."""
+    def _pair_entries(
+        self, u: np.ndarray, v: np.ndarray
+    ) -> tuple[Compressed, np.ndarray | None, np.ndarray, np.ndarray]:
+        """Return ``(stored, entries, first, last)``: ``entries[first[i]:last[i]]`` of ``stored`` join ``u[i]`` to ``v[i]``.
+
+        They ascend by edge id; ``entries`` is None when they are all entries in order. One pair is looked for in the
+        in-edges of its destination, so that it does not cost a sort of all edges.
+        """
         if len(u) == 1:
             csc, row = self.csc(), v.item()
             begin, end = csc.indptr[row].item(), csc.indptr[row + 1].item()
             hits = (csc.indices[begin:end] == u.item()).nonzero()[0] + begin
-            return csc.entry_edge_ids()[hits], np.array([0]), np.array([len(hits)])
+            return csc, hits, np.array([0]), np.array([len(hits)])
         by_src = self.sorted_csr()
         if self.num_edges <= SMALL and self.index_dtype is _INT32:
             keys = by_src.rows().astype(np.int64) * self.num_dst + by_src.indices
@@ -102,7 +110,7 @@ class Lookups(ABC):
             first, last = np.empty(len(u), np.int64), np.empty(len(u), np.int64)
             u, v = u.astype(self.index_dtype), v.astype(self.index_dtype)
             kernels().pair_ranges(by_src.indptr, by_src.indices, u, v, first, last)
-        return by_src.entry_edge_ids(), first, last
+        return by_src, None, first, last
 
     @property
     def is_multigraph(self) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dglite.errors import DGLError
-from dglite.structure import Adjacency
+from dglite.structure import Adjacency, Compressed
 
 EMPTY = np.empty(0, np.int64)
 
@@ -284,3 +284,15 @@ def test_addresses_are_those_of_the_arrays():
     csc = Adjacency.from_coo(5, 6, *edges(5, 6, 9)).csc()
     assert csc.addresses == (csc.indptr.ctypes.data, csc.indices.ctypes.data, csc.edge_ids.ctypes.data)
     assert Adjacency.from_csc(1, 1, np.array([0, 1]), np.array([0])).csc().addresses[2] == 0
+
+
+def test_look_ups_of_few_do_not_number_all_entries(monkeypatch):
+    adjacency = Adjacency.from_csc(3, 3, np.array([0, 2, 3, 3]), np.array([1, 1, 0]))
+
+    def fail(self):
+        raise AssertionError("this costs O(num_edges)")
+
+    monkeypatch.setattr(Compressed, "entry_edge_ids", fail)
+    assert adjacency.edge_ids(np.array([1]), np.array([0])).tolist() == [0]
+    assert [x.tolist() for x in adjacency.edges_between(np.array([1]), np.array([0]))] == [[1, 1], [0, 0], [0, 1]]
+    assert adjacency.in_edges(np.array([1, 0]))[2].tolist() == [2, 0, 1]
