@@ -91,7 +91,7 @@ class Lookups(ABC):
     def _pair_entries(
         self, u: np.ndarray, v: np.ndarray
     ) -> tuple[Compressed, np.ndarray | None, np.ndarray, np.ndarray]:
-        """Return ``(stored, entries, first, last)``: ``entries[first[i]:last[i]]`` of ``stored`` join ``u[i]`` to ``v[i]``.
+        """Return ``(stored, entries, first, last)``: ``u[i] -> v[i]`` are ``stored``'s ``entries[first[i]:last[i]]``.
 
         They ascend by edge id; ``entries`` is None when they are all entries in order. One pair is looked for in the
         in-edges of its destination, so that it does not cost a sort of all edges.
