@@ -4,7 +4,7 @@
 is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``.
 """
 
-from . import backend, function, ops
+from . import backend, data, function, nn, ops
 from .convert import (
     bipartite_from_networkx,
     bipartite_from_scipy,
@@ -36,12 +36,14 @@ __all__ = [
     "bipartite_from_networkx",
     "bipartite_from_scipy",
     "create_block",
+    "data",
     "explain",
     "from_networkx",
     "from_scipy",
     "function",
     "graph",
     "heterograph",
+    "nn",
     "ops",
     "rand_bipartite",
     "rand_graph",

@@ -125,7 +125,7 @@ def _binary(name: str, left: Expr | float, right: Expr | float) -> Expr:
     """Build ``left op right`` unless arithmetic with 0 or 1 makes it simpler (gradients are full of these)."""
     left = left if isinstance(left, Expr) else Constant(float(left))
     right = right if isinstance(right, Expr) else Constant(float(right))
-    if isinstance(left, Constant) and isinstance(right, Constant):
+    if isinstance(left, Constant) and isinstance(right, Constant) and not (name == "div" and right.value == 0.0):
         folded = {"add": float.__add__, "sub": float.__sub__, "mul": float.__mul__, "div": float.__truediv__}[name]
         return Constant(folded(left.value, right.value))
     a = left.value if isinstance(left, Constant) else None

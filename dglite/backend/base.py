@@ -85,8 +85,8 @@ class Backend(ABC):
         """Return this library's CPU device."""
 
     @abstractmethod
-    def is_cpu(self, device: Any) -> bool:
-        """Whether ``device`` is the host."""
+    def on_cpu(self, x: Tensor) -> bool:
+        """Whether ``x`` lies in the host's memory."""
 
     @abstractmethod
     def requires_grad(self, x: Tensor) -> bool:

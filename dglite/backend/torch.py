@@ -52,8 +52,8 @@ class TorchBackend(Backend):
     def cpu(self) -> torch.device:
         return _CPU
 
-    def is_cpu(self, device: Any) -> bool:
-        return torch.device(device).type == "cpu"
+    def on_cpu(self, x: torch.Tensor) -> bool:
+        return x.is_cpu
 
     def requires_grad(self, x: torch.Tensor) -> bool:
         return x.requires_grad and torch.is_grad_enabled()
@@ -102,7 +102,7 @@ class TorchBackend(Backend):
         return x.split_with_sizes(list(sizes))
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
-        return x.sum(dim=axis, keepdim=keepdims)
+        return x.sum(dim=axis, keepdim=keepdims)  # type: ignore[arg-type]
 
     def max(self, x: torch.Tensor, axis: int) -> torch.Tensor:
         return x.max(dim=axis).values

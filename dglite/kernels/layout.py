@@ -54,6 +54,7 @@ class Layout:
         return self.groups * self.inner
 
 
+@lru_cache(maxsize=4096)
 def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
     return np.broadcast_shapes(*shapes)

@@ -6,6 +6,7 @@ Structure is given as COO ``(src, dst)`` in edge-id order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def spmm(
     """Return ``expr`` reduced over the in-edges of every destination; 0 where there are none."""
     values = messages(expr, src, dst, operands)
     out = np.zeros((num_dst, *values.shape[1:]), values.dtype)
-    reduce = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}[reducer.value]
+    reduce: Any = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}[reducer.value]
     for node in range(num_dst):
         if (dst == node).any():
             out[node] = reduce(values[dst == node], axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ..backend import Tensor, active
 from ..errors import DGLError
@@ -13,7 +14,8 @@ from ..structure.adjacency import Adjacency
 __all__ = ["FLOATS", "check_operands", "check_tensor", "structure_of", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_ROWS_OF = {Side.U: "source node", Side.E: "edge", Side.V: "destination node"}
+_SIDES = (Side.U, Side.E, Side.V)
+_OWNERS = ("source node", "edge", "destination node")
 
 
 def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
@@ -30,21 +32,20 @@ def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
     return found[0], found[1]
 
 
+@lru_cache(maxsize=1024)
+def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
+    """Return the slot of every operand and the position of its side among ``_SIDES``."""
+    return tuple((operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr))
+
+
 def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> None:
     """Raise :class:`DGLError` unless the operands fit ``adj`` and each other."""
-    rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst}
-    first = None
-    for operand in operands_of(expr):
-        x = operands[operand.slot]
-        check_tensor(x, rows[operand.side], _ROWS_OF[operand.side])
-        if first is None:
-            first = x
-        elif active.dtype(x) != active.dtype(first):
-            raise DGLError(
-                f"operands have dtypes {active.dtype(first)} and {active.dtype(x)}; convert them to one dtype"
-            )
-    if len(operands) > 1:
-        _check_features(operands)
+    num_rows = (adj.num_src, adj.num_edges, adj.num_dst)
+    slots = _slots(expr)
+    for slot, owner in slots:
+        check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+    if len(slots) > 1:
+        _check_together(operands)
 
 
 def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
@@ -58,15 +59,16 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
         raise DGLError(
             f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first"
         )
-    if not active.is_cpu(active.device(x)):
+    if not active.on_cpu(x):
         raise DGLError(f"got features on {active.device(x)}; the kernels run on the CPU: move them there first")
 
 
-def _check_features(operands: Sequence[Tensor]) -> None:
+def _check_together(operands: Sequence[Tensor]) -> None:
+    dtype = active.dtype(operands[0])
+    for x in operands:
+        if active.dtype(x) != dtype:
+            raise DGLError(f"operands have dtypes {dtype} and {active.dtype(x)}; convert them to one dtype")
     shapes = tuple([active.shape(x)[1:] for x in operands])
-    first = shapes[0]
-    if all(shape == first for shape in shapes):
-        return
     try:
         broadcast_shape(shapes)
     except ValueError:

@@ -64,7 +64,7 @@ def gsddmm(
     Parameters
     ----------
     op
-        ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, kept with length 1.
+        ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, which is kept.
     lhs_target, rhs_target
         Whose rows the operands have: ``u`` (source), ``v`` (destination) or ``e`` (edge).
 

@@ -30,7 +30,7 @@ def test_exchange_with_numpy_shares_memory():
 def test_facts():
     x = torch.zeros(2, 3, dtype=torch.float16, requires_grad=True)
     assert (active.shape(x), active.dtype(x), str(active.device(x))) == ((2, 3), "float16", "cpu")
-    assert active.requires_grad(x) and active.is_cpu(active.device(x))
+    assert active.requires_grad(x) and active.on_cpu(x)
     with torch.no_grad():
         assert not active.requires_grad(x)
     y = torch.zeros(1)
