@@ -52,7 +52,7 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
     """
 
     def __init__(self, graph_data: Any = None, num_nodes: int | None = None) -> None:
-        """Make a graph of one type from what :func:`dglite.graph` takes, int64 ids; without data, an empty one."""
+        """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges."""
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
