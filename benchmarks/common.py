@@ -170,11 +170,6 @@ def _processor() -> str:
     return platform.processor() or "unknown"
 
 
-def _commit() -> str:
-    changed = _git("status", "--porcelain", "dglite")
-    return _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
-
-
 def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 

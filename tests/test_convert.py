@@ -163,7 +163,7 @@ def test_blocks():
     assert b.is_block and b.num_src_nodes() == 4 and b.num_dst_nodes() == 3 and ends(b) == [SRC, DST]
     assert convert.create_block(("csc", ([0, 2], [3, 1], []))).num_src_nodes() == 4
     b = convert.create_block({("a", "x", "b"): ([0], [1]), ("b", "y", "b"): ([2], [0])}, {"a": 1, "b": 3}, {"b": 2})
-    assert b.num_src_nodes("b") == 3 and b.num_dst_nodes("b") == 2 and b.dsttypes == ("b",)
+    assert b.num_src_nodes("b") == 3 and b.num_dst_nodes("b") == 2 and b.dsttypes == ["b"]
     with pytest.raises(DGLError, match="2 source nodes of type '_N' are fewer than its 3 destination nodes"):
         convert.create_block(([], []), 2, 3)
     assert convert.create_block(([], []), 2, 3, node_count_check=False).num_dst_nodes() == 3

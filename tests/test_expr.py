@@ -10,7 +10,19 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dglite.expr import Call, Constant, Expr, Operand, Side, compact, derivative, evaluate, formula, operands_of, swap_sides
+from dglite.expr import (
+    Call,
+    Constant,
+    Expr,
+    Operand,
+    Side,
+    compact,
+    derivative,
+    evaluate,
+    formula,
+    operands_of,
+    swap_sides,
+)
 from dglite.opspec import OPERATORS, operator
 
 U0, V1, E2 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)

@@ -19,7 +19,7 @@ def test_rand_graph(num_nodes, num_edges):
 
 def test_rand_bipartite():
     g = rand_bipartite("user", "buys", "item", 4, 9, 36)
-    assert g.canonical_etypes == (("user", "buys", "item"),) and g.num_edges() == 36 and not g.is_multigraph
+    assert g.canonical_etypes == [("user", "buys", "item")] and g.num_edges() == 36 and not g.is_multigraph
     assert g.in_degrees().tolist() == [4] * 9
     assert rand_bipartite("a", "b", "c", 0, 3, 0).num_nodes() == 3
 

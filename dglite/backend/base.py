@@ -113,6 +113,10 @@ class Backend(ABC):
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
         """Return a tensor filled with ``value``."""
 
+    @abstractmethod
+    def sparse_coo(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Tensor:
+        """Return the library's sparse matrix with ``values[i]`` at row ``indices[0, i]``, column ``indices[1, i]``."""
+
     # -- move and cast ------------------------------------------------------------------------------------------
     @abstractmethod
     def to_device(self, x: Tensor, device: Any) -> Tensor:

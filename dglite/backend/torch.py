@@ -33,8 +33,7 @@ class TorchBackend(Backend):
         return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:
-        x = x.detach().cpu()
-        return (x.float() if x.dtype is torch.bfloat16 else x).numpy()
+        return (x.float() if x.dtype is torch.bfloat16 else x).numpy(force=True)
 
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
         tensor = torch.from_numpy(array)
@@ -72,6 +71,10 @@ class TorchBackend(Backend):
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
         return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
+
+    def sparse_coo(self, indices: np.ndarray, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+        index = torch.from_numpy(indices.astype(np.int64)).to(values.device)
+        return torch.sparse_coo_tensor(index, values, shape, check_invariants=False)
 
     def to_device(self, x: torch.Tensor, device: Any) -> torch.Tensor:
         return x.to(device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Self
 
 import numpy as np
@@ -89,7 +88,7 @@ class FormatMixin(GraphBase):
             values = active.full((len(src),), 1, "float32", self._device)
         else:
             values = self.edge_frame(etype)[eweight_name]
-        return self._sparse(np.stack([src, dst]), values, self._adj_shape(etype))
+        return active.sparse_coo(np.stack([src, dst]), values, self._adj_shape(etype))
 
     adjacency_matrix = adj
 
@@ -106,7 +105,7 @@ class FormatMixin(GraphBase):
         shape = adjacency.num_src, adjacency.num_dst
         if scipy_fmt is None:
             values = active.full((adjacency.num_edges,), 1, "float32", self._device if ctx is None else ctx)
-            return self._sparse(np.stack(adjacency.endpoints()), values, shape)
+            return active.sparse_coo(np.stack(adjacency.endpoints()), values, shape)
         import scipy.sparse  # 0.2 s, which `import dglite` must not pay
 
         if scipy_fmt == "csr":
@@ -136,16 +135,8 @@ class FormatMixin(GraphBase):
         else:
             raise DGLError(f"typestr={typestr!r} is not understood; expected 'in', 'out' or 'both'")
         values = active.from_numpy(ones, self._device if ctx is None else ctx)
-        return self._sparse(np.stack([nodes, edges]), values, (num_nodes, adjacency.num_edges))
+        return active.sparse_coo(np.stack([nodes, edges]), values, (num_nodes, adjacency.num_edges))
 
     def _adj_shape(self, etype: EdgeType | None) -> tuple[int, int]:
         adjacency = self.adjacency(etype)
         return adjacency.num_src, adjacency.num_dst
-
-    def _sparse(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        """Return a sparse COO tensor of (2, n) indices."""
-        if active.name != "torch":
-            raise DGLError(f"backend {active.name!r} has no sparse tensors; use adj_external(scipy_fmt='csr')")
-        torch = importlib.import_module("torch")
-        index = active.from_numpy(indices.astype(np.int64), active.device(values))
-        return torch.sparse_coo_tensor(index, values, shape, check_invariants=False)

@@ -23,29 +23,29 @@ class TypeMixin(GraphBase):
     """Type names and what a graph is, read from its metagraph."""
 
     @property
-    def ntypes(self) -> tuple[str, ...]:
+    def ntypes(self) -> list[str]:
         """Node types, by id. A block lists its source types and then its destination types."""
-        return self._metagraph.ntypes
+        return list(self._metagraph.ntypes)
 
     @property
-    def etypes(self) -> tuple[str, ...]:
+    def etypes(self) -> list[str]:
         """Names of the edge types, by id."""
-        return self._metagraph.etypes
+        return list(self._metagraph.etypes)
 
     @property
-    def canonical_etypes(self) -> tuple[tuple[str, str, str], ...]:
+    def canonical_etypes(self) -> list[tuple[str, str, str]]:
         """Edge types as (source type, name, destination type), by id."""
-        return self._metagraph.canonical_etypes
+        return list(self._metagraph.canonical_etypes)
 
     @property
-    def srctypes(self) -> tuple[str, ...]:
+    def srctypes(self) -> list[str]:
         """Types of the nodes that edges start from: all types, unless the graph is uni-bipartite."""
-        return self._metagraph.srctypes
+        return list(self._metagraph.srctypes)
 
     @property
-    def dsttypes(self) -> tuple[str, ...]:
+    def dsttypes(self) -> list[str]:
         """Types of the nodes that edges point to: all types, unless the graph is uni-bipartite."""
-        return self._metagraph.dsttypes
+        return list(self._metagraph.dsttypes)
 
     @property
     def is_block(self) -> bool:

@@ -12,7 +12,7 @@ from ..errors import DGLError
 from ..frame import Frame
 
 if TYPE_CHECKING:
-    from .features import FeatureMixin
+    from .queries import QueryMixin
 
 __all__ = ["EdgeView", "NodeView", "Rows", "Space", "TypedData"]
 
@@ -105,7 +105,7 @@ class NodeView:
 
     __slots__ = ("_graph", "_side")
 
-    def __init__(self, graph: FeatureMixin, side: str = "all") -> None:
+    def __init__(self, graph: QueryMixin, side: str = "all") -> None:
         self._graph, self._side = graph, side
 
     def __call__(self, ntype: str | None = None) -> Tensor:
@@ -144,7 +144,7 @@ class EdgeView:
 
     __slots__ = ("_graph",)
 
-    def __init__(self, graph: FeatureMixin) -> None:
+    def __init__(self, graph: QueryMixin) -> None:
         self._graph = graph
 
     def __call__(self, form: str = "uv", order: str | None = "eid", etype: Any = None) -> Any:

@@ -19,7 +19,8 @@ from .layout import Layout, Pattern
 __all__ = ["SddmmSpec", "SpmmSpec", "pieces_of", "sddmm_source", "spec_of", "spmm_source"]
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
-PREFETCH_AHEAD = 8
+LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
+"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
 WORDS_BEFORE_OPERANDS = 12
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
@@ -109,7 +110,8 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
         "reduce_add = simd.reduce_add",
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
-        f'index_ahead = simd.ahead_loader("{spec.index}", {PREFETCH_AHEAD})',
+        f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
+        f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
     ]
     if isinstance(spec, SpmmSpec) and spec.reducer is Reducer.MEAN:
         lines.append(f'row_scale = row_scale_of("{spec.index}")')
@@ -288,16 +290,23 @@ def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[
     if _reads(spec, Side.U):
         lines += ["source = index(indices, j)", "source_ahead = index_ahead(indices, j, num_entries)"]
     if _reads(spec, Side.E):
-        lines += ["edge = edge_index(edge_ids, j)"]
+        lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
     for operand in operands_of(spec.expr):
-        if operand.side is not Side.U:
+        if operand.side is Side.V:
             continue
         name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
         base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
-        start = _at(k if full else "", (), 0, f"source_ahead * {name}_stride")
+        start = _at(k if full else "", (), 0, f"{_ROW[operand.side]}_ahead * {name}_stride")
         lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
         lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
     return lines
+
+
+def _distance(spec: SpmmSpec | SddmmSpec) -> int:
+    """Return how many entries ahead of its use a row is prefetched."""
+    pieces = (spec.lanes,) if spec.blocks else spec.pieces
+    lines = sum(_cache_lines(spec, operand, pieces) for operand in operands_of(spec.expr) if operand.side is not Side.V)
+    return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 
 def _cache_lines(spec: SpmmSpec | SddmmSpec, operand: Operand, pieces: tuple[int, ...]) -> int:

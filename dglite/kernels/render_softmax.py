@@ -5,7 +5,7 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 
 from __future__ import annotations
 
-from .render import ITEM_BYTES, PREFETCH_AHEAD, compute_dtype, pieces_of
+from .render import ITEM_BYTES, MOST_AHEAD, compute_dtype, pieces_of
 
 __all__ = ["softmax_source"]
 
@@ -26,7 +26,7 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
         "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
         "reduce_add, reduce_max = simd.reduce_add, simd.reduce_max",
         f'edge_index = simd.edge_index_loader("{index}")',
-        f'edge_ahead = simd.edge_ahead_loader("{index}", {2 * PREFETCH_AHEAD})',
+        f'edge_ahead = simd.edge_ahead_loader("{index}", {MOST_AHEAD})',
     ]
     for width in widths:
         lines.append(f'load{width}, store{width} = simd.loader("{dtype}", {width}), simd.storer("{dtype}", {width})')

@@ -111,7 +111,7 @@ def test_reverse():
     assert not r.ndata and r.edata["w"] is g.edata["w"] and g.ndata and g.num_edges() == 5
     assert r.adjacency().reverse() is g.adjacency()
     h = heterograph({("a", "x", "b"): (SRC, DST)}).reverse()
-    assert h.canonical_etypes == (("b", "x", "a"),) and h.num_src_nodes() == 4
+    assert h.canonical_etypes == [("b", "x", "a")] and h.num_src_nodes() == 4
     with pytest.raises(DGLError, match="a block cannot be reversed"):
         create_block((SRC, DST)).reverse()
 

@@ -17,15 +17,15 @@ def typed():
 
 def test_a_graph_of_one_type():
     g = graph(([0], [1]))
-    assert g.ntypes == g.srctypes == g.dsttypes == ("_N",) and g.canonical_etypes == (("_N", "_E", "_N"),)
+    assert g.ntypes == g.srctypes == g.dsttypes == ["_N"] and g.canonical_etypes == [("_N", "_E", "_N")]
     assert g.is_homogeneous and not g.is_block and not g.is_unibipartite
     assert g.get_ntype_id("_N") == g.get_etype_id("_E") == g.get_etype_id(None) == 0
 
 
 def test_several_types_are_sorted():
     g = typed()
-    assert g.ntypes == ("dev", "game", "user") and g.etypes == ("follows", "follows", "plays")
-    assert g.canonical_etypes == (DEV, FOLLOWS, PLAYS) and not g.is_homogeneous
+    assert g.ntypes == ["dev", "game", "user"] and g.etypes == ["follows", "follows", "plays"]
+    assert g.canonical_etypes == [DEV, FOLLOWS, PLAYS] and not g.is_homogeneous
     assert g.to_canonical_etype("plays") == g.to_canonical_etype(PLAYS) == PLAYS and g.get_etype_id(DEV) == 0
     assert g.get_ntype_id_from_src("user") == g.get_ntype_id_from_dst("user") == g.get_ntype_id("user") == 2
     assert g.dst_type_id("plays") == 1 and g.src_type_id("plays") == 2 and g.dst_type_id(2) == 1
@@ -68,8 +68,8 @@ def test_unknown_types(ask, message):
 @pytest.mark.parametrize("key", ["plays", PLAYS, ("user", slice(None), "game")])
 def test_slices(key):
     part = typed()[key]
-    assert part.ntypes == ("user", "game") and part.canonical_etypes == (PLAYS,) and part.is_unibipartite
-    assert part.srctypes == ("user",) and part.dsttypes == ("game",)
+    assert part.ntypes == ["user", "game"] and part.canonical_etypes == [PLAYS] and part.is_unibipartite
+    assert part.srctypes == ["user"] and part.dsttypes == ["game"]
     assert part.num_src_nodes() == 3 and part.num_dst_nodes() == 2 and part.num_nodes() == 5
     assert part.edges()[1].tolist() == [0, 1] and part.in_degrees().tolist() == [1, 1]
     assert typed()[FOLLOWS].is_homogeneous
@@ -78,7 +78,7 @@ def test_slices(key):
 def test_slices_of_blocks_are_blocks():
     b = create_block({PLAYS: ([0], [1]), FOLLOWS: ([2], [0])}, {"user": 3}, {"game": 2, "user": 1})
     part = b["plays"]
-    assert part.is_block and part.ntypes == ("user", "game") and part.num_src_nodes() == 3 and part.num_dst_nodes() == 2
+    assert part.is_block and part.ntypes == ["user", "game"] and part.num_src_nodes() == 3 and part.num_dst_nodes() == 2
     assert b["follows"].num_dst_nodes() == 1
 
 

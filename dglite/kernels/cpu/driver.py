@@ -20,7 +20,8 @@ from numba.extending import intrinsic
 from ...opspec import Reducer
 from ..render import ITEM_BYTES
 from . import simd
-from .simd import I64, index_loader, word
+from .simd import index_loader, word
+from .vec import I64
 
 __all__ = ["map_driver", "mode_word", "reduce_driver", "row_scale_of", "whole_row_driver"]
 

@@ -18,7 +18,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic
 
-from .simd import I64
+from .vec import I64
 
 __all__ = ["launch", "num_tasks"]
 
