@@ -190,7 +190,7 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     lines.append("for j in range(first, last):")
     body = _entry(spec, pieces, k)
     for p, width in enumerate(pieces):
-        value = _value(spec, spec.expr, p, pieces, k)
+        value = _value(spec, _row_factors(spec)[0], p, pieces, k)
         if not spec.reducer.selects:
             body.append(f"total{p} = total{p} + {value}")
             continue
@@ -205,6 +205,30 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _row_factors(spec: SpmmSpec) -> tuple[Expr, list[tuple[str, Expr]]]:
+    """Split ``expr`` into what is summed and the (operator, operand) pairs that one row shares.
+
+    A sum of products with the destination's own factor is that factor times the sum: one multiplication per row, not
+    one per edge. Normalised aggregation, ``u0 * u1 * v2``, reads like this.
+    """
+    inner, factors = spec.expr, []
+    while not spec.reducer.selects and isinstance(inner, Call) and inner.op.name in ("mul", "div"):
+        left, right = inner.args
+        if _is_of_row(right):
+            factors.append((inner.op.source, right))
+            inner = left
+        elif inner.op.name == "mul" and _is_of_row(left):
+            factors.append((inner.op.source, left))
+            inner = right
+        else:
+            break
+    return inner, factors
+
+
+def _is_of_row(expr: Expr) -> bool:
+    return bool(operands_of(expr)) and all(operand.side is Side.V for operand in operands_of(expr))
+
+
 def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     lines = []
     if spec.reducer.selects:
@@ -213,6 +237,12 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
             lines.append(f"    total{p} = splat{width}(0.0)")
             if spec.winners:
                 lines.append(f"    winner{p} = ids{width}(-1)")
+    factors = _row_factors(spec)[1]
+    if factors:
+        lines.append("if first < last:")  # a row without entries stays 0, whatever its factor is
+    for p in range(len(pieces) if factors else 0):
+        for source, factor in reversed(factors):
+            lines.append(f"    total{p} = {source.format(f'total{p}', _value(spec, factor, p, pieces, k))}")
     scale = " * scale" if spec.reducer is Reducer.MEAN else ""
     for p, width in enumerate(pieces):
         at = _at(k, pieces, p, *(["base"] if spec.grouped else []))

@@ -93,14 +93,14 @@ class _Spmm:
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.winners is not None:
             return winner_gradients(self.adj, self.expr, self.winners, inputs, self.shapes, grad, needs)
-        operands = [*inputs[:-1], grad]
         if self.reducer is Reducer.MEAN:
-            operands.append(_inverse_degrees(self.adj, grad))
-        mean = self.reducer is Reducer.MEAN
-        return [
-            _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.V, mean) if needed else None
-            for slot, needed in enumerate(needs)
-        ]
+            grad = grad * _inverse_degrees(self.adj, grad)
+        operands = [*inputs[:-1], grad]
+        grads: list[Tensor | None] = [None] * len(needs)
+        for slot, needed in enumerate(needs):
+            if needed:
+                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.V)
+        return grads
 
 
 def _inverse_degrees(adj: Adjacency, like: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ def _inverse_degrees(adj: Adjacency, like: Tensor) -> Tensor:
     if key not in adj.cache:
         inverse = active.from_numpy(1.0 / np.maximum(adj.in_degrees(), 1))
         adj.cache[key] = active.astype(inverse, active.dtype(like))
-    return adj.cache[key]
+    return active.reshape(adj.cache[key], (adj.num_dst,) + (1,) * (len(active.shape(like)) - 1))
 
 
 # -- g-SDDMM -----------------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class _Sddmm:
         for slot, needed in enumerate(needs):
             if needed:
                 shapes = self.shapes if self.dot else None
-                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, False, shapes)
+                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, shapes)
         return grads
 
 
@@ -191,18 +191,13 @@ def _saved_slots(expr: Expr, needs: tuple[bool, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _gradient_expr(
-    expr: Expr, slot: int, num_operands: int, side: Side, mean: bool
-) -> tuple[Side, Expr, tuple[int, ...]]:
+def _gradient_expr(expr: Expr, slot: int, num_operands: int, side: Side) -> tuple[Side, Expr, tuple[int, ...]]:
     """Return the side of operand ``slot``, d(loss)/d(operand) for one edge, and the slots that it reads.
 
-    The gradient of the result is operand ``num_operands``, on ``side``; for a mean the next one is 1 / in-degree.
+    The gradient of the result is operand ``num_operands``, on ``side``.
     """
     operand = next(operand for operand in operands_of(expr) if operand.slot == slot)
-    grad: Expr = derivative(expr, operand) * Operand(side, num_operands)
-    if mean:
-        grad = grad * Operand(Side.V, num_operands + 1)
-    return operand.side, *compact(grad)
+    return operand.side, *compact(derivative(expr, operand) * Operand(side, num_operands))
 
 
 def _gradient(
@@ -212,7 +207,6 @@ def _gradient(
     operands: Sequence[Tensor | None],
     shape: tuple[int, ...],
     side: Side,
-    mean: bool,
     dotted: Sequence[tuple[int, ...]] | None = None,
 ) -> Tensor:
     """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations.
@@ -220,8 +214,7 @@ def _gradient(
     For a dot product ``dotted`` holds the shapes of its operands: where the derivative does not depend on an operand
     with the summed axis, the gradient is stretched along it.
     """
-    num_operands = len(operands) - (2 if mean else 1)
-    owner, grad, slots = _gradient_expr(expr, slot, num_operands, side, mean)
+    owner, grad, slots = _gradient_expr(expr, slot, len(operands) - 1, side)
     used = [operands[i] for i in slots]
     if dotted is not None:
         wide = broadcast_shape(tuple(own[1:] for own in dotted))

@@ -35,77 +35,81 @@ def winner_gradients(
     saved operands, None where not saved.
     """
     feat = winners.shape[1:]
-    rows = _winning_rows(adj, winners, {operand.side for operand in operands_of(expr)})
+    places = {operand.side: _Place(adj, winners, operand.side) for operand in operands_of(expr)}
     values = [
-        None if inputs[operand.slot] is None else _at_winners(inputs[operand.slot], rows[operand.side], feat)
+        None if inputs[operand.slot] is None else _at_winners(inputs[operand.slot], places[operand.side], feat)
         for operand in operands_of(expr)
     ]
     grads: list[Tensor | None] = [None] * len(needs)
-    num_rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst}
     for operand in operands_of(expr):
         if not needs[operand.slot]:
             continue
         inner = derivative(expr, operand)
         product = grad if inner == Constant(1.0) else evaluate(inner, values) * grad
-        back = active.apply(_Scatter(rows[operand.side], num_rows[operand.side]), product)
+        back = active.apply(_Scatter(places[operand.side]), product)
         grads[operand.slot] = sum_to(back, shapes[operand.slot])
     return grads
 
 
-def _winning_rows(adj: Adjacency, winners: np.ndarray, sides: set[Side]) -> dict[Side, np.ndarray]:
-    """Return, by side, the operand row that each winner read; -1 where there is no winner."""
-    csc = adj.csc()
-    rows: dict[Side, np.ndarray] = {}
-    none = winners < 0
-    if Side.U in sides:
-        rows[Side.U] = csc.indices[winners] if csc.indices.size else winners.copy()
-    if Side.E in sides:
-        rows[Side.E] = (
-            winners if csc.edge_ids is None else csc.edge_ids[winners] if csc.edge_ids.size else winners.copy()
-        )
-    if Side.V in sides:
-        nodes = np.arange(adj.num_dst, dtype=winners.dtype).reshape(-1, *(1,) * (winners.ndim - 1))
-        rows[Side.V] = np.broadcast_to(nodes, winners.shape).copy()
-    return {side: np.where(none, winners, own) for side, own in rows.items()}
+class _Place:
+    """Where the operands of one side are read by the winners: ``num_rows`` rows, looked up by entry."""
+
+    def __init__(self, adj: Adjacency, winners: np.ndarray, side: Side) -> None:
+        csc = adj.csc()
+        self.winners = winners
+        self.lookup: np.ndarray | None = csc.edge_ids
+        self.num_rows = adj.num_edges
+        if side is Side.U:
+            self.lookup, self.num_rows = csc.indices, adj.num_src
+        elif side is Side.V:
+            nodes = np.arange(adj.num_dst, dtype=winners.dtype)
+            self.lookup, self.num_rows = np.repeat(nodes, np.diff(csc.indptr)), adj.num_dst
+
+    @property
+    def address(self) -> int:
+        """Address of the lookup, 0 where an entry is its own row."""
+        return 0 if self.lookup is None else int(self.lookup.ctypes.data)
 
 
-def _at_winners(x: Tensor, rows: np.ndarray, feat: tuple[int, ...]) -> Tensor:
+def _at_winners(x: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
     """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
-    return active.apply(_Gather(rows, active.shape(x)[0], fill=1), active.broadcast_to(x, feat))
+    return active.apply(_Gather(place, fill=1), active.broadcast_to(x, feat))
 
 
 class _Gather:
-    """``out[i, k] = x[rows[i, k], k]``, ``fill`` where the row is -1."""
+    """``out[i, k] = x[row of winners[i, k], k]``, ``fill`` where there is no winner."""
 
     saved = ()
 
-    def __init__(self, rows: np.ndarray, num_rows: int, fill: int = 0) -> None:
-        self.rows, self.num_rows, self.fill = rows, num_rows, fill
+    def __init__(self, place: _Place, fill: int = 0) -> None:
+        self.place, self.fill = place, fill
 
     def forward(self, x: Tensor) -> Tensor:
-        out, x = active.empty(self.rows.shape, active.dtype(x), active.device(x)), active.contiguous(x)
-        addresses = active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").gather(active.dtype(x), self.rows, *addresses, self.fill)
+        winners = self.place.winners
+        out, x = active.empty(winners.shape, active.dtype(x), active.device(x)), active.contiguous(x)
+        addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
+        kernels.compiled("winners").gather(active.dtype(x), winners, *addresses, self.fill)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        return [active.apply(_Scatter(self.rows, self.num_rows), grad)]
+        return [active.apply(_Scatter(self.place), grad)]
 
 
 class _Scatter:
-    """``out[rows[i, k], k] += x[i, k]``, where the row is not -1."""
+    """``out[row of winners[i, k], k] += x[i, k]``, where there is a winner."""
 
     saved = ()
 
-    def __init__(self, rows: np.ndarray, num_rows: int) -> None:
-        self.rows, self.num_rows = rows, num_rows
+    def __init__(self, place: _Place) -> None:
+        self.place = place
 
     def forward(self, x: Tensor) -> Tensor:
-        shape = (self.num_rows, *self.rows.shape[1:])
+        winners = self.place.winners
+        shape = (self.place.num_rows, *winners.shape[1:])
         out, x = active.full(shape, 0.0, active.dtype(x), active.device(x)), active.contiguous(x)
-        addresses = active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").scatter(active.dtype(x), self.rows, *addresses)
+        addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
+        kernels.compiled("winners").scatter(active.dtype(x), winners, *addresses)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        return [active.apply(_Gather(self.rows, self.num_rows), grad)]
+        return [active.apply(_Gather(self.place), grad)]

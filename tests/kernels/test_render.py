@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from dglite.expr import Operand, Side
 from dglite.function import message_function
 from dglite.kernels.layout import broadcast_layout
 from dglite.kernels.render import SddmmSpec, SpmmSpec, pieces_of, sddmm_source, spec_of, spmm_source
@@ -58,3 +59,13 @@ def test_sddmm_source_is_python(dot):
 @pytest.mark.parametrize("heads", [1, 3, 8, 21])
 def test_softmax_source_is_python(heads):
     ast.parse(softmax_source("float32", "int32", heads, 8))
+
+
+def test_a_factor_of_the_row_is_multiplied_once():
+    normalised = Operand(Side.U, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
+    layout = broadcast_layout(((64,), (1,), (1,)), 64)
+    spec = SpmmSpec(normalised, Reducer.SUM, "float32", "int32", **spec_of(layout, 64))
+    loop, after = spmm_source(spec).split("for j in range(first, last):")[1].split("if first < last:")
+    assert "v2" not in loop and "(total0 * load1(v2" in after
+    largest = spmm_source(SpmmSpec(normalised, Reducer.MAX, "float32", "int32", **spec_of(layout, 64)))
+    assert "load1(v2" in largest.split("for j in range(first, last):")[1].split("if first == last:")[0]

@@ -208,3 +208,11 @@ def test_threads_other_than_the_main_one_run_serially_and_right():
     assert len(results) == 4
     for result in results:
         torch.testing.assert_close(result, want)
+
+
+@pytest.mark.parametrize("reducer", ["sum", "mean"])
+def test_a_node_without_edges_gets_0_whatever_its_own_factor(reducer):
+    adj = Adjacency.from_coo(2, 2, np.array([0, 1]), np.array([0, 0]))
+    x, v = torch.ones(2, 3), torch.tensor([[2.0], [0.0]])
+    out = core.spmm(adj, U0 / Operand(Side.V, 1), Reducer(reducer), (x, v))
+    assert out[1].tolist() == [0, 0, 0] and out[0, 0] == (1 if reducer == "sum" else 0.5)

@@ -1,24 +1,31 @@
-"""Start a compiled kernel: here, or over the threads of Numba's pool.
+"""Start a compiled kernel: here, or over the threads of the process's OpenMP pool.
 
 A kernel is a function ``(args, task, num_tasks)`` at an address; ``args`` points to 64-bit words (addresses, sizes).
-After the tasks have run, the kernel is called once more with ``task = -1`` to merge what they left. The one parallel
-loop is compiled once for all kernels, so a kernel costs only its own, serial compilation.
+After the tasks have run, the kernel is called once more with ``task = -1`` to merge what they left. The parallel loop
+is compiled once for all kernels, so a kernel costs only its own, serial compilation.
+
+Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
+with it: after each torch operation torch's threads spin for about a millisecond on the cores that ours need. Where no
+GNU OpenMP is loaded (macOS, Windows), Numba's pool serves.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import njit, prange, types
+from numba import cfunc, njit, prange, types
 from numba.extending import intrinsic
 
-from .vec import I64
+from .simd import word
+from .vec import I32, I64
 
 __all__ = ["launch", "num_tasks"]
 
@@ -27,7 +34,7 @@ PARALLEL_FROM = 1 << 15
 
 
 @intrinsic
-def _call(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
+def _call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
         builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
@@ -36,28 +43,90 @@ def _call(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) ->
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
+@intrinsic
+def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, threads: Any) -> Any:
+    """Call ``GOMP_parallel(function, data, threads, flags=0)``: every thread of a team runs ``function(data)``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64, I32, I32])
+        team = builder.trunc(values[3], I32)
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), [values[1], values[2], team, I32(0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _call_number(typingctx: Any, address: Any) -> Any:
+    """Call a function that returns an ``int``: ``omp_get_thread_num`` and its kin."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(I32, [])
+        return builder.sext(builder.call(builder.inttoptr(values[0], kind.as_pointer()), []), I64)
+
+    return types.int64(types.int64), codegen
+
+
 @njit("void(int64, int64)", nogil=True, cache=True)
 def _run_here(address, args):  # type: ignore[no-untyped-def]
-    _call(address, args, 0, 1)
+    _call_kernel(address, args, 0, 1)
+
+
+@cfunc("void(int64)", cache=True)
+def _member(team):  # type: ignore[no-untyped-def]
+    """What each thread of a team runs. Words: kernel, args, tasks, omp_get_thread_num, omp_get_num_threads."""
+    tasks, step = word(team, 2), _call_number(word(team, 4))
+    for task in range(_call_number(word(team, 3)), tasks, step):
+        _call_kernel(word(team, 0), word(team, 1), task, tasks)
+
+
+@njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
+def _run_on_openmp(gomp_parallel, member, team, tasks):  # type: ignore[no-untyped-def]
+    _call_gomp_parallel(gomp_parallel, member, team, tasks)
+    _call_kernel(word(team, 0), word(team, 1), -1, tasks)
 
 
 @njit("void(int64, int64, int64)", nogil=True, parallel=True, cache=True)
-def _run_threads(address, args, tasks):  # type: ignore[no-untyped-def]
+def _run_on_numba(address, args, tasks):  # type: ignore[no-untyped-def]
     for task in prange(tasks):
-        _call(address, args, task, tasks)
-    _call(address, args, -1, tasks)
+        _call_kernel(address, args, task, tasks)
+    _call_kernel(address, args, -1, tasks)
+
+
+Run = Callable[[int, int, int], None]
+
+
+@cache
+def _parallel_run() -> Run:
+    """Return ``run(kernel, args, tasks)`` on the OpenMP pool in this process, or on Numba's."""
+    try:
+        process = ctypes.CDLL(None)
+        symbols = [getattr(process, name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
+    except (AttributeError, OSError, TypeError):
+        return _run_on_numba_pool
+    gomp_parallel, *numbers = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols]
+    member = _member.address
+
+    def run_on_openmp(kernel: int, args: int, tasks: int) -> None:
+        team = array("q", (kernel, args, tasks, *numbers))
+        _run_on_openmp(gomp_parallel, member, team.buffer_info()[0], tasks)
+
+    return run_on_openmp
+
+
+def _run_on_numba_pool(kernel: int, args: int, tasks: int) -> None:
+    numba.set_num_threads(min(tasks, numba.config.NUMBA_NUM_THREADS))
+    _run_on_numba(kernel, args, tasks)
 
 
 class _Pool:
-    """Whether this thread may use the pool, and how many threads it is set to.
+    """Which thread may use the pool.
 
-    OpenMP pools survive neither a fork nor nested use, so only the thread that imported this module goes parallel:
-    loader threads and forked workers run kernels serially.
+    OpenMP pools survive neither a fork nor nested use, so only the main thread goes parallel: loader threads and forked
+    workers run kernels serially.
     """
 
     owner = threading.main_thread().ident
-    limit = numba.config.NUMBA_NUM_THREADS
-    current = 0
 
     @classmethod
     def close(cls) -> None:
@@ -72,7 +141,7 @@ def num_tasks(work: int, threads: int) -> int:
     """Return over how many tasks to spread ``work`` elements when ``threads`` threads may be used."""
     if work < PARALLEL_FROM or threads <= 1 or threading.get_ident() != _Pool.owner:
         return 1
-    return min(threads, _Pool.limit)
+    return threads
 
 
 def launch(address: int, args: Sequence[int], tasks: int = 1) -> None:
@@ -80,8 +149,5 @@ def launch(address: int, args: Sequence[int], tasks: int = 1) -> None:
     words = array("q", args)
     if tasks == 1:
         _run_here(address, words.buffer_info()[0])
-        return
-    if tasks != _Pool.current:
-        numba.set_num_threads(tasks)
-        _Pool.current = tasks
-    _run_threads(address, words.buffer_info()[0], tasks)
+    else:
+        _parallel_run()(address, words.buffer_info()[0], tasks)

@@ -1,6 +1,8 @@
 """Gather and scatter with a row for every element, as the gradients of max and min need them.
 
-Columns are dealt to tasks, so that a scatter needs no atomics and its result does not depend on the number of threads.
+``winners[i, k]`` is an entry of the structure, -1 for none; ``lookup`` gives the row of an entry, without one the entry
+is the row. Columns are dealt to tasks, in runs of whole cache lines, so that a scatter needs no atomics and its result
+does not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -15,27 +17,28 @@ from .launch import launch, num_tasks
 
 __all__ = ["gather", "scatter"]
 
-_SOURCE = '''"""Gather and scatter rows[i, k] of column k ({dtype}, {index} ids)."""
+_SOURCE = '''"""Gather and scatter column k of the row that won element (i, k) ({dtype}, {index} ids)."""
 from numba import cfunc
 
 from dglite.kernels.cpu import simd
 
 ITEM = {item}
-word, index = simd.word, simd.index_loader("{index}")
+word, index, edge_index = simd.word, simd.index_loader("{index}"), simd.edge_index_loader("{index}")
 load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
 @cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def gather(args, task, num_tasks):
-    rows, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
-    fill = word(args, 5)
+    winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    fill, lookup = word(args, 5), word(args, 6)
     if task < 0:
         return
     for i in range(num_rows):
         for k in range(width * task // num_tasks, width * (task + 1) // num_tasks):
             at = i * width + k
-            row = index(rows, at)
-            if row >= 0:
+            winner = index(winners, at)
+            if winner >= 0:
+                row = edge_index(lookup, winner)
                 store(out + at * ITEM, load(source + (row * width + k) * ITEM))
             else:
                 store(out + at * ITEM, fill)
@@ -43,14 +46,16 @@ def gather(args, task, num_tasks):
 
 @cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def scatter(args, task, num_tasks):
-    rows, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    lookup = word(args, 6)
     if task < 0:
         return
     for i in range(num_rows):
         for k in range(width * task // num_tasks, width * (task + 1) // num_tasks):
             at = i * width + k
-            row = index(rows, at)
-            if row >= 0:
+            winner = index(winners, at)
+            if winner >= 0:
+                row = edge_index(lookup, winner)
                 to = out + (row * width + k) * ITEM
                 store(to, load(to) + load(source + at * ITEM))
 '''
@@ -62,17 +67,18 @@ def _addresses(dtype: str, index: str) -> tuple[int, int]:
     return module.gather.address, module.scatter.address
 
 
-def gather(dtype: str, rows: np.ndarray, x: int, out: int, threads: int, fill: int = 0) -> None:
-    """Set ``out[i, k]`` to ``x[rows[i, k], k]``, to ``fill`` where the row is -1."""
-    _run(0, dtype, rows, x, out, threads, fill)
+def gather(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int, fill: int = 0) -> None:
+    """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
+    _run(0, dtype, winners, lookup, x, out, threads, fill)
 
 
-def scatter(dtype: str, rows: np.ndarray, x: int, out: int, threads: int) -> None:
-    """Add ``x[i, k]`` to ``out[rows[i, k], k]``, except where the row is -1."""
-    _run(1, dtype, rows, x, out, threads, 0)
+def scatter(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int) -> None:
+    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, except where there is no winner."""
+    _run(1, dtype, winners, lookup, x, out, threads, 0)
 
 
-def _run(which: int, dtype: str, rows: np.ndarray, x: int, out: int, threads: int, fill: int) -> None:
-    width = rows.size // max(len(rows), 1)
-    tasks = min(num_tasks(rows.size, threads), max(width * ITEM_BYTES[dtype] // 64, 1))
-    launch(_addresses(dtype, str(rows.dtype))[which], [rows.ctypes.data, len(rows), width, x, out, fill], tasks)
+def _run(which: int, dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int, fill: int) -> None:
+    width = winners.size // max(len(winners), 1)
+    tasks = min(num_tasks(winners.size, threads), max(width * ITEM_BYTES[dtype] // 64, 1))
+    words = [winners.ctypes.data, len(winners), width, x, out, fill, lookup]
+    launch(_addresses(dtype, str(winners.dtype))[which], words, tasks)
