@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..expr import Call, Constant, Expr, Operand, Side, operands_of
-from ..opspec import Reducer
+from ..opspec import OPERATORS, Reducer
 from .layout import Layout, Pattern
 
 __all__ = ["SddmmSpec", "SpmmSpec", "pieces_of", "sddmm_source", "spec_of", "spmm_source"]
@@ -206,23 +206,34 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
 
 
 def _row_factors(spec: SpmmSpec) -> tuple[Expr, list[tuple[str, Expr]]]:
-    """Split ``expr`` into what is summed and the (operator, operand) pairs that one row shares.
+    """Split ``expr`` into what is summed and the (operator source, operand) pairs that one row shares.
 
     A sum of products with the destination's own factor is that factor times the sum: one multiplication per row, not
     one per edge. Normalised aggregation, ``u0 * u1 * v2``, reads like this.
     """
-    inner, factors = spec.expr, []
-    while not spec.reducer.selects and isinstance(inner, Call) and inner.op.name in ("mul", "div"):
-        left, right = inner.args
+    if spec.reducer.selects:
+        return spec.expr, []
+    inner, factors = _split_factors(spec.expr)
+    return Constant(1.0) if inner is None else inner, factors
+
+
+def _split_factors(expr: Expr) -> tuple[Expr | None, list[tuple[str, Expr]]]:
+    """Return the factors of ``expr`` that differ between a row's entries as one expression, and the others."""
+    if _is_of_row(expr):
+        return None, [(OPERATORS["mul"].source, expr)]
+    if not isinstance(expr, Call) or expr.op.name not in ("mul", "div"):
+        return expr, []
+    left, factors = _split_factors(expr.args[0])
+    right = expr.args[1]
+    if expr.op.name == "div":
         if _is_of_row(right):
-            factors.append((inner.op.source, right))
-            inner = left
-        elif inner.op.name == "mul" and _is_of_row(left):
-            factors.append((inner.op.source, left))
-            inner = right
-        else:
-            break
-    return inner, factors
+            return left, [*factors, (expr.op.source, right)]
+        return (Constant(1.0) if left is None else left) / right, factors
+    right_inner, right_factors = _split_factors(right)
+    factors += right_factors
+    if left is None or right_inner is None:
+        return right_inner if left is None else left, factors
+    return left * right_inner, factors
 
 
 def _is_of_row(expr: Expr) -> bool:
@@ -241,7 +252,7 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     if factors:
         lines.append("if first < last:")  # a row without entries stays 0, whatever its factor is
     for p in range(len(pieces) if factors else 0):
-        for source, factor in reversed(factors):
+        for source, factor in factors:
             lines.append(f"    total{p} = {source.format(f'total{p}', _value(spec, factor, p, pieces, k))}")
     scale = " * scale" if spec.reducer is Reducer.MEAN else ""
     for p, width in enumerate(pieces):

@@ -63,9 +63,12 @@ def test_softmax_source_is_python(heads):
 
 def test_a_factor_of_the_row_is_multiplied_once():
     normalised = Operand(Side.U, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
-    layout = broadcast_layout(((64,), (1,), (1,)), 64)
+    layout, layout4 = (broadcast_layout(((64,), *((1,),) * more), 64) for more in (2, 3))
     spec = SpmmSpec(normalised, Reducer.SUM, "float32", "int32", **spec_of(layout, 64))
     loop, after = spmm_source(spec).split("for j in range(first, last):")[1].split("if first < last:")
     assert "v2" not in loop and "(total0 * load1(v2" in after
+    weighted = SpmmSpec(normalised * Operand(Side.E, 3), Reducer.SUM, "float32", "int32", **spec_of(layout4, 64))
+    loop, after = spmm_source(weighted).split("for j in range(first, last):")[1].split("if first < last:")
+    assert "v2" not in loop and "load1(e3" in loop and "(total0 * load1(v2" in after
     largest = spmm_source(SpmmSpec(normalised, Reducer.MAX, "float32", "int32", **spec_of(layout, 64)))
     assert "load1(v2" in largest.split("for j in range(first, last):")[1].split("if first == last:")[0]

@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Operand, Side
 from dglite.kernels import reference
+from dglite.kernels.cpu import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
@@ -216,3 +218,21 @@ def test_a_node_without_edges_gets_0_whatever_its_own_factor(reducer):
     x, v = torch.ones(2, 3), torch.tensor([[2.0], [0.0]])
     out = core.spmm(adj, U0 / Operand(Side.V, 1), Reducer(reducer), (x, v))
     assert out[1].tolist() == [0, 0, 0] and out[0, 0] == (1 if reducer == "sum" else 0.5)
+
+
+@pytest.mark.parametrize("width", [3, 16, 64])
+@pytest.mark.parametrize("num_src", [40, 5000])
+def test_the_gradient_of_max_is_the_same_on_any_number_of_threads(width, num_src, monkeypatch):
+    """Narrow columns scatter into copies, wide ones are dealt out, and a large result is not copied."""
+    rng = np.random.default_rng(0)
+    adj = Adjacency.from_coo(num_src, 50, rng.integers(0, num_src, 600), rng.integers(0, 50, 600))
+    x = torch.randn(num_src, width, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(50, width, dtype=torch.float64)
+
+    def gradient() -> torch.Tensor:
+        return torch.autograd.grad((core.spmm(adj, U0, Reducer.MAX, (x,)) * weight).sum(), x)[0]
+
+    alone = gradient()
+    monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(type(active), "num_threads", lambda self: 3)
+    torch.testing.assert_close(gradient(), alone)

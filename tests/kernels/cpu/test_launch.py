@@ -1,0 +1,76 @@
+"""Threads: which pool, who may use it, and the same result from any number of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu import launch
+from dglite.ops import core
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+
+U0 = Operand(Side.U, 0)
+
+
+def aggregate() -> torch.Tensor:
+    """Sum over a graph that is large enough for several threads."""
+    rng = np.random.default_rng(0)
+    adj = Adjacency.from_coo(500, 400, rng.integers(0, 500, 9000), rng.integers(0, 400, 9000))
+    x = torch.arange(500 * 16, dtype=torch.float64).reshape(500, 16)
+    return core.spmm(adj, U0, Reducer.SUM, (x,))
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_small_work_runs_here_and_large_work_on_threads():
+    assert launch.num_tasks(launch.PARALLEL_FROM - 1, 8) == 1
+    assert launch.num_tasks(launch.PARALLEL_FROM, 8) == 8
+    assert launch.num_tasks(launch.PARALLEL_FROM, 1) == 1
+
+
+def test_only_the_main_thread_goes_parallel():
+    found: list[int] = []
+    worker = threading.Thread(target=lambda: found.append(launch.num_tasks(1 << 20, 8)))
+    worker.start()
+    worker.join()
+    assert found == [1]
+
+
+def test_every_pool_gives_the_same(two_threads, monkeypatch):
+    torch.set_num_threads(1)
+    alone = aggregate()
+    torch.set_num_threads(2)
+    assert torch.equal(aggregate(), alone)
+    monkeypatch.setattr(launch, "_parallel_run", lambda: launch._run_on_numba_pool)
+    assert torch.equal(aggregate(), alone)
+
+
+def _child(connection) -> None:
+    connection.send((launch.num_tasks(1 << 20, 8), aggregate().sum().item()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_worker_runs_serially_and_does_not_hang(two_threads):
+    want = aggregate().sum().item()  # starts the pool that does not survive the fork
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_child, args=(theirs,))
+    worker.start()
+    assert ours.poll(60), "the worker hangs"
+    assert ours.recv() == (1, want)
+    worker.join(10)
+    assert worker.exitcode == 0
