@@ -27,10 +27,11 @@ from numba.extending import intrinsic
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["launch", "num_tasks"]
+__all__ = ["launch", "num_tasks", "num_threads"]
 
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
+TASKS_PER_THREAD = 6
 
 
 @intrinsic
@@ -56,34 +57,35 @@ def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, 
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
-@intrinsic
-def _call_number(typingctx: Any, address: Any) -> Any:
-    """Call a function that returns an ``int``: ``omp_get_thread_num`` and its kin."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(I32, [])
-        return builder.sext(builder.call(builder.inttoptr(values[0], kind.as_pointer()), []), I64)
-
-    return types.int64(types.int64), codegen
-
-
 @njit("void(int64, int64)", nogil=True, cache=True)
 def _run_here(address, args):  # type: ignore[no-untyped-def]
     _call_kernel(address, args, 0, 1)
 
 
+@intrinsic
+def _take_task(typingctx: Any, counter: Any) -> Any:
+    """Return the number at ``counter`` and raise it by one, as one step."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.atomic_rmw("add", builder.inttoptr(values[0], I64.as_pointer()), I64(1), "monotonic")
+
+    return types.int64(types.int64), codegen
+
+
 @cfunc("void(int64)", cache=True)
 def _member(team):  # type: ignore[no-untyped-def]
-    """What each thread of a team runs. Words: kernel, args, tasks, omp_get_thread_num, omp_get_num_threads."""
-    tasks, step = word(team, 2), _call_number(word(team, 4))
-    for task in range(_call_number(word(team, 3)), tasks, step):
+    """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the next task."""
+    tasks = word(team, 2)
+    task = _take_task(team + 24)
+    while task < tasks:
         _call_kernel(word(team, 0), word(team, 1), task, tasks)
+        task = _take_task(team + 24)
 
 
 @njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
-def _run_on_openmp(gomp_parallel, member, team, tasks):  # type: ignore[no-untyped-def]
-    _call_gomp_parallel(gomp_parallel, member, team, tasks)
-    _call_kernel(word(team, 0), word(team, 1), -1, tasks)
+def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-untyped-def]
+    _call_gomp_parallel(gomp_parallel, member, team, threads)
+    _call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
 @njit("void(int64, int64, int64)", nogil=True, parallel=True, cache=True)
@@ -93,29 +95,27 @@ def _run_on_numba(address, args, tasks):  # type: ignore[no-untyped-def]
     _call_kernel(address, args, -1, tasks)
 
 
-Run = Callable[[int, int, int], None]
+Run = Callable[[int, int, int, int], None]
 
 
 @cache
 def _parallel_run() -> Run:
-    """Return ``run(kernel, args, tasks)`` on the OpenMP pool in this process, or on Numba's."""
+    """Return ``run(kernel, args, tasks, threads)`` on the OpenMP pool in this process, or on Numba's."""
     try:
-        process = ctypes.CDLL(None)
-        symbols = [getattr(process, name) for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")]
+        symbol = ctypes.CDLL(None).GOMP_parallel
     except (AttributeError, OSError, TypeError):
         return _run_on_numba_pool
-    gomp_parallel, *numbers = [ctypes.cast(symbol, ctypes.c_void_p).value or 0 for symbol in symbols]
-    member = _member.address
+    gomp_parallel, member = ctypes.cast(symbol, ctypes.c_void_p).value, _member.address
 
-    def run_on_openmp(kernel: int, args: int, tasks: int) -> None:
-        team = array("q", (kernel, args, tasks, *numbers))
-        _run_on_openmp(gomp_parallel, member, team.buffer_info()[0], tasks)
+    def run_on_openmp(kernel: int, args: int, tasks: int, threads: int) -> None:
+        team = array("q", (kernel, args, tasks, 0))
+        _run_on_openmp(gomp_parallel, member, team.buffer_info()[0], threads)
 
     return run_on_openmp
 
 
-def _run_on_numba_pool(kernel: int, args: int, tasks: int) -> None:
-    numba.set_num_threads(min(tasks, numba.config.NUMBA_NUM_THREADS))
+def _run_on_numba_pool(kernel: int, args: int, tasks: int, threads: int) -> None:
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
     _run_on_numba(kernel, args, tasks)
 
 
@@ -137,17 +137,25 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Pool.close)
 
 
-def num_tasks(work: int, threads: int) -> int:
-    """Return over how many tasks to spread ``work`` elements when ``threads`` threads may be used."""
+def num_threads(work: int, threads: int) -> int:
+    """Return how many of ``threads`` threads to use for ``work`` elements."""
     if work < PARALLEL_FROM or threads <= 1 or threading.get_ident() != _Pool.owner:
         return 1
     return threads
 
 
-def launch(address: int, args: Sequence[int], tasks: int = 1) -> None:
-    """Run the kernel at ``address`` on the words ``args``."""
+def num_tasks(threads: int) -> int:
+    """Return into how many tasks to cut the work of ``threads`` threads.
+
+    Several for each, taken one after the other: a thread that wakes late or shares its core does fewer of them.
+    """
+    return 1 if threads == 1 else TASKS_PER_THREAD * threads
+
+
+def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
+    """Run the kernel at ``address`` on the words ``args``, as ``tasks`` tasks on ``threads`` threads."""
     words = array("q", args)
-    if tasks == 1:
+    if threads == 1:
         _run_here(address, words.buffer_info()[0])
     else:
-        _parallel_run()(address, words.buffer_info()[0], tasks)
+        _parallel_run()(address, words.buffer_info()[0], tasks, threads)

@@ -9,7 +9,7 @@ from ...opspec import Reducer
 from ..render_softmax import softmax_source
 from .driver import mode_word, whole_row_driver
 from .jit import block_lanes, load_source
-from .launch import launch, num_tasks
+from .launch import launch, num_tasks, num_threads
 
 __all__ = ["edge_softmax", "edge_softmax_gradient"]
 
@@ -49,4 +49,5 @@ def _run(
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM)]
     for address in operands:
         words += (address, heads, 0)
-    launch(whole_row_driver.address, words, num_tasks(4 * structure[4] * heads, threads))
+    threads = num_threads(4 * structure[4] * heads, threads)
+    launch(whole_row_driver.address, words, num_tasks(threads), threads)

@@ -17,7 +17,7 @@ from ..layout import Layout, broadcast_layout
 from ..render import ITEM_BYTES, SddmmSpec, SpmmSpec, sddmm_source, spec_of, spmm_source
 from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
-from .launch import launch, num_tasks
+from .launch import launch, num_tasks, num_threads
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_spmm"]
 
@@ -55,11 +55,12 @@ class SpmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries."""
-        tasks = num_tasks((structure[4] + structure[3]) * self.layout.width, threads)
+        threads = num_threads((structure[4] + structure[3]) * self.layout.width, threads)
+        tasks = num_tasks(threads)
         carry = np.empty(tasks * self.carry_bytes, np.uint8) if tasks > 1 else None
         carried = carry.ctypes.data if carry is not None else 0
         words = [*structure, *self.sizes, out, winners, carried, self.mode, *self.operand_words(operands)]
-        launch(self.driver, words, tasks)
+        launch(self.driver, words, tasks, threads)
 
 
 class SddmmKernel(_Bound):
@@ -71,8 +72,9 @@ class SddmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        tasks = num_tasks(structure[4] * self.layout.width, threads)
-        launch(self.driver, [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)], tasks)
+        threads = num_threads(structure[4] * self.layout.width, threads)
+        words = [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)]
+        launch(self.driver, words, num_tasks(threads), threads)
 
 
 @cache

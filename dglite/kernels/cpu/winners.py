@@ -13,7 +13,7 @@ import numpy as np
 
 from ..render import ITEM_BYTES
 from .jit import load_source
-from .launch import launch, num_tasks
+from .launch import launch, num_threads
 
 __all__ = ["gather", "scatter"]
 
@@ -80,22 +80,22 @@ def _addresses(dtype: str, index: str) -> tuple[int, int]:
 def gather(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int, fill: int = 0) -> None:
     """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
     words = [winners.ctypes.data, len(winners), _width(winners), x, out, fill, lookup]
-    tasks = min(num_tasks(winners.size, threads), _columns(dtype, winners))
-    launch(_addresses(dtype, str(winners.dtype))[0], words, tasks)
+    threads = min(num_threads(winners.size, threads), _columns(dtype, winners))
+    launch(_addresses(dtype, str(winners.dtype))[0], words, threads, threads)
 
 
 def scatter(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, num_rows: int, threads: int) -> None:
     """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, (num_rows, width), except where there is no winner."""
     size = num_rows * _width(winners)
-    tasks, columns = num_tasks(winners.size, threads), _columns(dtype, winners)
+    threads, columns = num_threads(winners.size, threads), _columns(dtype, winners)
     copies = None
-    if columns < tasks <= 8 and size <= 4 * winners.size:
-        copies = np.zeros((tasks - 1) * size * ITEM_BYTES[dtype], np.uint8)
+    if columns < threads <= 8 and size <= 4 * winners.size:
+        copies = np.zeros((threads - 1) * size * ITEM_BYTES[dtype], np.uint8)
     else:
-        tasks = min(tasks, columns)
+        threads = min(threads, columns)
     private = 0 if copies is None else copies.ctypes.data
     words = [winners.ctypes.data, len(winners), _width(winners), x, out, 0, lookup, private, size]
-    launch(_addresses(dtype, str(winners.dtype))[1], words, tasks)
+    launch(_addresses(dtype, str(winners.dtype))[1], words, threads, threads)
 
 
 def _width(winners: np.ndarray) -> int:

@@ -36,14 +36,15 @@ def two_threads():
 
 
 def test_small_work_runs_here_and_large_work_on_threads():
-    assert launch.num_tasks(launch.PARALLEL_FROM - 1, 8) == 1
-    assert launch.num_tasks(launch.PARALLEL_FROM, 8) == 8
-    assert launch.num_tasks(launch.PARALLEL_FROM, 1) == 1
+    assert launch.num_threads(launch.PARALLEL_FROM - 1, 8) == 1
+    assert launch.num_threads(launch.PARALLEL_FROM, 8) == 8
+    assert launch.num_threads(launch.PARALLEL_FROM, 1) == 1
+    assert launch.num_tasks(1) == 1 and launch.num_tasks(2) > 2
 
 
 def test_only_the_main_thread_goes_parallel():
     found: list[int] = []
-    worker = threading.Thread(target=lambda: found.append(launch.num_tasks(1 << 20, 8)))
+    worker = threading.Thread(target=lambda: found.append(launch.num_threads(1 << 20, 8)))
     worker.start()
     worker.join()
     assert found == [1]
@@ -59,7 +60,7 @@ def test_every_pool_gives_the_same(two_threads, monkeypatch):
 
 
 def _child(connection) -> None:
-    connection.send((launch.num_tasks(1 << 20, 8), aggregate().sum().item()))
+    connection.send((launch.num_threads(1 << 20, 8), aggregate().sum().item()))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
