@@ -16,6 +16,7 @@ from .convert import (
     to_networkx,
 )
 from .errors import DGLError, DGLWarning
+from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph
 from .graph import DGLGraph
 from .random import seed
@@ -30,7 +31,11 @@ __all__ = [
     "DGLError",
     "DGLGraph",
     "DGLWarning",
+    "EID",
+    "ETYPE",
     "EdgeBatch",
+    "NID",
+    "NTYPE",
     "NodeBatch",
     "backend",
     "bipartite_from_networkx",
