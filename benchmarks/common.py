@@ -13,6 +13,7 @@ import json
 import math
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -36,12 +37,12 @@ SLOW_SECONDS = 0.5
 
 # -- timing ------------------------------------------------------------------------------------------------------------
 def interleave(
-    runners: dict[str, Callable[[], Any]], budget: float = 1.5, most: int = 12, least: int = 3
+    runners: dict[str, Callable[[], Any]], budget: float = 1.2, most: int = 15, least: int = 3
 ) -> dict[str, float]:
     """Return each runner's median seconds, taken in turns after one call of each to warm up.
 
-    The first of a round is another one each time: whoever runs second finds the inputs in the cache, and whoever runs
-    after a peer that fills it with messages does not.
+    The order of each round is drawn anew (from a fixed seed): whoever runs second finds the inputs in the cache, and
+    whoever runs after a peer that fills it with messages does not.
 
     Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
     """
@@ -49,11 +50,11 @@ def interleave(
     first = {name: timed(run) for name, run in runners.items()}
     slow = {name: seconds for name, seconds in first.items() if seconds > SLOW_SECONDS and name != OURS}
     names = [name for name in runners if name not in slow]
-    start = time.perf_counter()
+    order, start = random.Random(0), time.perf_counter()
     for done in range(most):
         if done >= least and time.perf_counter() - start > budget:
             break
-        for name in names[done % len(names) :] + names[: done % len(names)]:
+        for name in order.sample(names, len(names)):
             times[name].append(timed(runners[name]))
     return {name: slow[name] if name in slow else statistics.median(times[name]) for name in runners}
 

@@ -107,9 +107,8 @@ class _Scatter:
         winners = self.place.winners
         shape = (self.place.num_rows, *winners.shape[1:])
         out, x = active.full(shape, 0.0, active.dtype(x), active.device(x)), active.contiguous(x)
-        addresses = self.place.address, active.address(x), active.address(out)
-        scatter = kernels.compiled("winners").scatter
-        scatter(active.dtype(x), winners, *addresses, self.place.num_rows, active.num_threads())
+        addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
+        kernels.compiled("winners").scatter(active.dtype(x), winners, *addresses)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

@@ -223,7 +223,7 @@ def test_a_node_without_edges_gets_0_whatever_its_own_factor(reducer):
 @pytest.mark.parametrize("width", [3, 16, 64])
 @pytest.mark.parametrize("num_src", [40, 5000])
 def test_the_gradient_of_max_is_the_same_on_any_number_of_threads(width, num_src, monkeypatch):
-    """Narrow columns scatter into copies, wide ones are dealt out, and a large result is not copied."""
+    """Wide columns are dealt out to threads, narrow ones are not."""
     rng = np.random.default_rng(0)
     adj = Adjacency.from_coo(num_src, 50, rng.integers(0, num_src, 600), rng.integers(0, 50, 600))
     x = torch.randn(num_src, width, dtype=torch.float64, requires_grad=True)
