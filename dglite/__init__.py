@@ -28,14 +28,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALL",
+    "EID",
+    "ETYPE",
+    "NID",
+    "NTYPE",
     "DGLError",
     "DGLGraph",
     "DGLWarning",
-    "EID",
-    "ETYPE",
     "EdgeBatch",
-    "NID",
-    "NTYPE",
     "NodeBatch",
     "backend",
     "bipartite_from_networkx",
