@@ -5,8 +5,8 @@ After the tasks have run, the kernel is called once more with ``task = -1`` to m
 is compiled once for all kernels, so a kernel costs only its own, serial compilation.
 
 Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
-with it: after each torch operation torch's threads spin for about a millisecond on the cores that ours need. Where no
-GNU OpenMP is loaded (macOS, Windows), Numba's pool serves.
+with it: after each torch operation torch's threads spin for a while on the cores that ours need. Where no GNU OpenMP is
+loaded (macOS, Windows), Numba's pool serves.
 """
 
 from __future__ import annotations
