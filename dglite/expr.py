@@ -1,4 +1,4 @@
-"""Element-wise expressions over the operands of an edge: ``u`` (source), ``e`` (edge), ``v`` (destination).
+"""Element-wise expressions over an edge's operands: ``u`` (source), ``e`` (edge), ``v`` (destination), ``g`` (all).
 
 An expression is immutable, hashable and prints as its formula. ``fn.u_mul_e`` is ``mul(u0, e0)``; the kernels, their
 gradients and the oracle are all made from it.
@@ -6,10 +6,11 @@ gradients and the oracle are all made from it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, lru_cache
+from types import CodeType
 from typing import Any
 
 from .opspec import OPERATORS, Operator
@@ -25,16 +26,18 @@ __all__ = [
     "evaluate",
     "formula",
     "operands_of",
+    "renumber",
     "swap_sides",
 ]
 
 
 class Side(Enum):
-    """Whose rows an operand has: source nodes, edges or destination nodes."""
+    """Whose rows an operand has: source nodes, edges, destination nodes, or the one row that all edges share."""
 
     U = "u"
     E = "e"
     V = "v"
+    G = "g"
 
     def __repr__(self) -> str:
         return self.value
@@ -42,7 +45,7 @@ class Side(Enum):
     @property
     def reversed(self) -> Side:
         """The side on the reversed graph."""
-        return {Side.U: Side.V, Side.V: Side.U, Side.E: Side.E}[self]
+        return {Side.U: Side.V, Side.V: Side.U}.get(self, self)
 
 
 class Expr:
@@ -77,6 +80,12 @@ class Expr:
     def __neg__(self) -> Expr:
         return Call(OPERATORS["neg"], (self,))
 
+    def call(self, name: str, *others: Expr | float) -> Expr:
+        """Return the operator ``name`` applied to this and ``others``."""
+        if name in ("add", "sub", "mul", "div"):
+            return _binary(name, self, *others)
+        return Call(OPERATORS[name], (self, *(x if isinstance(x, Expr) else Constant(float(x)) for x in others)))
+
     def __str__(self) -> str:
         return formula(self)
 
@@ -108,10 +117,13 @@ class Call(Expr):
 
     op: Operator
     args: tuple[Expr, ...]
+    size: int = field(init=False, compare=False)
+    """Number of operators when the expression is written out, shared parts as often as they occur."""
     _hash: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Hash once: kernels are looked up by expression at every call."""
+        object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args if isinstance(arg, Call)))
         object.__setattr__(self, "_hash", hash((self.op, self.args)))
 
     def __hash__(self) -> int:
@@ -178,14 +190,15 @@ def compact(expr: Expr) -> tuple[Expr, tuple[int, ...]]:
     Equal computations then have equal expressions, and so share a kernel.
     """
     slots = tuple(operand.slot for operand in operands_of(expr))
-    return _renumber(expr, {slot: i for i, slot in enumerate(slots)}), slots
+    return renumber(expr, {slot: i for i, slot in enumerate(slots)}), slots
 
 
-def _renumber(expr: Expr, positions: dict[int, int]) -> Expr:
+def renumber(expr: Expr, positions: Mapping[int, int]) -> Expr:
+    """Return ``expr`` with the operand of each slot in slot ``positions[slot]`` instead."""
     if isinstance(expr, Operand):
         return Operand(expr.side, positions[expr.slot])
     if isinstance(expr, Call):
-        return Call(expr.op, tuple(_renumber(arg, positions) for arg in expr.args))
+        return Call(expr.op, tuple(renumber(arg, positions) for arg in expr.args))
     return expr
 
 
@@ -199,21 +212,31 @@ def swap_sides(expr: Expr) -> Expr:
     return expr
 
 
-def evaluate(expr: Expr, values: Sequence[Any]) -> Any:
-    """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand."""
-    if isinstance(expr, Operand):
-        return values[expr.slot]
-    if isinstance(expr, Constant):
-        return expr.value
-    assert isinstance(expr, Call)
-    return _arithmetic(expr.op.source)(*(evaluate(arg, values) for arg in expr.args))
+def evaluate(expr: Expr, values: Sequence[Any], functions: Mapping[str, Callable[..., Any]] | None = None) -> Any:
+    """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand.
+
+    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``.
+    """
+    known: dict[Expr, Any] = {}
+
+    def value(node: Expr) -> Any:
+        if isinstance(node, Operand):
+            return values[node.slot]
+        if isinstance(node, Constant):
+            return node.value
+        if node not in known:
+            assert isinstance(node, Call)
+            names = {f"x{i}": value(arg) for i, arg in enumerate(node.args)}
+            known[node] = eval(_code(node.op.source), {"__builtins__": {}, **(functions or {})}, names)
+        return known[node]
+
+    return value(expr)
 
 
 @cache
-def _arithmetic(source: str) -> Any:
-    """Turn an operator's source into a Python function: the table stays the only place where it is written."""
-    names = [f"x{i}" for i in range(3) if f"{{{i}}}" in source]
-    return eval(f"lambda {', '.join(names)}: {source.format(*names)}", {"__builtins__": {}})
+def _code(source: str) -> CodeType:
+    """Compile an operator's source as Python: the table stays the only place where it is written."""
+    return compile(source.format("x0", "x1", "x2"), source, "eval")
 
 
 def formula(expr: Expr) -> str:

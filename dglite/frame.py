@@ -275,6 +275,11 @@ class Frame(MutableMapping[str, Tensor]):
             return zeros
         return chosen.get(name) or chosen.get(None) or zeros
 
+    @property
+    def has_initializers(self) -> bool:
+        """Whether some initializer was set, so that missing rows may be something else than zeros."""
+        return self._initializers is not None
+
     def set_initializer(self, initializer: Initializer | None, field: str | None = None) -> None:
         """Set the initializer of column ``field``, or of every column without one of its own; None goes back to zeros.
 

@@ -63,19 +63,23 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MessageFunction:
-    """A built-in message: ``expr`` over the columns named by ``fields``, written to message field ``out_field``.
+    """A message: ``expr`` over the columns named by ``fields``, written to message field ``out_field``.
 
     ``fields[slot]`` is the (side, column name) of operand ``slot``. With ``dot`` the last feature axis of the result is
-    summed and kept with length 1.
+    summed and kept with length 1, or dropped without ``keepdim``. A user's function that was recorded is of this kind,
+    too; it may have tensors of its own among its operands, which have numbers instead of names.
     """
 
     name: str
     expr: Expr
-    fields: tuple[tuple[Side, str], ...]
+    fields: tuple[tuple[Side, str | int], ...]
     out_field: str
     dot: bool = False
+    keepdim: bool = True
 
     def __str__(self) -> str:
+        if self.name not in _NAMES:
+            return f"{self.name}: {self.out_field!r}"
         return f"{self.name}({', '.join(repr(field) for _, field in self.fields)}, {self.out_field!r})"
 
 
@@ -94,6 +98,10 @@ class ReduceFunction:
 
     def __str__(self) -> str:
         return f"{self.name}({self.msg_field!r}, {self.out_field!r})"
+
+
+_NAMES = frozenset(name for name in __all__ if "_" in name)
+"""What built-in messages are called."""
 
 
 @lru_cache(maxsize=4096)

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["OPERATORS", "Operator", "Reducer", "operator"]
+__all__ = ["COMPARISONS", "OPERATORS", "Operator", "Reducer", "operator"]
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
     """An element-wise operator.
 
-    ``source`` is a format string over its arguments, the same text in Python, in CUDA C++ and on SIMD vectors.
-    ``gradient`` gives d(result)/d(argument i) for each argument, written with ordinary arithmetic on expressions.
+    ``source`` is a format string over its arguments, the same text in Python, in CUDA C++ and on SIMD vectors; the
+    functions that it calls are given by whoever runs it. ``gradient`` gives d(result)/d(argument i) for each argument,
+    written with arithmetic and ``call`` on expressions.
     """
 
     name: str
@@ -35,6 +36,11 @@ class Operator:
         return operator, (self.name,)
 
 
+def _step(x: Any, y: Any) -> Any:
+    """Return 1 where x > y, 1/2 where they are equal, 0 elsewhere: how a maximum shares its gradient."""
+    return x.call("gt", y).call("where", 1.0, x.call("lt", y).call("where", 0.0, 0.5))
+
+
 OPERATORS = {
     entry.name: entry
     for entry in (
@@ -43,8 +49,35 @@ OPERATORS = {
         Operator("sub", 2, "({0} - {1})", (lambda x, y: 1.0, lambda x, y: -1.0)),
         Operator("mul", 2, "({0} * {1})", (lambda x, y: y, lambda x, y: x)),
         Operator("div", 2, "({0} / {1})", (lambda x, y: 1.0 / y, lambda x, y: -x / (y * y))),
+        Operator("exp", 1, "exp({0})", (lambda x: x.call("exp"),)),
+        Operator("log", 1, "log({0})", (lambda x: 1.0 / x,)),
+        Operator("sqrt", 1, "sqrt({0})", (lambda x: 0.5 / x.call("sqrt"),)),
+        Operator("abs", 1, "abs({0})", (lambda x: x.call("sign"),)),
+        Operator("sign", 1, "sign({0})", (lambda x: 0.0,)),
+        Operator("tanh", 1, "tanh({0})", (lambda x: 1.0 - x.call("tanh") * x.call("tanh"),)),
+        Operator("sigmoid", 1, "sigmoid({0})", (lambda x: x.call("sigmoid") * (1.0 - x.call("sigmoid")),)),
+        Operator("softplus", 1, "softplus({0})", (lambda x: x.call("sigmoid"),)),
+        # The exponent is a number, not a feature: no gradient is taken of it.
+        Operator("power", 2, "power({0}, {1})", (lambda x, y: y * x.call("power", y - 1.0), lambda x, y: 0.0)),
+        Operator("maximum", 2, "maximum({0}, {1})", (_step, lambda x, y: _step(y, x))),
+        Operator("minimum", 2, "minimum({0}, {1})", (lambda x, y: _step(y, x), _step)),
+        Operator("gt", 2, "({0} > {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator("ge", 2, "({0} >= {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator("lt", 2, "({0} < {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator("le", 2, "({0} <= {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator("eq", 2, "({0} == {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator("ne", 2, "({0} != {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
+        Operator(
+            "where",
+            3,
+            "where({0}, {1}, {2})",
+            (lambda c, x, y: 0.0, lambda c, x, y: c.call("where", 1.0, 0.0), lambda c, x, y: c.call("where", 0.0, 1.0)),
+        ),
     )
 }
+
+COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+"""Operators whose value is a truth, fit to be the first argument of ``where`` and for nothing else."""
 
 
 def operator(name: str) -> Operator:

@@ -17,7 +17,7 @@ FLOORS = {
     1: "opspec expr",
     2: "backend kernels random",
     3: "structure frame function",
-    4: "udf ops",
+    4: "udf ops recorder",
     5: "scheduler",
     6: "graph",
     7: "convert batch subgraph readout traversal propagate generators io transforms sampling sparse",

@@ -10,7 +10,7 @@ structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +50,12 @@ class Backend(ABC):
     name: str
     """What ``DGLITE_BACKEND`` calls it."""
 
+    functions: Mapping[str, Callable[..., Tensor]]
+    """The element-wise functions that expressions call by name (``opspec.OPERATORS``), differentiable."""
+
+    tensor_type: type
+    """The library's class of tensors."""
+
     # -- recognise and exchange ---------------------------------------------------------------------------------
     @abstractmethod
     def is_tensor(self, x: object) -> bool:
@@ -66,6 +72,14 @@ class Backend(ABC):
     @abstractmethod
     def from_numpy(self, array: np.ndarray, device: object = None) -> Tensor:
         """Return a tensor of the array's values; shares memory on the CPU."""
+
+    @abstractmethod
+    def is_layer(self, x: object) -> bool:
+        """Whether ``x`` is a layer of this library: a function with parameters."""
+
+    @abstractmethod
+    def has_state(self, layer: Any) -> bool:
+        """Whether calling a layer may change it, as running statistics do."""
 
     # -- facts --------------------------------------------------------------------------------------------------
     @abstractmethod
@@ -155,6 +169,10 @@ class Backend(ABC):
     def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """Cut the first axis into runs of the given sizes."""
 
+    @abstractmethod
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight.T + bias``, (rows, ..., out)."""
+
     # -- reduce -------------------------------------------------------------------------------------------------
     @abstractmethod
     def sum(self, x: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
@@ -172,10 +190,23 @@ class Backend(ABC):
     def prod(self, x: Tensor, axis: int) -> Tensor:
         """Product over one axis."""
 
+    # -- random numbers -----------------------------------------------------------------------------------------
+    @abstractmethod
+    def random_state(self) -> bytes:
+        """Return the state of the library's generator on the CPU."""
+
+    @abstractmethod
+    def restore_random_state(self, state: bytes) -> None:
+        """Put the generator back to a state."""
+
     # -- autograd and threads -----------------------------------------------------------------------------------
     @abstractmethod
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
+
+    @abstractmethod
+    def detach(self, x: Tensor) -> Tensor:
+        """Return ``x`` without its gradient."""
 
     @abstractmethod
     def num_threads(self) -> int:

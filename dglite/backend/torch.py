@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -20,11 +20,36 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 
 
+def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Return ``torch.maximum`` or ``torch.minimum`` for a tensor and a number, too."""
+
+    def either(x: Any, y: Any) -> torch.Tensor:
+        like = x if isinstance(x, torch.Tensor) else y
+        return function(torch.as_tensor(x, dtype=like.dtype), torch.as_tensor(y, dtype=like.dtype))
+
+    return either
+
+
 @final
 class TorchBackend(Backend):
     """Tensors are ``torch.Tensor``."""
 
     name = "torch"
+    tensor_type = torch.Tensor
+    functions: Mapping[str, Callable[..., torch.Tensor]] = {
+        "exp": torch.exp,
+        "log": torch.log,
+        "sqrt": torch.sqrt,
+        "abs": torch.abs,
+        "sign": torch.sign,
+        "tanh": torch.tanh,
+        "sigmoid": torch.sigmoid,
+        "softplus": torch.nn.functional.softplus,
+        "power": torch.pow,
+        "maximum": _extremum(torch.maximum),
+        "minimum": _extremum(torch.minimum),
+        "where": torch.where,
+    }
 
     def is_tensor(self, x: object) -> bool:
         return isinstance(x, torch.Tensor)
@@ -38,6 +63,12 @@ class TorchBackend(Backend):
     def from_numpy(self, array: np.ndarray, device: object = None) -> torch.Tensor:
         tensor = torch.from_numpy(array)
         return tensor if device is None else tensor.to(device)  # type: ignore[call-overload]
+
+    def is_layer(self, x: object) -> bool:
+        return isinstance(x, torch.nn.Module)
+
+    def has_state(self, layer: torch.nn.Module) -> bool:
+        return next(layer.buffers(), None) is not None
 
     def shape(self, x: torch.Tensor) -> tuple[int, ...]:
         return x.shape
@@ -104,6 +135,9 @@ class TorchBackend(Backend):
     def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
         return x.split_with_sizes(list(sizes))
 
+    def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.nn.functional.linear(x, weight, bias)
+
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
         return x.sum(dim=axis, keepdim=keepdims)  # type: ignore[arg-type]
 
@@ -116,12 +150,21 @@ class TorchBackend(Backend):
     def prod(self, x: torch.Tensor, axis: int) -> torch.Tensor:
         return x.prod(dim=axis)
 
+    def random_state(self) -> bytes:
+        return torch.get_rng_state().numpy().tobytes()
+
+    def restore_random_state(self, state: bytes) -> None:
+        torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
     def apply(self, op: DifferentiableOp, *inputs: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled():
             for x in inputs:
                 if x.requires_grad:
                     return _Recorded.apply(op, *inputs)
         return op.forward(*inputs)
+
+    def detach(self, x: torch.Tensor) -> torch.Tensor:
+        return x.detach()
 
     def num_threads(self) -> int:
         return torch.get_num_threads()

@@ -15,7 +15,9 @@ from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
 from ..scheduler import (
     Inbox,
+    MessageSignature,
     Part,
+    Plan,
     Relation,
     Sent,
     UserFunction,
@@ -29,8 +31,11 @@ from ..scheduler import (
     lower_nodes,
     lower_recv,
     message_signature,
+    messages_of,
     node_batch,
     reduce_signature,
+    reducer_of,
+    run,
     update_plan,
 )
 from ..structure.ids import ALL, is_all
@@ -75,7 +80,7 @@ class MessageMixin(GraphBase):
         func = _chosen(self, func, "apply edge", index)
         relation = _active(self, index, edges)
         if relation is not None:
-            execute(compiled(lower_edges, message_signature(func, 0)), (relation,), (func,))
+            execute(compiled(lower_edges, messages_of(func, 0, relation)), (relation,), (func,))
 
     def group_apply_edges(
         self, group_by: str, func: Callable[[EdgeBatch], Any], edges: Any = ALL, etype: Any = None
@@ -112,20 +117,26 @@ class MessageMixin(GraphBase):
         """Leave a message on each of ``edges``, in place of one that waits there.
 
         A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
-        user's function is called now.
+        user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
         """
         index = self.etype_id(etype)
         message_func = _chosen(self, message_func, "message", index)
-        signature = message_signature(message_func, 0)
+        signature: MessageSignature = message_signature(message_func, 0)
         edge_ids = None if is_all(edges) else self.edge_ids_of(edges, etype)
         if edge_ids is not None and not len(edge_ids):
             return
         relation = _relation(self, index)
+        if edge_ids is None:
+            signature = messages_of(message_func, 0, relation)
         if isinstance(signature, UserFunction):
             active = relation if edge_ids is None else relation.only(edge_ids)
             table = execute(compiled(lower_message, signature), (active,), (message_func,))
             sent = Sent.computed(table, edge_ids)
+        elif relation.captured and signature is not None:
+            table = {k: x for one in signature for k, x in execute(compiled(lower_message, one), (relation,)).items()}
+            sent = Sent.computed(table, edge_ids)
         else:
+            assert signature is not None
             sent = Sent.described(signature, relation, edge_ids)
         inboxes = _state(self, "_inboxes")
         if index not in inboxes or inboxes[index].adjacency is not relation.adjacency:
@@ -140,19 +151,19 @@ class MessageMixin(GraphBase):
         """
         index = self.etype_id(etype)
         reduce_func, apply_node_func = _reducers(self, index, reduce_func, apply_node_func)
-        signature = reduce_signature(reduce_func, 1)
+        reduce_signature(reduce_func, 1)
         relation = _relation(self, index)
         nodes = None if is_all(v) else _receivers(self, v, index)
         inbox = _state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
         active, message = inbox.incoming(relation, nodes)
         apply = None if apply_node_func is None else _APPLY
+        functions = (None, reduce_func, apply_node_func)
         if active.adjacency.num_edges:
-            plan = compiled(lower_recv, message, signature, apply)
+            run(lambda: compiled(lower_recv, message, reducer_of(reduce_func, 1, active), apply), (active,), functions)
         elif apply is not None and active.adjacency.num_dst:
-            plan = compiled(lower_nodes, apply)
+            execute(compiled(lower_nodes, apply), (active,), functions)
         else:
             return
-        execute(plan, (active,), (None, reduce_func, apply_node_func))
         inbox.consume(active)
 
     def send_and_recv(
@@ -224,29 +235,31 @@ class MessageMixin(GraphBase):
         """
         given = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
         given.sort(key=lambda pair: pair[0])
-        parts: list[Part] = []
         functions: list[Any] = []
         for index, triple in given:
             if not isinstance(triple, list | tuple) or not 2 <= len(triple) <= 3:
                 etype = self._metagraph.canonical_etypes[index]
                 raise DGLError(f"edge type {etype} has {triple!r}; expected (message, reduce[, apply])")
-            message, reduce, apply = (*triple, None)[:3]
-            slot = len(functions)
-            functions += [message, reduce, apply]
-            parts.append(
-                Part(
-                    message_signature(message, slot),
-                    reduce_signature(reduce, slot + 1),
-                    None if apply is None else UserFunction(slot + 2),
-                    self.dst_type_id(index),
-                )
-            )
+            functions += (*triple, None)[:3]
         cross = cross_signature(cross_reducer, len(functions))
         apply_all = None if apply_node_func is None else UserFunction(len(functions) + 1)
-        functions += [cross_reducer, apply_node_func]
         relations = [_relation(self, index) for index, _ in given]
+        messages = [messages_of(functions[3 * i], 3 * i, relation) for i, relation in enumerate(relations)]
+
+        def plan() -> Plan:
+            parts = [
+                Part(
+                    messages[i],
+                    reducer_of(functions[3 * i + 1], 3 * i + 1, relation),
+                    None if functions[3 * i + 2] is None else UserFunction(3 * i + 2),
+                    self.dst_type_id(index),
+                )
+                for i, (relation, (index, _)) in enumerate(zip(relations, given, strict=True))
+            ]
+            return compiled(lower_multi, tuple(parts), cross, apply_all)
+
         if relations:
-            execute(compiled(lower_multi, tuple(parts), cross, apply_all), relations, functions)
+            run(plan, relations, [*functions, cross_reducer, apply_node_func])
 
     # -- frontier after frontier --------------------------------------------------------------------------------
     def prop_nodes(
@@ -375,9 +388,12 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
     if message is None:
         message = _chosen(graph, None, "message", index)
     reduce, apply = _reducers(graph, index, reduce, apply)
-    plan = update_plan(message, reduce, apply)
-    if relation is not None:
-        execute(plan, (relation,), (message, reduce, apply))
+    if relation is None:
+        message_signature(message, 0), reduce_signature(reduce, 1)
+        return
+    messages = messages_of(message, 0, relation)
+    functions = (message, reduce, apply)
+    run(lambda: update_plan(messages, reducer_of(reduce, 1, relation), apply is not None), (relation,), functions)
 
 
 def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: Any) -> None:

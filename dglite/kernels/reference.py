@@ -16,6 +16,22 @@ from ..opspec import Reducer
 __all__ = ["edge_softmax", "sddmm", "segment_reduce", "spmm"]
 
 
+FUNCTIONS: dict[str, Any] = {
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "sign": np.sign,
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "power": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "where": np.where,
+}
+"""What the operator table's sources call."""
+
 _COPY_U = Operand(Side.U, 0)
 
 
@@ -23,12 +39,12 @@ def messages(expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np
     """Return ``expr`` for every edge, (num_edges, *feat), with the feature axes aligned from the right."""
     used = operands_of(expr)
     axes = max((operands[operand.slot].ndim for operand in used), default=1)
-    rows = {Side.U: src, Side.V: dst, Side.E: np.arange(len(src))}
+    rows = {Side.U: src, Side.V: dst, Side.E: np.arange(len(src)), Side.G: np.zeros(len(src), int)}
     values: list[np.ndarray | None] = [None] * len(operands)
     for operand in used:
         taken = operands[operand.slot][rows[operand.side]]
         values[operand.slot] = taken.reshape(len(src), *(1,) * (axes - taken.ndim), *taken.shape[1:])
-    return np.asarray(evaluate(expr, values))
+    return np.asarray(evaluate(expr, values, FUNCTIONS))
 
 
 def sddmm(

@@ -9,7 +9,9 @@ A feature axis of ``inner`` elements is swept in blocks of ``lanes`` elements, t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..expr import Call, Constant, Expr, Operand, Side, operands_of
@@ -21,6 +23,8 @@ __all__ = ["SddmmSpec", "SpmmSpec", "pieces_of", "sddmm_source", "spec_of", "spm
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
+_OF_ROW = (Side.V, Side.G)
+"""Sides whose operands are the same for all entries of a row."""
 WORDS_BEFORE_OPERANDS = 12
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
@@ -109,6 +113,7 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
         "reduce_add = simd.reduce_add",
+        *(f"{name} = simd.{name}" for name in sorted(_functions(spec.expr))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
         f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
@@ -126,6 +131,14 @@ def _header(spec: SpmmSpec | SddmmSpec) -> str:
             lines.append(f'ids{width} = simd.splat("{spec.index}", {width})')
             lines.append(f'store_ids{width} = simd.storer("{spec.index}", {width})')
     return "\n".join([*lines, "", ""])
+
+
+def _functions(expr: Expr) -> set[str]:
+    """Return the names of the functions that the sources of the expression's operators call."""
+    if not isinstance(expr, Call):
+        return set()
+    name = expr.op.source.partition("(")[0]
+    return {name for name in (name,) if name}.union(*map(_functions, expr.args))
 
 
 def _read_operands(spec: SpmmSpec | SddmmSpec) -> str:
@@ -190,7 +203,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     lines.append("for j in range(first, last):")
     body = _entry(spec, pieces, k)
     for p, width in enumerate(pieces):
-        value = _value(spec, _row_factors(spec)[0], p, pieces, k)
+        shared, value = _value(spec, _row_factors(spec)[0], p, pieces, k)
+        body += shared
         if not spec.reducer.selects:
             body.append(f"total{p} = total{p} + {value}")
             continue
@@ -237,7 +251,7 @@ def _split_factors(expr: Expr) -> tuple[Expr | None, list[tuple[str, Expr]]]:
 
 
 def _is_of_row(expr: Expr) -> bool:
-    return bool(operands_of(expr)) and all(operand.side is Side.V for operand in operands_of(expr))
+    return bool(operands_of(expr)) and all(operand.side in _OF_ROW for operand in operands_of(expr))
 
 
 def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
@@ -253,7 +267,8 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines.append("if first < last:")  # a row without entries stays 0, whatever its factor is
     for p in range(len(pieces) if factors else 0):
         for source, factor in factors:
-            lines.append(f"    total{p} = {source.format(f'total{p}', _value(spec, factor, p, pieces, k))}")
+            shared, value = _value(spec, factor, p, pieces, k)
+            lines += [f"    {line}" for line in (*shared, f"total{p} = {source.format(f'total{p}', value)}")]
     scale = " * scale" if spec.reducer is Reducer.MEAN else ""
     for p, width in enumerate(pieces):
         at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
@@ -288,11 +303,11 @@ def _map_passes(spec: SddmmSpec) -> str:
     row = "edge * (groups * inner) + base" if spec.grouped else "edge * inner"
     text = ""
     for head, k, pieces in _sweeps(spec):
-        stores = [
-            f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {_value(spec, spec.expr, p, pieces, k)})"
-            for p, width in enumerate(pieces)
-        ]
-        text += head + _indent("\n".join(stores), 4 if head.startswith("for") else 0)
+        lines = []
+        for p, width in enumerate(pieces):
+            shared, value = _value(spec, spec.expr, p, pieces, k)
+            lines += [*shared, f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {value})"]
+        text += head + _indent("\n".join(lines), 4 if head.startswith("for") else 0)
     return text
 
 
@@ -300,12 +315,17 @@ def _dot_passes(spec: SddmmSpec) -> str:
     text = f"wide = splat{spec.lanes}(0.0)\n" if spec.blocks else ""
     sums = ["reduce_add(wide)"] if spec.blocks else []
     for head, k, pieces in _sweeps(spec):
-        values = [_value(spec, spec.expr, p, pieces, k) for p in range(len(pieces))]
+        shared, values = [], []
+        for p in range(len(pieces)):
+            lines, value = _value(spec, spec.expr, p, pieces, k)
+            shared += lines
+            values.append(value)
         if head.startswith("for"):
-            text += head + f"    wide = wide + {values[0]}\n"
+            text += head + _indent("\n".join([*shared, f"wide = wide + {values[0]}"]), 4)
         else:
-            text += head
-            sums += [f"reduce_add({value})" for value in values]
+            # A value without a lane-wise operand is a plain number: it counts once for each lane.
+            text += head + "".join(f"{line}\n" for line in shared)
+            sums += [f"reduce_add(splat{pieces[p]}({value}))" for p, value in enumerate(values)]
     at = "edge * groups + group" if spec.grouped else "edge"
     return text + f"store1(out + ({at}) * ITEM, {' + '.join(sums)})\n"
 
@@ -333,7 +353,7 @@ def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[
     if _reads(spec, Side.E):
         lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
     for operand in operands_of(spec.expr):
-        if operand.side is Side.V:
+        if operand.side in _OF_ROW:
             continue
         name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
         base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
@@ -346,7 +366,9 @@ def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[
 def _distance(spec: SpmmSpec | SddmmSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
-    lines = sum(_cache_lines(spec, operand, pieces) for operand in operands_of(spec.expr) if operand.side is not Side.V)
+    lines = sum(
+        _cache_lines(spec, operand, pieces) for operand in operands_of(spec.expr) if operand.side not in _OF_ROW
+    )
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 
@@ -356,19 +378,53 @@ def _cache_lines(spec: SpmmSpec | SddmmSpec, operand: Operand, pieces: tuple[int
     return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
 
 
-_ROW = {Side.U: "source", Side.E: "edge", Side.V: "row"}
+_ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 
-def _value(spec: SpmmSpec | SddmmSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> str:
-    """Return ``expr`` over the lanes of one piece."""
-    if isinstance(expr, Constant):
-        return repr(expr.value)
-    if isinstance(expr, Call):
-        return expr.op.source.format(*(_value(spec, arg, piece, pieces, k) for arg in expr.args))
-    assert isinstance(expr, Operand)
-    name, width = repr(expr), pieces[piece]
-    row = f"{_ROW[expr.side]} * {name}_stride"
-    pattern = spec.patterns[expr.slot]
+def _value(
+    spec: SpmmSpec | SddmmSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str
+) -> tuple[list[str], str]:
+    """Return ``expr`` over the lanes of one piece: lines that name what occurs several times in it, and its text."""
+    repeated, names, lines = _repeated(expr), dict[Expr, str](), list[str]()
+
+    def text(node: Expr) -> str:
+        if isinstance(node, Constant):
+            return repr(node.value) if math.isfinite(node.value) else f'float("{node.value}")'
+        if isinstance(node, Operand):
+            return _loaded(spec, node, piece, pieces, k)
+        assert isinstance(node, Call)
+        if node not in repeated:
+            return node.op.source.format(*map(text, node.args))
+        if node not in names:
+            line = node.op.source.format(*map(text, node.args))
+            names[node] = f"shared{piece}_{len(names)}"
+            lines.append(f"{names[node]} = {line}")
+        return names[node]
+
+    return lines, text(expr)
+
+
+@lru_cache(maxsize=4096)
+def _repeated(expr: Expr) -> frozenset[Expr]:
+    """Return the operator calls that occur more than once in ``expr``."""
+    seen, repeated, pending = set[Expr](), set[Expr](), [expr]
+    while pending:
+        node = pending.pop()
+        if not isinstance(node, Call):
+            continue
+        if node in seen:
+            repeated.add(node)
+        else:
+            seen.add(node)
+            pending.extend(node.args)
+    return frozenset(repeated)
+
+
+def _loaded(spec: SpmmSpec | SddmmSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
+    """Return what loads an operand's values for the lanes of one piece."""
+    name, width = repr(operand), pieces[piece]
+    row = f"{_ROW[operand.side]} * {name}_stride"
+    pattern = spec.patterns[operand.slot]
     if pattern is Pattern.FULL:
         return f"load{width}({_base(spec, name)} + ({_at(k, pieces, piece, row)}) * ITEM)"
     if pattern is Pattern.SCALAR:

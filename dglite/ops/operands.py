@@ -14,8 +14,8 @@ from ..structure.adjacency import Adjacency
 __all__ = ["FLOATS", "check_operands", "check_tensor", "structure_of", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_SIDES = (Side.U, Side.E, Side.V)
-_OWNERS = ("source node", "edge", "destination node")
+_SIDES = (Side.U, Side.E, Side.V, Side.G)
+_OWNERS = ("source node", "edge", "destination node", "relation")
 
 
 def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
@@ -40,7 +40,7 @@ def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
 
 def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> None:
     """Raise :class:`DGLError` unless the operands fit ``adj`` and each other."""
-    num_rows = (adj.num_src, adj.num_edges, adj.num_dst)
+    num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
     slots = _slots(expr)
     for slot, owner in slots:
         check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])

@@ -73,7 +73,7 @@ def gsddmm(
     DGLError
         An unknown name, or a tensor that does not fit the graph.
     """
-    sides = {side.value: side for side in Side}
+    sides = {side.value: side for side in (Side.U, Side.V, Side.E)}
     for target in (lhs_target, rhs_target):
         if target not in sides:
             raise DGLError(f"unknown target {target!r}; expected 'u', 'v' or 'e'")

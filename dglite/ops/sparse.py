@@ -33,7 +33,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Parameters
     ----------
     operands
-        ``operands[slot]``, by its side: ``(num_src, *feat)``, ``(num_edges, *feat)`` or ``(num_dst, *feat)``.
+        ``operands[slot]``, by its side: ``(num_src, *feat)``, ``(num_edges, *feat)``, ``(num_dst, *feat)`` or
+        ``(1, *feat)`` for what all edges share.
         Feature axes broadcast from the right. One floating dtype; float16 and bfloat16 accumulate in float32.
     reducer
         SUM, MEAN, MAX or MIN. A destination without in-edges gets 0.
@@ -224,7 +225,10 @@ def _gradient(
         return _sddmm_to(adj, grad, used, shape)
     if owner is Side.U:
         return sum_to(spmm(adj.reverse(), swap_sides(grad), Reducer.SUM, used), shape)
-    return sum_to(spmm(adj, grad, Reducer.SUM, used), shape)
+    total = spmm(adj, grad, Reducer.SUM, used)
+    if owner is Side.G:
+        total = active.sum(total, 0, keepdims=True)
+    return sum_to(total, shape)
 
 
 def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[int, ...]) -> Tensor:

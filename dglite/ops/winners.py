@@ -45,7 +45,7 @@ def winner_gradients(
         if not needs[operand.slot]:
             continue
         inner = derivative(expr, operand)
-        product = grad if inner == Constant(1.0) else evaluate(inner, values) * grad
+        product = grad if inner == Constant(1.0) else evaluate(inner, values, active.functions) * grad
         back = active.apply(_Scatter(places[operand.side]), product)
         grads[operand.slot] = sum_to(back, shapes[operand.slot])
     return grads
@@ -64,6 +64,8 @@ class _Place:
         elif side is Side.V:
             nodes = np.arange(adj.num_dst, dtype=winners.dtype)
             self.lookup, self.num_rows = np.repeat(nodes, np.diff(csc.indptr)), adj.num_dst
+        elif side is Side.G:
+            self.lookup, self.num_rows = np.zeros(adj.num_edges, dtype=winners.dtype), 1
 
     @property
     def address(self) -> int:

@@ -1,7 +1,8 @@
 """The scheduler: what a verb means becomes a plan, rules rewrite the plan, a loop runs it.
 
-``lower`` makes semantic plans, ``rewrite`` makes them executable, ``execute`` runs them over a ``Relation``; ``bucket``
-serves user functions by degree, ``inbox`` keeps what ``send`` left, ``explain`` shows a plan.
+``record`` sees what users' functions do, ``lower`` makes semantic plans, ``rewrite`` makes them executable, ``execute``
+runs them over a ``Relation``; ``bucket`` serves users' functions by degree, ``inbox`` keeps what ``send`` left,
+``explain`` shows a plan.
 """
 
 from .cache import compiled, update_plan
@@ -10,6 +11,7 @@ from .explain import Explanation, explain
 from .inbox import Inbox, Sent
 from .lower import (
     CROSS_REDUCERS,
+    MessageSignature,
     Part,
     cross_signature,
     lower_edges,
@@ -21,14 +23,17 @@ from .lower import (
     message_signature,
     reduce_signature,
 )
-from .plan import UserFunction
+from .plan import Plan, UserFunction
+from .record import messages_of, reducer_of, run
 from .relation import Relation, node_batch
 
 __all__ = [
     "CROSS_REDUCERS",
     "Explanation",
     "Inbox",
+    "MessageSignature",
     "Part",
+    "Plan",
     "Relation",
     "Sent",
     "UserFunction",
@@ -43,7 +48,10 @@ __all__ = [
     "lower_nodes",
     "lower_recv",
     "message_signature",
+    "messages_of",
     "node_batch",
     "reduce_signature",
+    "reducer_of",
+    "run",
     "update_plan",
 ]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from ..function import MessageFunction, ReduceFunction
-from .lower import lower_update, message_signature, reduce_signature
+from .lower import MessageSignature, ReduceSignature, lower_update
 from .plan import Plan, UserFunction
 from .rewrite import rewrite
 
@@ -27,20 +26,21 @@ def compiled(lower: Callable[..., Plan], *signatures: Any) -> Plan:
     return rewrite(lower(*signatures))
 
 
-def update_plan(message: Any, reduce: Any, apply: Any) -> Plan:
+def update_plan(message: MessageSignature, reduce: ReduceSignature, apply: bool) -> Plan:
     """Return the plan of send, reduce and apply over one relation; its functions are numbers 0, 1 and 2 of the call.
 
-    A pair of built-ins is looked up by identity before it is by value: hashing the values takes 5 microseconds, a
+    A pair that has been seen is looked up by identity before it is by value: hashing the values takes 5 microseconds, a
     third of what the whole call takes on a small graph, and built-ins of equal arguments are one object anyway.
     """
-    if apply is None:
-        known = _PAIRS.get((id(message), id(reduce)))
-        if known is not None:
-            return known[2]
-    applied = None if apply is None else UserFunction(2)
-    plan = compiled(lower_update, message_signature(message, 0), reduce_signature(reduce, 1), applied)
-    if apply is None and isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction):
-        if len(_PAIRS) >= _MAX_PAIRS:
-            _PAIRS.clear()
-        _PAIRS[id(message), id(reduce)] = message, reduce, plan
+    if apply:
+        return compiled(lower_update, message, reduce, UserFunction(2))
+    if not isinstance(message, tuple) or not isinstance(reduce, tuple) or len(message) > 1 or len(reduce) > 1:
+        return compiled(lower_update, message, reduce, None)
+    known = _PAIRS.get((id(message[0]), id(reduce[0])))
+    if known is not None:
+        return known[2]
+    plan = compiled(lower_update, message, reduce, None)
+    if len(_PAIRS) >= _MAX_PAIRS:
+        _PAIRS.clear()
+    _PAIRS[id(message[0]), id(reduce[0])] = message[0], reduce[0], plan
     return plan

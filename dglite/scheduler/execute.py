@@ -29,6 +29,7 @@ from .plan import (
     Instruction,
     KeepUnreduced,
     Plan,
+    ReduceOnce,
     RunEdgeUDF,
     Source,
     UserFunction,
@@ -36,6 +37,7 @@ from .plan import (
     Write,
 )
 from .relation import Relation, Table, gather
+from .tape import reduce_once
 
 __all__ = ["execute"]
 
@@ -45,10 +47,10 @@ class Run:
 
     __slots__ = ("functions", "relations", "tables")
 
-    def __init__(self, relations: Sequence[Relation], functions: Sequence[Any]) -> None:
+    def __init__(self, relations: Sequence[Relation], functions: Sequence[Any], tables: dict[int, Table]) -> None:
         self.relations = relations
         self.functions = functions
-        self.tables: dict[int, Table] = {}
+        self.tables = tables
 
     def load(self, source: Source, relation: Relation) -> Tensor:
         """Return an operand: a feature column, or a message field that an earlier step has computed."""
@@ -67,15 +69,21 @@ class Run:
         return {name: column for register in registers for name, column in self.tables[register].items()}
 
 
-def execute(plan: Plan, relations: Sequence[Relation], functions: Sequence[Any] = ()) -> Table:
+def execute(
+    plan: Plan, relations: Sequence[Relation], functions: Sequence[Any] = (), tables: dict[int, Table] | None = None
+) -> Table:
     """Run ``plan`` over ``relations`` with the user's ``functions``; return the table of its last instruction.
 
+    Registers that ``tables`` has are not computed again; it receives the others.
     Only ``Write`` changes a graph and it comes last, so a failure before it leaves the graph as it was.
     """
-    run = Run(relations, functions)
+    run = Run(relations, functions, {} if tables is None else tables)
     table: Table = {}
     for step in plan.steps:
-        table = run.tables[step.out] = _HANDLERS[type(step)](step, relations[step.relation], run)
+        if step.out in run.tables:
+            table = run.tables[step.out]
+        else:
+            table = run.tables[step.out] = _HANDLERS[type(step)](step, relations[step.relation], run)
     return table
 
 
@@ -91,7 +99,10 @@ def _waiting(step: Waiting, relation: Relation, run: Run) -> Table:
 
 def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
     operands = tuple([run.load(source, relation) for source in step.operands])
-    return {step.out_field: core.sddmm(relation.adjacency, step.expr, operands, step.dot)}
+    values = core.sddmm(relation.adjacency, step.expr, operands, step.dot)
+    if not step.keepdim:
+        values = backend.reshape(values, backend.shape(values)[:-1])
+    return {step.out_field: values}
 
 
 def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
@@ -135,6 +146,11 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     if function.msg_field not in names:
         raise missing_field(function.msg_field, names)
     return product_in_buckets(function, relation, column(function.msg_field))
+
+
+def _reduce_once(step: ReduceOnce, relation: Relation, run: Run) -> Table:
+    fields = [(name, expr, [(column.side, column.name) for column in operands]) for name, expr, operands in step.fields]
+    return reduce_once(run.functions[step.function.slot], relation, fields, run.merged(step.messages))
 
 
 def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
@@ -213,6 +229,7 @@ _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     GroupEdges: _group_edges,
     FusedReduce: _fused_reduce,
     BucketReduce: _bucket_reduce,
+    ReduceOnce: _reduce_once,
     KeepUnreduced: _keep_unreduced,
     Apply: _apply,
     CrossReduce: _cross_reduce,

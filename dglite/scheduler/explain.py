@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +12,12 @@ from ..errors import DGLError
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..kernels.layout import broadcast_layout, broadcast_shape
+from ..recorder import Unrecordable, refusal
 from ..structure.adjacency import Adjacency
 from ..udf import function_name
 from .bucket import buckets_of
-from .lower import lower_edges, lower_update, message_signature, reduce_signature
+from .learned import bucket, why_bucketed
+from .lower import lower_edges, lower_update
 from .plan import (
     Apply,
     BucketReduce,
@@ -25,13 +28,16 @@ from .plan import (
     FusedReduce,
     Instruction,
     Plan,
+    ReduceOnce,
     RunEdgeUDF,
     Source,
     UserFunction,
     Write,
 )
+from .record import messages_of, reducer_of
 from .relation import Relation
 from .rewrite import rewrite
+from .tape import reduce_once
 
 __all__ = ["Explanation", "Line", "explain"]
 
@@ -93,7 +99,8 @@ class Explanation:
 def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None) -> Explanation:
     """Explain ``g.update_all(message, reduce, apply, etype=etype)``, or ``g.apply_edges(message)`` without ``reduce``.
 
-    Nothing is run and nothing is written; a degree count and the CSC are made if the graph has none yet.
+    Nothing is written and no kernel is run. Users' functions that may be recorded are called, on columns without values
+    where that is enough to see what they do. A degree count and the CSC are made if the graph has none yet.
 
     Raises
     ------
@@ -106,17 +113,24 @@ def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: 
     relation = Relation(
         g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device
     )
-    if reduce is None:
-        semantic = lower_edges(message_signature(message, 0))
-    else:
-        signature = reduce_signature(reduce, 1)
-        semantic = lower_update(message_signature(message, 0), signature, None if apply is None else UserFunction(2))
-    executable = rewrite(semantic)
-    lines = _Accountant(relation).lines(executable)
+    messages = messages_of(message, 0, relation)
+    accountant = _Accountant(relation, (message, reduce, apply))
+    while True:
+        if reduce is None:
+            semantic = lower_edges(messages)
+        else:
+            applied = None if apply is None else UserFunction(2)
+            semantic = lower_update(messages, reducer_of(reduce, 1, relation), applied)
+        executable = rewrite(semantic)
+        try:
+            lines = accountant.lines(executable)
+            break
+        except Unrecordable as refused:
+            bucket(reduce, refused.reason)
     functions = (message, reduce, apply)
     names = [_name(function) for function in functions if function is not None]
     legend = tuple(
-        f"f{slot} is {_name(function)}"
+        f"f{slot} is {_name(function)}{_recording(slot, function)}"
         for slot, function in enumerate(functions)
         if callable(function) and not isinstance(function, MessageFunction | ReduceFunction)
     )
@@ -132,8 +146,8 @@ def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: 
 class _Accountant:
     """Follows column shapes through a plan and counts the bytes that each instruction moves."""
 
-    def __init__(self, relation: Relation) -> None:
-        self.relation = relation
+    def __init__(self, relation: Relation, functions: Sequence[Any]) -> None:
+        self.relation, self.functions = relation, functions
         self.kinds: dict[int, dict[str, Kind]] = {}
 
     def lines(self, plan: Plan) -> tuple[Line, ...]:
@@ -147,6 +161,8 @@ class _Accountant:
                 lines.append(self._edge_compute(step, reason))
             elif isinstance(step, BucketReduce):
                 lines.append(self._bucket_reduce(step, reason))
+            elif isinstance(step, ReduceOnce):
+                lines.append(self._reduce_once(step, reason))
             elif isinstance(step, RunEdgeUDF | Apply):
                 lines.append(Line(step, "user function", "", None, None, reason))
             elif isinstance(step, Write):
@@ -203,6 +219,16 @@ class _Accountant:
         )
         return Line(step, kernel, "CSC", moved, moved, f"{reason}, {calls}")
 
+    def _reduce_once(self, step: ReduceOnce, reason: str) -> Line:
+        """Call the function on a mailbox without values, unless its messages are known to a run alone."""
+        log: list[str] = []
+        kernel = "user function, once"
+        if not step.messages:
+            fields = [(name, expr, [(c.side, c.name) for c in columns]) for name, expr, columns in step.fields]
+            reduce_once(self.functions[step.function.slot], self.relation, fields, {}, log)
+            kernel += f" over {'; '.join(log)}" if log else ""
+        return Line(step, kernel, "CSC; CSR in backward", None, None, reason)
+
     def _kind(self, source: Source) -> Kind:
         if isinstance(source, Field):
             return self.kinds.get(source.register, {}).get(source.name)
@@ -251,6 +277,14 @@ def _size(count: int | None) -> str:
         size /= 1000
         units.pop(0)
     return f"{size:.3g} {units[0]}"
+
+
+def _recording(slot: int, function: Any) -> str:
+    """Say whether a user's function is recorded, and why not."""
+    if slot == 2:
+        return ""
+    refused = why_bucketed(function) if slot == 1 else refusal(function)
+    return ", recorded" if refused is None else f", run for real: {refused}"
 
 
 def _name(function: Any) -> str:

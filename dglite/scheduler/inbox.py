@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..backend import Tensor
@@ -36,7 +38,7 @@ class Sent:
     @classmethod
     def described(cls, functions: tuple[MessageFunction, ...], relation: Relation, edge_ids: np.ndarray | None) -> Sent:
         """Leave built-in messages; ``relation`` has all edges. An unknown column is a KeyError now, not at ``recv``."""
-        columns: dict[Side, dict[str, Tensor]] = {side: {} for side in Side}
+        columns: dict[Side, dict[Any, Tensor]] = {side: {} for side in Side}
         for function in functions:
             for side, name in function.fields:
                 columns[side][name] = relation.column(side, name)

@@ -8,6 +8,7 @@ functions of the call: so a plan can be kept without keeping alive what the func
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import DGLError
@@ -30,6 +31,7 @@ __all__ = [
     "Message",
     "Plan",
     "Reduce",
+    "ReduceOnce",
     "RunEdgeUDF",
     "Source",
     "UserFunction",
@@ -42,9 +44,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """Stands for the user's function number ``slot`` of the call."""
+    """Stands for the user's function number ``slot`` of the call; ``recorded`` where it shall be recorded."""
 
     slot: int
+    recorded: bool = False
 
     def __str__(self) -> str:
         return f"f{self.slot}"
@@ -52,13 +55,14 @@ class UserFunction:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A feature column of the relation's source nodes, edges or destination nodes."""
+    """A feature column of the relation's source nodes, edges or destination nodes, or a captured tensor's number."""
 
     side: Side
-    name: str
+    name: str | int
 
     def __str__(self) -> str:
-        return f"{self.side.value}.{self.name}"
+        name = f"<tensor {self.name}>" if isinstance(self.name, int) else self.name
+        return f"{self.side.value}.{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ class EdgeCompute(Instruction):
     operands: tuple[Source, ...]
     dot: bool
     out_field: str
+    keepdim: bool = True
 
     @property
     def text(self) -> str:
@@ -230,6 +235,29 @@ class BucketReduce(Instruction):
         fields = [_registers(self.messages)] if self.messages else []
         fields += [f"{column} as {field!r}" for field, column in self.columns]
         return f"{self.function} of {', '.join(fields)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReduceOnce(Instruction):
+    """Call a user's reduce function once for all nodes: its reductions over the mailbox are kernels.
+
+    The mailbox has the columns of the tables ``messages``, and ``fields`` that are computed on the way: each a name, an
+    expression and its operands.
+    """
+
+    function: UserFunction
+    messages: tuple[int, ...]
+    fields: tuple[tuple[str, Expr, tuple[Column, ...]], ...]
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.messages
+
+    @property
+    def text(self) -> str:
+        parts = [_registers(self.messages)] if self.messages else []
+        parts += [f"{spell(expr, operands)} as {field!r}" for field, expr, operands in self.fields]
+        return f"{self.function} of {', '.join(parts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +346,7 @@ def _registers(registers: tuple[int, ...]) -> str:
     return " + ".join(f"%{register}" for register in registers)
 
 
-def spell(expr: Expr, operands: tuple[Source, ...]) -> str:
+def spell(expr: Expr, operands: Sequence[Source]) -> str:
     """Return the formula of ``expr`` with its operands by name, e.g. ``(u.h * e.w)``."""
     if isinstance(expr, Operand):
         return str(operands[expr.slot])

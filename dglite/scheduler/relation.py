@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +24,7 @@ __all__ = ["ColumnStore", "Relation", "Snapshot", "Table", "gather", "node_batch
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
 
-_COPY = {side: Operand(side, 0) for side in Side}
+_COPY = {side: Operand(side, 0) for side in (Side.U, Side.V)}
 _NO_MAILBOX = Columns("messages", (), dict[str, Tensor]().__getitem__)
 _SIDES = {Side.U: "source nodes", Side.E: "edges", Side.V: "destination nodes"}
 
@@ -77,11 +77,13 @@ class Relation:
     ``adjacency`` holds the active edges, numbered from 0, from all source nodes to the receiving nodes, numbered from 0
     too; ``edge_rows`` and ``node_rows`` are their ids in the graph, None where they are all of them. ``src``,
     ``edges`` and ``dst`` are what messages read; ``nodes`` is the frame of the receiving nodes, which reducers read and
-    write. ``waiting`` is the table of messages that ``send`` has left on these edges.
+    write. ``waiting`` is the table of messages that ``send`` has left on these edges; ``captured`` are tensors that a
+    recorded function brought along, which messages read by number.
     """
 
     __slots__ = (
         "adjacency",
+        "captured",
         "device",
         "dst",
         "edge_rows",
@@ -115,14 +117,17 @@ class Relation:
         self.edge_rows = edge_rows
         self.node_rows = node_rows
         self.waiting: Table = {}
+        self.captured: Sequence[Tensor] = ()
 
     def has_column(self, side: Side, name: str) -> bool:
         """Whether messages can read this column."""
         store = self.src if side is Side.U else self.edges if side is Side.E else self.dst
         return name in store.keys()  # noqa: SIM118
 
-    def column(self, side: Side, name: str) -> Tensor:
+    def column(self, side: Side, name: str | int) -> Tensor:
         """Return a column for messages: rows of all sources, of the active edges, or of the receiving nodes."""
+        if isinstance(name, int):
+            return self.captured[name]
         if side is Side.U:
             store, rows = self.src, None
         elif side is Side.E:

@@ -25,6 +25,7 @@ from .plan import (
     Message,
     Plan,
     Reduce,
+    ReduceOnce,
     RunEdgeUDF,
     Source,
     UserFunction,
@@ -88,6 +89,24 @@ def _columns(function: MessageFunction) -> tuple[Source, ...]:
     return tuple(Column(side, name) for side, name in function.fields)
 
 
+def _is_recorded(function: Any) -> bool:
+    return isinstance(function, UserFunction) and function.recorded
+
+
+def _reduce_once(step: Reduce, makers: Mapping[int, Instruction]) -> ReduceOnce:
+    registers, fields = [], []
+    for register in step.messages:
+        message = getattr(makers[register], "function", None)
+        if _is_elementwise(message):
+            assert isinstance(message, MessageFunction)
+            operands = tuple(Column(side, name) for side, name in message.fields)
+            fields.append((message.out_field, message.expr, operands))
+        else:
+            registers.append(register)
+    assert isinstance(step.function, UserFunction)
+    return ReduceOnce(step.out, step.relation, step.function, tuple(registers), tuple(fields))
+
+
 def _fuse(step: Reduce, makers: Mapping[int, Message]) -> FusedReduce:
     message, reduce = makers[step.messages[-1]].function, step.function
     assert isinstance(message, MessageFunction) and isinstance(reduce, ReduceFunction)
@@ -125,7 +144,8 @@ def _copy_message(step: Message, makers: Mapping[int, Instruction]) -> CopyColum
 def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCompute:
     function = step.function
     assert isinstance(function, MessageFunction)
-    return EdgeCompute(step.out, step.relation, function.expr, _columns(function), function.dot, function.out_field)
+    how = function.dot, function.out_field, function.keepdim
+    return EdgeCompute(step.out, step.relation, function.expr, _columns(function), *how)
 
 
 def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF:
@@ -135,7 +155,13 @@ def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF
 
 RULES = (
     Rule(
-        "fuse built-ins",
+        "record the reducer",
+        Pattern(Reduce, _is_recorded),
+        _reduce_once,
+        "what it does to the mailbox are reductions over messages: called once for all nodes, these in kernels",
+    ),
+    Rule(
+        "fuse",
         Pattern(Reduce, _has_kernel, Pattern(Message, _is_elementwise)),
         _fuse,
         "element-wise message and reducer in one kernel; no message is stored",
@@ -167,7 +193,7 @@ RULES = (
         "what it does is known to Python alone: called once on all edges",
     ),
 )
-"""The table. A rule that turns a user's function into an expression belongs at its head."""
+"""The table. A message function that was recorded is a built-in to it (see ``record``)."""
 
 
 def rewrite(plan: Plan) -> Plan:

@@ -112,7 +112,7 @@ def test_a_feature_written_in_place_after_send_is_noticed() -> None:
     g.edata["w"] = torch.ones(4, 1)
     g.send(message_func=lambda edges: {"m": edges.data["w"]})
     g.edata["w"][0] = 7.0
-    with pytest.raises(DGLError, match=r"'m' was written in place"):
+    with pytest.raises(DGLError, match=r"'w' was written in place"):
         g.recv(reduce_func=SUM)
     assert "out" not in g.ndata
 

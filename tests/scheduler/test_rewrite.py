@@ -137,8 +137,8 @@ def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plans_are_kept_by_value_and_shared_by_all_user_functions() -> None:
-    first = update_plan(fn.copy_u("h", "m"), fn.sum("m", "x"), None)
-    assert update_plan(fn.copy_u("h", "m"), fn.sum("m", "x"), None) is first
+    first = update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False)
+    assert update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False) is first
     assert update_plan(copy.deepcopy(COPY), copy.deepcopy(SUM), None) is first
     assert compiled(lower_update, (COPY,), (SUM,), None) is first
     assert update_plan(COPY, SUM, print) is not first

@@ -1,6 +1,7 @@
-"""What rendered kernels import: vectors in registers, memory, lanes."""
+"""What rendered kernels import: vectors in registers, memory, lanes, elementary functions."""
 
-from .lanes import exp, greater, reduce_add, reduce_max, select, splat
+from .elementary import abs, exp, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
+from .lanes import greater, reduce_add, reduce_max, select, splat
 from .memory import (
     ahead_loader,
     edge_ahead_loader,
@@ -16,6 +17,7 @@ from .memory import (
 )
 
 __all__ = [
+    "abs",
     "ahead_loader",
     "edge_ahead_loader",
     "edge_gather",
@@ -25,12 +27,22 @@ __all__ = [
     "greater",
     "index_loader",
     "loader",
+    "log",
+    "maximum",
+    "minimum",
+    "power",
     "prefetch",
     "reduce_add",
     "reduce_max",
     "repeat_loader",
     "select",
+    "sigmoid",
+    "sign",
+    "softplus",
     "splat",
+    "sqrt",
     "storer",
+    "tanh",
+    "where",
     "word",
 ]

@@ -1,0 +1,299 @@
+"""Columns that are computed later: they behave as tensors, and remember element-wise work as one expression.
+
+A user's function that is given such columns is called once, as it would be with tensors. What it does element by
+element makes a larger expression; at anything else the column is computed, and the function goes on with a tensor. So
+the function is never run twice, and never sees anything but the right values.
+
+In a mailbox there is no tensor to fall back on, since nodes differ in how many messages they have. What cannot be
+expressed there raises :class:`Unrecordable`, and the function is called in degree buckets instead.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..errors import DGLError
+from ..expr import Expr, Operand, Side, evaluate, operands_of
+
+__all__ = ["Column", "Deferred", "Operations", "Source", "Tape", "Unrecordable", "is_deferred", "real", "realised"]
+
+Source = tuple[Side, "str | int"]
+"""A feature column by name, or a tensor that the function brought along by its number."""
+
+
+class Unrecordable(DGLError):
+    """A user's function does what has no meaning on a deferred column; the scheduler runs it for real then."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.function: Any = None
+
+
+class Deferred:
+    """Stands for a tensor. An operation that its tape does not understand is done on the tensor itself."""
+
+    __slots__ = ("_value",)
+
+    _value: Tensor | None
+
+    def _compute(self) -> Tensor:
+        raise NotImplementedError
+
+    def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return function(*realised(args), **realised(kwargs))
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """The backend's tensor type, so that ``isinstance`` answers as for the tensor."""
+        return backend.tensor_type
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Receive a function of the tensor library that was called with a deferred column among its arguments."""
+        kwargs = kwargs or {}
+        first = next(_deferred_in((*args, *kwargs.values())))
+        return first._dispatch(function.__name__, function, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._attribute(name)
+
+    def _attribute(self, name: str) -> Any:
+        return getattr(real(self), name)
+
+    def __bool__(self) -> bool:
+        return bool(real(self))
+
+    def __float__(self) -> float:
+        return float(real(self))
+
+    def __int__(self) -> int:
+        return int(real(self))
+
+    def __len__(self) -> int:
+        return len(real(self))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(real(self))
+
+    def __contains__(self, item: Any) -> bool:
+        return item in real(self)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return real(self).__array__(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return repr(real(self))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise Unrecordable("it writes into a column that it was given")
+
+
+def real(x: Deferred) -> Tensor:
+    """Return the tensor that ``x`` stands for, computed once."""
+    if x._value is None:
+        x._value = x._compute()
+    return x._value
+
+
+def is_deferred(x: object) -> bool:
+    """Whether ``x`` is a deferred column; ``isinstance`` would ask for its claimed class too."""
+    return issubclass(type(x), Deferred)
+
+
+def realised(x: Any) -> Any:
+    """Return arguments with tensors in the place of deferred columns, inside lists, tuples and dicts too."""
+    if is_deferred(x):
+        return real(x)
+    if type(x) in (list, tuple):
+        return type(x)(map(realised, x))
+    if type(x) is dict:
+        return {key: realised(value) for key, value in x.items()}
+    return x
+
+
+def _deferred_in(values: Sequence[Any]) -> Iterator[Deferred]:
+    for value in values:
+        if is_deferred(value):
+            yield value
+        elif type(value) in (list, tuple):
+            yield from _deferred_in(value)
+
+
+_ARITHMETIC = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "pow": operator.pow,
+    "matmul": operator.matmul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_COMPARISONS = {name: getattr(operator, name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
+_UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": operator.abs, "invert": operator.invert}
+
+
+def _install(method: str, name: str, function: Callable[..., Any], reflected: bool = False) -> None:
+    def call(self: Deferred, *others: Any) -> Any:
+        args = (*others, self) if reflected else (self, *others)
+        return self._dispatch(name, function, args, {})
+
+    call.__name__ = call.__qualname__ = method
+    setattr(Deferred, method, call)
+
+
+for _name, _function in {**_ARITHMETIC, **_COMPARISONS, **_UNARY, "getitem": operator.getitem}.items():
+    _install(f"__{_name}__", _name, _function)
+for _name, _function in _ARITHMETIC.items():
+    _install(f"__r{_name}__", _name, _function, reflected=True)
+
+
+class Operations(Protocol):
+    """The operations that a tape's columns understand, by the names that tensor libraries give them."""
+
+    def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
+        """Return the operation if it takes such arguments, else None."""
+
+
+class Column(Deferred):
+    """An expression over the operands of a tape, with a value for every edge.
+
+    ``feat`` and ``dtype`` are those of a row; ``dtype`` is None for truths. With ``summed`` the last feature axis is
+    still to be summed: ``"keep"`` leaves an axis of length 1, ``"drop"`` none; ``feat`` is the shape afterwards.
+    """
+
+    __slots__ = ("_dtype", "_expr", "_feat", "_summed", "_tape")
+
+    def __init__(
+        self, tape: Tape, expr: Expr, feat: tuple[int, ...], dtype: str | None, summed: str | None = None
+    ) -> None:
+        self._tape, self._expr, self._feat, self._dtype, self._summed = tape, expr, tuple(feat), dtype, summed
+        self._value = None
+
+    def _compute(self) -> Tensor:
+        if self._tape.lead > 1:
+            raise Unrecordable("it reads the mailbox as a tensor")
+        return self._tape.compute(self)
+
+    def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        operation = self._tape.operations.find(name, args, kwargs)
+        if operation is not None:
+            result = operation(self._tape, *args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if self._tape.lead > 1:
+            raise Unrecordable(f"it calls {getattr(function, '__name__', name)!r} on messages")
+        return function(*realised(args), **realised(kwargs))
+
+    def _attribute(self, name: str) -> Any:
+        tape = self._tape
+        if name in ("ndim", "device"):
+            return tape.lead + len(self._feat) if name == "ndim" else tape.device
+        if tape.lead == 1 and name == "shape":
+            return tape.shape_type((tape.num_edges, *self._feat))
+        if name == "dtype" and self._dtype is not None:
+            return tape.dtypes[self._dtype]
+        if name == "dim":
+            return lambda: tape.lead + len(self._feat)
+        if name == "size" and tape.lead == 1:
+            return lambda dim=None: self.shape if dim is None else self.shape[dim]
+        if tape.operations.find(name, (self,), {}) is None and tape.operations.find(name, (self, 1), {}) is None:
+            return super()._attribute(name)
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self._dispatch(name, operator.methodcaller(name, *args, **kwargs), (self, *args), kwargs)
+
+        return method
+
+
+class Tape:
+    """The operands that a function's columns read, and how to compute a column.
+
+    ``sources[slot]`` says what operand ``slot`` is; a number is one of ``captured``, tensors that are no columns.
+    ``lead`` counts the axes in front of the features: 1 for a batch of edges, 2 for a mailbox. ``literals`` are the
+    numbers that are written into kernels; others are passed, so that a changing number compiles nothing.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        lead: int,
+        num_edges: int,
+        num_rows: Mapping[Side, int],
+        device: Any,
+        literals: frozenset[float],
+    ) -> None:
+        self.operations, self.lead, self.num_edges, self.num_rows = operations, lead, num_edges, num_rows
+        self.device, self.literals = device, literals
+        self.sources: list[Source] = []
+        self.captured: list[Tensor] = []
+        self.tensors: list[Tensor] = []
+        self.dtypes: dict[str, Any] = {}
+        self.shape_type: Callable[[Sequence[int]], Any] = tuple
+        self._slots: dict[Source, int] = {}
+
+    def operand(self, source: Source, tensor: Tensor) -> Operand:
+        """Return the operand that reads ``tensor``, the rows of ``source``."""
+        slot = self._slots.get(source)
+        if slot is None:
+            slot = self._slots[source] = len(self.sources)
+            self.sources.append(source)
+            self.tensors.append(tensor)
+            self.dtypes[backend.dtype(tensor)] = tensor.dtype
+            self.shape_type = type(backend.shape(tensor))
+        return Operand(source[0], slot)
+
+    def column(self, side: Side, name: str, tensor: Tensor) -> Column:
+        """Return a feature column."""
+        return Column(self, self.operand((side, name), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+
+    def capture(self, side: Side, tensor: Tensor) -> Column:
+        """Return a tensor with the rows of ``side`` as a column."""
+        for number, known in enumerate(self.captured):
+            if known is tensor and (side, number) in self._slots:
+                break
+        else:
+            number = len(self.captured)
+            self.captured.append(tensor)
+        return Column(self, self.operand((side, number), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+
+    def compute(self, column: Column) -> Tensor:
+        """Return the column's value for every edge, (num_edges, *feat), in edge order."""
+        raise NotImplementedError
+
+    def by_rows(self, column: Column) -> tuple[Side, Tensor]:
+        """Return the column as a tensor with as few rows as it can have, and whose rows they are.
+
+        What depends on one end of the edges alone has a row for each node there, unless there are fewer edges.
+        """
+        operands = operands_of(column._expr)
+        sides = {operand.side for operand in operands} - {Side.G}
+        if len(sides) == 1 and column._summed is None and column._dtype is not None:
+            (side,) = sides
+            if side is Side.E or self.num_rows[side] <= self.num_edges:
+                axes = len(column._feat)
+                values: list[Tensor | None] = [None] * len(self.tensors)
+                for operand in operands:
+                    values[operand.slot] = _aligned(self.tensors[operand.slot], axes)
+                return side, evaluate(column._expr, values, backend.functions)
+        return Side.E, self.compute(column)
+
+
+def _aligned(x: Tensor, axes: int) -> Tensor:
+    rows, *feat = backend.shape(x)
+    return x if len(feat) == axes else backend.reshape(x, (rows, *(1,) * (axes - len(feat)), *feat))

@@ -1,0 +1,162 @@
+"""The mailbox of all nodes at once: reductions over messages are kernels over the graph, whatever the degrees.
+
+Its columns have two axes in front of the features, the nodes and their messages. Reducing the second gives an ordinary
+tensor with a row for every node; nothing else in a mailbox has a value before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import namedtuple
+from typing import Any
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..expr import Side
+from ..opspec import Reducer
+from .deferred import Column, Deferred, Tape, Unrecordable, real
+from .operations import MESSAGES, Table, combine, is_truth, settled
+
+__all__ = ["MAILBOX", "Mailbox", "Reduced"]
+
+MAILBOX = Table(MESSAGES)
+"""Operations on mailbox columns: those on messages, and the reductions over them."""
+
+
+class Mailbox(Tape):
+    """The tape of a mailbox."""
+
+    def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+        """Return the reduction of each node's messages, (num_nodes, *feat)."""
+        raise NotImplementedError
+
+    def softmax(self, column: Column) -> Tensor:
+        """Return the messages normalised by a softmax at each node, (num_edges, *feat)."""
+        raise NotImplementedError
+
+
+class Reduced(Deferred):
+    """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer."""
+
+    __slots__ = ("column", "reducer", "tape")
+
+    def __init__(self, tape: Mailbox, reducer: Reducer, column: Column) -> None:
+        self.tape, self.reducer, self.column = tape, reducer, column
+        self._value = None
+
+    def _compute(self) -> Tensor:
+        return self.tape.reduce(self.reducer, settled(self.tape, self.column))
+
+
+class _Positions(Deferred):
+    """Where in a mailbox an extremum stands: known in a bucket alone."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self._value = None
+
+    def _compute(self) -> Tensor:
+        raise Unrecordable("it asks which message has the extremum")
+
+
+_Extremum = namedtuple("_Extremum", "values indices")
+
+
+def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
+    """Whether ``dim`` is the axis of the messages."""
+    dim = axis if dim is None else dim
+    if type(column) is not Column or is_truth(column):
+        return False
+    if isinstance(dim, list | tuple) and len(dim) == 1:
+        dim = dim[0]
+    return isinstance(dim, int) and not isinstance(dim, bool) and dim in (1, -1 - len(column._feat))
+
+
+def _reduced(tape: Mailbox, reducer: Reducer, column: Column, keepdim: bool) -> Any:
+    result = Reduced(tape, reducer, column)
+    return _kept(real(result)) if keepdim else result
+
+
+def _kept(x: Tensor) -> Tensor:
+    rows, *feat = backend.shape(x)
+    return backend.reshape(x, (rows, 1, *feat))
+
+
+_trailing_sum = MAILBOX.find("sum", (), {})
+
+
+@MAILBOX.add("sum")
+def _sum(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
+    if _over_messages(input, dim, axis):
+        return _reduced(tape, Reducer.SUM, input, keepdim)
+    assert _trailing_sum is not None
+    return _trailing_sum(tape, input, dim, keepdim, axis=axis)
+
+
+@MAILBOX.add("mean")
+def _mean(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
+    return _reduced(tape, Reducer.MEAN, input, keepdim) if _over_messages(input, dim, axis) else NotImplemented
+
+
+@MAILBOX.add("max")
+def _max(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if not _over_messages(input, dim):
+        return NotImplemented
+    return _Extremum(_reduced(tape, Reducer.MAX, input, keepdim), _Positions())
+
+
+@MAILBOX.add("min")
+def _min(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if not _over_messages(input, dim):
+        return NotImplemented
+    return _Extremum(_reduced(tape, Reducer.MIN, input, keepdim), _Positions())
+
+
+@MAILBOX.add("amax")
+def _amax(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _shared_extremum(tape, Reducer.MAX, input, keepdim) if _over_messages(input, dim) else NotImplemented
+
+
+@MAILBOX.add("amin")
+def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return _shared_extremum(tape, Reducer.MIN, input, keepdim) if _over_messages(input, dim) else NotImplemented
+
+
+def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bool) -> Any:
+    """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
+
+    It is the mean of the messages that equal the extremum.
+    """
+    column = settled(tape, input)
+    extremum = tape.reduce(reducer, column)
+    if backend.requires_grad(extremum):
+        attains = combine(tape, "eq", column, _kept(backend.detach(extremum)))
+        chosen = combine(tape, "where", attains, column, 0.0, truths=1)
+        ones = combine(tape, "where", attains, 1.0, 0.0, truths=1)
+        if NotImplemented in (chosen, ones):
+            return NotImplemented
+        extremum = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
+    return _kept(extremum) if keepdim else extremum
+
+
+@MAILBOX.add("logsumexp")
+def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if not _over_messages(input, dim):
+        return NotImplemented
+    column = settled(tape, input)
+    top = backend.detach(tape.reduce(Reducer.MAX, column))
+    top = backend.functions["where"](backend.functions["abs"](top) == math.inf, 0.0, top)
+    shifted = combine(tape, "sub", column, _kept(top))
+    powers = NotImplemented if shifted is NotImplemented else combine(tape, "exp", shifted)
+    if powers is NotImplemented:
+        return NotImplemented
+    result = backend.functions["log"](tape.reduce(Reducer.SUM, powers)) + top
+    return _kept(result) if keepdim else result
+
+
+@MAILBOX.add("softmax")
+def _softmax(tape: Mailbox, input: Any, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Any:
+    if not _over_messages(input, dim) or dtype is not None:
+        return NotImplemented
+    return tape.capture(Side.E, tape.softmax(settled(tape, input)))

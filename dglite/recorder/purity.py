@@ -1,0 +1,226 @@
+"""Which functions may be run on deferred columns: those that do nothing but compute what they return.
+
+Recording changes when, and for a reducer how often, a function's operations run. That is the same to a function that
+only computes. One that writes somewhere, prints, or draws from another generator than the tensor library's is run for
+real. What a function does is read off its bytecode, once for each piece of code; what it captured, each time.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..backend import active as backend
+
+__all__ = ["Captures", "captures_of", "code_of", "constants_of", "refusal"]
+
+_MODULES = {"torch", "numpy", "math", "operator", "dglite", "einops", "typing"}
+_BUILTINS = frozenset(
+    "abs bool dict enumerate float getattr hasattr int isinstance len list max min range reversed round set slice "
+    "sorted str sum super tuple type zip".split()
+)
+_WRITING = frozenset(
+    "append extend insert remove pop popitem clear update setdefault add discard sort reverse write writelines".split()
+)
+_STORES = ("STORE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "IMPORT_NAME")
+_JUMPS = ("POP_JUMP", "JUMP_IF")
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class _Code:
+    """What one piece of code does: why it may not be recorded, what it reads, whether it branches, its numbers."""
+
+    refusal: str | None
+    global_names: tuple[str, ...]
+    names: frozenset[str]
+    branches: bool
+    constants: frozenset[float]
+
+
+_codes: WeakKeyDictionary[types.CodeType, _Code] = WeakKeyDictionary()
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """Return the code that a call of ``function`` runs; None where it is not written in Python."""
+    if isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    return getattr(function, "__code__", None)
+
+
+def constants_of(function: Any) -> frozenset[float]:
+    """Return the numbers that stand in the function's source, and 0, 1, 2, 1/2 and their negatives."""
+    code = code_of(function)
+    return _COMMON if code is None else _known(code).constants
+
+
+_COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
+
+
+def _known(code: types.CodeType) -> _Code:
+    found = _codes.get(code)
+    if found is None:
+        found = _codes[code] = _read(code)
+    return found
+
+
+def _read(code: types.CodeType) -> _Code:
+    """Read the bytecode of a function and of the functions inside it."""
+    refusal, branches = None, False
+    names: set[str] = set()
+    global_names: list[str] = []
+    constants = set(_COMMON)
+    for instruction in _instructions(code):
+        name = instruction.opname
+        if name.startswith(_STORES) or (name == "STORE_DEREF" and instruction.argval in code.co_freevars):
+            refusal = refusal or f"it writes to {instruction.argval!r}"
+        elif name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("=")):
+            refusal = refusal or "it changes a value in place"
+        elif name.startswith(("YIELD", "GET_AWAITABLE", "ASYNC_GEN")):
+            refusal = refusal or "it is a generator"
+        elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            global_names.append(instruction.argval)
+        elif name.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+            names.add(instruction.argval)
+            if instruction.argval.endswith("_") and not instruction.argval.endswith("__"):
+                refusal = refusal or f"it calls {instruction.argval!r}, which works in place"
+        elif name.startswith(_JUMPS) and "NONE" not in name:
+            branches = True
+        elif name == "LOAD_CONST" and isinstance(instruction.argval, int | float):
+            constants |= {float(instruction.argval), -float(instruction.argval)}
+    return _Code(refusal, tuple(dict.fromkeys(global_names)), frozenset(names), branches, frozenset(constants))
+
+
+def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
+    yield from dis.get_instructions(code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
+
+
+@dataclass(frozen=True)
+class Captures:
+    """What a function reads besides its argument. ``plain`` when that is nothing but modules and built-in functions."""
+
+    plain: bool
+    modules: tuple[tuple[str, Any], ...]
+
+
+def captures_of(function: Any) -> Captures:
+    """Return what the function captures, to tell whether one recording of it holds for the next call."""
+    code = code_of(function)
+    if code is None or not isinstance(function, types.FunctionType):
+        return Captures(False, ())
+    found = []
+    plain = not (code.co_freevars or function.__defaults__ or function.__kwdefaults__)
+    for name in _known(code).global_names:
+        if name in function.__globals__:
+            value = function.__globals__[name]
+            plain = plain and isinstance(value, types.ModuleType)
+            found.append((name, value))
+    return Captures(plain, tuple(found))
+
+
+def refusal(function: Any, once: bool = False, depth: int = 0) -> str | None:
+    """Return why ``function`` may not be recorded, None if it may.
+
+    With ``once`` it would be called once instead of once per bucket, so it must not branch either: what it branches on
+    may differ between buckets.
+    """
+    code = code_of(function)
+    if code is None:
+        return "it is not a Python function"
+    if depth > _DEPTH:
+        return "it calls functions that call functions, too deep to follow"
+    known = _known(code)
+    if known.refusal is not None:
+        return known.refusal
+    if once and known.branches:
+        return "it branches"
+    for name, value in _captured(function, code, known):
+        reason = _refusal_of(name, value, known, once, depth)
+        if reason is not None:
+            return reason
+    return _refusal_of_self(function, known, once, depth)
+
+
+def _captured(function: Any, code: types.CodeType, known: _Code) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that the function reads from around it."""
+    if isinstance(function, functools.partial):
+        for value in (*function.args, *function.keywords.values()):
+            yield "an argument", value
+        function = function.func
+    plain = getattr(function, "__func__", function)
+    for name, cell in zip(code.co_freevars, plain.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:
+            yield name, Ellipsis
+    for value in plain.__defaults__ or ():
+        yield "a default", value
+    for name in known.global_names:
+        if name in plain.__globals__:
+            yield name, plain.__globals__[name]
+        elif name not in _BUILTINS:
+            kind = "built-in function" if hasattr(builtins, name) else "unknown name"
+            yield name, _Forbidden(f"it uses the {kind} {name!r}")
+
+
+@dataclass(frozen=True)
+class _Forbidden:
+    reason: str
+
+
+def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> str | None:
+    """Return why a captured value rules recording out."""
+    if isinstance(value, _Forbidden):
+        return value.reason
+    if value is None or isinstance(value, bool | int | float | str | bytes | type) or backend.is_tensor(value):
+        return None
+    if isinstance(value, types.ModuleType):
+        if value.__name__.partition(".")[0] not in _MODULES or value.__name__.endswith(".random"):
+            return f"it uses the module {value.__name__!r}"
+        if value.__name__ == "numpy" and "random" in known.names:
+            return "it draws random numbers from NumPy"
+        return None
+    if isinstance(value, list | dict | set | tuple | frozenset):
+        writes = known.names & _WRITING
+        return f"it may change {name!r} by {min(writes)!r}" if writes else None
+    if backend.is_layer(value):
+        state = once and backend.has_state(value)
+        return f"the layer {name!r} keeps state" if state else _methods(value, known, once, depth)
+    if code_of(value) is not None:
+        return refusal(value, once, depth + 1)
+    if type(value).__module__.partition(".")[0] in _MODULES or type(value) is types.BuiltinFunctionType:
+        return None
+    return f"it reads {name!r}, a {type(value).__name__}"
+
+
+def _refusal_of_self(function: Any, known: _Code, once: bool, depth: int) -> str | None:
+    """Return why the object of a bound method rules recording out."""
+    owner = getattr(function, "__self__", None)
+    if owner is None:
+        return None
+    if known.names & _WRITING:
+        return f"it may change its object by {min(known.names & _WRITING)!r}"
+    if backend.is_layer(owner) and once and backend.has_state(owner):
+        return "its layer keeps state"
+    return _methods(owner, known, once, depth)
+
+
+def _methods(owner: Any, known: _Code, once: bool, depth: int) -> str | None:
+    """Return why a method of ``owner`` that is named in the code rules recording out."""
+    for name in known.names:
+        method = getattr(type(owner), name, None)
+        if isinstance(method, types.FunctionType) and method.__module__.partition(".")[0] not in _MODULES:
+            reason = refusal(method, once, depth + 1)
+            if reason is not None:
+                return reason
+    return None

@@ -1,0 +1,95 @@
+"""Record user's functions: rule 2 of the scheduler.
+
+A message function is called on deferred columns, once for all active edges, and what it returns are expressions: the
+plan sees built-in messages. A reduce function is called on a deferred mailbox, once for all nodes that receive; its
+reductions are kernels over the relation, and the rest of it runs on their results. What cannot be recorded is run for
+real, with the same result (see ``dglite.recorder``).
+
+A function that reads nothing but its batch and modules does the same at every call, so its messages are kept and it is
+not called again while the columns that it reads have the same shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any
+
+from ..backend import active as backend
+from ..function import MessageFunction
+from ..recorder import Unrecordable, captures_of, code_of, constants_of, refusal
+from ..udf import checked, function_name
+from .execute import execute
+from .learned import Recording, bucket, builtins_of, recordings, why_bucketed
+from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
+from .plan import Plan, UserFunction
+from .relation import Relation, Table
+from .tape import RelationTape
+
+__all__ = ["messages_of", "reducer_of", "run"]
+
+
+# -- message functions -------------------------------------------------------------------------------------------------
+def messages_of(function: Any, slot: int, relation: Relation) -> MessageSignature:
+    """Return the signature of a message argument: a user's function as built-in messages, if it can be.
+
+    Tensors of the function's own that take part become ``relation.captured``.
+    """
+    signature = message_signature(function, slot)
+    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
+        return signature
+    code = code_of(function)
+    known = None if code is None else recordings.get(code)
+    if known is not None and known.fits(function, relation):
+        return known.messages
+    if code is None or refusal(function) is not None:
+        return signature
+    return _recorded(function, code, relation) or signature
+
+
+def _recorded(function: Any, code: CodeType, relation: Relation) -> tuple[MessageFunction, ...] | None:
+    """Call the function on deferred columns; None if that does not go well."""
+    tape = RelationTape(relation, constants_of(function))
+    state = backend.random_state()
+    try:
+        result = function(tape.edge_batch())
+        table = checked(result, (relation.adjacency.num_edges,), "edges", relation.device, function)
+        name = function_name(function)
+        messages = tuple(tape.message(name, field, value) for field, value in table.items())
+    except Exception:  # whatever it is, the function raises it again when it is run for real
+        backend.restore_random_state(state)
+        return None
+    relation.captured = tape.captured
+    captures = captures_of(function)
+    if captures.plain and not tape.captured and not tape.real_columns:
+        recordings[code] = Recording(captures.modules, tape.scheme(), messages)
+    return messages
+
+
+# -- reduce functions --------------------------------------------------------------------------------------------------
+def reducer_of(function: Any, slot: int, relation: Relation) -> ReduceSignature:
+    """Return the signature of a reduce argument: a user's function is marked where it shall be recorded.
+
+    One that is known to do no more than built-in reducers do is replaced by them.
+    """
+    signature = reduce_signature(function, slot)
+    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
+        return signature
+    builtins = builtins_of(function)
+    if builtins is not None and not relation.nodes.has_initializers:
+        return builtins
+    return signature if why_bucketed(function) is not None else UserFunction(slot, recorded=True)
+
+
+def run(make_plan: Callable[[], Plan], relations: Sequence[Relation], functions: Sequence[Any]) -> Table:
+    """Execute a plan. Where a reduce function turns out not to be recordable, go on with a plan that buckets it.
+
+    ``make_plan`` is asked again then. What the first plan has computed serves the second: their registers agree.
+    """
+    tables: dict[int, Table] = {}
+    while True:
+        try:
+            return execute(make_plan(), relations, functions, tables)
+        except Unrecordable as refused:
+            if not bucket(refused.function, refused.reason):
+                raise

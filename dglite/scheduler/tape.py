@@ -1,0 +1,230 @@
+"""A relation as the tape of a recording: its columns are operands, its structure runs the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..backend import active as backend
+from ..expr import Expr, Operand, Side, compact, renumber
+from ..function import MessageFunction
+from ..kernels.layout import broadcast_shape
+from ..ops import core
+from ..ops.operands import FLOATS
+from ..opspec import Reducer
+from ..recorder import (
+    MAILBOX,
+    MESSAGES,
+    Column,
+    Mailbox,
+    Tape,
+    Unrecordable,
+    constants_of,
+    is_truth,
+    realised,
+)
+from ..structure.adjacency import Adjacency
+from ..udf import Columns, EdgeBatch, NodeBatch, checked
+from .learned import note_builtins
+from .plan import Column as PlanColumn
+from .plan import spell
+from .relation import Relation, Table, gather
+
+__all__ = ["MailboxField", "RelationTape", "reduce_once"]
+
+MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
+"""A message field that is computed on the way: its name, its expression, and the columns of its operands."""
+
+
+class RelationTape(Mailbox):
+    """A tape whose operands are the columns of a relation."""
+
+    def __init__(self, relation: Relation, literals: frozenset[float], adjacency: Adjacency | None = None) -> None:
+        self.relation, self.adjacency = relation, adjacency or relation.adjacency
+        adj = self.adjacency
+        rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst, Side.G: 1}
+        lead, operations = (1, MESSAGES) if adjacency is None else (2, MAILBOX)
+        super().__init__(operations, lead, adj.num_edges, rows, relation.device, literals)
+        self.real_columns = False
+        self.log: list[str] | None = None
+
+    def edge_batch(self) -> EdgeBatch:
+        """Return the relation's batch of edges with deferred columns."""
+        batch = self.relation.edge_batch()
+        return EdgeBatch(
+            self._deferred("source nodes", Side.U, batch.src),
+            self._deferred("edges", Side.E, batch.data),
+            self._deferred("destination nodes", Side.V, batch.dst),
+            len(batch),
+            batch.edges,
+            batch.canonical_etype,
+        )
+
+    def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
+        def read(name: str) -> Tensor:
+            tensor = self.relation.column(side, name)
+            if backend.dtype(tensor) in FLOATS and backend.on_cpu(tensor):
+                return self.column(side, name, tensor)
+            self.real_columns = True
+            return columns[name]
+
+        return Columns(what, columns.keys(), read)
+
+    def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
+        """Return the columns that were read."""
+        return tuple(
+            (side, name, tuple(backend.shape(x)[1:]), backend.dtype(x))
+            for (side, name), x in zip(self.sources, self.tensors, strict=True)
+            if isinstance(name, str)
+        )
+
+    def message(self, function: str, field: str, value: Any) -> MessageFunction:
+        """Return what the function gave for ``field`` as a message."""
+        if type(value) is not Column or is_truth(value):
+            value = self.capture(Side.E, realised(value))
+        expr, slots = compact(value._expr)
+        fields = tuple(self.sources[slot] for slot in slots)
+        return MessageFunction(function, expr, fields, field, value._summed is not None, value._summed != "drop")
+
+    # -- kernels ------------------------------------------------------------------------------------------------
+    def _operands(self, column: Column) -> tuple[Expr, list[Tensor]]:
+        expr, slots = compact(column._expr)
+        return expr, [self.tensors[slot] for slot in slots]
+
+    def compute(self, column: Column) -> Tensor:
+        if is_truth(column):
+            return self.compute(Column(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
+        expr, operands = self._operands(column)
+        if column._summed is None and isinstance(expr, Operand):
+            return operands[0] if expr.side is Side.E else gather(self.adjacency, expr.side, operands[0])
+        values = core.sddmm(self.adjacency, expr, operands, dot=column._summed is not None)
+        return backend.reshape(values, (self.num_edges, *column._feat))
+
+    def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+        if self.log is not None:
+            self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
+            return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.device)
+        expr, operands = self._operands(column)
+        return core.spmm(self.adjacency, expr, reducer, operands)
+
+    def softmax(self, column: Column) -> Tensor:
+        if self.log is not None:
+            self.log.append(f"edge softmax of {self.spelled(column)}")
+            return backend.full((self.num_edges, *column._feat), 0.0, str(column._dtype), self.device)
+        return core.edge_softmax(self.adjacency, self.compute(column))
+
+    def spelled(self, column: Column) -> str:
+        """Return the column's formula."""
+        return spell(column._expr, [PlanColumn(side, name) for side, name in self.sources])
+
+
+def reduce_once(
+    function: Any, relation: Relation, fields: Sequence[MailboxField], table: Table, log: list[str] | None = None
+) -> Table:
+    """Call a reduce function once, on a deferred mailbox of all nodes that receive messages.
+
+    ``fields`` are computed on the way, the columns of ``table`` are messages that exist. Nodes without messages get the
+    initializer's values. With ``log`` no kernel is run: it receives what would be, and the result is meaningless.
+
+    Raises
+    ------
+    Unrecordable
+        The function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing has changed then.
+    """
+    adjacency, receivers = _receiving(relation)
+    tape = RelationTape(relation, constants_of(function), adjacency)
+    tape.log = log
+    fields_by_name = {name: (expr, sources) for name, expr, sources in fields}
+    read: dict[str, Column] = {}
+
+    def column(name: str) -> Any:
+        if name in fields_by_name:
+            read[name] = _mailbox_column(tape, relation, *fields_by_name[name], receivers)
+        elif backend.dtype(table[name]) in FLOATS and backend.on_cpu(table[name]):
+            read[name] = tape.capture(Side.E, table[name])
+        else:
+            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}")
+        return read[name]
+
+    batch = NodeBatch(
+        Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
+        Columns("messages", [*table, *fields_by_name], column),
+        adjacency.num_dst,
+        lambda: relation.ids(relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)),
+        relation.etype[2],
+    )
+    state = backend.random_state()
+    try:
+        result = _called(function, batch)
+        whole = checked(realised(result), (len(batch),), "nodes", relation.device, function)
+        if backend.random_state() != state:
+            raise Unrecordable("it draws random numbers")
+    except Unrecordable as refused:
+        backend.restore_random_state(state)
+        refused.function = function
+        raise
+    note_builtins(function, result, read)
+    if receivers is None:
+        return whole
+    num_nodes = relation.adjacency.num_dst
+    return {name: backend.put(relation.initial(name, num_nodes, x), receivers, x) for name, x in whole.items()}
+
+
+def _called(function: Any, batch: NodeBatch) -> Any:
+    try:
+        return function(batch)
+    except Unrecordable:
+        raise
+    except Exception as error:  # in a bucket it raises this again, or it does not: tensors can do more
+        raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox") from error
+
+
+def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None]:
+    """Return the relation's structure without nodes that receive nothing, and the others; None if that is all."""
+    adjacency = relation.adjacency
+    found: tuple[Adjacency, np.ndarray | None] | None = adjacency.cache.get("receiving")
+    if found is None:
+        receivers = np.flatnonzero(adjacency.in_degrees())
+        found = adjacency, None
+        if len(receivers) < adjacency.num_dst:
+            csc = adjacency.csc()
+            indptr = np.append(csc.indptr[receivers], csc.indptr[-1:])
+            compressed = Adjacency.from_csc(
+                adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
+            )
+            found = compressed, receivers
+        adjacency.cache["receiving"] = found
+    return found
+
+
+def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> Tensor:
+    if receivers is None and relation.node_rows is None:
+        return relation.nodes[name]
+    nodes = np.arange(relation.adjacency.num_dst) if receivers is None else receivers
+    return core.take_rows(relation.nodes[name], relation.node_ids(nodes))
+
+
+def _mailbox_column(
+    tape: Tape, relation: Relation, expr: Expr, sources: Sequence[tuple[Side, Any]], receivers: np.ndarray | None
+) -> Column:
+    """Return a message field, an expression over columns of the relation, as a column of the mailbox."""
+    slots, feats, dtypes = {}, [], set()
+    for position, (side, name) in enumerate(sources):
+        tensor = relation.column(side, name)
+        if backend.dtype(tensor) not in FLOATS or not backend.on_cpu(tensor):
+            raise Unrecordable(f"messages are made of {side.value}.{name}, of dtype {backend.dtype(tensor)}")
+        if side is Side.V and receivers is not None:
+            tensor = core.take_rows(tensor, receivers)
+        slots[position] = tape.operand((side, name), tensor).slot
+        feats.append(tuple(backend.shape(tensor)[1:]))
+        dtypes.add(backend.dtype(tensor))
+    try:
+        feat = broadcast_shape(tuple(feats))
+    except ValueError:
+        raise Unrecordable("the features of a message do not broadcast") from None
+    if len(dtypes) > 1:
+        raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}")
+    return Column(tape, renumber(expr, slots), feat, dtypes.pop())
