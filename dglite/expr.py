@@ -39,6 +39,8 @@ class Side(Enum):
     V = "v"
     G = "g"
 
+    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
+
     def __repr__(self) -> str:
         return self.value
 
@@ -227,7 +229,7 @@ def evaluate(expr: Expr, values: Sequence[Any], functions: Mapping[str, Callable
         if node not in known:
             assert isinstance(node, Call)
             names = {f"x{i}": value(arg) for i, arg in enumerate(node.args)}
-            known[node] = eval(_code(node.op.source), {"__builtins__": {}, **(functions or {})}, names)
+            known[node] = eval(_code(node.op.source), dict(functions or {}), names)
         return known[node]
 
     return value(expr)

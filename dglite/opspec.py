@@ -101,6 +101,8 @@ class Reducer(Enum):
     MIN = "min"
     PROD = "prod"
 
+    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
+
     @property
     def identity(self) -> float:
         """The value that leaves any other unchanged when combined with it."""

@@ -41,6 +41,7 @@ from ..scheduler import (
 from ..structure.ids import ALL, is_all
 from ..udf import EdgeBatch, NodeBatch, checked, function_name
 from .base import GraphBase
+from .registry import RegistryMixin, chosen, reducers, state
 
 __all__ = ["MessageMixin"]
 
@@ -48,7 +49,7 @@ _APPLY = UserFunction(2)
 """Functions of a verb over one relation are (message, reduce, apply)."""
 
 
-class MessageMixin(GraphBase):
+class MessageMixin(RegistryMixin):
     """The message passing verbs of ``DGLGraph``.
 
     A message function is a built-in (``fn.copy_u('h', 'm')``), a list of built-ins, or a function of an ``EdgeBatch``;
@@ -63,7 +64,7 @@ class MessageMixin(GraphBase):
         self, func: Callable[[NodeBatch], Any] | None = None, v: Any = ALL, ntype: str | None = None
     ) -> None:
         """Write the columns that ``func`` computes from nodes ``v``."""
-        func = _chosen(self, func, "apply node", self._metagraph.node_set(ntype))
+        func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, v, ntype)
         if rows is not None and not len(rows):
             return
@@ -77,7 +78,7 @@ class MessageMixin(GraphBase):
     def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
         """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``."""
         index = self.etype_id(etype)
-        func = _chosen(self, func, "apply edge", index)
+        func = chosen(self, func, "apply edge", index)
         relation = _active(self, index, edges)
         if relation is not None:
             execute(compiled(lower_edges, messages_of(func, 0, relation)), (relation,), (func,))
@@ -120,7 +121,7 @@ class MessageMixin(GraphBase):
         user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
         """
         index = self.etype_id(etype)
-        message_func = _chosen(self, message_func, "message", index)
+        message_func = chosen(self, message_func, "message", index)
         signature: MessageSignature = message_signature(message_func, 0)
         edge_ids = None if is_all(edges) else self.edge_ids_of(edges, etype)
         if edge_ids is not None and not len(edge_ids):
@@ -138,7 +139,7 @@ class MessageMixin(GraphBase):
         else:
             assert signature is not None
             sent = Sent.described(signature, relation, edge_ids)
-        inboxes = _state(self, "_inboxes")
+        inboxes = state(self, "_inboxes")
         if index not in inboxes or inboxes[index].adjacency is not relation.adjacency:
             inboxes[index] = Inbox(relation.adjacency)
         inboxes[index].leave(sent)
@@ -150,11 +151,11 @@ class MessageMixin(GraphBase):
         new column.
         """
         index = self.etype_id(etype)
-        reduce_func, apply_node_func = _reducers(self, index, reduce_func, apply_node_func)
+        reduce_func, apply_node_func = reducers(self, index, reduce_func, apply_node_func)
         reduce_signature(reduce_func, 1)
         relation = _relation(self, index)
         nodes = None if is_all(v) else _receivers(self, v, index)
-        inbox = _state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
+        inbox = state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
         active, message = inbox.incoming(relation, nodes)
         apply = None if apply_node_func is None else _APPLY
         functions = (None, reduce_func, apply_node_func)
@@ -286,23 +287,6 @@ class MessageMixin(GraphBase):
         for frontier in edges_generator:
             self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
 
-    # -- functions for later ------------------------------------------------------------------------------------
-    def register_message_func(self, func: Any, etype: Any = None) -> None:
-        """Set the message function of verbs that are given none."""
-        _state(self, "_registered")["message", self.etype_id(etype)] = func
-
-    def register_reduce_func(self, func: Any, etype: Any = None) -> None:
-        """Set the reduce function of verbs that are given none."""
-        _state(self, "_registered")["reduce", self.etype_id(etype)] = func
-
-    def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
-        """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
-        _state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
-
-    def register_apply_edge_func(self, func: Any, etype: Any = None) -> None:
-        """Set the function of ``apply_edges`` where it is given none."""
-        _state(self, "_registered")["apply edge", self.etype_id(etype)] = func
-
 
 # -- from names and ids to relations -----------------------------------------------------------------------------
 def _relation(graph: GraphBase, index: int) -> Relation:
@@ -355,39 +339,12 @@ def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids
     return backend.take(ids, np.flatnonzero(chosen))
 
 
-# -- from arguments to functions ---------------------------------------------------------------------------------
-def _state(graph: GraphBase, name: str) -> dict[Any, Any]:
-    """Return a dictionary that the graph keeps for these verbs, made when it is first needed."""
-    state: dict[Any, Any] = graph.__dict__.setdefault(name, {})
-    return state
-
-
-def _chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
-    """Return ``function``, or the registered one where it is None."""
-    if function is None:
-        function = _state(graph, "_registered").get((role, type_id))
-        if function is None:
-            raise DGLError(
-                f"no {role} function given and none registered; pass one, or call "
-                f"register_{role.replace(' ', '_')}_func first"
-            )
-    return function
-
-
-def _reducers(graph: GraphBase, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
-    """Return the reduce function and the apply function or None, registered ones where none is given."""
-    if reduce is None:
-        reduce = _chosen(graph, None, "reduce", index)
-    if apply is None and "_registered" in graph.__dict__:
-        apply = graph.__dict__["_registered"].get(("apply node", graph.dst_type_id(index)))
-    return reduce, apply
-
-
+# -- over one relation and over all ----------------------------------------------------------------------------
 def _update(graph: GraphBase, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
     """Send, reduce and apply over a relation, and write the nodes that receive."""
     if message is None:
-        message = _chosen(graph, None, "message", index)
-    reduce, apply = _reducers(graph, index, reduce, apply)
+        message = chosen(graph, None, "message", index)
+    reduce, apply = reducers(graph, index, reduce, apply)
     if relation is None:
         message_signature(message, 0), reduce_signature(reduce, 1)
         return

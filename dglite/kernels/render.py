@@ -10,78 +10,21 @@ A feature axis of ``inner`` elements is swept in blocks of ``lanes`` elements, t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from ..expr import Call, Constant, Expr, Operand, Side, operands_of
 from ..opspec import OPERATORS, Reducer
-from .layout import Layout, Pattern
+from .layout import Pattern
+from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 
-__all__ = ["SddmmSpec", "SpmmSpec", "pieces_of", "sddmm_source", "spec_of", "spmm_source"]
+__all__ = ["MOST_AHEAD", "sddmm_source", "spmm_source"]
 
-ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
-_OF_ROW = (Side.V, Side.G)
-"""Sides whose operands are the same for all entries of a row."""
 WORDS_BEFORE_OPERANDS = 12
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
-
-
-def compute_dtype(dtype: str) -> str:
-    """Return the dtype in which values of ``dtype`` are computed: float32 for the 16-bit floats."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
-@dataclass(frozen=True)
-class SpmmSpec:
-    """Everything that a g-SpMM kernel is compiled for. ``blocks`` tells whether whole blocks come before ``pieces``."""
-
-    expr: Expr
-    reducer: Reducer
-    dtype: str
-    index: str
-    patterns: tuple[Pattern, ...]
-    repeat: int
-    grouped: bool
-    lanes: int
-    blocks: bool
-    pieces: tuple[int, ...]
-    winners: bool = False
-
-
-@dataclass(frozen=True)
-class SddmmSpec:
-    """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed."""
-
-    expr: Expr
-    dot: bool
-    dtype: str
-    index: str
-    patterns: tuple[Pattern, ...]
-    repeat: int
-    grouped: bool
-    lanes: int
-    blocks: bool
-    pieces: tuple[int, ...]
-
-
-def spec_of(layout: Layout, lanes: int) -> dict[str, Any]:
-    """Return the part of a specification that the broadcast layout fixes."""
-    return {
-        "patterns": layout.patterns,
-        "repeat": layout.repeat,
-        "grouped": layout.groups != 1,
-        "lanes": lanes,
-        "blocks": layout.inner >= lanes,
-        "pieces": pieces_of(layout.inner % lanes),
-    }
-
-
-def pieces_of(rest: int) -> tuple[int, ...]:
-    """Return the powers of two that add up to ``rest``, largest first."""
-    return tuple(1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1)
+_OF_ROW = (Side.V, Side.G)
+"""Sides whose operands are the same for all entries of a row."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -100,7 +43,7 @@ def kernel(args, row, first, last, out, winners):
 {_read_operands(spec)}{scale}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
 
 
-def _header(spec: SpmmSpec | SddmmSpec) -> str:
+def _header(spec: KernelSpec) -> str:
     """Return the imports and the loaders for every width in use."""
     widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
     winners = isinstance(spec, SpmmSpec) and spec.winners
@@ -141,7 +84,7 @@ def _functions(expr: Expr) -> set[str]:
     return {name for name in (name,) if name}.union(*map(_functions, expr.args))
 
 
-def _read_operands(spec: SpmmSpec | SddmmSpec) -> str:
+def _read_operands(spec: KernelSpec) -> str:
     lines = [
         "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
         "inner = word(args, 5)" if not spec.grouped else "inner, groups = word(args, 5), word(args, 6)",
@@ -154,20 +97,20 @@ def _read_operands(spec: SpmmSpec | SddmmSpec) -> str:
     return _indent("\n".join(lines), 4)
 
 
-def _in_groups(spec: SpmmSpec | SddmmSpec, body: str) -> str:
+def _in_groups(spec: KernelSpec, body: str) -> str:
     """Return ``body`` in a loop over the groups, or once when there is one group."""
     if not spec.grouped:
         return _indent(body, 4)
     return "    for group in range(groups):\n" + _indent("base = group * inner\n" + body, 8)
 
 
-def _group_offsets(spec: SpmmSpec | SddmmSpec, names: list[str]) -> str:
+def _group_offsets(spec: KernelSpec, names: list[str]) -> str:
     if not spec.grouped:
         return ""
     return "".join(f"{name}_base = {name} + word({name}_table, group) * ITEM\n" for name in names)
 
 
-def _base(spec: SpmmSpec | SddmmSpec, name: str) -> str:
+def _base(spec: KernelSpec, name: str) -> str:
     return f"{name}_base" if spec.grouped else name
 
 
@@ -182,7 +125,7 @@ def _spmm_passes(spec: SpmmSpec) -> str:
     return text
 
 
-def _rest_start(spec: SpmmSpec | SddmmSpec) -> str:
+def _rest_start(spec: KernelSpec) -> str:
     return f"rest = inner - {sum(spec.pieces)}\n" if spec.blocks else ""
 
 
@@ -341,11 +284,11 @@ def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
 
 
 # -- shared by the templates -------------------------------------------------------------------------------------------
-def _reads(spec: SpmmSpec | SddmmSpec, side: Side) -> bool:
+def _reads(spec: KernelSpec, side: Side) -> bool:
     return any(operand.side is side for operand in operands_of(spec.expr))
 
 
-def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
+def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     """Return the lines that find an entry's source and edge, and prefetch the rows of an entry further on."""
     lines = []
     if _reads(spec, Side.U):
@@ -363,7 +306,7 @@ def _entry(spec: SpmmSpec | SddmmSpec, pieces: tuple[int, ...], k: str) -> list[
     return lines
 
 
-def _distance(spec: SpmmSpec | SddmmSpec) -> int:
+def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
     lines = sum(
@@ -372,7 +315,7 @@ def _distance(spec: SpmmSpec | SddmmSpec) -> int:
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 
-def _cache_lines(spec: SpmmSpec | SddmmSpec, operand: Operand, pieces: tuple[int, ...]) -> int:
+def _cache_lines(spec: KernelSpec, operand: Operand, pieces: tuple[int, ...]) -> int:
     if spec.patterns[operand.slot] is not Pattern.FULL:
         return 1
     return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
@@ -381,9 +324,7 @@ def _cache_lines(spec: SpmmSpec | SddmmSpec, operand: Operand, pieces: tuple[int
 _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 
-def _value(
-    spec: SpmmSpec | SddmmSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str
-) -> tuple[list[str], str]:
+def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> tuple[list[str], str]:
     """Return ``expr`` over the lanes of one piece: lines that name what occurs several times in it, and its text."""
     repeated, names, lines = _repeated(expr), dict[Expr, str](), list[str]()
 
@@ -420,7 +361,7 @@ def _repeated(expr: Expr) -> frozenset[Expr]:
     return frozenset(repeated)
 
 
-def _loaded(spec: SpmmSpec | SddmmSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
+def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
     """Return what loads an operand's values for the lanes of one piece."""
     name, width = repr(operand), pieces[piece]
     row = f"{_ROW[operand.side]} * {name}_stride"

@@ -5,7 +5,8 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 
 from __future__ import annotations
 
-from .render import ITEM_BYTES, MOST_AHEAD, compute_dtype, pieces_of
+from .render import MOST_AHEAD
+from .spec import ITEM_BYTES, compute_dtype, pieces_of
 
 __all__ = ["softmax_source"]
 

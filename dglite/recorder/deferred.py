@@ -205,6 +205,7 @@ class Column(Deferred):
         if name in ("ndim", "device"):
             return tape.lead + len(self._feat) if name == "ndim" else tape.device
         if tape.lead == 1 and name == "shape":
+            tape.particular = True
             return tape.shape_type((tape.num_edges, *self._feat))
         if name == "dtype" and self._dtype is not None:
             return tape.dtypes[self._dtype]
@@ -245,6 +246,8 @@ class Tape:
         self.tensors: list[Tensor] = []
         self.dtypes: dict[str, Any] = {}
         self.shape_type: Callable[[Sequence[int]], Any] = tuple
+        self.particular = False
+        """Whether the function has asked for what holds of these edges alone: ids, sizes, columns not deferred."""
         self._slots: dict[Source, int] = {}
 
     def operand(self, source: Source, tensor: Tensor) -> Operand:

@@ -14,8 +14,9 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..expr import Side
 from ..opspec import Reducer
+from .combine import Table, combine, is_truth, settled
 from .deferred import Column, Deferred, Tape, Unrecordable, real
-from .operations import MESSAGES, Table, combine, is_truth, settled
+from .operations import MESSAGES
 
 __all__ = ["MAILBOX", "Mailbox", "Reduced"]
 

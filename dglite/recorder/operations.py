@@ -5,179 +5,20 @@ An operation returns ``NotImplemented`` where its arguments are beyond it; the c
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ..backend import Tensor
 from ..backend import active as backend
-from ..expr import Call, Constant, Expr, Side
-from ..kernels.layout import broadcast_shape
+from ..expr import Call, Constant, Expr
 from ..opspec import COMPARISONS, OPERATORS
+from .combine import LARGEST, Table, combine, is_truth, rowwise, settled
 from .deferred import Column, Tape, is_deferred
 
-__all__ = ["LARGEST", "MESSAGES", "Table", "is_truth", "settled"]
-
-LARGEST = 48
-"""Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
-
-_FLOATS = ("float32", "float64", "float16", "bfloat16")
-_ALIASES = {
-    "absolute": "abs",
-    "divide": "truediv",
-    "div": "truediv",
-    "true_divide": "truediv",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-    "multiply": "mul",
-    "negative": "neg",
-    "subtract": "sub",
-    "positive": "pos",
-    "clip": "clamp",
-}
-
-
-class Table:
-    """Operations by name. Names may be written as methods of Python's data model, ``__mul__`` for ``mul``."""
-
-    def __init__(self, *others: Table) -> None:
-        self._entries: dict[str, tuple[Callable[..., Any], int, frozenset[str]]] = {}
-        for other in others:
-            self._entries |= other._entries
-
-    def add(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the decorated ``operation(tape, *args, **kwargs)`` under ``names``."""
-
-        def register(operation: Callable[..., Any]) -> Callable[..., Any]:
-            parameters = list(inspect.signature(operation).parameters.values())[1:]
-            most = 100 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
-            entry = operation, most, frozenset(p.name for p in parameters)
-            self._entries.update(dict.fromkeys(names, entry))
-            return operation
-
-        return register
-
-    def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
-        """Return the operation if it takes so many arguments and such keywords."""
-        name = name.strip("_") if name.startswith("__") else name
-        entry = self._entries.get(_ALIASES.get(name, name))
-        if entry is None or len(args) > entry[1] or not kwargs.keys() <= entry[2]:
-            return None
-        return entry[0]
-
+__all__ = ["MESSAGES"]
 
 MESSAGES = Table()
 """Operations on columns of a batch of edges, and inside a mailbox."""
-
-
-def is_truth(column: Column) -> bool:
-    """Whether the column holds truths rather than numbers."""
-    return column._dtype is None
-
-
-# -- combining ---------------------------------------------------------------------------------------------------------
-def settled(tape: Tape, column: Column) -> Column:
-    """Return the column with nothing left to sum: a column that is summed over its last axis is computed."""
-    if column._summed is None:
-        return column
-    return tape.capture(Side.E, tape.compute(column))
-
-
-def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
-    """Return ``op`` of columns, tensors and numbers, or ``NotImplemented``; the first ``truths`` must be truths."""
-    if not all(type(arg) is Column and is_truth(arg) for arg in args[:truths]):
-        return NotImplemented
-    columns = [arg for arg in args if type(arg) is Column]
-    dtypes = {column._dtype for column in columns} - {None}
-    axes = {len(column._feat) for column in columns}
-    if len(dtypes) > 1 or len(axes) != 1 or any(column._tape is not tape for column in columns):
-        return NotImplemented
-    dtype = next(iter(dtypes), None) or _float_of(args)
-    if dtype is None:
-        return NotImplemented
-    exprs: list[Expr] = []
-    feats: list[tuple[int, ...]] = []
-    for place, arg in enumerate(args):
-        operand = _operand(tape, arg, dtype, axes.copy().pop(), place < truths)
-        if operand is None:
-            return NotImplemented
-        exprs.append(operand[0])
-        feats.append(operand[1])
-    try:
-        feat = broadcast_shape(tuple(feats))
-    except ValueError:
-        return NotImplemented  # the library's own error, on tensors
-    expr = Call(OPERATORS[op], tuple(exprs))
-    if expr.size > LARGEST:
-        return NotImplemented
-    return Column(tape, expr, feat, None if op in COMPARISONS else dtype)
-
-
-def _float_of(args: tuple[Any, ...]) -> str | None:
-    """Return the dtype of the tensors among the operands of truths."""
-    for arg in args:
-        if backend.is_tensor(arg) and not is_deferred(arg) and backend.dtype(arg) in _FLOATS:
-            return backend.dtype(arg)
-    return None
-
-
-def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[Expr, tuple[int, ...]] | None:
-    """Return an argument as (expression, feature shape); None where it does not fit."""
-    if type(arg) is Column:
-        whole = settled(tape, arg)
-        if is_truth(whole) and not truth:
-            return Call(OPERATORS["where"], (whole._expr, Constant(1.0), Constant(0.0))), whole._feat
-        return whole._expr, whole._feat
-    if type(arg) is Constant:
-        return arg, ()
-    if isinstance(arg, int | float) and not isinstance(arg, bool):
-        return _number(tape, float(arg), dtype), ()
-    if not is_deferred(arg) and backend.is_tensor(arg):
-        column = _captured(tape, arg, dtype, axes)
-        return None if column is None else (column._expr, column._feat)
-    return None
-
-
-def _number(tape: Tape, value: float, dtype: str) -> Expr:
-    if value in tape.literals or not math.isfinite(value):
-        return Constant(value)
-    return tape.capture(Side.G, backend.full((1,), value, dtype, tape.device))._expr
-
-
-def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
-    """Return a tensor of the function's own as a column: of the edges, of the receiving nodes, or shared by all."""
-    shape = tuple(backend.shape(x))
-    if backend.device(x) != tape.device:
-        return None
-    if backend.dtype(x) != dtype:
-        if shape or backend.dtype(x) not in _FLOATS:
-            return None
-        x = backend.astype(x, dtype)  # a tensor without axes does not decide the dtype of a result
-    lead = len(shape) - axes
-    if lead <= 0 or (lead <= tape.lead and set(shape[:lead]) == {1}):
-        return tape.capture(Side.G, backend.reshape(x, (1, *shape[max(lead, 0) :])))
-    if lead != tape.lead:
-        return None
-    if tape.lead == 1:
-        return tape.capture(Side.E, x) if shape[0] == tape.num_edges else None
-    if shape[:2] == (tape.num_rows[Side.V], 1):
-        return tape.capture(Side.V, backend.reshape(x, (shape[0], *shape[2:])))
-    return None
-
-
-def rowwise(tape: Tape, column: Column, function: Callable[[Tensor], Tensor]) -> Any:
-    """Apply what works on each row alone where the rows are: on the nodes, if the column depends on one end only."""
-    if is_truth(column):
-        return NotImplemented
-    side, rows = tape.by_rows(settled(tape, column))
-    result = function(rows)
-    if backend.dtype(result) not in _FLOATS or backend.shape(result)[0] != backend.shape(rows)[0]:
-        return NotImplemented
-    return tape.capture(side, result)
 
 
 # -- element-wise ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
 
-__all__ = ["Captures", "captures_of", "code_of", "constants_of", "refusal"]
+__all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
 _MODULES = {"torch", "numpy", "math", "operator", "dglite", "einops", "typing"}
 _BUILTINS = frozenset(
@@ -105,27 +105,29 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
             yield from _instructions(constant)
 
 
-@dataclass(frozen=True)
-class Captures:
-    """What a function reads besides its argument. ``plain`` when that is nothing but modules and built-in functions."""
-
-    plain: bool
-    modules: tuple[tuple[str, Any], ...]
+Modules = tuple[tuple[str, types.ModuleType], ...]
 
 
-def captures_of(function: Any) -> Captures:
-    """Return what the function captures, to tell whether one recording of it holds for the next call."""
-    code = code_of(function)
-    if code is None or not isinstance(function, types.FunctionType):
-        return Captures(False, ())
-    found = []
-    plain = not (code.co_freevars or function.__defaults__ or function.__kwdefaults__)
-    for name in _known(code).global_names:
-        if name in function.__globals__:
-            value = function.__globals__[name]
-            plain = plain and isinstance(value, types.ModuleType)
-            found.append((name, value))
-    return Captures(plain, tuple(found))
+def modules_of(function: Any) -> Modules | None:
+    """Return the modules that a function reads by name if it reads nothing else but its argument; None otherwise.
+
+    Such a function does tomorrow what it did today, as long as :func:`reads_only` holds.
+    """
+    if type(function) is not types.FunctionType or function.__code__.co_freevars:
+        return None
+    names = [name for name in _known(function.__code__).global_names if name in function.__globals__]
+    modules = tuple((name, function.__globals__[name]) for name in names)
+    if not all(isinstance(module, types.ModuleType) for _, module in modules) or not reads_only(function, modules):
+        return None
+    return modules
+
+
+def reads_only(function: types.FunctionType, modules: Modules) -> bool:
+    """Whether a function, by whose code ``modules`` were found, still reads these and nothing else."""
+    if function.__defaults__ is not None or function.__kwdefaults__ is not None:
+        return False
+    names = function.__globals__
+    return all(names.get(name) is module for name, module in modules)
 
 
 def refusal(function: Any, once: bool = False, depth: int = 0) -> str | None:

@@ -4,45 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Column, Reduced, captures_of, code_of, refusal
+from ..recorder import Column, Modules, Reduced, code_of, modules_of, reads_only, refusal
 from .relation import Relation
 
-__all__ = ["Recording", "bucket", "builtins_of", "note_builtins", "recordings", "why_bucketed"]
+__all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
 
 
 @dataclass(frozen=True)
-class Recording:
-    """Messages that a function makes of columns of such shapes and dtypes, while the modules that it reads stay."""
+class _Messages:
+    """What a message function makes of columns of such shapes and dtypes, as long as it reads these modules only."""
 
-    modules: tuple[tuple[str, Any], ...]
+    modules: Modules
     scheme: tuple[tuple[Side, str, tuple[int, ...], str], ...]
     messages: tuple[MessageFunction, ...]
 
-    def fits(self, function: Any, relation: Relation) -> bool:
-        names = function.__globals__
-        for name, module in self.modules:
-            if names.get(name) is not module:
-                return False
-        for side, column, feat, dtype in self.scheme:
-            if not relation.has_column(side, column):
-                return False
-            x = relation.column(side, column)
-            if backend.shape(x)[1:] != feat or backend.dtype(x) != dtype or not backend.on_cpu(x):
+    def fits(self, relation: Relation) -> bool:
+        for side, name, feat, dtype in self.scheme:
+            x = relation.peek(side, name)
+            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype or not backend.on_cpu(x):
                 return False
         return True
 
 
-recordings: WeakKeyDictionary[CodeType, Recording] = WeakKeyDictionary()
-_builtins: WeakKeyDictionary[CodeType, tuple[ReduceFunction, ...]] = WeakKeyDictionary()
+_messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
+_builtins: WeakKeyDictionary[CodeType, tuple[Modules, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
+
+
+def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
+    """Return the messages that a function is known to make of the relation's columns."""
+    if type(function) is not FunctionType:
+        return None
+    found = _messages.get(function.__code__)
+    if found is None or not reads_only(function, found.modules) or not found.fits(relation):
+        return None
+    return found.messages
+
+
+def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
+    """Note what a function has made of columns, if it will do so again."""
+    modules = modules_of(function)
+    if modules is not None:
+        _messages[function.__code__] = _Messages(modules, scheme, messages)
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -60,17 +71,18 @@ def bucket(function: Any, reason: str) -> bool:
     return True
 
 
-def builtins_of(function: Any) -> tuple[ReduceFunction, ...] | None:
+def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
-    code = code_of(function)
-    found = None if code is None else _builtins.get(code)
-    return found if found is not None and captures_of(function).plain else None
+    if type(function) is not FunctionType:
+        return None
+    found = _builtins.get(function.__code__)
+    return None if found is None or not reads_only(function, found[0]) else found[1]
 
 
-def note_builtins(function: Any, result: Any, read: Mapping[str, Column]) -> None:
+def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, Column]) -> None:
     """Note which built-in reducers a function is, if it returns reductions of message fields untouched."""
-    code = code_of(function)
-    if code is None or code in _builtins or not captures_of(function).plain:
+    modules = modules_of(function)
+    if modules is None or function.__code__ in _builtins:
         return
     names = {id(column): name for name, column in read.items()}
     reducers = []
@@ -78,4 +90,4 @@ def note_builtins(function: Any, result: Any, read: Mapping[str, Column]) -> Non
         if type(value) is not Reduced or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    _builtins[code] = tuple(reducers)
+    _builtins[function.__code__] = modules, tuple(reducers)

@@ -12,15 +12,14 @@ not called again while the columns that it reads have the same shapes and dtypes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import CodeType
 from typing import Any
 
 from ..backend import active as backend
-from ..function import MessageFunction
-from ..recorder import Unrecordable, captures_of, code_of, constants_of, refusal
+from ..function import MessageFunction, ReduceFunction
+from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, function_name
 from .execute import execute
-from .learned import Recording, bucket, builtins_of, recordings, why_bucketed
+from .learned import bucket, known_builtins, known_messages, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
 from .plan import Plan, UserFunction
 from .relation import Relation, Table
@@ -35,24 +34,24 @@ def messages_of(function: Any, slot: int, relation: Relation) -> MessageSignatur
 
     Tensors of the function's own that take part become ``relation.captured``.
     """
+    if type(function) is MessageFunction:
+        return (function,)
+    known = known_messages(function, relation)
+    if known is not None:
+        return known
     signature = message_signature(function, slot)
-    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
+    if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges or refusal(function) is not None:
         return signature
-    code = code_of(function)
-    known = None if code is None else recordings.get(code)
-    if known is not None and known.fits(function, relation):
-        return known.messages
-    if code is None or refusal(function) is not None:
-        return signature
-    return _recorded(function, code, relation) or signature
+    return _recorded(function, relation) or signature
 
 
-def _recorded(function: Any, code: CodeType, relation: Relation) -> tuple[MessageFunction, ...] | None:
+def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
     """Call the function on deferred columns; None if that does not go well."""
     tape = RelationTape(relation, constants_of(function))
     state = backend.random_state()
     try:
         result = function(tape.edge_batch())
+        particular = tape.particular
         table = checked(result, (relation.adjacency.num_edges,), "edges", relation.device, function)
         name = function_name(function)
         messages = tuple(tape.message(name, field, value) for field, value in table.items())
@@ -60,9 +59,8 @@ def _recorded(function: Any, code: CodeType, relation: Relation) -> tuple[Messag
         backend.restore_random_state(state)
         return None
     relation.captured = tape.captured
-    captures = captures_of(function)
-    if captures.plain and not tape.captured and not tape.real_columns:
-        recordings[code] = Recording(captures.modules, tape.scheme(), messages)
+    if not particular and not tape.captured:
+        note_messages(function, messages, tape.scheme())
     return messages
 
 
@@ -72,12 +70,15 @@ def reducer_of(function: Any, slot: int, relation: Relation) -> ReduceSignature:
 
     One that is known to do no more than built-in reducers do is replaced by them.
     """
+    if type(function) is ReduceFunction:
+        return (function,)
+    if relation.adjacency.num_edges and not relation.nodes.has_initializers:
+        known = known_builtins(function)
+        if known is not None:
+            return known
     signature = reduce_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
         return signature
-    builtins = builtins_of(function)
-    if builtins is not None and not relation.nodes.has_initializers:
-        return builtins
     return signature if why_bucketed(function) is not None else UserFunction(slot, recorded=True)
 
 

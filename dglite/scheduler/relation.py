@@ -124,6 +124,10 @@ class Relation:
         store = self.src if side is Side.U else self.edges if side is Side.E else self.dst
         return name in store.keys()  # noqa: SIM118
 
+    def peek(self, side: Side, name: str) -> Tensor | None:
+        """Return a whole column of a side's frame, None where there is none."""
+        return (self.src if side is Side.U else self.edges if side is Side.E else self.dst).peek(name)
+
     def column(self, side: Side, name: str | int) -> Tensor:
         """Return a column for messages: rows of all sources, of the active edges, or of the receiving nodes."""
         if isinstance(name, int):

@@ -39,6 +39,27 @@ MailboxField = tuple[str, Expr, Sequence[tuple[Side, Any]]]
 """A message field that is computed on the way: its name, its expression, and the columns of its operands."""
 
 
+class _WatchedBatch(EdgeBatch):
+    """A batch of edges that tells its tape when it is asked for ids or sizes."""
+
+    __slots__ = ("_tape",)
+
+    def __init__(self, tape: RelationTape, *args: Any) -> None:
+        super().__init__(*args)
+        self._tape = tape
+
+    def edges(self) -> tuple[Tensor, Tensor, Tensor]:
+        self._tape.particular = True
+        return super().edges()
+
+    def batch_size(self) -> int:
+        self._tape.particular = True
+        return super().batch_size()
+
+    def __len__(self) -> int:
+        return self.batch_size()
+
+
 class RelationTape(Mailbox):
     """A tape whose operands are the columns of a relation."""
 
@@ -48,13 +69,13 @@ class RelationTape(Mailbox):
         rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst, Side.G: 1}
         lead, operations = (1, MESSAGES) if adjacency is None else (2, MAILBOX)
         super().__init__(operations, lead, adj.num_edges, rows, relation.device, literals)
-        self.real_columns = False
         self.log: list[str] | None = None
 
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
         batch = self.relation.edge_batch()
-        return EdgeBatch(
+        return _WatchedBatch(
+            self,
             self._deferred("source nodes", Side.U, batch.src),
             self._deferred("edges", Side.E, batch.data),
             self._deferred("destination nodes", Side.V, batch.dst),
@@ -68,7 +89,7 @@ class RelationTape(Mailbox):
             tensor = self.relation.column(side, name)
             if backend.dtype(tensor) in FLOATS and backend.on_cpu(tensor):
                 return self.column(side, name, tensor)
-            self.real_columns = True
+            self.particular = True
             return columns[name]
 
         return Columns(what, columns.keys(), read)

@@ -9,8 +9,9 @@ import pytest
 from dglite.expr import Operand, Side
 from dglite.function import message_function
 from dglite.kernels.layout import broadcast_layout
-from dglite.kernels.render import SddmmSpec, SpmmSpec, pieces_of, sddmm_source, spec_of, spmm_source
+from dglite.kernels.render import sddmm_source, spmm_source
 from dglite.kernels.render_softmax import softmax_source
+from dglite.kernels.spec import SddmmSpec, SpmmSpec, pieces_of, spec_of
 from dglite.opspec import Reducer
 
 U_MUL_E = message_function("u_mul_e", ("h", "w"), "m").expr
@@ -18,7 +19,7 @@ U_MUL_E = message_function("u_mul_e", ("h", "w"), "m").expr
 
 def spec(shapes, reducer=Reducer.SUM, **more):
     layout = broadcast_layout(shapes, 64)
-    return SpmmSpec(U_MUL_E, reducer, "float32", "int32", **spec_of(layout, 64), **more)
+    return SpmmSpec(expr=U_MUL_E, reducer=reducer, dtype="float32", index="int32", **spec_of(layout, 64), **more)
 
 
 @pytest.mark.parametrize("rest", range(64))
@@ -51,7 +52,7 @@ def test_winners_are_tracked_only_when_asked_for(reducer):
 @pytest.mark.parametrize("dot", [False, True])
 def test_sddmm_source_is_python(dot):
     layout = broadcast_layout(((4, 17), (4, 17)), 64, dot)
-    source = sddmm_source(SddmmSpec(U_MUL_E, dot, "float64", "int64", **spec_of(layout, 64)))
+    source = sddmm_source(SddmmSpec(expr=U_MUL_E, dot=dot, dtype="float64", index="int64", **spec_of(layout, 64)))
     ast.parse(source)
     assert ("reduce_add(" in source.split("def kernel")[1]) == dot
 
@@ -69,11 +70,19 @@ def test_softmax_source_is_python(heads):
 def test_a_factor_of_the_row_is_multiplied_once():
     normalised = Operand(Side.U, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
     layout, layout4 = (broadcast_layout(((64,), *((1,),) * more), 64) for more in (2, 3))
-    spec = SpmmSpec(normalised, Reducer.SUM, "float32", "int32", **spec_of(layout, 64))
+    spec = SpmmSpec(expr=normalised, reducer=Reducer.SUM, dtype="float32", index="int32", **spec_of(layout, 64))
     loop, after = spmm_source(spec).split("for j in range(first, last):")[1].split("if first < last:")
     assert "v2" not in loop and "(total0 * load1(v2" in after
-    weighted = SpmmSpec(normalised * Operand(Side.E, 3), Reducer.SUM, "float32", "int32", **spec_of(layout4, 64))
+    weighted = SpmmSpec(
+        expr=normalised * Operand(Side.E, 3),
+        reducer=Reducer.SUM,
+        dtype="float32",
+        index="int32",
+        **spec_of(layout4, 64),
+    )
     loop, after = spmm_source(weighted).split("for j in range(first, last):")[1].split("if first < last:")
     assert "v2" not in loop and "load1(e3" in loop and "(total0 * load1(v2" in after
-    largest = spmm_source(SpmmSpec(normalised, Reducer.MAX, "float32", "int32", **spec_of(layout, 64)))
+    largest = spmm_source(
+        SpmmSpec(expr=normalised, reducer=Reducer.MAX, dtype="float32", index="int32", **spec_of(layout, 64))
+    )
     assert "load1(v2" in largest.split("for j in range(first, last):")[1].split("if first == last:")[0]

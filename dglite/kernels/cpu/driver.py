@@ -18,7 +18,7 @@ from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 from ...opspec import Reducer
-from ..render import ITEM_BYTES
+from ..spec import ITEM_BYTES
 from . import simd
 from .simd import index_loader, word
 from .vec import I64

@@ -14,7 +14,8 @@ import numpy as np
 from ...expr import Expr, operands_of
 from ...opspec import Reducer
 from ..layout import Layout, broadcast_layout
-from ..render import ITEM_BYTES, SddmmSpec, SpmmSpec, sddmm_source, spec_of, spmm_source
+from ..render import sddmm_source, spmm_source
+from ..spec import ITEM_BYTES, SddmmSpec, SpmmSpec, spec_of
 from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
 from .launch import launch, num_tasks, num_threads
@@ -85,7 +86,7 @@ def bind_spmm(
     with the winning entries, so blocks are half as long."""
     lanes = block_lanes(dtype) // (2 if winners else 1)
     layout = broadcast_layout(shapes, lanes)
-    spec = SpmmSpec(expr, reducer, dtype, index, winners=winners, **spec_of(layout, lanes))
+    spec = SpmmSpec(expr=expr, reducer=reducer, dtype=dtype, index=index, winners=winners, **spec_of(layout, lanes))
     return SpmmKernel(_spmm_address(spec), spec, layout)
 
 
@@ -94,7 +95,7 @@ def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = F
     """Return the kernel for operands with feature ``shapes``."""
     lanes = block_lanes(dtype)
     layout = broadcast_layout(shapes, lanes, dot)
-    spec = SddmmSpec(expr, dot, dtype, index, **spec_of(layout, lanes))
+    spec = SddmmSpec(expr=expr, dot=dot, dtype=dtype, index=index, **spec_of(layout, lanes))
     return SddmmKernel(_sddmm_address(spec), spec, layout)
 
 

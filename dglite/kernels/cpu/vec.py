@@ -16,7 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin, models, register_model, type_callable
 
-from ..render import ITEM_BYTES
+from ..spec import ITEM_BYTES
 
 __all__ = ["BYTES", "FLAGS", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
 __all__ += ["shape_of", "spread_scalar", "value_type"]

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-from ..render import ITEM_BYTES
+from ..spec import ITEM_BYTES
 from .jit import load_source
 from .launch import launch, num_threads
 

@@ -1,0 +1,57 @@
+"""Functions registered for later, as the classic interface has it: verbs that are given none use these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import DGLError
+from .base import GraphBase
+
+__all__ = ["RegistryMixin", "chosen", "reducers", "state"]
+
+
+class RegistryMixin(GraphBase):
+    """The ``register_*`` methods of ``DGLGraph``."""
+
+    def register_message_func(self, func: Any, etype: Any = None) -> None:
+        """Set the message function of verbs that are given none."""
+        state(self, "_registered")["message", self.etype_id(etype)] = func
+
+    def register_reduce_func(self, func: Any, etype: Any = None) -> None:
+        """Set the reduce function of verbs that are given none."""
+        state(self, "_registered")["reduce", self.etype_id(etype)] = func
+
+    def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
+        """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
+        state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
+
+    def register_apply_edge_func(self, func: Any, etype: Any = None) -> None:
+        """Set the function of ``apply_edges`` where it is given none."""
+        state(self, "_registered")["apply edge", self.etype_id(etype)] = func
+
+
+def state(graph: GraphBase, name: str) -> dict[Any, Any]:
+    """Return a dictionary that the graph keeps for these verbs, made when it is first needed."""
+    state: dict[Any, Any] = graph.__dict__.setdefault(name, {})
+    return state
+
+
+def chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
+    """Return ``function``, or the registered one where it is None."""
+    if function is None:
+        function = state(graph, "_registered").get((role, type_id))
+        if function is None:
+            raise DGLError(
+                f"no {role} function given and none registered; pass one, or call "
+                f"register_{role.replace(' ', '_')}_func first"
+            )
+    return function
+
+
+def reducers(graph: GraphBase, index: int, reduce: Any, apply: Any) -> tuple[Any, Any]:
+    """Return the reduce function and the apply function or None, registered ones where none is given."""
+    if reduce is None:
+        reduce = chosen(graph, None, "reduce", index)
+    if apply is None and "_registered" in graph.__dict__:
+        apply = graph.__dict__["_registered"].get(("apply node", graph.dst_type_id(index)))
+    return reduce, apply

@@ -1,0 +1,66 @@
+"""What a kernel is compiled for: an expression, dtypes, and how the feature axis is cut into vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Expr
+from ..opspec import Reducer
+from .layout import Layout, Pattern
+
+__all__ = ["ITEM_BYTES", "KernelSpec", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of", "spec_of"]
+
+ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+
+
+def compute_dtype(dtype: str) -> str:
+    """Return the dtype in which values of ``dtype`` are computed: float32 for the 16-bit floats."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """What every kernel is compiled for. ``blocks`` tells whether whole blocks come before ``pieces``."""
+
+    expr: Expr
+    dtype: str
+    index: str
+    patterns: tuple[Pattern, ...]
+    repeat: int
+    grouped: bool
+    lanes: int
+    blocks: bool
+    pieces: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpmmSpec(KernelSpec):
+    """Everything that a g-SpMM kernel is compiled for."""
+
+    reducer: Reducer
+    winners: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SddmmSpec(KernelSpec):
+    """Everything that a g-SDDMM kernel is compiled for; with ``dot`` the inner run is summed."""
+
+    dot: bool
+
+
+def spec_of(layout: Layout, lanes: int) -> dict[str, Any]:
+    """Return the part of a specification that the broadcast layout fixes."""
+    return {
+        "patterns": layout.patterns,
+        "repeat": layout.repeat,
+        "grouped": layout.groups != 1,
+        "lanes": lanes,
+        "blocks": layout.inner >= lanes,
+        "pieces": pieces_of(layout.inner % lanes),
+    }
+
+
+def pieces_of(rest: int) -> tuple[int, ...]:
+    """Return the powers of two that add up to ``rest``, largest first."""
+    return tuple(1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1)
