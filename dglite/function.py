@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from .expr import Call, Expr, Operand, Side
 from .opspec import Reducer, operator
 
 __all__ = [
+    "FieldName",
     "MessageFunction",
     "ReduceFunction",
+    "Reshaped",
     "copy_e",
     "copy_edge",
     "copy_src",
@@ -61,6 +64,21 @@ __all__ = [
 ]
 
 
+class Reshaped(NamedTuple):
+    """A feature column, rows of shape ``own``, read as rows of shape ``feat``."""
+
+    name: str
+    own: tuple[int, ...]
+    feat: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(map(str, self.feat))}]"
+
+
+FieldName = str | int | Reshaped
+"""What a message reads: a feature column, as it is or reshaped, or the number of a tensor that a function captured."""
+
+
 @dataclass(frozen=True, slots=True)
 class MessageFunction:
     """A message: ``expr`` over the columns named by ``fields``, written to message field ``out_field``.
@@ -72,7 +90,7 @@ class MessageFunction:
 
     name: str
     expr: Expr
-    fields: tuple[tuple[Side, str | int], ...]
+    fields: tuple[tuple[Side, FieldName], ...]
     out_field: str
     dot: bool = False
     keepdim: bool = True
@@ -100,7 +118,7 @@ class ReduceFunction:
         return f"{self.name}({self.msg_field!r}, {self.out_field!r})"
 
 
-_NAMES = frozenset(name for name in __all__ if "_" in name)
+_NAMES = frozenset(name for name in __all__ if "_" in name and name[0].islower())
 """What built-in messages are called."""
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..backend import Tensor
 from ..backend import active as backend
-from ..expr import Call, Constant, Expr, Side
+from ..expr import Call, Constant, Expr, Operand, Side
 from ..kernels.layout import broadcast_shape
 from ..opspec import COMPARISONS, OPERATORS
 from .deferred import Column, Tape, is_deferred
 
-__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "rowwise", "settled"]
+__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled"]
 
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
@@ -159,6 +159,14 @@ def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
     if shape[:2] == (tape.num_rows[Side.V], 1):
         return tape.capture(Side.V, backend.reshape(x, (shape[0], *shape[2:])))
     return None
+
+
+def reshaped(tape: Tape, column: Column, feat: tuple[int, ...]) -> Any:
+    """Return the column with features of another shape, of as many elements."""
+    column = settled(tape, column)
+    if isinstance(column._expr, Operand) and not is_truth(column):
+        return Column(tape, tape.reshaped(column._expr, feat), feat, column._dtype)
+    return rowwise(tape, column, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
 
 
 def rowwise(tape: Tape, column: Column, function: Callable[[Tensor], Tensor]) -> Any:

@@ -17,12 +17,13 @@ from typing import Any, Protocol
 from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
-from ..expr import Expr, Operand, Side, evaluate, operands_of
+from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
+from ..function import FieldName, Reshaped
 
 __all__ = ["Column", "Deferred", "Operations", "Source", "Tape", "Unrecordable", "is_deferred", "real", "realised"]
 
-Source = tuple[Side, "str | int"]
-"""A feature column by name, or a tensor that the function brought along by its number."""
+Source = tuple[Side, FieldName]
+"""Whose rows an operand has, and what it reads."""
 
 
 class Unrecordable(DGLError):
@@ -185,6 +186,12 @@ class Column(Deferred):
         self._tape, self._expr, self._feat, self._dtype, self._summed = tape, expr, tuple(feat), dtype, summed
         self._value = None
 
+    @property
+    def operand(self) -> Operand:
+        """The operand that the column is."""
+        assert isinstance(self._expr, Operand)
+        return self._expr
+
     def _compute(self) -> Tensor:
         if self._tape.lead > 1:
             raise Unrecordable("it reads the mailbox as a tensor")
@@ -265,6 +272,28 @@ class Tape:
         """Return a feature column."""
         return Column(self, self.operand((side, name), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
 
+    def reshaped(self, operand: Operand, feat: tuple[int, ...]) -> Operand:
+        """Return the operand with rows of another shape, of as many elements."""
+        side, name = self.sources[operand.slot]
+        x = self.tensor(operand.slot)
+        rows, *own = backend.shape(x)
+        whole = backend.reshape(x, (rows, *feat))
+        if isinstance(name, int):
+            return self.capture(side, whole).operand
+        target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(own), feat)
+        return self.operand((side, target), whole)
+
+    def unsqueezed(self, column: Column, axis: int) -> Column:
+        """Return the column with a feature axis of length 1 before ``axis``, its operands likewise."""
+        axes = len(column._feat)
+        slots = {}
+        for operand in operands_of(column._expr):
+            own = self.feat_of(operand.slot)
+            own = (1,) * (axes - len(own)) + own
+            slots[operand.slot] = self.reshaped(operand, (*own[:axis], 1, *own[axis:])).slot
+        feat = (*column._feat[:axis], 1, *column._feat[axis:])
+        return Column(self, renumber(column._expr, slots), feat, column._dtype)
+
     def capture(self, side: Side, tensor: Tensor) -> Column:
         """Return a tensor with the rows of ``side`` as a column."""
         for number, known in enumerate(self.captured):
@@ -274,6 +303,14 @@ class Tape:
             number = len(self.captured)
             self.captured.append(tensor)
         return Column(self, self.operand((side, number), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+
+    def feat_of(self, slot: int) -> tuple[int, ...]:
+        """Return the shape of a row of operand ``slot``."""
+        return tuple(backend.shape(self.tensors[slot])[1:])
+
+    def tensor(self, slot: int) -> Tensor:
+        """Return the tensor that operand ``slot`` reads."""
+        return self.tensors[slot]
 
     def compute(self, column: Column) -> Tensor:
         """Return the column's value for every edge, (num_edges, *feat), in edge order."""
@@ -292,7 +329,7 @@ class Tape:
                 axes = len(column._feat)
                 values: list[Tensor | None] = [None] * len(self.tensors)
                 for operand in operands:
-                    values[operand.slot] = _aligned(self.tensors[operand.slot], axes)
+                    values[operand.slot] = _aligned(self.tensor(operand.slot), axes)
                 return side, evaluate(column._expr, values, backend.functions)
         return Side.E, self.compute(column)
 

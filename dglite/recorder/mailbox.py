@@ -12,7 +12,6 @@ from typing import Any
 
 from ..backend import Tensor
 from ..backend import active as backend
-from ..expr import Side
 from ..opspec import Reducer
 from .combine import Table, combine, is_truth, settled
 from .deferred import Column, Deferred, Tape, Unrecordable, real
@@ -31,8 +30,8 @@ class Mailbox(Tape):
         """Return the reduction of each node's messages, (num_nodes, *feat)."""
         raise NotImplementedError
 
-    def softmax(self, column: Column) -> Tensor:
-        """Return the messages normalised by a softmax at each node, (num_edges, *feat)."""
+    def softmax(self, column: Column) -> Column:
+        """Return the messages normalised by a softmax at each node."""
         raise NotImplementedError
 
 
@@ -160,4 +159,4 @@ def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False
 def _softmax(tape: Mailbox, input: Any, dim: Any = None, dtype: Any = None, _stacklevel: int = 3) -> Any:
     if not _over_messages(input, dim) or dtype is not None:
         return NotImplemented
-    return tape.capture(Side.E, tape.softmax(settled(tape, input)))
+    return tape.softmax(settled(tape, input))

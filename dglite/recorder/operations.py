@@ -12,7 +12,7 @@ from typing import Any
 from ..backend import active as backend
 from ..expr import Call, Constant, Expr
 from ..opspec import COMPARISONS, OPERATORS
-from .combine import LARGEST, Table, combine, is_truth, rowwise, settled
+from .combine import LARGEST, Table, combine, is_truth, reshaped, rowwise, settled
 from .deferred import Column, Tape, is_deferred
 
 __all__ = ["MESSAGES"]
@@ -215,8 +215,7 @@ def _unsqueeze(tape: Tape, input: Any, dim: int) -> Any:
     axis = _feature_axis(tape, input, dim, extra=1)
     if axis is None:
         return NotImplemented
-    feat = (*input._feat[:axis], 1, *input._feat[axis:])
-    return rowwise(tape, input, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
+    return tape.unsqueezed(settled(tape, input), axis)
 
 
 @MESSAGES.add("squeeze")
@@ -225,7 +224,7 @@ def _squeeze(tape: Tape, input: Any, dim: int) -> Any:
     if axis is None or input._feat[axis] != 1:
         return NotImplemented
     feat = (*input._feat[:axis], *input._feat[axis + 1 :])
-    return rowwise(tape, input, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
+    return reshaped(tape, input, feat)
 
 
 def _feature_axis(tape: Tape, column: Any, dim: Any, extra: int = 0) -> int | None:
@@ -253,7 +252,7 @@ def _view(tape: Tape, input: Any, *shape: Any) -> Any:
     feat = tuple(count // known if size == -1 else size for size in feat)
     if math.prod(feat) != count or count == 0:
         return NotImplemented
-    return rowwise(tape, input, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
+    return reshaped(tape, input, feat)
 
 
 @MESSAGES.add("getitem")
@@ -271,6 +270,11 @@ def _getitem(tape: Tape, input: Any, key: Any) -> Any:
         features = (Ellipsis, *features)
         if sum(part is not None and part is not Ellipsis for part in features) > len(input._feat):
             return NotImplemented
+    if all(part is None or part == whole for part in features):  # nothing but axes of length 1, added with None
+        result = settled(tape, input)
+        for axis, part in enumerate(features):
+            result = tape.unsqueezed(result, axis) if part is None else result
+        return result
     return rowwise(tape, input, lambda x: x[(whole, *features)])
 
 

@@ -10,7 +10,7 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Side
-from ..function import MessageFunction
+from ..function import MessageFunction, Reshaped
 from ..ops import core
 from ..structure.adjacency import Adjacency
 from .cache import compiled
@@ -41,6 +41,7 @@ class Sent:
         columns: dict[Side, dict[Any, Tensor]] = {side: {} for side in Side}
         for function in functions:
             for side, name in function.fields:
+                name = name.name if isinstance(name, Reshaped) else name
                 columns[side][name] = relation.column(side, name)
         sent = cls(edge_ids)
         sent.functions = functions

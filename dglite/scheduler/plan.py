@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..errors import DGLError
 from ..expr import Call, Constant, Expr, Operand, Side
-from ..function import MessageFunction, ReduceFunction
+from ..function import FieldName, MessageFunction, ReduceFunction
 from ..opspec import Reducer
 
 __all__ = [
@@ -55,10 +55,10 @@ class UserFunction:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A feature column of the relation's source nodes, edges or destination nodes, or a captured tensor's number."""
+    """What an operand reads of the relation's source nodes, edges or destination nodes."""
 
     side: Side
-    name: str | int
+    name: FieldName
 
     def __str__(self) -> str:
         name = f"<tensor {self.name}>" if isinstance(self.name, int) else self.name

@@ -13,6 +13,7 @@ from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Operand, Side
 from ..frame import Frame
+from ..function import FieldName
 from ..ops import core
 from ..ops.operands import FLOATS
 from ..structure.adjacency import Adjacency
@@ -128,10 +129,13 @@ class Relation:
         """Return a whole column of a side's frame, None where there is none."""
         return (self.src if side is Side.U else self.edges if side is Side.E else self.dst).peek(name)
 
-    def column(self, side: Side, name: str | int) -> Tensor:
+    def column(self, side: Side, name: FieldName) -> Tensor:
         """Return a column for messages: rows of all sources, of the active edges, or of the receiving nodes."""
-        if isinstance(name, int):
-            return self.captured[name]
+        if not isinstance(name, str):
+            if isinstance(name, int):
+                return self.captured[name]
+            x = self.column(side, name.name)
+            return backend.reshape(x, (backend.shape(x)[0], *name.feat))
         if side is Side.U:
             store, rows = self.src, None
         elif side is Side.E:

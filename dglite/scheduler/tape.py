@@ -10,7 +10,7 @@ import numpy as np
 from ..backend import Tensor
 from ..backend import active as backend
 from ..expr import Expr, Operand, Side, compact, renumber
-from ..function import MessageFunction
+from ..function import MessageFunction, Reshaped
 from ..kernels.layout import broadcast_shape
 from ..ops import core
 from ..ops.operands import FLOATS
@@ -70,6 +70,7 @@ class RelationTape(Mailbox):
         lead, operations = (1, MESSAGES) if adjacency is None else (2, MAILBOX)
         super().__init__(operations, lead, adj.num_edges, rows, relation.device, literals)
         self.log: list[str] | None = None
+        self._softmaxes: dict[int, Column] = {}
 
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
@@ -95,12 +96,14 @@ class RelationTape(Mailbox):
         return Columns(what, columns.keys(), read)
 
     def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
-        """Return the columns that were read."""
-        return tuple(
-            (side, name, tuple(backend.shape(x)[1:]), backend.dtype(x))
-            for (side, name), x in zip(self.sources, self.tensors, strict=True)
-            if isinstance(name, str)
-        )
+        """Return the feature columns that were read: (side, name, shape of a row, dtype)."""
+        scheme = []
+        for (side, name), x in zip(self.sources, self.tensors, strict=True):
+            if isinstance(name, Reshaped):
+                scheme.append((side, name.name, tuple(name.own), backend.dtype(x)))
+            elif isinstance(name, str):
+                scheme.append((side, name, tuple(backend.shape(x)[1:]), backend.dtype(x)))
+        return tuple(dict.fromkeys(scheme))
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
@@ -113,7 +116,7 @@ class RelationTape(Mailbox):
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: Column) -> tuple[Expr, list[Tensor]]:
         expr, slots = compact(column._expr)
-        return expr, [self.tensors[slot] for slot in slots]
+        return expr, [self.tensor(slot) for slot in slots]
 
     def compute(self, column: Column) -> Tensor:
         if is_truth(column):
@@ -125,17 +128,41 @@ class RelationTape(Mailbox):
         return backend.reshape(values, (self.num_edges, *column._feat))
 
     def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+        expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
             return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.device)
-        expr, operands = self._operands(column)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
-    def softmax(self, column: Column) -> Tensor:
-        if self.log is not None:
-            self.log.append(f"edge softmax of {self.spelled(column)}")
-            return backend.full((self.num_edges, *column._feat), 0.0, str(column._dtype), self.device)
-        return core.edge_softmax(self.adjacency, self.compute(column))
+    def softmax(self, column: Column) -> Column:
+        """Return a softmax that is computed when it is needed on the edges: inside attention it never is."""
+        slot = len(self.sources)
+        self.sources.append((Side.E, f"softmax({self.spelled(column)})"))
+        self.tensors.append(None)
+        self._softmaxes[slot] = column
+        return Column(self, Operand(Side.E, slot), column._feat, column._dtype)
+
+    def feat_of(self, slot: int) -> tuple[int, ...]:
+        return self._softmaxes[slot]._feat if slot in self._softmaxes else super().feat_of(slot)
+
+    def reshaped(self, operand: Operand, feat: tuple[int, ...]) -> Operand:
+        scores = self._softmaxes.get(operand.slot)
+        if scores is None or self.tensors[operand.slot] is not None:
+            return super().reshaped(operand, feat)
+        axis = next((i for i, size in enumerate(feat) if (*feat[:i], *feat[i + 1 :]) == scores._feat), None)
+        if axis is None or feat[axis] != 1:
+            return super().reshaped(operand, feat)
+        return self.softmax(self.unsqueezed(scores, axis)).operand
+
+    def tensor(self, slot: int) -> Tensor:
+        if self.tensors[slot] is None:
+            scores = self._softmaxes[slot]
+            if self.log is not None:
+                self.log.append(f"edge softmax of {self.spelled(scores)}")
+                self.tensors[slot] = backend.full((self.num_edges, *scores._feat), 0.0, str(scores._dtype), self.device)
+            else:
+                self.tensors[slot] = core.edge_softmax(self.adjacency, self.compute(scores))
+        return self.tensors[slot]
 
     def spelled(self, column: Column) -> str:
         """Return the column's formula."""
