@@ -10,7 +10,7 @@ structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +76,10 @@ class Backend(ABC):
     @abstractmethod
     def is_layer(self, x: object) -> bool:
         """Whether ``x`` is a layer of this library: a function with parameters."""
+
+    @abstractmethod
+    def layers_in(self, layer: Any) -> Iterable[Any]:
+        """Return the layer and all layers inside it."""
 
     @abstractmethod
     def has_state(self, layer: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -66,6 +66,9 @@ class TorchBackend(Backend):
 
     def is_layer(self, x: object) -> bool:
         return isinstance(x, torch.nn.Module)
+
+    def layers_in(self, layer: torch.nn.Module) -> Iterable[torch.nn.Module]:
+        return layer.modules()
 
     def has_state(self, layer: torch.nn.Module) -> bool:
         return next(layer.buffers(), None) is not None

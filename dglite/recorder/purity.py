@@ -20,7 +20,8 @@ from ..backend import active as backend
 
 __all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
-_MODULES = {"torch", "numpy", "math", "operator", "dglite", "einops", "typing"}
+_MODULES = {"torch", "numpy", "math", "operator", "typing"}
+"""Modules whose functions only compute, and tell a deferred column from a tensor: our own operations do not."""
 _BUILTINS = frozenset(
     "abs bool dict enumerate float getattr hasattr int isinstance len list max min range reversed round set slice "
     "sorted str sum super tuple type zip".split()
@@ -29,17 +30,22 @@ _WRITING = frozenset(
     "append extend insert remove pop popitem clear update setdefault add discard sort reverse write writelines".split()
 )
 _STORES = ("STORE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "IMPORT_NAME")
+_READS = ("LOAD_ATTR", "LOAD_METHOD")
 _JUMPS = ("POP_JUMP", "JUMP_IF")
 _DEPTH = 4
 
 
 @dataclass(frozen=True)
 class _Code:
-    """What one piece of code does: why it may not be recorded, what it reads, whether it branches, its numbers."""
+    """What one piece of code does: why it may not be recorded, what it reads, whether it branches, its numbers.
+
+    ``whole`` are the names that it uses otherwise than to read an attribute: by calling them, for instance.
+    """
 
     refusal: str | None
     global_names: tuple[str, ...]
     names: frozenset[str]
+    whole: frozenset[str]
     branches: bool
     constants: frozenset[float]
 
@@ -74,11 +80,14 @@ def _known(code: types.CodeType) -> _Code:
 def _read(code: types.CodeType) -> _Code:
     """Read the bytecode of a function and of the functions inside it."""
     refusal, branches = None, False
-    names: set[str] = set()
+    names, whole, loaded = set[str](), set[str](), None
     global_names: list[str] = []
     constants = set(_COMMON)
     for instruction in _instructions(code):
         name = instruction.opname
+        if loaded is not None and not name.startswith(_READS):
+            whole.add(loaded)
+        loaded = instruction.argval if name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") else None
         if name.startswith(_STORES) or (name == "STORE_DEREF" and instruction.argval in code.co_freevars):
             refusal = refusal or f"it writes to {instruction.argval!r}"
         elif name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("=")):
@@ -87,7 +96,7 @@ def _read(code: types.CodeType) -> _Code:
             refusal = refusal or "it is a generator"
         elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
             global_names.append(instruction.argval)
-        elif name.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+        elif name.startswith(_READS):
             names.add(instruction.argval)
             if instruction.argval.endswith("_") and not instruction.argval.endswith("__"):
                 refusal = refusal or f"it calls {instruction.argval!r}, which works in place"
@@ -95,7 +104,9 @@ def _read(code: types.CodeType) -> _Code:
             branches = True
         elif name == "LOAD_CONST" and isinstance(instruction.argval, int | float):
             constants |= {float(instruction.argval), -float(instruction.argval)}
-    return _Code(refusal, tuple(dict.fromkeys(global_names)), frozenset(names), branches, frozenset(constants))
+    return _Code(
+        refusal, tuple(dict.fromkeys(global_names)), frozenset(names), frozenset(whole), branches, frozenset(constants)
+    )
 
 
 def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
@@ -150,7 +161,8 @@ def refusal(function: Any, once: bool = False, depth: int = 0) -> str | None:
         reason = _refusal_of(name, value, known, once, depth)
         if reason is not None:
             return reason
-    return _refusal_of_self(function, known, once, depth)
+    owner = getattr(function, "__self__", None)
+    return None if owner is None else _refusal_of_owner(owner, known, once, depth)
 
 
 def _captured(function: Any, code: types.CodeType, known: _Code) -> Iterator[tuple[str, Any]]:
@@ -184,10 +196,10 @@ def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> 
     """Return why a captured value rules recording out."""
     if isinstance(value, _Forbidden):
         return value.reason
-    if value is None or isinstance(value, bool | int | float | str | bytes | type) or backend.is_tensor(value):
+    if value is None or isinstance(value, bool | int | float | str | bytes) or backend.is_tensor(value):
         return None
     if isinstance(value, types.ModuleType):
-        if value.__name__.partition(".")[0] not in _MODULES or value.__name__.endswith(".random"):
+        if not _is_known(value.__name__) or value.__name__.endswith(".random"):
             return f"it uses the module {value.__name__!r}"
         if value.__name__ == "numpy" and "random" in known.names:
             return "it draws random numbers from NumPy"
@@ -196,33 +208,50 @@ def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> 
         writes = known.names & _WRITING
         return f"it may change {name!r} by {min(writes)!r}" if writes else None
     if backend.is_layer(value):
-        state = once and backend.has_state(value)
-        return f"the layer {name!r} keeps state" if state else _methods(value, known, once, depth)
-    if code_of(value) is not None:
-        return refusal(value, once, depth + 1)
-    if type(value).__module__.partition(".")[0] in _MODULES or type(value) is types.BuiltinFunctionType:
-        return None
-    return f"it reads {name!r}, a {type(value).__name__}"
+        used = _refusal_of_layer(name, value, once, depth) if name in known.whole else None
+        return used or _refusal_of_owner(value, known, once, depth)
+    if isinstance(value, type):
+        return None if _is_known(value.__module__) or value.__module__ == "builtins" else f"it uses the class {name!r}"
+    if _is_known(getattr(value, "__module__", None) or type(value).__module__):
+        return "it runs parts of itself again" if name == "checkpoint" else None
+    return (
+        refusal(value, once, depth + 1)
+        if code_of(value) is not None
+        else f"it reads {name!r}, a {type(value).__name__}"
+    )
 
 
-def _refusal_of_self(function: Any, known: _Code, once: bool, depth: int) -> str | None:
-    """Return why the object of a bound method rules recording out."""
-    owner = getattr(function, "__self__", None)
-    if owner is None:
-        return None
-    if known.names & _WRITING:
-        return f"it may change its object by {min(known.names & _WRITING)!r}"
-    if backend.is_layer(owner) and once and backend.has_state(owner):
-        return "its layer keeps state"
-    return _methods(owner, known, once, depth)
+def _is_known(module: str) -> bool:
+    """Whether code of this module does nothing but compute."""
+    return module.partition(".")[0] in _MODULES
 
 
-def _methods(owner: Any, known: _Code, once: bool, depth: int) -> str | None:
-    """Return why a method of ``owner`` that is named in the code rules recording out."""
-    for name in known.names:
-        method = getattr(type(owner), name, None)
-        if isinstance(method, types.FunctionType) and method.__module__.partition(".")[0] not in _MODULES:
-            reason = refusal(method, once, depth + 1)
+def _refusal_of_layer(name: str, layer: Any, once: bool, depth: int) -> str | None:
+    """Return why a layer rules recording out: it keeps state, or a user's ``forward`` in it may not be recorded."""
+    if once and backend.has_state(layer):
+        return f"the layer {name!r} keeps state"
+    for inner in backend.layers_in(layer):
+        if not _is_known(type(inner).__module__):
+            reason = refusal(inner.forward, once, depth + 1)
             if reason is not None:
-                return reason
+                return f"in the layer {name!r}, {reason}"
+    return None
+
+
+def _refusal_of_owner(owner: Any, known: _Code, once: bool, depth: int) -> str | None:
+    """Return why the attributes of a method's object that its code names rule recording out."""
+    for name in known.names:
+        found = getattr(type(owner), name, None)
+        if found is None:
+            value = getattr(owner, name, None) if backend.is_layer(owner) else vars(owner).get(name)
+            if backend.is_layer(value):
+                reason = _refusal_of_layer(name, value, once, depth)
+            else:
+                reason = _refusal_of(name, value, known, once, depth)
+        else:
+            function = getattr(found, "fget", found)
+            user = isinstance(function, types.FunctionType) and not _is_known(function.__module__)
+            reason = refusal(function, once, depth + 1) if user else None
+        if reason is not None:
+            return reason
     return None
