@@ -216,6 +216,9 @@ def _gradient(
     with the summed axis, the gradient is stretched along it.
     """
     owner, grad, slots = _gradient_expr(expr, slot, len(operands) - 1, side)
+    if not slots:  # the derivative is 0 everywhere
+        like = operands[-1]
+        return active.full(shape, 0.0, active.dtype(like), active.device(like))
     used = [operands[i] for i in slots]
     if dotted is not None:
         wide = broadcast_shape(tuple(own[1:] for own in dotted))

@@ -58,6 +58,12 @@ class Table:
 
         return register
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the operations, other spellings included."""
+        aliases = (alias for alias, name in _ALIASES.items() if name in self._entries)
+        return frozenset(self._entries).union(aliases)
+
     def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Return the operation if it takes so many arguments and such keywords."""
         name = name.strip("_") if name.startswith("__") else name
@@ -73,10 +79,13 @@ def is_truth(column: Column) -> bool:
 
 
 def settled(tape: Tape, column: Column) -> Column:
-    """Return the column with nothing left to sum: a column that is summed over its last axis is computed."""
-    if column._summed is None:
-        return column
-    return tape.capture(Side.E, tape.compute(column))
+    """Return the column with nothing left to do but element-wise work.
+
+    One that is summed over its last axis is computed, and one that somebody has computed is the tensor from then on.
+    """
+    if column._value is not None:
+        return column if is_truth(column) else tape.capture(Side.E, column._value)
+    return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
 
 
 def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
@@ -173,8 +182,7 @@ def rowwise(tape: Tape, column: Column, function: Callable[[Tensor], Tensor]) ->
     """Apply what works on each row alone where the rows are: on the nodes, if the column depends on one end only."""
     if is_truth(column):
         return NotImplemented
-    side, rows = tape.by_rows(settled(tape, column))
-    result = function(rows)
-    if backend.dtype(result) not in FLOATS or backend.shape(result)[0] != backend.shape(rows)[0]:
+    side, result = tape.by_rows(settled(tape, column), function)
+    if backend.dtype(result) not in FLOATS or backend.shape(result)[0] != tape.num_rows[side]:
         return NotImplemented
     return tape.capture(side, result)

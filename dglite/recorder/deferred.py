@@ -14,6 +14,8 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
@@ -36,7 +38,10 @@ class Unrecordable(DGLError):
 
 
 class Deferred:
-    """Stands for a tensor. An operation that its tape does not understand is done on the tensor itself."""
+    """Stands for a tensor. An operation that its tape does not understand is done on the tensor itself.
+
+    Once that has happened, the column *is* that tensor: later operations use it, with what was done to it meanwhile.
+    """
 
     __slots__ = ("_value",)
 
@@ -59,6 +64,8 @@ class Deferred:
     ) -> Any:
         """Receive a function of the tensor library that was called with a deferred column among its arguments."""
         kwargs = kwargs or {}
+        if kwargs.get("out") is not None or kwargs.get("inplace"):
+            raise Unrecordable(f"it calls {function.__name__!r} in place")
         first = next(_deferred_in((*args, *kwargs.values())))
         return first._dispatch(function.__name__, function, args, kwargs)
 
@@ -68,6 +75,8 @@ class Deferred:
         return self._attribute(name)
 
     def _attribute(self, name: str) -> Any:
+        if name.endswith("_"):
+            raise Unrecordable(f"it calls {name!r} in place")
         return getattr(real(self), name)
 
     def __bool__(self) -> bool:
@@ -195,6 +204,7 @@ class Column(Deferred):
     def _compute(self) -> Tensor:
         if self._tape.lead > 1:
             raise Unrecordable("it reads the mailbox as a tensor")
+        self._tape.particular = True
         return self._tape.compute(self)
 
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -224,7 +234,7 @@ class Column(Deferred):
             return super()._attribute(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self._dispatch(name, operator.methodcaller(name, *args, **kwargs), (self, *args), kwargs)
+            return self._dispatch(name, getattr(backend.tensor_type, name), (self, *args), kwargs)
 
         return method
 
@@ -254,7 +264,7 @@ class Tape:
         self.dtypes: dict[str, Any] = {}
         self.shape_type: Callable[[Sequence[int]], Any] = tuple
         self.particular = False
-        """Whether the function has asked for what holds of these edges alone: ids, sizes, columns not deferred."""
+        """Whether the function has asked for what holds of these edges alone: ids, sizes, values."""
         self._slots: dict[Source, int] = {}
 
     def operand(self, source: Source, tensor: Tensor) -> Operand:
@@ -316,22 +326,35 @@ class Tape:
         """Return the column's value for every edge, (num_edges, *feat), in edge order."""
         raise NotImplementedError
 
-    def by_rows(self, column: Column) -> tuple[Side, Tensor]:
-        """Return the column as a tensor with as few rows as it can have, and whose rows they are.
+    def used_rows(self, side: Side) -> np.ndarray | None:
+        """Return the rows of a side that some edge reads, None where that is all."""
+        return None
 
-        What depends on one end of the edges alone has a row for each node there, unless there are fewer edges.
+    def by_rows(self, column: Column, function: Callable[[Tensor], Tensor]) -> tuple[Side, Tensor]:
+        """Apply what works on each row alone to as few rows as there can be; return whose rows they are and the result.
+
+        What depends on one end of the edges alone has a row for each node there, unless there are fewer edges. Rows
+        that no edge reads are left out, or they would touch gradients; the result has zeros for them.
         """
         operands = operands_of(column._expr)
         sides = {operand.side for operand in operands} - {Side.G}
-        if len(sides) == 1 and column._summed is None and column._dtype is not None:
-            (side,) = sides
-            if side is Side.E or self.num_rows[side] <= self.num_edges:
-                axes = len(column._feat)
-                values: list[Tensor | None] = [None] * len(self.tensors)
-                for operand in operands:
-                    values[operand.slot] = _aligned(self.tensor(operand.slot), axes)
-                return side, evaluate(column._expr, values, backend.functions)
-        return Side.E, self.compute(column)
+        if len(sides) != 1 or column._summed is not None:
+            return Side.E, function(self.compute(column))
+        (side,) = sides
+        if side is not Side.E and self.num_rows[side] > self.num_edges:
+            return Side.E, function(self.compute(column))
+        used = self.used_rows(side)
+        values: list[Tensor | None] = [None] * len(self.tensors)
+        for operand in operands:
+            x = self.tensor(operand.slot)
+            x = x if used is None or operand.side is Side.G else backend.take(x, used)
+            values[operand.slot] = _aligned(x, len(column._feat))
+        result = function(evaluate(column._expr, values, backend.functions))
+        if used is not None and backend.shape(result)[:1] == (len(used),):
+            shape = (self.num_rows[side], *backend.shape(result)[1:])
+            whole = backend.full(shape, 0.0, backend.dtype(result), backend.device(result))
+            result = backend.put(whole, used, result)
+        return side, result
 
 
 def _aligned(x: Tensor, axes: int) -> Tensor:

@@ -133,9 +133,9 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bo
     if backend.requires_grad(extremum):
         attains = combine(tape, "eq", column, _kept(backend.detach(extremum)))
         chosen = combine(tape, "where", attains, column, 0.0, truths=1)
-        ones = combine(tape, "where", attains, 1.0, 0.0, truths=1)
-        if NotImplemented in (chosen, ones):
+        if chosen is NotImplemented:
             return NotImplemented
+        ones = Column(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
         extremum = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
     return _kept(extremum) if keepdim else extremum
 

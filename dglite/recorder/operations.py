@@ -28,7 +28,7 @@ def _plain(op: str, arity: int) -> Callable[..., Any]:
     return lambda tape, input, other: combine(tape, op, input, other)
 
 
-for _name in ("neg", "exp", "log", "sqrt", "abs", "sign", "tanh", "sigmoid"):
+for _name in ("exp", "log", "sqrt", "abs", "sign", "tanh", "sigmoid"):
     MESSAGES.add(_name)(_plain(_name, 1))
 for _name in ("mul", "maximum", "minimum", *COMPARISONS):
     MESSAGES.add(_name)(_plain(_name, 2))
@@ -44,9 +44,19 @@ def _add(tape: Tape, input: Any, other: Any, *, alpha: float = 1) -> Any:
     return combine(tape, "add", input, other) if alpha == 1 else NotImplemented
 
 
+def _are_numbers(*args: Any) -> bool:
+    """Whether no argument holds truths, which can be neither subtracted nor negated."""
+    return not any(type(arg) is Column and is_truth(arg) for arg in args)
+
+
 @MESSAGES.add("sub")
 def _sub(tape: Tape, input: Any, other: Any, *, alpha: float = 1) -> Any:
-    return combine(tape, "sub", input, other) if alpha == 1 else NotImplemented
+    return combine(tape, "sub", input, other) if alpha == 1 and _are_numbers(input, other) else NotImplemented
+
+
+@MESSAGES.add("neg")
+def _neg(tape: Tape, input: Any) -> Any:
+    return combine(tape, "neg", input) if _are_numbers(input) else NotImplemented
 
 
 @MESSAGES.add("truediv")
@@ -78,14 +88,14 @@ def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     column = settled(tape, input)
     if exponent == 0.5:
         return combine(tape, "sqrt", column)
-    if exponent == int(exponent) and 1 <= abs(exponent) <= 16:
-        expr = _power(column._expr, abs(int(exponent)))
-        if isinstance(expr, Call) and expr.size > LARGEST:
+    if exponent == int(exponent):
+        expr = _power(column._expr, abs(int(exponent))) if 1 <= abs(exponent) <= 32 else None
+        if expr is None or (isinstance(expr, Call) and expr.size > LARGEST):
             return NotImplemented
         result = Column(tape, expr, column._feat, column._dtype)
         return result if exponent > 0 else combine(tape, "div", 1.0, result)
     expr = Call(OPERATORS["power"], (column._expr, Constant(float(exponent))))
-    return Column(tape, expr, column._feat, column._dtype) if exponent else NotImplemented
+    return Column(tape, expr, column._feat, column._dtype)
 
 
 def _power(x: Expr, exponent: int) -> Expr:
@@ -141,7 +151,7 @@ def _softplus(tape: Tape, input: Any, beta: float = 1.0, threshold: float = 20.0
     return combine(tape, "softplus", input) if (beta, threshold) == (1, 20) else NotImplemented
 
 
-@MESSAGES.add("logsigmoid")
+@MESSAGES.add("logsigmoid", "log_sigmoid")
 def _logsigmoid(tape: Tape, input: Any) -> Any:
     inner = _then(tape, combine(tape, "neg", input), lambda x: combine(tape, "softplus", x))
     return _then(tape, inner, lambda x: combine(tape, "neg", x))
@@ -149,7 +159,7 @@ def _logsigmoid(tape: Tape, input: Any) -> Any:
 
 @MESSAGES.add("clamp")
 def _clamp(tape: Tape, input: Any, min: Any = None, max: Any = None) -> Any:
-    result: Any = input
+    result: Any = NotImplemented if min is None and max is None else input
     for bound, relation in ((min, "lt"), (max, "gt")):
         if result is NotImplemented or isinstance(bound, Column):
             return NotImplemented
@@ -180,14 +190,23 @@ def _masked_fill(tape: Tape, input: Any, mask: Any, value: Any) -> Any:
     return combine(tape, "where", mask, value, input, truths=1)
 
 
-@MESSAGES.add("float", "double", "half", "bfloat16", "to", "type_as")
-def _cast(tape: Tape, input: Any, dtype: Any = None) -> Any:
-    """Only what changes nothing is a cast here: the kernels compute in one dtype."""
-    if type(input) is not Column or is_truth(input):
-        return NotImplemented
-    wanted = {"float32", None} if dtype is None else {getattr(dtype, "dtype", dtype)}
-    same = input._dtype in wanted or tape.dtypes.get(str(input._dtype)) in wanted
-    return input if same else NotImplemented
+@MESSAGES.add("to", "type")
+def _to(tape: Tape, input: Any, dtype: Any) -> Any:
+    """Only what changes nothing: the kernels compute in one dtype."""
+    return input if type(input) is Column and dtype is tape.dtypes.get(str(input._dtype)) else NotImplemented
+
+
+@MESSAGES.add("type_as")
+def _type_as(tape: Tape, input: Any, other: Any) -> Any:
+    return _to(tape, input, getattr(other, "dtype", None))
+
+
+def _cast(wanted: str) -> Callable[..., Any]:
+    return lambda tape, input: input if type(input) is Column and input._dtype == wanted else NotImplemented
+
+
+for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16")):
+    MESSAGES.add(_name)(_cast(_dtype))
 
 
 # -- over the last feature axis and on feature axes --------------------------------------------------------------------
@@ -207,7 +226,7 @@ def _is_last(tape: Tape, column: Column, dim: Any) -> bool:
     axes = tape.lead + len(column._feat)
     if isinstance(dim, list | tuple) and len(dim) == 1:
         dim = dim[0]
-    return bool(column._feat) and isinstance(dim, int) and not isinstance(dim, bool) and dim % axes == axes - 1
+    return bool(column._feat) and isinstance(dim, int) and not isinstance(dim, bool) and dim in (-1, axes - 1)
 
 
 @MESSAGES.add("unsqueeze")

@@ -17,22 +17,35 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
+from .mailbox import MAILBOX
 
 __all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
 _MODULES = {"torch", "numpy", "math", "operator", "typing"}
 """Modules whose functions only compute, and tell a deferred column from a tensor: our own operations do not."""
+_CONSTANT_TYPES = {
+    ("torch", "dtype"),
+    ("torch", "device"),
+    ("torch", "Size"),
+    ("numpy", "ndarray"),
+    ("numpy", "float64"),
+}
 _BUILTINS = frozenset(
     "abs bool dict enumerate float getattr hasattr int isinstance len list max min range reversed round set slice "
     "sorted str sum super tuple type zip".split()
 )
+_SETS_ITEM = "[...] ="
 _WRITING = frozenset(
-    "append extend insert remove pop popitem clear update setdefault add discard sort reverse write writelines".split()
+    [_SETS_ITEM]
+    + "append extend insert remove pop popitem clear update setdefault add discard sort reverse".split()
+    + "write writelines".split()
 )
 _STORES = ("STORE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "DELETE_GLOBAL", "DELETE_SUBSCR", "IMPORT_NAME")
+_BLOCKS = ("SETUP_", "BEFORE_WITH", "PUSH_EXC_INFO")
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _JUMPS = ("POP_JUMP", "JUMP_IF")
 _DEPTH = 4
+_OF_BATCHES = frozenset("src dst data mailbox nn functional values".split())
 
 
 @dataclass(frozen=True)
@@ -73,40 +86,68 @@ _COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
 def _known(code: types.CodeType) -> _Code:
     found = _codes.get(code)
     if found is None:
-        found = _codes[code] = _read(code)
+        found = _codes[code] = _Reader().read(code)
     return found
 
 
-def _read(code: types.CodeType) -> _Code:
-    """Read the bytecode of a function and of the functions inside it."""
-    refusal, branches = None, False
-    names, whole, loaded = set[str](), set[str](), None
-    global_names: list[str] = []
-    constants = set(_COMMON)
-    for instruction in _instructions(code):
-        name = instruction.opname
-        if loaded is not None and not name.startswith(_READS):
-            whole.add(loaded)
-        loaded = instruction.argval if name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") else None
-        if name.startswith(_STORES) or (name == "STORE_DEREF" and instruction.argval in code.co_freevars):
-            refusal = refusal or f"it writes to {instruction.argval!r}"
-        elif name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("=")):
-            refusal = refusal or "it changes a value in place"
-        elif name.startswith(("YIELD", "GET_AWAITABLE", "ASYNC_GEN")):
-            refusal = refusal or "it is a generator"
-        elif name in ("LOAD_GLOBAL", "LOAD_NAME"):
-            global_names.append(instruction.argval)
+class _Reader:
+    """Reads the bytecode of a function and of the functions inside it."""
+
+    def __init__(self) -> None:
+        self.refusal: str | None = None
+        self.branches = False
+        self.names, self.whole, self.constants = set[str](), set[str](), set(_COMMON)
+        self.global_names: dict[str, None] = {}
+
+    def read(self, code: types.CodeType) -> _Code:
+        loaded: str | None = None
+        previous: Any = None
+        for instruction in _instructions(code):
+            name = instruction.opname
+            if loaded is not None and not name.startswith(_READS):
+                self.whole.add(loaded)
+            loaded = instruction.argval if name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF") else None
+            self._take_in(name, instruction.argval)
+            self._object(name, instruction, previous, code)
+            previous = instruction
+        return _Code(
+            self.refusal,
+            tuple(self.global_names),
+            frozenset(self.names),
+            frozenset(self.whole),
+            self.branches,
+            frozenset(self.constants),
+        )
+
+    def _take_in(self, name: str, argument: Any) -> None:
+        """Note what is read."""
+        if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+            self.global_names[argument] = None
         elif name.startswith(_READS):
-            names.add(instruction.argval)
-            if instruction.argval.endswith("_") and not instruction.argval.endswith("__"):
-                refusal = refusal or f"it calls {instruction.argval!r}, which works in place"
+            self.names.add(argument)
+        elif name == "STORE_SUBSCR":
+            self.names.add(_SETS_ITEM)
         elif name.startswith(_JUMPS) and "NONE" not in name:
-            branches = True
-        elif name == "LOAD_CONST" and isinstance(instruction.argval, int | float):
-            constants |= {float(instruction.argval), -float(instruction.argval)}
-    return _Code(
-        refusal, tuple(dict.fromkeys(global_names)), frozenset(names), frozenset(whole), branches, frozenset(constants)
-    )
+            self.branches = True
+        elif name == "LOAD_CONST" and isinstance(argument, int | float):
+            self.constants |= {float(argument), -float(argument)}
+
+    def _object(self, name: str, instruction: dis.Instruction, previous: Any, code: types.CodeType) -> None:
+        """Note the first reason not to record."""
+        argument, reason = instruction.argval, None
+        if name.startswith(_STORES) or (name == "STORE_DEREF" and argument in code.co_freevars):
+            reason = f"it writes to {argument!r}"
+        elif name.startswith("INPLACE_") or (name == "BINARY_OP" and instruction.argrepr.endswith("=")):
+            reason = "it changes a value in place"
+        elif name.startswith(_BLOCKS):
+            reason = "it has a 'with' or 'try' block"
+        elif name == "STORE_SUBSCR" and not isinstance(getattr(previous, "argval", None), str):
+            reason = "it writes into an array"
+        elif name.startswith(("YIELD", "GET_AWAITABLE", "ASYNC_GEN")):
+            reason = "it is a generator"
+        elif name.startswith(_READS) and argument.endswith("_") and not argument.endswith("__"):
+            reason = f"it calls {argument!r}, which works in place"
+        self.refusal = self.refusal or reason
 
 
 def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
@@ -122,9 +163,12 @@ Modules = tuple[tuple[str, types.ModuleType], ...]
 def modules_of(function: Any) -> Modules | None:
     """Return the modules that a function reads by name if it reads nothing else but its argument; None otherwise.
 
-    Such a function does tomorrow what it did today, as long as :func:`reads_only` holds.
+    Such a function does tomorrow what it did today, as long as :func:`reads_only` holds. What it calls must be the
+    operations of deferred columns: others may draw random numbers, or ask whether gradients are taken.
     """
     if type(function) is not types.FunctionType or function.__code__.co_freevars:
+        return None
+    if not _known(function.__code__).names <= MAILBOX.names | _OF_BATCHES:
         return None
     names = [name for name in _known(function.__code__).global_names if name in function.__globals__]
     modules = tuple((name, function.__globals__[name]) for name in names)
@@ -177,7 +221,7 @@ def _captured(function: Any, code: types.CodeType, known: _Code) -> Iterator[tup
             yield name, cell.cell_contents
         except ValueError:
             yield name, Ellipsis
-    for value in plain.__defaults__ or ():
+    for value in (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values()):
         yield "a default", value
     for name in known.global_names:
         if name in plain.__globals__:
@@ -198,6 +242,8 @@ def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> 
         return value.reason
     if value is None or isinstance(value, bool | int | float | str | bytes) or backend.is_tensor(value):
         return None
+    if (type(value).__module__, type(value).__name__) in _CONSTANT_TYPES:
+        return None
     if isinstance(value, types.ModuleType):
         if not _is_known(value.__name__) or value.__name__.endswith(".random"):
             return f"it uses the module {value.__name__!r}"
@@ -212,7 +258,7 @@ def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> 
         return used or _refusal_of_owner(value, known, once, depth)
     if isinstance(value, type):
         return None if _is_known(value.__module__) or value.__module__ == "builtins" else f"it uses the class {name!r}"
-    if _is_known(getattr(value, "__module__", None) or type(value).__module__):
+    if callable(value) and _is_known(getattr(value, "__module__", None) or type(value).__module__):
         return "it runs parts of itself again" if name == "checkpoint" else None
     return (
         refusal(value, once, depth + 1)

@@ -107,6 +107,14 @@ def explain(g: Any, message: Any, reduce: Any = None, apply: Any = None, etype: 
     DGLError, KeyError
         What the call itself would raise for its functions and the columns that built-ins read.
     """
+    state = backend.random_state()
+    try:
+        return _explained(g, message, reduce, apply, etype)
+    finally:
+        backend.restore_random_state(state)
+
+
+def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Explanation:
     index = g.etype_id(etype)
     canonical = g.canonical_etypes[index]
     nodes = g.dst_frame(canonical)

@@ -78,7 +78,7 @@ def _is_elementwise(function: Any) -> bool:
 
 
 def _is_copy(function: Any) -> bool:
-    return isinstance(function, MessageFunction) and isinstance(function.expr, Operand)
+    return _is_elementwise(function) and isinstance(function.expr, Operand)
 
 
 def _has_kernel(function: Any) -> bool:

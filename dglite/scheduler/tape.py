@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,8 +56,35 @@ class _WatchedBatch(EdgeBatch):
         self._tape.particular = True
         return super().batch_size()
 
+    @property
+    def canonical_etype(self) -> tuple[str, str, str]:
+        self._tape.particular = True
+        return super().canonical_etype
+
     def __len__(self) -> int:
         return self.batch_size()
+
+
+class _WatchedColumns(Columns):
+    """Columns that tell their tape when it is asked which there are."""
+
+    __slots__ = ("_tape",)
+
+    def __init__(self, tape: RelationTape, *args: Any) -> None:
+        super().__init__(*args)
+        self._tape = tape
+
+    def __contains__(self, name: object) -> bool:
+        self._tape.particular = True
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self._tape.particular = True
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        self._tape.particular = True
+        return super().__len__()
 
 
 class RelationTape(Mailbox):
@@ -93,7 +120,7 @@ class RelationTape(Mailbox):
             self.particular = True
             return columns[name]
 
-        return Columns(what, columns.keys(), read)
+        return _WatchedColumns(self, what, columns.keys(), read)
 
     def scheme(self) -> tuple[tuple[Side, str, tuple[int, ...], str], ...]:
         """Return the feature columns that were read: (side, name, shape of a row, dtype)."""
@@ -107,11 +134,22 @@ class RelationTape(Mailbox):
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
-        if type(value) is not Column or is_truth(value):
+        if type(value) is not Column or is_truth(value) or value._value is not None:
             value = self.capture(Side.E, realised(value))
         expr, slots = compact(value._expr)
         fields = tuple(self.sources[slot] for slot in slots)
         return MessageFunction(function, expr, fields, field, value._summed is not None, value._summed != "drop")
+
+    def used_rows(self, side: Side) -> np.ndarray | None:
+        if side is Side.E:
+            return None
+        key = "used rows", side
+        if key not in self.adjacency.cache:
+            degrees = self.adjacency.out_degrees() if side is Side.U else self.adjacency.in_degrees()
+            used = np.flatnonzero(degrees)
+            self.adjacency.cache[key] = None if len(used) == len(degrees) else used
+        found: np.ndarray | None = self.adjacency.cache[key]
+        return found
 
     # -- kernels ------------------------------------------------------------------------------------------------
     def _operands(self, column: Column) -> tuple[Expr, list[Tensor]]:
@@ -217,8 +255,12 @@ def reduce_once(
     note_builtins(function, result, read)
     if receivers is None:
         return whole
-    num_nodes = relation.adjacency.num_dst
-    return {name: backend.put(relation.initial(name, num_nodes, x), receivers, x) for name, x in whole.items()}
+    empty = np.flatnonzero(relation.adjacency.in_degrees() == 0)
+    order = np.argsort(np.concatenate([empty, receivers]))
+    return {
+        name: core.take_rows(backend.concat([relation.initial(name, len(empty), x), x]), order, permutation=True)
+        for name, x in whole.items()
+    }
 
 
 def _called(function: Any, batch: NodeBatch) -> Any:
