@@ -78,6 +78,17 @@ def resident() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def most_resident() -> int:
+    """Return the most memory in bytes that this process has had resident."""
+    status = Path("/proc/self/status")
+    if status.is_file():  # ru_maxrss of a process on Linux may be that of the one it was started from
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
 def aggregation(library: str) -> Callable[[torch.Tensor, torch.Tensor, int], Callable[[torch.Tensor], torch.Tensor]]:
     """Return a function of edges and node count that gives copy_u sum as ``library`` does it."""
     if library == "PyG":
