@@ -31,7 +31,7 @@ PEERS = (DGL, PYG)
 
 
 class Case(NamedTuple):
-    """A network: GAT has ``heads`` heads of width ``hidden``."""
+    """A network of two layers: GAT has ``heads`` heads of width ``hidden`` in the first and one in the second."""
 
     kind: str
     hidden: int
@@ -63,11 +63,11 @@ class Task(NamedTuple):
 
 
 # -- what the libraries are given --------------------------------------------------------------------------------------
-def synthetic_task(num_nodes: int, num_edges: int, width: int) -> Task:
-    """Return a random graph whose input, hidden and output features all have ``width``."""
+def synthetic_task(num_nodes: int, num_edges: int, width: int, num_classes: int) -> Task:
+    """Return a random graph with random features and labels."""
     torch.manual_seed(0)
     src, dst = (torch.from_numpy(end) for end in erdos_renyi(num_nodes, num_edges))
-    return Task(src, dst, num_nodes, torch.randn(num_nodes, width), torch.randint(width, (num_nodes,)))
+    return Task(src, dst, num_nodes, torch.randn(num_nodes, width), torch.randint(num_classes, (num_nodes,)))
 
 
 def cora_task(self_loops: bool) -> Task:
@@ -139,10 +139,10 @@ def synthetic_records(quick: bool) -> list[dict[str, Any]]:
     num_nodes, num_edges = (2_000, 50_000) if quick else (32_768, 859_000)
     records = []
     for case in SYNTHETIC:
-        width = case.hidden * case.heads
-        task = synthetic_task(num_nodes, num_edges, width)
+        sizes = [case.hidden * case.heads, case.hidden, case.hidden]
+        task = synthetic_task(num_nodes, num_edges, sizes[0], case.hidden)
         runners: dict[str, Callable[[], Any]] = {
-            name: Contender(name, case, [width, case.hidden], task, 0.0, seed=0).step for name in contenders(False)
+            name: Contender(name, case, sizes, task, 0.0, seed=0).step for name in contenders(False)
         }
         seconds = interleave(runners, budget=2 if quick else 20, most=30, slow_from=math.inf)
         records.append({"case": case.name, "num_nodes": num_nodes, "num_edges": num_edges, "seconds": seconds})
