@@ -13,9 +13,13 @@ import sys
 from typing import Any
 
 from common import RESULTS, ROOT
+from giant import conversions_table, shapes_table
 from memory import growth_table
+from models import epochs_table, steps_table
 from overhead import calls_table
+from reorder import orders_table
 from spmm import cases_table, summary_table
+from sweep import sweep_table
 
 PAGE = ROOT / "docs" / "performance.md"
 
@@ -38,6 +42,27 @@ def memory(results: dict[str, Any]) -> str:
     return f"{size}\n\n{growth_table(results)}"
 
 
+def models(results: dict[str, Any]) -> str:
+    """Return the steps on the random graph, and the epochs on Cora."""
+    return f"{steps_table(results['synthetic'])}\n\n{epochs_table(results['cora'])}"
+
+
+def sweep(results: dict[str, Any]) -> str:
+    """Return all points folded away: the plots show them."""
+    records = results["records"]
+    return f"<details><summary>All {len(records)} points</summary>\n\n{sweep_table(records)}\n\n</details>"
+
+
+def giant(results: dict[str, Any]) -> str:
+    """Return one row per shape, and one per conversion."""
+    return f"{shapes_table(results)}\n\n{conversions_table(results)}"
+
+
+def reorder(results: dict[str, Any]) -> str:
+    """Return one row per graph and width."""
+    return orders_table(results["records"])
+
+
 def source(machine: dict[str, Any]) -> str:
     """Say what the numbers were measured on."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
@@ -50,7 +75,7 @@ def source(machine: dict[str, Any]) -> str:
 
 def rendered(page: str) -> str:
     """Return ``page`` with every table that has results replaced by them."""
-    for section in (spmm, overhead, memory):
+    for section in (spmm, overhead, memory, models, sweep, giant, reorder):
         path = RESULTS / f"{section.__name__}.json"
         if path.is_file():
             results = json.loads(path.read_text())

@@ -17,11 +17,12 @@ from .convert import (
 )
 from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
-from .generators import rand_bipartite, rand_graph
+from .generators import rand_bipartite, rand_graph, rand_power_law_graph
 from .graph import DGLGraph
 from .random import seed
 from .scheduler import explain
 from .structure import ALL
+from .transforms import reorder_graph
 from .udf import EdgeBatch, NodeBatch
 
 __version__ = "0.1.0"
@@ -52,6 +53,8 @@ __all__ = [
     "ops",
     "rand_bipartite",
     "rand_graph",
+    "rand_power_law_graph",
+    "reorder_graph",
     "seed",
     "to_networkx",
 ]

@@ -117,7 +117,7 @@ def heterograph(
         counts[dst] = max(counts.get(dst, 0), adjacency.num_dst)
     ntypes = sorted(counts)
     device = _common_device([data_dict[etype] for etype in relations]) if device is None else device
-    adjacencies = [_resized(parsed[etype], counts[etype[0]], counts[etype[2]]) for etype in relations]
+    adjacencies = [parsed[etype].resized(counts[etype[0]], counts[etype[2]]) for etype in relations]
     metagraph = _metagraph(ntypes, relations)
     return make_graph(metagraph, _same_idtype(adjacencies), [counts[name] for name in ntypes], device)
 
@@ -168,7 +168,7 @@ def create_block(
     for (src, _, dst), adjacency in parsed.items():
         sources[src] = max(sources.get(src, 0), adjacency.num_src)
         destinations[dst] = max(destinations.get(dst, 0), adjacency.num_dst)
-    adjacencies = [_resized(parsed[etype], sources[etype[0]], destinations[etype[2]]) for etype in relations]
+    adjacencies = [parsed[etype].resized(sources[etype[0]], destinations[etype[2]]) for etype in relations]
     device = _common_device([data_dict[etype] for etype in relations]) if device is None else device
     src_names, dst_names = sorted(sources), sorted(destinations)
     counts = [sources[name] for name in src_names] + [destinations[name] for name in dst_names]
@@ -376,12 +376,6 @@ def _common_device(parts: list[Any]) -> Any:
     if len(found) > 1:
         raise DGLError(f"edges are given on several devices, {sorted(found)}; move the tensors to one device")
     return next(iter(found.values()), None)
-
-
-def _resized(adjacency: Adjacency, num_src: int, num_dst: int) -> Adjacency:
-    if (adjacency.num_src, adjacency.num_dst) == (num_src, num_dst):
-        return adjacency
-    return Adjacency.from_coo(num_src, num_dst, *adjacency.endpoints(), adjacency.idtype, validate=False)
 
 
 def _same_idtype(adjacencies: list[Adjacency]) -> tuple[Adjacency, ...]:

@@ -42,7 +42,7 @@ class MutationMixin(GraphBase):
         adjacencies = list(self.adjacencies)
         for i, (src, dst) in enumerate(self._metagraph.ends):
             if node_set in (src, dst):
-                adjacencies[i] = _resized(adjacencies[i], counts[src], counts[dst])
+                adjacencies[i] = adjacencies[i].resized(counts[src], counts[dst])
         self._exchange(adjacencies, counts, {node_set: frame}, {})
 
     def add_edges(
@@ -162,12 +162,6 @@ class MutationMixin(GraphBase):
         self._node_frames = [node_frames.get(i, frame) for i, frame in enumerate(self._node_frames)]
         self._edge_frames = [edge_frames.get(i, frame) for i, frame in enumerate(self._edge_frames)]
         self._batch_num_nodes = self._batch_num_edges = None
-
-
-def _resized(adjacency: Adjacency, num_src: int, num_dst: int) -> Adjacency:
-    made = Adjacency.from_coo(num_src, num_dst, *adjacency.endpoints(), adjacency.idtype, validate=False)
-    made.allowed = adjacency.allowed
-    return made
 
 
 def _replaced(adjacencies: tuple[Adjacency, ...], index: int, made: Adjacency) -> tuple[Adjacency, ...]:

@@ -11,24 +11,28 @@ from ..expr import Expr, Side, operands_of
 from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
 
-__all__ = ["FLOATS", "check_operands", "check_tensor", "structure_of", "sum_to"]
+__all__ = ["FLOATS", "check_operands", "check_tensor", "reads_edges", "structure_of", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
 _OWNERS = ("source node", "edge", "destination node", "relation")
 
 
-def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
+def structure_of(adj: Adjacency, edges: bool = True) -> tuple[tuple[int, int, int, int, int], str]:
     """Return the words of the CSC that kernels take and the dtype of its ids.
+
+    Without ``edges``, for a kernel that reads no edge ids, these are not made; their word may be 0.
 
     Kept with the structure, together with the CSC itself: the words hold its addresses, and a structure that is
     restricted to other formats would free it.
     """
     found = adj.cache.get("kernel structure")
-    if found is None:
-        csc = adj.csc()
-        words = (*csc.addresses, adj.num_dst, adj.num_edges)
-        found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc)
+    if found is None or (edges and not found[3]):
+        csc = adj.csc() if found is None else found[2]
+        complete = edges or csc.has_edge_ids
+        addresses = csc.addresses if complete else (*csc.row_addresses, 0)
+        words = (*addresses, adj.num_dst, adj.num_edges)
+        found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
     return found[0], found[1]
 
 
@@ -36,6 +40,12 @@ def structure_of(adj: Adjacency) -> tuple[tuple[int, int, int, int, int], str]:
 def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
     """Return the slot of every operand and the position of its side among ``_SIDES``."""
     return tuple((operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr))
+
+
+@lru_cache(maxsize=1024)
+def reads_edges(expr: Expr) -> bool:
+    """Whether the expression has an operand with one row per edge."""
+    return any(operand.side is Side.E for operand in operands_of(expr))
 
 
 def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> None:

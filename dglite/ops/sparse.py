@@ -20,7 +20,7 @@ from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_s
 from ..kernels.layout import broadcast_shape
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .operands import check_operands, structure_of, sum_to
+from .operands import check_operands, reads_edges, structure_of, sum_to
 from .winners import winner_gradients
 
 __all__ = ["sddmm", "spmm"]
@@ -59,7 +59,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 def _run_spmm(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: np.ndarray | None
 ) -> Tensor:
-    structure, index = structure_of(adj)
+    structure, index = structure_of(adj, reads_edges(expr))
     dense = [active.contiguous(x) for x in operands]
     first = dense[0]
     dtype = active.dtype(first)

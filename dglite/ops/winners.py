@@ -57,15 +57,15 @@ class _Place:
     def __init__(self, adj: Adjacency, winners: np.ndarray, side: Side) -> None:
         csc = adj.csc()
         self.winners = winners
-        self.lookup: np.ndarray | None = csc.edge_ids
-        self.num_rows = adj.num_edges
+        self.lookup: np.ndarray | None
         if side is Side.U:
             self.lookup, self.num_rows = csc.indices, adj.num_src
         elif side is Side.V:
-            nodes = np.arange(adj.num_dst, dtype=winners.dtype)
-            self.lookup, self.num_rows = np.repeat(nodes, np.diff(csc.indptr)), adj.num_dst
+            self.lookup, self.num_rows = csc.rows(), adj.num_dst
         elif side is Side.G:
             self.lookup, self.num_rows = np.zeros(adj.num_edges, dtype=winners.dtype), 1
+        else:
+            self.lookup, self.num_rows = csc.edge_ids, adj.num_edges
 
     @property
     def address(self) -> int:

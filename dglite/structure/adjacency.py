@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, scattered
+from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
 from .ids import check_range
 from .lookups import Lookups
 
@@ -131,15 +131,17 @@ class Adjacency(Lookups):
         indices: np.ndarray,
         edge_ids: np.ndarray | None = None,
         idtype: Any = None,
+        copy: bool = True,
     ) -> Adjacency:
         """Make a relation of columns of sources: ``indices[indptr[v]:indptr[v + 1]]`` are v's predecessors.
 
-        Edge ids and errors are those of :meth:`from_csr`.
+        Edge ids and errors are those of :meth:`from_csr`. Without ``copy`` arrays of ``index_dtype`` become the
+        relation's own: nobody may write to them afterwards.
         """
         check_indptr(indptr, num_dst, len(indices))
         check_range(indices, num_src, "node")
         self = cls(num_src, num_dst, len(indices), indices.dtype if idtype is None else idtype)
-        csc = Compressed(indptr.astype(self.index_dtype), indices.astype(self.index_dtype))
+        csc = Compressed(*(array.astype(self.index_dtype, copy=copy) for array in (indptr, indices)))
         if edge_ids is None or len(edge_ids) == 0:
             self._csc = csc
         else:
@@ -171,6 +173,10 @@ class Adjacency(Lookups):
             self._share()
         return self._endpoints
 
+    def _edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the endpoints, not kept where they are made: sorting the other way must not leave COO behind."""
+        return self._endpoints_from_rows() if self._endpoints is None else self._endpoints
+
     def _endpoints_from_rows(self) -> tuple[np.ndarray, np.ndarray]:
         by_dst = self._csc is not None
         stored = self._csc if self._csc is not None else self._csr
@@ -193,7 +199,7 @@ class Adjacency(Lookups):
         """Return the in-edges of each destination node: rows are destinations, indices sources."""
         csc = self._csc
         if csc is None:
-            src, dst = self.endpoints()
+            src, dst = self._edges()
             csc = compress(dst, src, self.num_dst)
             if "csc" in self.allowed:
                 self._csc = csc
@@ -204,7 +210,7 @@ class Adjacency(Lookups):
         """Return the out-edges of each source node: rows are sources, indices destinations."""
         csr = self._csr
         if csr is None:
-            src, dst = self.endpoints()
+            src, dst = self._edges()
             csr = compress(src, dst, self.num_src)
             if "csr" in self.allowed:
                 self._csr = csr
@@ -218,10 +224,11 @@ class Adjacency(Lookups):
         return tuple(name for name, value in zip(FORMATS, stored, strict=True) if value is not None)
 
     def create_formats(self) -> None:
-        """Make every allowed format now, so that threads and processes can share them."""
+        """Make every allowed format now, with edge ids, so that threads and processes can share them."""
         for name, make in zip(FORMATS, (self.endpoints, self.csr, self.csc), strict=True):
-            if name in self.allowed:
-                make()
+            made = make() if name in self.allowed else None
+            if isinstance(made, Compressed):
+                made.make_edge_ids()
 
     def restrict(self, allowed: tuple[str, ...]) -> Adjacency:
         """Return the same relation that keeps only the formats ``allowed``; others are made when needed, not kept."""
@@ -245,6 +252,16 @@ class Adjacency(Lookups):
         made.allowed = self.allowed
         made._endpoints, made._csr, made._csc = self._endpoints, self._csr, self._csc
         made._in_degrees, made._out_degrees = self._in_degrees, self._out_degrees
+        return made
+
+    def resized(self, num_src: int, num_dst: int) -> Adjacency:
+        """Return the same edges among ``num_src`` and ``num_dst`` nodes, which must include all that they join."""
+        if (self.num_src, self.num_dst) == (num_src, num_dst):
+            return self
+        made = Adjacency(num_src, num_dst, self.num_edges, self.idtype)
+        made.allowed = self.allowed
+        src, dst = self._edges()
+        made._endpoints = src.astype(made.index_dtype, copy=False), dst.astype(made.index_dtype, copy=False)
         return made
 
     def reverse(self) -> Adjacency:
@@ -278,14 +295,22 @@ class Adjacency(Lookups):
     def in_degrees(self) -> np.ndarray:
         """Return the number of in-edges of each destination node, int64."""
         if self._in_degrees is None:
-            self._in_degrees = _degrees(self._csc, self, 1, self.num_dst)
+            self._in_degrees = self._degrees(self._csc, self._csr, 1, self.num_dst)
         return self._in_degrees
 
     def out_degrees(self) -> np.ndarray:
         """Return the number of out-edges of each source node, int64."""
         if self._out_degrees is None:
-            self._out_degrees = _degrees(self._csr, self, 0, self.num_src)
+            self._out_degrees = self._degrees(self._csr, self._csc, 0, self.num_src)
         return self._out_degrees
+
+    def _degrees(self, stored: Compressed | None, other: Compressed | None, end: int, count: int) -> np.ndarray:
+        """Return how many edges each of ``count`` nodes has at ``end``; ``stored`` has them as rows."""
+        if stored is not None:
+            return np.diff(stored.indptr).astype(np.int64)
+        if self._endpoints is None and other is not None:
+            return count_ids(other.indices, count)
+        return count_ids(self.endpoints()[end], count)
 
     def subset(self, edge_ids: np.ndarray) -> EdgeSubset:
         """Return the given edges as a relation of their own, in O(k log k) for k edges, whatever the number of nodes.
@@ -323,9 +348,3 @@ def _restore(
     made = Adjacency(*counts)
     made.allowed, made._endpoints, made._csr, made._csc = allowed, endpoints, csr, csc
     return made
-
-
-def _degrees(stored: Compressed | None, adjacency: Adjacency, end: int, num_rows: int) -> np.ndarray:
-    if stored is not None:
-        return np.diff(stored.indptr).astype(np.int64)
-    return np.bincount(adjacency.endpoints()[end], minlength=num_rows)

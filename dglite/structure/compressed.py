@@ -18,6 +18,7 @@ __all__ = [
     "check_permutation",
     "compress",
     "copy_as",
+    "count_ids",
     "expand_ranges",
     "kernels",
     "scattered",
@@ -26,9 +27,11 @@ __all__ = [
 SMALL = 512
 """Up to this many edges NumPy sorts as fast as a compiled kernel is called, and Numba need not be imported."""
 
-
 _LARGE = 1 << 22
-"""From this many entries on, threads copy faster than one."""
+"""From this many entries on, threads copy faster than one, and NumPy's temporaries (64 bits per index) are felt."""
+
+_LAZY = 1 << 20
+"""From this many edges on, they are sorted in several threads, and edge ids only when they are asked for."""
 
 
 def kernels() -> ModuleType:
@@ -42,18 +45,33 @@ def kernels() -> ModuleType:
 class Compressed:
     """A matrix by rows. Entries inside a row are in edge-id order. Immutable.
 
-    ``indptr`` (num_rows + 1,), ``indices`` (num_edges,) and ``edge_ids`` (num_edges,) share one integer dtype;
-    ``edge_ids`` is None when entry j is edge j.
+    ``indptr`` (num_rows + 1,), ``indices`` (num_edges,) and ``edge_ids`` (num_edges,) share one integer dtype.
+
+    Parameters
+    ----------
+    edge_ids
+        the edge id of each entry; None when entry j is edge j, or when they are not made yet.
+    unsorted_rows
+        the row of each edge, in edge-id order, for edge ids that are made when they are first asked for. Few
+        operations on a graph need them, and a graph of 200M edges saves 0.8 GB and a sort.
     """
 
-    __slots__ = ("_addresses", "edge_ids", "indices", "indptr")
+    __slots__ = ("_addresses", "_edge_ids", "_unsorted_rows", "indices", "indptr")
 
-    def __init__(self, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None = None) -> None:
-        self.indptr, self.indices, self.edge_ids = indptr, indices, edge_ids
+    def __init__(
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        edge_ids: np.ndarray | None = None,
+        unsorted_rows: np.ndarray | None = None,
+    ) -> None:
+        self.indptr, self.indices = indptr, indices
+        self._edge_ids, self._unsorted_rows = edge_ids, unsorted_rows
         self._addresses: tuple[int, int, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Compressed, (self.indptr, self.indices, self.edge_ids)
+        # The rows are one end of the relation's edges, which a pickle of the relation holds once for both.
+        return Compressed, (self.indptr, self.indices, self._edge_ids, self._unsorted_rows)
 
     def __repr__(self) -> str:
         return f"Compressed(num_rows={self.num_rows}, num_edges={self.num_edges}, dtype={self.indptr.dtype})"
@@ -69,12 +87,35 @@ class Compressed:
         return len(self.indices)
 
     @property
+    def edge_ids(self) -> np.ndarray | None:
+        """The edge id of each entry, None when entry j is edge j. Made when first asked for where there are many."""
+        self.make_edge_ids()
+        return self._edge_ids
+
+    def make_edge_ids(self) -> None:
+        """Make :attr:`edge_ids` now, in O(num_edges), unless they exist."""
+        rows = self._unsorted_rows
+        if rows is not None:
+            self._edge_ids = kernels().sort_rows(rows, self.num_rows, None, active.num_threads())[1]
+            self._unsorted_rows = None  # last: another thread that sees it gone finds the ids
+
+    @property
+    def has_edge_ids(self) -> bool:
+        """Whether :attr:`edge_ids` costs nothing: they are made, or entry j is edge j."""
+        return self._unsorted_rows is None
+
+    @property
     def addresses(self) -> tuple[int, int, int]:
         """Addresses of ``indptr``, ``indices`` and ``edge_ids`` (0 for None)."""
         if self._addresses is None:
             ids = self.edge_ids
-            self._addresses = self.indptr.ctypes.data, self.indices.ctypes.data, 0 if ids is None else ids.ctypes.data
+            self._addresses = (*self.row_addresses, 0 if ids is None else ids.ctypes.data)
         return self._addresses
+
+    @property
+    def row_addresses(self) -> tuple[int, int]:
+        """Addresses of ``indptr`` and ``indices``."""
+        return self.indptr.ctypes.data, self.indices.ctypes.data
 
     def rows(self) -> np.ndarray:
         """Return the row of each entry, ascending."""
@@ -98,12 +139,32 @@ def copy_as(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:
     """Return the entries sorted by row, stably, in O(num_edges + num_rows)."""
+    if len(rows) >= _LAZY:
+        return _compress_many(rows, cols, num_rows)
     if len(rows) > SMALL:
-        return Compressed(*kernels().compress(rows, cols, num_rows, active.num_threads()))
+        return Compressed(*kernels().compress(rows, cols, num_rows))
     indptr = np.zeros(num_rows + 1, rows.dtype)
     np.add.accumulate(np.bincount(rows, minlength=num_rows), out=indptr[1:], dtype=rows.dtype)
     order = rows.argsort(kind="stable")
     return Compressed(indptr, cols[order], order.astype(rows.dtype))
+
+
+def _compress_many(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Compressed:
+    convert, threads = kernels(), active.num_threads()
+    if not convert.ascending(rows):
+        indptr, indices = convert.sort_rows(rows, num_rows, cols, threads)
+        return Compressed(indptr, indices, unsorted_rows=rows)
+    indptr = np.zeros(num_rows + 1, rows.dtype)
+    np.add.accumulate(convert.count_rows(rows, num_rows, threads), out=indptr[1:], dtype=rows.dtype)
+    return Compressed(indptr, cols)
+
+
+def count_ids(ids: np.ndarray, count: int) -> np.ndarray:
+    """Return how often each of 0 .. count - 1 occurs, int64."""
+    if len(ids) < _LARGE:
+        return np.bincount(ids, minlength=count)
+    counts: np.ndarray = kernels().count_rows(ids, count, active.num_threads())
+    return counts
 
 
 def expand_ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -114,6 +175,9 @@ def expand_ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def scattered(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """Return the array whose entry ``positions[i]`` is ``values[i]``; positions are a permutation."""
+    if len(values) >= _LARGE:
+        placed: np.ndarray = kernels().scatter(values, positions, active.num_threads())
+        return placed
     result = np.empty_like(values)
     result[positions] = values
     return result
@@ -138,8 +202,11 @@ def check_permutation(edge_ids: np.ndarray, num_edges: int) -> None:
     if len(edge_ids) != num_edges:
         raise DGLError(f"{len(edge_ids)} edge ids for {num_edges} entries; expected one for each")
     check_range(edge_ids, num_edges, "edge")
-    seen = np.bincount(edge_ids, minlength=num_edges)
-    if num_edges and seen.max() > 1:
+    seen = np.zeros(num_edges, np.bool_)
+    for first in range(0, num_edges, _LARGE):
+        seen[edge_ids[first : first + _LARGE]] = True
+    if not seen.all():
+        counts = count_ids(edge_ids, num_edges)
         raise DGLError(
-            f"edge id {seen.argmax()} is given {seen.max()} times; expected each of 0 .. {num_edges - 1} once"
+            f"edge id {counts.argmax()} is given {counts.max()} times; expected each of 0 .. {num_edges - 1} once"
         )

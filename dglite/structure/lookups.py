@@ -126,11 +126,8 @@ class Lookups(ABC):
         made: Compressed | None = self.cache.get("sorted_csr")
         if made is None:
             csc = self.csc()
-            by_src = compress(csc.indices, csc.rows(), self.num_src)
-            edge_ids, position = csc.edge_ids, by_src.edge_ids
-            if edge_ids is not None and position is not None:
-                edge_ids = edge_ids[position]
-            made = self.cache["sorted_csr"] = Compressed(
-                by_src.indptr, by_src.indices, position if edge_ids is None else edge_ids
-            )
+            made = compress(csc.indices, csc.rows(), self.num_src)
+            if csc.edge_ids is not None:
+                made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
+            self.cache["sorted_csr"] = made
         return made

@@ -96,7 +96,7 @@ def _from_pair(
     if src.size != dst.size:
         raise DGLError(f"{src.size} source nodes but {dst.size} destination nodes; expected one of each per edge")
     if src.dtype != dst.dtype or src.dtype != _INT64:
-        src, dst = _same_dtype(u, v, src, dst, idtype)
+        idtype = _common_dtype(u, v, src, dst, idtype)
     first, second = _bound(src, "source"), _bound(dst, "destination")
     if square:
         count = num_src if num_src is not None else num_dst
@@ -133,10 +133,8 @@ def _bound(ids: np.ndarray, side: str) -> int:
     return largest + 1
 
 
-def _same_dtype(
-    u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return both ends as int32 or int64. Lists follow the tensor beside them; two tensors must agree."""
+def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None) -> np.dtype:
+    """Return int32 or int64, the dtype of both ends. Lists follow the tensor beside them; two tensors must agree."""
     typed = [array.dtype for given, array in ((u, src), (v, dst)) if not isinstance(given, list | tuple) and array.size]
     if len(set(typed)) > 1:
         raise DGLError(f"source nodes are {src.dtype} but destination nodes are {dst.dtype}; give both the same dtype")
@@ -147,7 +145,7 @@ def _same_dtype(
         dtype = _INT32
     if src.size and dtype == _INT32 and max(_bound(src, "source"), _bound(dst, "destination")) > 2**31:
         raise DGLError(f"a node id above {2**31 - 1} does not fit idtype int32; use int64")
-    return src.astype(dtype, copy=False), dst.astype(dtype, copy=False)
+    return dtype
 
 
 def _from_format(

@@ -10,11 +10,12 @@ import weakref
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglite.errors import DGLError
-from dglite.structure import Adjacency, Compressed
+from dglite.ops.operands import structure_of
+from dglite.structure import Adjacency, Compressed, compressed
 
 EMPTY = np.empty(0, np.int64)
 
@@ -77,6 +78,86 @@ def test_small_and_compiled_paths_agree(num_edges):
     matrix = scipy.sparse.coo_matrix((np.ones(num_edges), (src, dst)), (60, 70)).tocsr()
     u, v = edges(60, 70, 40, seed=1)
     np.testing.assert_array_equal(adjacency.has_edges(u, v), np.asarray(matrix[u, v] > 0).ravel())
+
+
+@pytest.fixture
+def few_are_many(monkeypatch):
+    """Let graphs of these tests take the ways of large ones."""
+    for name in ("_LAZY", "_LARGE"):
+        monkeypatch.setattr(compressed, name, 100)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(relations())
+def test_large_relations_agree_with_numpy(monkeypatch, relation):
+    for name in ("_LAZY", "_LARGE"):
+        monkeypatch.setattr(compressed, name, 1)
+    test_formats_agree_with_numpy.hypothesis.inner_test(relation)
+
+
+def test_edge_ids_of_many_edges_are_made_when_asked_for(few_are_many):
+    src, dst = edges(60, 70, 900)
+    adjacency = Adjacency.from_coo(60, 70, src, dst)
+    csc, csr = adjacency.csc(), adjacency.csr()
+    assert not csc.has_edge_ids and not csr.has_edge_ids
+    copies = pickle.loads(pickle.dumps(adjacency))
+    assert not copies.csc().has_edge_ids
+    for made in (adjacency, copies):
+        check_rows(made.csc(), dst, src, 70)
+        check_rows(made.csr(), src, dst, 60)
+    assert csc.has_edge_ids and csc.edge_ids is csc.edge_ids
+    assert csc.addresses[2] == csc.edge_ids.ctypes.data
+
+
+def test_a_kernel_that_reads_no_edges_needs_no_edge_ids(few_are_many):
+    adjacency = Adjacency.from_coo(60, 70, *edges(60, 70, 900))
+    words, index = structure_of(adjacency, edges=False)
+    assert words == (*adjacency.csc().row_addresses, 0, 70, 900) and index == "int32"
+    assert not adjacency.csc().has_edge_ids
+    assert structure_of(adjacency)[0][:3] == adjacency.csc().addresses
+    assert structure_of(adjacency, edges=False) == structure_of(adjacency)
+
+
+def test_created_formats_include_edge_ids(few_are_many):
+    adjacency = Adjacency.from_coo(60, 70, *edges(60, 70, 900))
+    adjacency.create_formats()
+    assert adjacency.formats == ("coo", "csr", "csc")
+    assert adjacency.csc().has_edge_ids and adjacency.csr().has_edge_ids
+
+
+@pytest.mark.parametrize("kept", ["csr", "csc"])
+def test_edge_ids_outlive_the_endpoints(few_are_many, kept):
+    src, dst = edges(60, 70, 900)
+    made = Adjacency.from_coo(60, 70, src, dst).restrict((kept,))
+    assert made.formats == (kept,)
+    check_rows(made.csc(), dst, src, 70)
+    check_rows(made.csr(), src, dst, 60)
+
+
+def test_sorting_the_other_way_leaves_no_endpoints_behind():
+    dst = np.sort(edges(50, 50, 2000)[1])
+    src = edges(50, 50, 2000, seed=1)[0]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(dst, minlength=50))])
+    adjacency = Adjacency.from_csc(50, 50, indptr, src)
+    assert adjacency.out_degrees().tolist() == np.bincount(src, minlength=50).tolist()
+    check_rows(adjacency.csr(), src, dst, 50)
+    assert adjacency.formats == ("csr", "csc")
+    np.testing.assert_array_equal(adjacency.coo(), (src, dst))
+
+
+def test_arrays_can_be_given_away():
+    indptr, indices = np.array([0, 2, 3], np.int32), np.array([1, 0, 1], np.int32)
+    assert Adjacency.from_csc(2, 2, indptr, indices, copy=False).csc().indices is indices
+    assert Adjacency.from_csc(2, 2, indptr, indices).csc().indices is not indices
+
+
+def test_resized_shares_edges():
+    adjacency = Adjacency.from_coo(5, 6, *edges(5, 6, 9))
+    assert adjacency.resized(5, 6) is adjacency
+    larger = adjacency.restrict(("coo", "csc")).resized(8, 9)
+    assert (larger.num_src, larger.num_dst, larger.allowed) == (8, 9, ("coo", "csc"))
+    assert larger.endpoints()[0] is adjacency.endpoints()[0]
+    assert larger.in_degrees().tolist() == [*adjacency.in_degrees(), 0, 0, 0]
 
 
 def test_sorted_edges_are_not_copied():
@@ -178,7 +259,7 @@ def test_edge_ids_of_a_format_may_be_in_any_order():
         ([0, 1, 2], [0, 9], None, "node id 9 does not exist"),
         ([0, 1, 2], [0, -1], None, "node id -1 is negative"),
         ([0, 1, 2], [0, 1], [0], "1 edge ids for 2 entries"),
-        ([0, 1, 2], [0, 1], [1, 1], "edge id 1 is given 2 times"),
+        ([0, 1, 2], [0, 1], [1, 1], "edge id 1 is given 2 times; expected each of 0 .. 1 once"),
         ([0, 1, 2], [0, 1], [0, 5], "edge id 5 does not exist"),
     ],
 )

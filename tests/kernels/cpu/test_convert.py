@@ -11,19 +11,22 @@ from dglite.kernels.cpu import convert
 
 
 def check(rows, cols, num_rows, threads):
-    indptr, indices, edge_ids = convert.compress(rows, cols, num_rows, threads)
     order = np.argsort(rows, kind="stable")
-    np.testing.assert_array_equal(np.diff(indptr), np.bincount(rows, minlength=num_rows))
-    np.testing.assert_array_equal(indices, cols[order])
+    indptr, indices, edge_ids = convert.compress(rows, cols, num_rows)
     np.testing.assert_array_equal(np.arange(len(rows)) if edge_ids is None else edge_ids, order)
-    assert indptr[0] == 0 and indptr.dtype == indices.dtype == rows.dtype
+    for made, found in ((indptr, indices), convert.sort_rows(rows, num_rows, cols, threads)):
+        np.testing.assert_array_equal(np.diff(made), np.bincount(rows, minlength=num_rows))
+        np.testing.assert_array_equal(found, cols[order])
+        assert made[0] == 0 and made.dtype == found.dtype == rows.dtype
+    np.testing.assert_array_equal(convert.sort_rows(rows, num_rows, None, threads)[1], order)
+    np.testing.assert_array_equal(convert.count_rows(rows, num_rows, threads), np.diff(indptr))
+    assert convert.ascending(rows) == (edge_ids is None)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize(("large", "direct_rows"), [(1 << 20, 1 << 16), (100, 1 << 16), (100, 500)])
+@pytest.mark.parametrize("direct_rows", [1 << 16, 500])
 @pytest.mark.parametrize("num_rows", [1, 17, 3000])
-def test_compress_is_a_stable_sort(monkeypatch, threads, large, direct_rows, num_rows):
-    monkeypatch.setattr(convert, "LARGE", large)
+def test_sorting_is_stable(monkeypatch, threads, direct_rows, num_rows):
     monkeypatch.setattr(convert, "DIRECT_ROWS", direct_rows)
     rng = np.random.default_rng(0)
     rows, cols = rng.integers(0, num_rows, 4000, np.int32), rng.integers(0, 50, 4000, np.int32)
@@ -31,6 +34,18 @@ def test_compress_is_a_stable_sort(monkeypatch, threads, large, direct_rows, num
     check(np.sort(rows), cols, num_rows, threads)
     check(np.full(4000, num_rows - 1, np.int32), cols, num_rows, threads)
     check(np.sort(rows)[::-1], cols, num_rows, threads)
+
+
+def test_rows_inside_a_bucket_may_need_more_than_16_bits(monkeypatch):
+    monkeypatch.setattr(convert, "_BUCKET_BITS", 1)
+    rows = np.random.default_rng(0).integers(0, 1 << 19, 3000)
+    check(rows, rows[::-1].copy(), 1 << 19, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_scatter_undoes_a_gather(threads):
+    order = np.random.default_rng(0).permutation(100)
+    np.testing.assert_array_equal(convert.scatter(order, order, threads), np.arange(100))
 
 
 def test_compress_with_int64():
