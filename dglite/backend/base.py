@@ -10,7 +10,7 @@ structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -176,6 +176,16 @@ class Backend(ABC):
     @abstractmethod
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
+
+    @abstractmethod
+    def gradients(
+        self, function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor, needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """Return d(loss)/d(input) of ``function(*inputs)`` where needed, from the result's ``grad``; differentiable."""
+
+    @abstractmethod
+    def draw_seed(self) -> int:
+        """Draw a number from 0 up to 2**63 from the library's generator."""
 
     @abstractmethod
     def num_threads(self) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import nn
 
-from ..opspec import Reducer
+from ..ops.core import Attention, Score
 from . import functional
 
 if TYPE_CHECKING:
@@ -128,23 +128,16 @@ class GATConv(nn.Module):
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
-        weights = functional.attention(
-            adjacency,
-            (source * self.attn_l).sum(-1, keepdim=True),
-            (destination * self.attn_r).sum(-1, keepdim=True),
-            self.leaky_relu.negative_slope,
-        )
-        weights = self.attn_drop(weights)
-        if edge_weight is not None:
-            weights = weights * edge_weight.reshape(-1, *(1,) * (weights.ndim - 1))
-        result = functional.reduce_neighbours(adjacency, source, Reducer.SUM, weights)
+        how = Attention(Score.ADDITIVE, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
+        scores = ((side * weight).sum(-1) for side, weight in ((source, self.attn_l), (destination, self.attn_r)))
+        result, weights = functional.attention(adjacency, how, source, tuple(scores), edge_weight, get_attention)
         if self.res_fc is not None:
-            result = result + self._heads(self.res_fc(residual))
+            result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         if self.bias is not None:
             result = result + self.bias.view(self._num_heads, self._out_feats)
         if self.activation is not None:
             result = self.activation(result)
-        return (result, weights) if get_attention else result
+        return result if weights is None else (result, weights)
 
     def _project(
         self, source: torch.Tensor, destination: torch.Tensor, separate: bool
@@ -156,11 +149,10 @@ class GATConv(nn.Module):
         """
         source = self.feat_drop(source)
         destination = self.feat_drop(destination) if separate else source[: destination.shape[0]]
+        heads = self._num_heads
         if self._paired:
-            return self._heads(self.fc_src(source)), self._heads(self.fc_dst(destination)), destination
-        projected = self._heads(self.fc(source))
-        other = self._heads(self.fc(destination)) if separate else projected[: destination.shape[0]]
-        return projected, other, destination
-
-    def _heads(self, x: torch.Tensor) -> torch.Tensor:
-        return x.view(*x.shape[:-1], self._num_heads, self._out_feats)
+            sides = self.fc_src(source), self.fc_dst(destination)
+        else:
+            projected = self.fc(source)
+            sides = projected, self.fc(destination) if separate else projected[: destination.shape[0]]
+        return functional.by_head(sides[0], heads), functional.by_head(sides[1], heads), destination

@@ -22,7 +22,7 @@ import numba
 from llvmlite import binding
 
 from ...config import cache_dir, debug_level
-from . import driver, lanes, memory, vec
+from . import driver, lanes, memory, philox, tiles, vec
 
 __all__ = ["block_lanes", "compile_kernel", "load_source"]
 
@@ -59,7 +59,7 @@ def load_source(kind: str, source: str) -> ModuleType:
 @cache
 def _toolchain() -> bytes:
     """Return what compiled code depends on besides its source."""
-    parts = [Path(str(module.__file__)).read_bytes() for module in (vec, memory, lanes, driver)]
+    parts = [Path(str(module.__file__)).read_bytes() for module in (vec, memory, lanes, philox, tiles, driver)]
     return b"".join([*parts, numba.__version__.encode()])
 
 

@@ -1,0 +1,385 @@
+"""What the attention kernels are made of: their specification, their arguments, and the parts of text they share.
+
+A kernel works on one row of a compressed matrix: a node, with the *near* operands, and its entries, each with a node at
+the other end, the *far* operands. It takes a tile of entries at a time. The tile's scores, (entries, heads), lie in the
+kernel's own memory; only then are the far features, the costly part, gathered once for each block of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from .render import ITEM_BYTES, WORDS_BEFORE_OPERANDS, compute_dtype, pieces_of
+
+__all__ = ["WORDS", "AttentionSpec", "Phase", "Piece", "Score", "Sweep", "block", "header", "in_tiles", "per_head"]
+__all__ += ["STATE", "accumulate", "dots", "draw_multipliers", "exponentials", "fill", "multiplier", "operand_words"]
+__all__ += ["runs_of", "sweeps_of"]
+
+
+class Score(Enum):
+    """How the score of an edge u -> v for one head is made of the two nodes' features."""
+
+    ADDITIVE = "leaky_relu(left[u] + right[v])"
+    GATED = "sum of attn * leaky_relu(x[u] + right[v])"
+    DOT = "scale * sum of x[u] * right[v]"
+
+
+class Phase(Enum):
+    """The kernels of one attention: rows are destinations in the first two, sources in the last."""
+
+    FORWARD = "attention"
+    DESTINATION = "gradients at destinations"
+    SOURCE = "gradients at sources"
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """Everything that an attention kernel is compiled for.
+
+    ``lanes`` is how many values a block of accumulators holds, ``register`` how many one vector register does. With
+    ``training`` the forward kernel keeps what the gradients need.
+    """
+
+    score: Score
+    phase: Phase
+    dtype: str
+    index: str
+    heads: int
+    features: int
+    lanes: int
+    register: int
+    dropout: bool = False
+    weighted: bool = False
+    weight_gradient: bool = False
+    training: bool = False
+
+    @property
+    def width(self) -> int:
+        """Elements of a node's features."""
+        return self.heads * self.features
+
+    @property
+    def compute(self) -> str:
+        """The dtype of what is computed: scores, sums, results."""
+        return compute_dtype(self.dtype)
+
+    @property
+    def tile(self) -> int:
+        """Entries taken at a time, a multiple of 8. Where their features are read twice they fit in the cache."""
+        fitting = 1024 // self.heads
+        if self.score is not Score.ADDITIVE:
+            fitting = min(fitting, 16384 // (ITEM_BYTES[self.dtype] * self.width))
+        return max(8, min(64, fitting // 8 * 8))
+
+
+WORDS = {
+    name: WORDS_BEFORE_OPERANDS + i
+    for i, name in enumerate(
+        (
+            *("x", "x_stride", "left", "left_stride", "right", "right_stride", "attn", "weight"),
+            *("log_sum", "out", "sloped_out", "sloped_sum", "grad", "state"),
+            *("x_grad", "x_grad_stride", "left_grad", "left_grad_stride", "right_grad", "right_grad_stride"),
+            *("attn_grad", "weight_grad", "seed", "threshold", "slope", "keep_scale", "score_scale"),
+        )
+    )
+}
+"""Position of each argument. Strides count elements from row to row; the last three words are doubles."""
+NUMBERS = ("slope", "keep_scale", "score_scale")
+STATE = {Score.ADDITIVE: 3, Score.GATED: 2, Score.DOT: 2}
+"""What a source needs to know of a destination, for each head: log of the sum, grad . out, and the additive score."""
+
+
+def operand_words(names: Iterable[str]) -> list[str]:
+    """Return the lines that read arguments into variables of the same name."""
+    return [
+        f"{name} = number(args + {8 * WORDS[name]})" if name in NUMBERS else f"{name} = word(args, {WORDS[name]})"
+        for name in names
+    ]
+
+
+def block(lines: Iterable[str], depth: int = 1) -> list[str]:
+    """Return the lines indented."""
+    return ["    " * depth + line for line in lines]
+
+
+# -- heads: vectors of neighbouring heads ------------------------------------------------------------------------------
+def runs_of(spec: AttentionSpec) -> list[tuple[int, int]]:
+    """Return (first head, number of heads) of the vectors that cover all heads."""
+    widths = [spec.register] * (spec.heads // spec.register) + list(pieces_of(spec.heads % spec.register))
+    return [(sum(widths[:i]), width) for i, width in enumerate(widths)]
+
+
+def per_head(spec: AttentionSpec, *templates: str) -> list[str]:
+    """Return the templates for each vector of heads.
+
+    ``{i}`` is its number, ``{w}`` its width, ``{o}`` and ``{t}`` the offset in bytes of computed and of given values.
+    """
+    item, compute = ITEM_BYTES[spec.dtype], ITEM_BYTES[spec.compute]
+    return [
+        template.format(i=i, w=width, o=first * compute, t=first * item)
+        for i, (first, width) in enumerate(runs_of(spec))
+        for template in templates
+    ]
+
+
+# -- columns: blocks of a node's features ------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Piece:
+    """A vector of neighbouring columns: of one head, or of several whole heads with ``repeat`` columns each."""
+
+    number: int
+    width: int
+    column: str
+    head: str
+    repeat: int
+
+    def load(self, base: str) -> str:
+        """Return the given values at a row."""
+        return f"load{self.width}({base} + ({self.column}) * ITEM)"
+
+    def get(self, base: str) -> str:
+        """Return the computed values at a row."""
+        return f"get{self.width}({base} + ({self.column}) * COMPUTE)"
+
+    def put(self, base: str, value: str) -> str:
+        """Return the statement that stores computed values at a row."""
+        return f"put{self.width}({base} + ({self.column}) * COMPUTE, {value})"
+
+    def weight(self, base: str) -> str:
+        """Return the value of each column's head, from computed values by head."""
+        name = f"repeat{self.width}" if self.repeat and self.width > 1 else "get1"
+        return f"{name}({base} + ({self.head}) * COMPUTE)"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A block of columns that one pass over the entries takes, inside loops over the blocks like it."""
+
+    loops: tuple[str, ...]
+    column: str
+    span: int
+    pieces: tuple[Piece, ...]
+
+    def inside(self, lines: Iterable[str]) -> list[str]:
+        """Return the lines inside the loops."""
+        head = ["    " * depth + loop for depth, loop in enumerate(self.loops)]
+        return head + block(lines, len(self.loops))
+
+
+def sweeps_of(spec: AttentionSpec, lanes: int) -> Iterator[Sweep]:
+    """Yield blocks of at most ``lanes`` columns that together cover all heads."""
+    features, heads = spec.features, spec.heads
+    if features > lanes:
+        loops, rest = (f"for head in range({heads}):",), features % lanes
+        column = f"head * {features} + k"
+        piece = Piece(0, lanes, column, "head", 0)
+        yield Sweep((*loops, f"for k in range(0, {features - lanes + 1}, {lanes}):"), column, lanes, (piece,))
+        if rest:
+            yield _sweep(spec, loops, "head", 1, f"head * {features} + {features - rest}", rest)
+        return
+    many = lanes // features
+    full = heads // many * many
+    if full == many:
+        yield _sweep(spec, (), "0", many, "0", features)
+    elif full:
+        yield _sweep(spec, (f"for head in range(0, {full}, {many}):",), "head", many, f"head * {features}", features)
+    if heads > full:
+        yield _sweep(spec, (), str(full), heads - full, str(full * features), features)
+
+
+def _sweep(spec: AttentionSpec, loops: tuple[str, ...], head: str, count: int, column: str, features: int) -> Sweep:
+    """Return the sweep over ``count`` heads from ``head`` on, ``features`` columns of each."""
+    pieces: list[Piece] = []
+    if grouped(spec):
+        for width in pieces_of(count * features):
+            start = sum(piece.width for piece in pieces)
+            pieces.append(Piece(len(pieces), width, f"{column} + {start}", f"{head} + {start // features}", features))
+    else:
+        for local in range(count):
+            start = local * features
+            for width in pieces_of(features):
+                pieces.append(Piece(len(pieces), width, f"{column} + {start}", f"{head} + {local}", 0))
+                start += width
+    return Sweep(loops, column, count * features, tuple(pieces))
+
+
+def grouped(spec: AttentionSpec) -> bool:
+    """Whether heads are so narrow that a vector takes several."""
+    return spec.features in (1, 2, 4) and spec.features < spec.register
+
+
+def accumulate(
+    spec: AttentionSpec,
+    lanes: int,
+    sums: dict[str, str],
+    rows: dict[str, str],
+    stores: dict[str, str],
+    ahead: str = "",
+    again: str = "",
+    products: tuple[str, str] | None = None,
+) -> list[str]:
+    """Return the passes that add up, over the tile's entries, vectors of columns.
+
+    ``sums`` names the accumulators and what is added for an entry, ``rows`` the rows of far operands and their
+    addresses; ``ahead`` is the address of a later entry's row, which is prefetched. ``stores`` tells what goes where;
+    there ``again`` multiplies what earlier tiles left. ``products`` (target, value) adds the sums over each head's
+    columns of a value. See :func:`fill` for the templates.
+    """
+    text = []
+    for sweep in sweeps_of(spec, lanes):
+        body = [f"{name}{piece.number} = splat{piece.width}(0.0)" for piece in sweep.pieces for name in sums]
+        loop = ["far = index(indices, j)", "at = (j - start) * HEADS"]
+        if ahead:
+            loop.append(f"ahead = {ahead} + ({sweep.column}) * ITEM")
+            loop += [f"prefetch(ahead + {64 * i})" for i in range(-(-sweep.span * ITEM_BYTES[spec.dtype] // 64))]
+        loop += [f"{name} = {address}" for name, address in rows.items()]
+        loop += [
+            f"{name}{piece.number} = {name}{piece.number} + {fill(value, piece)}"
+            for piece in sweep.pieces
+            for name, value in sums.items()
+        ]
+        body += ["for j in range(start, stop):", *block(loop)]
+        for piece in sweep.pieces:
+            for base, value in stores.items():
+                result, factor = f"result{piece.number}", f" * {fill(again, piece)}" if again else ""
+                body.append(f"{result} = {fill(value, piece)}")
+                body.append("if start > first:")
+                body.append(f"    {result} = {result} + {piece.get(base)}{factor}")
+                body.append(piece.put(base, result))
+        if products:
+            body += _head_sums(spec, sweep, products[1], products[0], True)
+        text += sweep.inside(body)
+    return text
+
+
+def fill(template: str, piece: Piece) -> str:
+    """Return a template's text for one piece: ``{load:base}`` and its kin, ``{n}`` the number, ``{w}`` the width."""
+
+    class _Reader:
+        def __init__(self, read: str) -> None:
+            self.read = read
+
+        def __format__(self, base: str) -> str:
+            return str(getattr(piece, self.read)(base))
+
+    readers = {name: _Reader(name) for name in ("load", "get", "weight")}
+    return template.format(n=piece.number, w=piece.width, **readers)
+
+
+def dots(spec: AttentionSpec, value: str, target: str) -> list[str]:
+    """Return the lines that store, for each head at ``target``, the sum of ``value`` over the head's columns."""
+    text, cut = [], spec.features > spec.lanes
+    if cut:
+        text += [f"for head in range({spec.heads}):", f"    put1({target} + head * COMPUTE, 0.0)"]
+    for sweep in sweeps_of(spec, spec.lanes):
+        text += sweep.inside(_head_sums(spec, sweep, value, target, cut))
+    return text
+
+
+def _head_sums(spec: AttentionSpec, sweep: Sweep, value: str, target: str, add: bool) -> list[str]:
+    """Return the lines that store, or ``add``, the sum of ``value`` over each head's columns in a sweep."""
+    found: dict[str, tuple[int, list[str]]] = {}
+    for piece in sweep.pieces:
+        summed, count = f"reduce_add({fill(value, piece)})", 1
+        if piece.repeat:
+            count = piece.width // piece.repeat
+            summed = fill(value, piece) if piece.repeat == 1 else f"sums{piece.width}({fill(value, piece)})"
+        found.setdefault(piece.head, (count, []))[1].append(summed)
+    lines = []
+    for head, (count, sums) in found.items():
+        at = f"{target} + ({head}) * COMPUTE"
+        there = f"get{count}({at}) + " if add else ""
+        lines.append(f"put{count}({at}, {there}{' + '.join(sums)})")
+    return lines
+
+
+# -- parts of every kernel ---------------------------------------------------------------------------------------------
+def header(spec: AttentionSpec, distance: int) -> list[str]:
+    """Return the imports, the loaders for every width in use, and the kernel's own memory."""
+    item, compute, lanes = ITEM_BYTES[spec.dtype], ITEM_BYTES[spec.compute], max(spec.lanes, spec.register)
+    widths = [1 << bit for bit in range(lanes.bit_length())]
+    drawn = -(-spec.heads // 4) * 4 * compute
+    lines = [
+        f'"""{spec.phase.value.capitalize()}: {spec.score.value}, {spec.heads} head(s) of {spec.features} '
+        f'({spec.dtype}, {spec.index} ids)."""',
+        "from math import log",
+        "",
+        "from numba import cfunc",
+        "",
+        "from dglite.kernels.cpu import philox, simd, tiles",
+        "",
+        f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
+        "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
+        'reduce_add, number = simd.reduce_add, simd.loader("float64", 1)',
+        f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
+        f'index_ahead = simd.ahead_loader("{spec.index}", {distance})',
+        f'draw = philox.multiplier_drawer("{spec.compute}", "{spec.index}")',
+        f"by_head = tiles.scratch({spec.heads * compute + 64})",
+        f"by_entry = tiles.scratch({spec.tile * spec.heads * compute + 512})",
+        f"by_draw = tiles.scratch({spec.tile * drawn})",
+    ]
+    for width in widths:
+        lines.append(
+            f'load{width}, get{width} = simd.loader("{spec.dtype}", {width}), simd.loader("{spec.compute}", {width})'
+        )
+        lines.append(
+            f'put{width}, splat{width} = simd.storer("{spec.compute}", {width}), simd.splat("{spec.compute}", {width})'
+        )
+        if grouped(spec) and width > 1 and width >= spec.features:
+            lines.append(f'repeat{width} = simd.repeat_loader("{spec.compute}", {width}, {spec.features})')
+            if spec.features > 1:
+                lines.append(f'sums{width} = tiles.run_sums("{spec.compute}", {width}, {spec.features})')
+    return [
+        *lines,
+        "",
+        "",
+        '@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")',
+        "def kernel(args, row, first, last, unused_out, unused):",
+        *block(["indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)"]),
+    ]
+
+
+def in_tiles(spec: AttentionSpec, body: Iterable[str]) -> list[str]:
+    """Return ``body`` for entries ``start`` to ``stop``, tile after tile."""
+    head = [f"for start in range(first, last, {spec.tile}):", f"    stop = min(start + {spec.tile}, last)"]
+    return [*head, *block(body)]
+
+
+def exponentials(spec: AttentionSpec, shift: str = "") -> list[str]:
+    """Return the lines that turn the tile's scores, less ``shift`` of their head, into exponentials."""
+    text = []
+    if shift:
+        text = ["for j in range(start, stop):", "    at = scores + (j - start) * HEADS"]
+        text += block(per_head(spec, "put{w}(at + {o}, get{w}(at + {o}) - " + shift + ")"))
+    step = spec.register
+    # The last vector reaches beyond the tile's scores, into memory that is there for it.
+    text.append(f"for at in range(scores, scores + (stop - start) * HEADS, {step} * COMPUTE):")
+    text.append(f"    put{step}(at, exp(get{step}(at)))")
+    return text
+
+
+def draw_multipliers(spec: AttentionSpec) -> list[str]:
+    """Return the lines that draw the tile's dropout multipliers."""
+    if not spec.dropout:
+        return []
+    groups = -(-spec.heads // 4)
+    return [
+        f"for group in range({groups}):",
+        "    for j in range(start, stop, 8):",
+        "        at = drawn + (j - start) * DRAWN + group * 4 * COMPUTE",
+        "        draw(at, DRAWN, edge_ids, j, num_entries, group, seed, threshold, keep_scale)",
+    ]
+
+
+def multiplier(spec: AttentionSpec) -> tuple[list[str], str, str]:
+    """Return the lines before an entry's heads, the dropout multiplier of a vector of heads, and the edge's weight."""
+    before, dropped, weight = ["at = (j - start) * HEADS"], "", ""
+    if spec.dropout:
+        before.append("kept = drawn + (j - start) * DRAWN")
+        dropped = " * get{w}(kept + {o})"
+    if spec.weighted:
+        before.append("factor = load1(weight + edge_index(edge_ids, j) * ITEM)")
+        weight = " * factor"
+    return before, dropped, weight
