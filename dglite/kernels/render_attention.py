@@ -282,7 +282,27 @@ def _additive_source(spec: AttentionSpec) -> list[str]:
     )
     tile += _weight_gradients(spec) if spec.weight_gradient else []
     lines += in_tiles(spec, tile)
-    lines += per_head(spec, "put{w}(left_grad + row * left_grad_stride * COMPUTE + {o}, get{w}(sums + {o}) - lost{i})")
+    lines += per_head(
+        spec,
+        "change{i} = get{w}(sums + {o}) - lost{i}",
+        "put{w}(left_grad + row * left_grad_stride * COMPUTE + {o}, change{i})",
+        "put{w}(sums + {o}, change{i})",
+    )
+    return lines + (_through_projection(spec) if spec.projected else [])
+
+
+def _through_projection(spec: AttentionSpec) -> list[str]:
+    """Return the lines that add to the gradient of x what its scores, as a source and as a destination, pass on."""
+    lines = operand_words(["attn", "attn_right", "num_right", "right_grad", "right_grad_stride"])
+    lines += ["own_right, right_row = by_head(), right_grad + row * right_grad_stride * COMPUTE"]
+    lines += per_head(spec, "put{w}(own_right + {o}, zero{w})")
+    lines += ["if row < num_right:", *block(per_head(spec, "put{w}(own_right + {o}, get{w}(right_row + {o}))"))]
+    for sweep in sweeps_of(spec, spec.lanes):
+        body = []
+        for piece in sweep.pieces:
+            passed = "{weight:sums} * {load:attn} + {weight:own_right} * {load:attn_right}"
+            body.append(piece.put("x_grad_row", f"{piece.get('x_grad_row')} + {fill(passed, piece)}"))
+        lines += sweep.inside(body)
     return lines
 
 

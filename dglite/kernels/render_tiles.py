@@ -25,6 +25,11 @@ class Score(Enum):
     GATED = "sum of attn * leaky_relu(x[u] + right[v])"
     DOT = "scale * sum of x[u] * right[v]"
 
+    @property
+    def of_features(self) -> bool:
+        """Whether a score is made of the features of both nodes, not of a number for each."""
+        return self is not Score.ADDITIVE
+
 
 class Phase(Enum):
     """The kernels of one attention: rows are destinations in the first two, sources in the last."""
@@ -39,7 +44,9 @@ class AttentionSpec:
     """Everything that an attention kernel is compiled for.
 
     ``lanes`` is how many values a block of accumulators holds, ``register`` how many one vector register does. With
-    ``training`` the forward kernel keeps what the gradients need.
+    ``training`` the forward kernel keeps what the gradients need. ``projected``: the additive scores are products of x
+    with the vectors ``attn`` and ``attn_right``, destinations being the first ``num_right`` sources, and the gradient
+    of x is made whole.
     """
 
     score: Score
@@ -54,6 +61,7 @@ class AttentionSpec:
     weighted: bool = False
     weight_gradient: bool = False
     training: bool = False
+    projected: bool = False
 
     @property
     def width(self) -> int:
@@ -74,6 +82,7 @@ class AttentionSpec:
         return max(8, min(64, fitting // 8 * 8))
 
 
+NUMBERS = ("slope", "keep_scale", "score_scale")
 WORDS = {
     name: WORDS_BEFORE_OPERANDS + i
     for i, name in enumerate(
@@ -81,12 +90,12 @@ WORDS = {
             *("x", "x_stride", "left", "left_stride", "right", "right_stride", "attn", "weight"),
             *("log_sum", "out", "sloped_out", "sloped_sum", "grad", "state"),
             *("x_grad", "x_grad_stride", "left_grad", "left_grad_stride", "right_grad", "right_grad_stride"),
-            *("attn_grad", "weight_grad", "seed", "threshold", "slope", "keep_scale", "score_scale"),
+            *("attn_grad", "weight_grad", "attn_right", "num_right", "seed", "threshold"),
+            *NUMBERS,
         )
     )
 }
-"""Position of each argument. Strides count elements from row to row; the last three words are doubles."""
-NUMBERS = ("slope", "keep_scale", "score_scale")
+"""Position of each argument. Strides count elements from row to row; ``NUMBERS`` are doubles."""
 STATE = {Score.ADDITIVE: 3, Score.GATED: 2, Score.DOT: 2}
 """What a source needs to know of a destination, for each head: log of the sum, grad . out, and the additive score."""
 

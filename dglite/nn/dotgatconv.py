@@ -89,5 +89,8 @@ class DotGatConv(nn.Module):
             sides = self.fc_src(source), self.fc_dst(destination)
         else:
             projected = self.fc(source)
-            sides = projected, self.fc(destination) if separate else projected[: destination.shape[0]]
+            sides = (
+                projected,
+                self.fc(destination) if separate else functional.first_rows(projected, destination.shape[0]),
+            )
         return functional.by_head(sides[0], self._num_heads), functional.by_head(sides[1], self._num_heads)

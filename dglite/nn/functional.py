@@ -25,6 +25,7 @@ __all__ = [
     "by_head",
     "degree_scale",
     "edge_softmax",
+    "first_rows",
     "gcn_norms",
     "mean_with_self",
     "normalise_edge_weight",
@@ -68,7 +69,7 @@ def pair_of_features(
         source, destination = feat
     else:
         source = feat
-        destination = feat[: adjacency.num_dst] if graph.is_block else feat
+        destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
     require_rows(source, adjacency.num_src, "source nodes")
     require_rows(destination, adjacency.num_dst, "destination nodes")
     return source, destination
@@ -192,6 +193,11 @@ def attention(
         return core.attention(adjacency, how, feat, operands, edge_weight), None
     weights = core.attention_weights(adjacency, how, feat, operands, edge_weight)
     return reduce_neighbours(adjacency, feat, Reducer.SUM, weights), weights
+
+
+def first_rows(x: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the first ``count`` rows; ``x`` itself, not a view with a gradient to copy, when that is all."""
+    return x if x.shape[0] == count else x[:count]
 
 
 def by_head(x: torch.Tensor, num_heads: int) -> torch.Tensor:

@@ -127,10 +127,14 @@ class GATConv(nn.Module):
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
-        source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
-        how = Attention(Score.ADDITIVE, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
-        scores = ((side * weight).sum(-1) for side, weight in ((source, self.attn_l), (destination, self.attn_r)))
-        result, weights = functional.attention(adjacency, how, source, tuple(scores), edge_weight, get_attention)
+        source, operands, residual = self._project(source, destination, isinstance(feat, tuple))
+        how = Attention(
+            Score.ADDITIVE,
+            self.leaky_relu.negative_slope,
+            dropout=self.attn_drop.p * self.training,
+            projected=not isinstance(feat, tuple) and not self._paired,
+        )
+        result, weights = functional.attention(adjacency, how, source, operands, edge_weight, get_attention)
         if self.res_fc is not None:
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         if self.bias is not None:
@@ -141,18 +145,21 @@ class GATConv(nn.Module):
 
     def _project(
         self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+        """Return the source by head, the operands of the score, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows
-        are the first of the source's.
+        are the first of the source's, and the operands are the vectors. Else they are the scores of both sides; the
+        destination's need no more of its matrix than its product with the vector.
         """
-        source = self.feat_drop(source)
-        destination = self.feat_drop(destination) if separate else source[: destination.shape[0]]
         heads = self._num_heads
-        if self._paired:
-            sides = self.fc_src(source), self.fc_dst(destination)
-        else:
-            projected = self.fc(source)
-            sides = projected, self.fc(destination) if separate else projected[: destination.shape[0]]
-        return functional.by_head(sides[0], heads), functional.by_head(sides[1], heads), destination
+        source = self.feat_drop(source)
+        destination = self.feat_drop(destination) if separate else functional.first_rows(source, destination.shape[0])
+        fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
+        projected = functional.by_head(fc_src(source), heads)
+        if not self._paired and not separate:
+            by_head = projected.shape[1:]
+            return projected, (self.attn_l[0].expand(by_head), self.attn_r[0].expand(by_head)), destination
+        folded = (self.attn_r[0, :, :, None] * fc_dst.weight.view(heads, self._out_feats, -1)).sum(1)
+        scores = (projected * self.attn_l).sum(-1), nn.functional.linear(destination, folded)
+        return projected, scores, destination

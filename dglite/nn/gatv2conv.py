@@ -134,9 +134,9 @@ class GATv2Conv(nn.Module):
         of the source's.
         """
         source = self.feat_drop(source)
-        destination = self.feat_drop(destination) if separate else source[: destination.shape[0]]
+        destination = self.feat_drop(destination) if separate else functional.first_rows(source, destination.shape[0])
         projected = self.fc_src(source)
         shared = self.share_weights and not separate
-        other = projected[: destination.shape[0]] if shared else self.fc_dst(destination)
+        other = functional.first_rows(projected, destination.shape[0]) if shared else self.fc_dst(destination)
         heads = self._num_heads
         return functional.by_head(projected, heads), functional.by_head(other, heads), destination
