@@ -118,8 +118,9 @@ def _additive_scores(spec: AttentionSpec, sloped: bool) -> list[str]:
         *per_head(
             spec,
             "raw{i} = load{w}(far_left + {t}) + right{i}",
-            "put{w}(scores + at + {o}, select(greater(raw{i}, zero{w}), raw{i}, raw{i} * slope{w}))",
-            *(["put{w}(second + at + {o}, select(greater(raw{i}, zero{w}), one{w}, slope{w}))"] if sloped else []),
+            "slant{i} = steep(raw{i}, slope{w})",
+            "put{w}(scores + at + {o}, raw{i} * slant{i})",
+            *(["put{w}(second + at + {o}, slant{i})"] if sloped else []),
         ),
     ]
     return ["for j in range(start, stop):", *block(entry)]
@@ -152,7 +153,7 @@ def _both(far: str, near: str) -> str:
 
 def _steepness(value: str) -> str:
     """Return the template for the slope of the leaky ReLU at ``value``."""
-    return f"select(greater({value}, zero{{w}}), one{{w}}, slope{{w}})"
+    return f"steep({value}, slope{{w}})"
 
 
 def _running_maximum(spec: AttentionSpec, sloped: bool) -> list[str]:
@@ -249,9 +250,9 @@ def _additive_source(spec: AttentionSpec) -> list[str]:
         *per_head(
             spec,
             "raw{i} = left{i} + get{w}(far_state + 2 * HEADS + {o})",
-            "score{i} = select(greater(raw{i}, zero{w}), raw{i}, raw{i} * slope{w})",
-            "put{w}(scores + at + {o}, score{i} - get{w}(far_state + {o}))",
-            "put{w}(second + at + {o}, select(greater(raw{i}, zero{w}), one{w}, slope{w}))",
+            "slant{i} = steep(raw{i}, slope{w})",
+            "put{w}(scores + at + {o}, raw{i} * slant{i} - get{w}(far_state + {o}))",
+            "put{w}(second + at + {o}, slant{i})",
         ),
     ]
     tile = ["for j in range(start, stop):", *block(scores), *exponentials(spec), *draw_multipliers(spec)]

@@ -136,82 +136,105 @@ def per_head(spec: AttentionSpec, *templates: str) -> list[str]:
 # -- columns: blocks of a node's features ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Piece:
-    """A vector of neighbouring columns: of one head, or of several whole heads with ``repeat`` columns each."""
+    """A vector of neighbouring columns: of one head, or of several whole heads with ``repeat`` columns each.
+
+    ``column`` and ``head`` count from the sweep's first, which for a sweep inside loops is found at run time.
+    """
 
     number: int
     width: int
-    column: str
-    head: str
+    column: int
+    head: int
     repeat: int
+    dtype: str
+    looped: bool
 
     def load(self, base: str) -> str:
         """Return the given values at a row."""
-        return f"load{self.width}({base} + ({self.column}) * ITEM)"
+        return f"load{self.width}({self._at(base, 'given', self.column * ITEM_BYTES[self.dtype])})"
 
     def get(self, base: str) -> str:
         """Return the computed values at a row."""
-        return f"get{self.width}({base} + ({self.column}) * COMPUTE)"
+        return f"get{self.width}({self._computed(base)})"
 
     def put(self, base: str, value: str) -> str:
         """Return the statement that stores computed values at a row."""
-        return f"put{self.width}({base} + ({self.column}) * COMPUTE, {value})"
+        return f"put{self.width}({self._computed(base)}, {value})"
 
     def weight(self, base: str) -> str:
         """Return the value of each column's head, from computed values by head."""
         name = f"repeat{self.width}" if self.repeat and self.width > 1 else "get1"
-        return f"{name}({base} + ({self.head}) * COMPUTE)"
+        return f"{name}({self.of_head(base)})"
+
+    def of_head(self, base: str) -> str:
+        """Return the address of the first head's value, among computed values by head."""
+        return self._at(base, "by_heads", self.head * ITEM_BYTES[compute_dtype(self.dtype)])
+
+    def _computed(self, base: str) -> str:
+        return self._at(base, "computed", self.column * ITEM_BYTES[compute_dtype(self.dtype)])
+
+    def _at(self, base: str, start: str, offset: int) -> str:
+        # Sums are folded here: each operation left in the text costs Numba as much time as a vector's.
+        return base + (f" + {start}" if self.looped else "") + (f" + {offset}" if offset else "")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A block of columns that one pass over the entries takes, inside loops over the blocks like it."""
+    """A block of columns that one pass over the entries takes, inside loops over the blocks like it.
+
+    ``head`` and ``column`` are those that its pieces count from, ``span`` its number of columns.
+    """
 
     loops: tuple[str, ...]
+    head: str
     column: str
     span: int
     pieces: tuple[Piece, ...]
 
     def inside(self, lines: Iterable[str]) -> list[str]:
         """Return the lines inside the loops."""
+        if not self.loops:
+            return list(lines)
         head = ["    " * depth + loop for depth, loop in enumerate(self.loops)]
-        return head + block(lines, len(self.loops))
+        starts = f"given, computed, by_heads = ({self.column}) * ITEM, ({self.column}) * COMPUTE, {self.head} * COMPUTE"
+        return head + block([starts, *lines], len(self.loops))
 
 
 def sweeps_of(spec: AttentionSpec, lanes: int) -> Iterator[Sweep]:
     """Yield blocks of at most ``lanes`` columns that together cover all heads."""
     features, heads = spec.features, spec.heads
     if features > lanes:
-        loops, rest = (f"for head in range({heads}):",), features % lanes
-        column = f"head * {features} + k"
-        piece = Piece(0, lanes, column, "head", 0)
-        yield Sweep((*loops, f"for k in range(0, {features - lanes + 1}, {lanes}):"), column, lanes, (piece,))
+        loops, rest, start = (f"for head in range({heads}):",), features % lanes, f"head * {features}"
+        blocks = (*loops, f"for k in range(0, {features - lanes + 1}, {lanes}):")
+        yield Sweep(blocks, "head", f"{start} + k", lanes, (Piece(0, lanes, 0, 0, 0, spec.dtype, True),))
         if rest:
-            yield _sweep(spec, loops, "head", 1, f"head * {features} + {features - rest}", rest)
+            yield Sweep(loops, "head", f"{start} + {features - rest}", rest, _pieces(spec, 0, 1, rest, True))
         return
     many = lanes // features
     full = heads // many * many
+    span = many * features
     if full == many:
-        yield _sweep(spec, (), "0", many, "0", features)
+        yield Sweep((), "0", "0", span, _pieces(spec, 0, many, features, False))
     elif full:
-        yield _sweep(spec, (f"for head in range(0, {full}, {many}):",), "head", many, f"head * {features}", features)
+        loop, pieces = f"for head in range(0, {full}, {many}):", _pieces(spec, 0, many, features, True)
+        yield Sweep((loop,), "head", f"head * {features}", span, pieces)
     if heads > full:
-        yield _sweep(spec, (), str(full), heads - full, str(full * features), features)
+        yield Sweep((), "0", "0", (heads - full) * features, _pieces(spec, full, heads - full, features, False))
 
 
-def _sweep(spec: AttentionSpec, loops: tuple[str, ...], head: str, count: int, column: str, features: int) -> Sweep:
-    """Return the sweep over ``count`` heads from ``head`` on, ``features`` columns of each."""
-    pieces: list[Piece] = []
+def _pieces(spec: AttentionSpec, first: int, count: int, features: int, looped: bool) -> tuple[Piece, ...]:
+    """Return the pieces of ``count`` heads from ``first`` on, ``features`` columns of each."""
     if grouped(spec):
-        for width in pieces_of(count * features):
-            start = sum(piece.width for piece in pieces)
-            pieces.append(Piece(len(pieces), width, f"{column} + {start}", f"{head} + {start // features}", features))
+        runs = [(first * features, count * features)]
     else:
-        for local in range(count):
-            start = local * features
-            for width in pieces_of(features):
-                pieces.append(Piece(len(pieces), width, f"{column} + {start}", f"{head} + {local}", 0))
-                start += width
-    return Sweep(loops, column, count * features, tuple(pieces))
+        runs = [((first + head) * features, features) for head in range(count)]
+    pieces: list[Piece] = []
+    for column, size in runs:
+        for width in pieces_of(size):
+            repeat = features if grouped(spec) else 0
+            pieces.append(Piece(len(pieces), width, column, column // features, repeat, spec.dtype, looped))
+            column += width
+    return tuple(pieces)
 
 
 def grouped(spec: AttentionSpec) -> bool:
@@ -241,7 +264,8 @@ def accumulate(
         body = [f"{name}{piece.number} = splat{piece.width}(0.0)" for piece in sweep.pieces for name in sums]
         loop = ["far = index(indices, j)", "at = (j - start) * HEADS"]
         if ahead:
-            loop.append(f"ahead = {ahead} + ({sweep.column}) * ITEM")
+            first = sweep.pieces[0].column * ITEM_BYTES[spec.dtype]
+            loop.append(f"ahead = {ahead} + {'given' if sweep.loops else first}")
             loop += [f"prefetch(ahead + {64 * i})" for i in range(-(-sweep.span * ITEM_BYTES[spec.dtype] // 64))]
         loop += [f"{name} = {address}" for name, address in rows.items()]
         loop += [
@@ -250,13 +274,13 @@ def accumulate(
             for name, value in sums.items()
         ]
         body += ["for j in range(start, stop):", *block(loop)]
-        for piece in sweep.pieces:
-            for base, value in stores.items():
-                result, factor = f"result{piece.number}", f" * {fill(again, piece)}" if again else ""
-                body.append(f"{result} = {fill(value, piece)}")
-                body.append("if start > first:")
-                body.append(f"    {result} = {result} + {piece.get(base)}{factor}")
-                body.append(piece.put(base, result))
+        places = [(base, value, p) for base, value in stores.items() for p in sweep.pieces]
+        results = [f"result{i}" for i in range(len(places))]
+        body += [f"{name} = {fill(value, p)}" for name, (_, value, p) in zip(results, places, strict=True)]
+        body.append("if start > first:")
+        for name, (base, _, piece) in zip(results, places, strict=True):
+            body.append(f"    {name} = {name} + {piece.get(base)}{f' * {fill(again, piece)}' if again else ''}")
+        body += [piece.put(base, name) for name, (base, _, piece) in zip(results, places, strict=True)]
         if products:
             body += _head_sums(spec, sweep, products[1], products[0], True)
         text += sweep.inside(body)
@@ -295,13 +319,11 @@ def _head_sums(spec: AttentionSpec, sweep: Sweep, value: str, target: str, add: 
         if piece.repeat:
             count = piece.width // piece.repeat
             summed = fill(value, piece) if piece.repeat == 1 else f"sums{piece.width}({fill(value, piece)})"
-        found.setdefault(piece.head, (count, []))[1].append(summed)
-    lines = []
-    for head, (count, sums) in found.items():
-        at = f"{target} + ({head}) * COMPUTE"
-        there = f"get{count}({at}) + " if add else ""
-        lines.append(f"put{count}({at}, {there}{' + '.join(sums)})")
-    return lines
+        found.setdefault(piece.of_head(target), (count, []))[1].append(summed)
+    return [
+        f"put{count}({at}, {f'get{count}({at}) + ' if add else ''}{' + '.join(sums)})"
+        for at, (count, sums) in found.items()
+    ]
 
 
 # -- parts of every kernel ---------------------------------------------------------------------------------------------
@@ -321,7 +343,7 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         "",
         f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
         "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
-        'reduce_add, number = simd.reduce_add, simd.loader("float64", 1)',
+        'reduce_add, number, steep = simd.reduce_add, simd.loader("float64", 1), tiles.steep',
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {distance})',
         f'draw = philox.multiplier_drawer("{spec.compute}", "{spec.index}")',

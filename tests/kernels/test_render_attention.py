@@ -35,7 +35,9 @@ def test_sweeps_cover_every_column_once_with_its_own_head(heads, features, lanes
     for sweep in sweeps_of(specified(Score.DOT, Phase.FORWARD, heads, features), lanes):
         for values in _loop_values(sweep.loops):
             for piece in sweep.pieces:
-                start, head = eval(piece.column, {}, values), eval(piece.head, {}, values)
+                start = eval(sweep.column, {}, values) + piece.column
+                head = eval(sweep.head, {}, values) + piece.head
+                assert piece.looped == bool(sweep.loops)
                 columns = range(start, start + piece.width)
                 covered += columns
                 assert [head + (column - start) // (piece.repeat or piece.width) for column in columns] == [

@@ -10,9 +10,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vec import FLAGS, I8, I32, I64, Vec, value_type
+from .vec import FLAGS, I8, I32, I64, LANES, Vec, constant, value_type
 
-__all__ = ["run_sums", "scratch"]
+__all__ = ["run_sums", "scratch", "steep"]
 
 
 @cache
@@ -32,6 +32,18 @@ def scratch(size: int) -> Any:
         return types.int64(), codegen
 
     return memory
+
+
+@intrinsic
+def steep(typingctx: Any, value: Any, slope: Any) -> Any:
+    """Slope of the leaky ReLU in every lane: 1 where ``value`` is positive or NaN, ``slope`` elsewhere."""
+    element, lanes = (LANES[value.dtype], value.lanes) if isinstance(value, Vec) else (LANES[str(value)], 1)
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        positive = builder.fcmp_unordered(">", args[0], constant(element, 0.0, lanes))
+        return builder.select(positive, constant(element, 1.0, lanes), args[1])
+
+    return value(value, value), codegen
 
 
 @cache
