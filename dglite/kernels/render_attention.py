@@ -17,24 +17,21 @@ so the same weighted sums serve, once with the weights and once with the *sloped
 from __future__ import annotations
 
 from .render import ITEM_BYTES, LEAST_AHEAD, MOST_AHEAD
+from .render_columns import accumulate, dots, fill, sweeps_of
 from .render_tiles import (
     STATE,
     AttentionSpec,
     Phase,
     Score,
-    accumulate,
     block,
-    dots,
     draw_multipliers,
     exponentials,
-    fill,
     header,
     in_tiles,
     multiplier,
     operand_words,
     per_head,
     runs_of,
-    sweeps_of,
 )
 
 __all__ = ["attention_source"]

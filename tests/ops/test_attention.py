@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+import dglite
 from dglite import ops
 from dglite.errors import DGLError
 from dglite.kernels import reference
@@ -17,12 +18,14 @@ from dglite.kernels.cpu import launch
 from dglite.ops import attention as module
 from dglite.ops import core
 from dglite.structure import Adjacency
+from dglite.structure.compressed import Compressed
 from tests.kernels.sparse_cases import Coo, assert_close, graph
 from tests.pairs import cases
 
 SCORES = ["additive", "gated", "dot", "projected"]
 SLOPE, SCALE, SEED = 0.2, 0.7, 11
-SHAPES = [(1, 7), (8, 8), (3, 5), (4, 2), (2, 70), (5, 1), (12, 4), (1, 130)]
+SHAPES = [(1, 7), (8, 8), (3, 5), (12, 2), (2, 70)]
+"""Heads and features. Most tests below share (2, 3): each further pair is compiled for."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +105,7 @@ def test_value_equals_the_oracle(score, dtype, shape, kind, dropout, weighted, g
 
 @pytest.mark.parametrize(
     ("score", "dtype", "shape", "kind"),
-    cases(SCORES, ["float32", "bfloat16"], [(8, 8), (3, 5), (2, 70), (1, 7)], ["random", "star"]),
+    cases(SCORES, ["float32", "bfloat16"], [(8, 8), (2, 70)], ["random", "star"]),
 )
 def test_gradients_in_lower_precision(score, dtype, shape, kind):
     """Held against the composition's in float64 on the same, rounded values."""
@@ -123,7 +126,7 @@ def test_gradients_in_lower_precision(score, dtype, shape, kind):
 
 @pytest.mark.parametrize(
     ("score", "shape", "dropout", "weighted", "square"),
-    cases(SCORES, [(2, 3), (3, 1), (4, 2), (1, 9)], [0.0, 0.4], [False, True], [False, True]),
+    cases(SCORES, [(2, 3), (5, 1), (4, 2)], [0.0, 0.4], [False, True], [False, True]),
 )
 def test_gradients(score, shape, dropout, weighted, square):
     adj, _, _ = small(square)
@@ -134,7 +137,7 @@ def test_gradients(score, shape, dropout, weighted, square):
 @pytest.mark.parametrize(("score", "dropout", "weighted"), cases(SCORES, [0.0, 0.4], [False, True]))
 def test_second_gradients(score, dropout, weighted):
     adj, _, _ = small()
-    xs = tensors(score, adj, 2, 2, weighted)
+    xs = tensors(score, adj, 2, 3, weighted)
     assert gradgradcheck(lambda *xs: attend(score, adj, xs, dropout), xs)
 
 
@@ -144,7 +147,7 @@ def test_rows_longer_than_a_tile(score):
     rng = np.random.default_rng(0)
     src, dst = rng.integers(0, 50, 700), np.repeat([0, 1, 2], [500, 199, 1])
     adj = Adjacency.from_coo(50, 4, src, dst)
-    xs = [(x.detach() * 3).requires_grad_() for x in tensors(score, adj, 3, 4, True)]
+    xs = [(x.detach() * 3).requires_grad_() for x in tensors(score, adj, 2, 3, True)]
     assert_close(attend(score, adj, xs, 0.2).detach().numpy(), expected(score, src, dst, 4, xs, 0.2), "float64")
     found = torch.autograd.grad(attend(score, adj, xs, 0.2).sin().sum(), xs)
     how = core.Attention(
@@ -187,10 +190,8 @@ def test_edge_ids_in_order_and_out_of_order_and_wide_ids(score, index):
     indptr = np.searchsorted(dst, np.arange(coo.num_dst + 1))
     stored = Adjacency(coo.num_src, coo.num_dst, len(src))
     stored.index_dtype = np.dtype(index)
-    from dglite.structure.compressed import Compressed
-
     stored._csc = Compressed(indptr.astype(index), src.astype(index), np.arange(len(src)).astype(index))
-    xs = tensors(score, ordered, 3, 4, True)
+    xs = tensors(score, ordered, 2, 3, True)
     results = [attend(score, adj, xs, 0.3) for adj in (ordered, stored)]
     torch.testing.assert_close(results[0], results[1])
     grads = [torch.autograd.grad(result.sin().sum(), xs) for result in results]
@@ -210,7 +211,7 @@ def test_dropout_follows_edges_not_their_order_in_memory():
 
 def test_manual_seed_repeats_the_dropout():
     adj, _, _ = small()
-    x, el, er = tensors("additive", adj, 8, 3)
+    x, el, er = tensors("additive", adj, 2, 3)
     found = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
@@ -256,13 +257,13 @@ def test_several_axes_of_heads():
 @pytest.mark.parametrize("score", SCORES)
 def test_weights_as_applied(score):
     adj, src, dst = small()
-    xs = tensors(score, adj, 3, 2, True)
+    xs = tensors(score, adj, 2, 3, True)
     kind = core.Score[{"projected": "ADDITIVE"}.get(score, score.upper())]
     how = core.Attention(kind, SLOPE, SCALE, 0.4, SEED, score == "projected")
     count = len(how.operands)
     weights = core.attention_weights(adj, how, xs[0], xs[1:count], xs[count])
-    assert weights.shape == (8, 3, 1)
-    result = torch.zeros(5, 3, 2, dtype=torch.float64).index_add(0, torch.tensor(dst), weights * xs[0][src])
+    assert weights.shape == (8, 2, 1)
+    result = torch.zeros(5, 2, 3, dtype=torch.float64).index_add(0, torch.tensor(dst), weights * xs[0][src])
     torch.testing.assert_close(result, attend(score, adj, xs, 0.4))
 
 
@@ -314,8 +315,6 @@ def test_vectors_and_features_that_do_not_fit_are_refused():
 
 
 def test_public_names_take_graphs():
-    import dglite
-
     coo: Coo = graph("random")
     g = dglite.heterograph({("a", "to", "b"): (coo.src, coo.dst)}, {"a": coo.num_src, "b": coo.num_dst})
     adj = g.adjacency()
