@@ -1,11 +1,16 @@
-"""Peak memory of a forward and backward pass of copy_u sum: 100k nodes, 5M edges, width 128.
+"""Peak memory of a forward and backward pass: of copy_u sum, and of a graph attention layer in training.
 
-    python benchmarks/memory.py            a minute
-    python benchmarks/memory.py --quick    a tenth of the edges
+    python benchmarks/memory.py                     two minutes
+    python benchmarks/memory.py --part attention    one of the two; the other's results stay as they are
+    python benchmarks/memory.py --quick             a tenth of the edges
+
+copy_u sum has 100k nodes, 5M edges, width 128; attention 20k nodes, 4M edges, 8 heads of 8 with dropout.
 
 Each library runs in a process of its own. What counts is how far the process grows beyond what it was with the
 libraries imported and, for kernels that are compiled on first use, with a small graph run. Needed are the edges as
 given, the structures made of them, input, output and their gradients; one message per edge would be 2.6 GB more.
+For attention the structures are there before; what it takes should not depend on the number of edges, and stay below
+the size of one number for each edge and head.
 """
 
 from __future__ import annotations
@@ -25,10 +30,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import OURS, load_dgl, load_pyg, parser, power_law, save, table
+from common import OURS, RESULTS, erdos_renyi, load_dgl, load_pyg, machine, parser, power_law, save, table
 
 NUM_NODES, WIDTH, LIMIT = 100_000, 128, 1.3
 FLOAT, INT32, INT64 = 4, 4, 8
+ATTENTION_NODES, HEADS, HEAD_SIZE, DROPOUT = 20_000, 8, 8, 0.5
 LIBRARIES = (OURS, "DGL 2.1", "PyG")
 
 
@@ -134,6 +140,58 @@ def run_once(library: str, num_edges: int) -> int:
     return peak.growth
 
 
+# -- attention ---------------------------------------------------------------------------------------------------------
+def attention_layer(library: str, edges: tuple[np.ndarray, np.ndarray], num_nodes: int) -> tuple[Any, Callable]:
+    """Return a layer of ``library`` and a function of features that applies it to a graph, whose formats are made."""
+    src, dst = (torch.from_numpy(ends.copy()) for ends in edges)
+    if library == "PyG":
+        load_pyg()
+        from torch_geometric.nn import GATConv
+
+        layer = GATConv(HEADS * HEAD_SIZE, HEAD_SIZE, heads=HEADS, dropout=DROPOUT, add_self_loops=False)
+        edge_index = torch.stack([src, dst])
+        return layer, lambda x: layer(x, edge_index)
+    module: Any = load_dgl() if library != OURS else __import__("dglite")
+    layers: Any = __import__(f"{module.__name__}.nn", fromlist=["GATConv"])
+    layer = layers.GATConv(HEADS * HEAD_SIZE, HEAD_SIZE, HEADS, attn_drop=DROPOUT, allow_zero_in_degree=True)
+    graph = module.graph((src, dst), num_nodes=num_nodes)
+    graph = graph if library == OURS else graph.int()
+    graph.create_formats_()
+    return layer, lambda x: layer(graph, x)
+
+
+def run_attention(library: str, num_edges: int) -> int:
+    """Return the bytes by which this process grows at most during a training step of one attention layer."""
+
+    def prepare(num_nodes: int, num_edges: int) -> Callable[[], None]:
+        layer, apply = attention_layer(library, erdos_renyi(num_nodes, num_edges), num_nodes)
+        x = torch.ones(num_nodes, HEADS * HEAD_SIZE, requires_grad=True)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+        def step() -> None:
+            apply(x).square().mean().backward()
+            optimizer.step()
+            assert x.grad is not None
+
+        return step
+
+    prepare(1_000, 50_000)()
+    step = prepare(ATTENTION_NODES, num_edges)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+    with Peak() as peak:
+        step()
+    return peak.growth
+
+
+def attention_table(record: dict[str, Any]) -> str:
+    """Return one row per library: megabytes, and the multiple of one number for each edge and head."""
+    unit = FLOAT * record["num_edges"] * record["heads"]
+    rows = [["one float for each edge and head", f"{unit / 1e6:.0f}", "1.00"]]
+    rows += [[name, f"{size / 1e6:.0f}", f"{size / unit:.2f}"] for name, size in record["growth"].items()]
+    return table(["peak of a training step", "MB", "of that"], rows)
+
+
 def growth_table(record: dict[str, Any]) -> str:
     """Return one row per library: megabytes, and the multiple of what is needed."""
     total = sum(record["needed"].values())
@@ -142,32 +200,63 @@ def growth_table(record: dict[str, Any]) -> str:
     return table(["peak of forward + backward", "MB", "of what is needed"], rows)
 
 
+PARTS = {"aggregation": (run_once, 5_000_000), "attention": (run_attention, 4_000_000)}
+"""What is measured, and on how many edges."""
+
+
+def measured(part: str, quick: bool) -> dict[str, int]:
+    """Return the growth of every library, each in a process of its own."""
+    growth = {}
+    for library in LIBRARIES:
+        command = [sys.executable, __file__, "--part", part, "--only", library, *(["--quick"] if quick else [])]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        if found.returncode:
+            reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
+            print(f"{library} is left out: {reason}", file=sys.stderr)
+        else:
+            growth[library] = json.loads(found.stdout.splitlines()[-1])
+    return growth
+
+
+def measure_aggregation(num_edges: int, quick: bool) -> dict[str, Any]:
+    """Return the record of copy_u sum; print it."""
+    record = {"num_nodes": NUM_NODES, "num_edges": num_edges, "width": WIDTH}
+    record |= {"growth": measured("aggregation", quick), "needed": needed_bytes(NUM_NODES, num_edges)}
+    print(growth_table(record))
+    return record
+
+
+def measure_attention(num_edges: int, quick: bool) -> dict[str, Any]:
+    """Return the record of attention; print it."""
+    record = {"num_nodes": ATTENTION_NODES, "num_edges": num_edges, "heads": HEADS, "head_size": HEAD_SIZE}
+    record |= {"machine": machine(), "growth": measured("attention", quick)}
+    print(attention_table(record))
+    return record
+
+
 def main() -> None:
     """Run every library in a process of its own, print, save."""
     options: argparse.ArgumentParser = parser(__doc__.split("\n")[0])
+    options.add_argument("--part", choices=PARTS, help="measure this one only")
     options.add_argument("--only", choices=LIBRARIES, help=argparse.SUPPRESS)
     arguments = options.parse_args()
-    num_edges = 500_000 if arguments.quick else 5_000_000
+    sizes = {part: count // 10 if arguments.quick else count for part, (_, count) in PARTS.items()}
     if arguments.only:
-        print(json.dumps(run_once(arguments.only, num_edges)))
+        print(json.dumps(PARTS[arguments.part][0](arguments.only, sizes[arguments.part])))
         return
-    growth = {}
-    for library in LIBRARIES:
-        command = [sys.executable, __file__, "--only", library, *(["--quick"] if arguments.quick else [])]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        if found.returncode:
-            print(
-                f"{library} is left out: {(found.stderr.strip().splitlines() or ['no message'])[-1]}", file=sys.stderr
-            )
-        else:
-            growth[library] = json.loads(found.stdout.splitlines()[-1])
-    record = {"num_nodes": NUM_NODES, "num_edges": num_edges, "width": WIDTH, "growth": growth}
-    record["needed"] = needed_bytes(NUM_NODES, num_edges)
-    print(growth_table(record))
+    path = RESULTS / "memory.json"
+    record = json.loads(path.read_text()) if path.is_file() else {}
+    if arguments.part != "attention":
+        record = {**record, **measure_aggregation(sizes["aggregation"], arguments.quick), "machine": machine()}
+    if arguments.part != "aggregation":
+        record["attention"] = measure_attention(sizes["attention"], arguments.quick)
     if not arguments.quick:
         save("memory", record)
-    if growth[OURS] > LIMIT * sum(record["needed"].values()):
+    if arguments.part != "attention" and record["growth"][OURS] > LIMIT * sum(record["needed"].values()):
         sys.exit(f"{OURS} takes more than {LIMIT} times what is needed")
+    found = record.get("attention")
+    if arguments.part != "aggregation" and found["growth"][OURS] >= FLOAT * HEADS * found["num_edges"]:
+        sys.exit(f"{OURS} takes as much as a number for each edge and head")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any
 
 from common import RESULTS, ROOT
 from giant import conversions_table, shapes_table
-from memory import growth_table
+from memory import attention_table, growth_table
 from models import epochs_table, steps_table
 from overhead import calls_table
 from reorder import orders_table
@@ -63,6 +63,28 @@ def reorder(results: dict[str, Any]) -> str:
     return orders_table(results["records"])
 
 
+def attention_memory(results: dict[str, Any]) -> str:
+    """Return one row per library."""
+    found = results["attention"]
+    size = (
+        f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {found['heads']} heads of {found['head_size']}."
+    )
+    return f"{size} of {found['head_size']}.\n\n{attention_table(found)}"
+
+
+SECTIONS = (
+    (spmm, "spmm"),
+    (overhead, "overhead"),
+    (memory, "memory"),
+    (attention_memory, "memory"),
+    (models, "models"),
+    (sweep, "sweep"),
+    (giant, "giant"),
+    (reorder, "reorder"),
+)
+"""What is written between the marks of its name, and from which file."""
+
+
 def source(machine: dict[str, Any]) -> str:
     """Say what the numbers were measured on."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
@@ -75,12 +97,13 @@ def source(machine: dict[str, Any]) -> str:
 
 def rendered(page: str) -> str:
     """Return ``page`` with every table that has results replaced by them."""
-    for section in (spmm, overhead, memory, models, sweep, giant, reorder):
-        path = RESULTS / f"{section.__name__}.json"
+    for section, name in SECTIONS:
+        path = RESULTS / f"{name}.json"
         if path.is_file():
             results = json.loads(path.read_text())
             begin, end = f"<!-- begin {section.__name__} -->", f"<!-- end {section.__name__} -->"
-            body = f"{begin}\n{source(results['machine'])}\n\n{section(results)}\n{end}"
+            machine = results["attention"]["machine"] if section is attention_memory else results["machine"]
+            body = f"{begin}\n{source(machine)}\n\n{section(results)}\n{end}"
             page = re.sub(f"{begin}.*?{end}", lambda _, body=body: body, page, flags=re.DOTALL)
     return page
 

@@ -213,5 +213,15 @@ class Backend(ABC):
         """Return ``x`` without its gradient."""
 
     @abstractmethod
+    def gradients(
+        self, function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor, needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """Return d(loss)/d(input) of ``function(*inputs)`` where needed, from the result's ``grad``; differentiable."""
+
+    @abstractmethod
+    def draw_seed(self) -> int:
+        """Draw a number from 0 up to 2**63 from the library's generator."""
+
+    @abstractmethod
     def num_threads(self) -> int:
         """Return how many threads the library uses, which kernels follow."""

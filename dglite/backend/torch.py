@@ -169,6 +169,21 @@ class TorchBackend(Backend):
     def detach(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach()
 
+    def gradients(
+        self,
+        function: Callable[..., torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        grad: torch.Tensor,
+        needs: Sequence[bool],
+    ) -> list[torch.Tensor | None]:
+        inputs = [x.view_as(x) for x in inputs]  # one tensor given twice has a gradient for each place
+        wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+        found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+        return [next(found) if needed else None for needed in needs]
+
+    def draw_seed(self) -> int:
+        return int(torch.randint(2**63 - 1, ()))
+
     def num_threads(self) -> int:
         return torch.get_num_threads()
 

@@ -1,9 +1,11 @@
 """Neural network layers, one per module, with DGL's names, signatures and parameter names."""
 
 from . import functional
+from .dotgatconv import DotGatConv
 from .edgeweightnorm import EdgeWeightNorm
 from .gatconv import GATConv
+from .gatv2conv import GATv2Conv
 from .graphconv import GraphConv
 from .sageconv import SAGEConv
 
-__all__ = ["EdgeWeightNorm", "GATConv", "GraphConv", "SAGEConv", "functional"]
+__all__ = ["DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "SAGEConv", "functional"]

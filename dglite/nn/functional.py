@@ -5,7 +5,7 @@ Layers hold parameters and check what users give them; what is computed stands h
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "attention",
+    "by_head",
     "degree_scale",
     "edge_softmax",
+    "first_rows",
     "gcn_norms",
     "mean_with_self",
     "normalise_edge_weight",
@@ -41,7 +43,6 @@ gcn_norms = ("both", "right", "left", "none")
 _SOURCE: Expr = Operand(Side.U, 0)
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 _EDGE: Expr = Operand(Side.E, 0)
-_SOURCE_PLUS_DESTINATION: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
 _BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
 _SOURCE_SCALED_WEIGHTED: Expr = _SOURCE_SCALED * Operand(Side.E, 2)
@@ -68,7 +69,7 @@ def pair_of_features(
         source, destination = feat
     else:
         source = feat
-        destination = feat[: adjacency.num_dst] if graph.is_block else feat
+        destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
     require_rows(source, adjacency.num_src, "source nodes")
     require_rows(destination, adjacency.num_dst, "destination nodes")
     return source, destination
@@ -175,11 +176,30 @@ def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str,
 
 # -- attention ---------------------------------------------------------------------------------------------------------
 def attention(
-    adjacency: Adjacency, source_score: torch.Tensor, destination_score: torch.Tensor, negative_slope: float
-) -> torch.Tensor:
-    """Return softmax over the in-edges of v of ``leaky_relu(source_score[u] + destination_score[v])`` for each edge.
+    adjacency: Adjacency,
+    how: core.Attention,
+    feat: torch.Tensor,
+    operands: Sequence[torch.Tensor],
+    edge_weight: torch.Tensor | None = None,
+    get_attention: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the attention's result, (num_dst, *heads, d), and its weights as applied if they are asked for.
 
-    Scores have shape (nodes, *heads), the result (num_edges, *heads). Velickovic et al., 2018.
+    Weights, (num_edges, *heads, 1), exist only with ``get_attention``; otherwise one kernel does it all. What is
+    dropped is the same either way. See ``ops/attention.py`` for the operands.
     """
-    scores = core.sddmm(adjacency, _SOURCE_PLUS_DESTINATION, (source_score, destination_score))
-    return core.edge_softmax(adjacency, torch.nn.functional.leaky_relu(scores, negative_slope))
+    how = how.seeded()
+    if not get_attention:
+        return core.attention(adjacency, how, feat, operands, edge_weight), None
+    weights = core.attention_weights(adjacency, how, feat, operands, edge_weight)
+    return reduce_neighbours(adjacency, feat, Reducer.SUM, weights), weights
+
+
+def first_rows(x: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the first ``count`` rows; ``x`` itself, not a view with a gradient to copy, when that is all."""
+    return x if x.shape[0] == count else x[:count]
+
+
+def by_head(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+    """Return (..., num_heads * d) as (..., num_heads, d)."""
+    return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import torch
 from torch import nn
 
-from ..opspec import Reducer
+from ..ops.core import Attention, Score
 from . import functional
 
 if TYPE_CHECKING:
@@ -127,40 +127,39 @@ class GATConv(nn.Module):
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
-        source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
-        weights = functional.attention(
-            adjacency,
-            (source * self.attn_l).sum(-1, keepdim=True),
-            (destination * self.attn_r).sum(-1, keepdim=True),
+        source, operands, residual = self._project(source, destination, isinstance(feat, tuple))
+        how = Attention(
+            Score.ADDITIVE,
             self.leaky_relu.negative_slope,
+            dropout=self.attn_drop.p * self.training,
+            projected=not isinstance(feat, tuple) and not self._paired,
         )
-        weights = self.attn_drop(weights)
-        if edge_weight is not None:
-            weights = weights * edge_weight.reshape(-1, *(1,) * (weights.ndim - 1))
-        result = functional.reduce_neighbours(adjacency, source, Reducer.SUM, weights)
+        result, weights = functional.attention(adjacency, how, source, operands, edge_weight, get_attention)
         if self.res_fc is not None:
-            result = result + self._heads(self.res_fc(residual))
+            result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         if self.bias is not None:
             result = result + self.bias.view(self._num_heads, self._out_feats)
         if self.activation is not None:
             result = self.activation(result)
-        return (result, weights) if get_attention else result
+        return result if weights is None else (result, weights)
 
     def _project(
         self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+        """Return the source by head, the operands of the score, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows
-        are the first of the source's.
+        are the first of the source's, and the operands are the vectors. Else they are the scores of both sides; the
+        destination's need no more of its matrix than its product with the vector.
         """
+        heads = self._num_heads
         source = self.feat_drop(source)
-        destination = self.feat_drop(destination) if separate else source[: destination.shape[0]]
-        if self._paired:
-            return self._heads(self.fc_src(source)), self._heads(self.fc_dst(destination)), destination
-        projected = self._heads(self.fc(source))
-        other = self._heads(self.fc(destination)) if separate else projected[: destination.shape[0]]
-        return projected, other, destination
-
-    def _heads(self, x: torch.Tensor) -> torch.Tensor:
-        return x.view(*x.shape[:-1], self._num_heads, self._out_feats)
+        destination = self.feat_drop(destination) if separate else functional.first_rows(source, destination.shape[0])
+        fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
+        projected = functional.by_head(fc_src(source), heads)
+        if not self._paired and not separate:
+            by_head = projected.shape[1:]
+            return projected, (self.attn_l[0].expand(by_head), self.attn_r[0].expand(by_head)), destination
+        folded = (self.attn_r[0, :, :, None] * fc_dst.weight.view(heads, self._out_feats, -1)).sum(1)
+        scores = (projected * self.attn_l).sum(-1), nn.functional.linear(destination, folded)
+        return projected, scores, destination

@@ -19,7 +19,18 @@ from ..structure.ids import ALL, is_all
 from . import core
 from .core import sddmm, spmm
 
-__all__ = ["binary_reduce", "edge_softmax", "gsddmm", "gspmm", "per_edge", "segment_reduce", "segment_softmax"]
+__all__ = [
+    "binary_reduce",
+    "dot_attention",
+    "edge_softmax",
+    "gat_attention",
+    "gatv2_attention",
+    "gsddmm",
+    "gspmm",
+    "per_edge",
+    "segment_reduce",
+    "segment_softmax",
+]
 
 _BINARY = ("add", "sub", "mul", "div")
 _COPIES = ("copy_lhs", "copy_rhs")
@@ -112,6 +123,87 @@ def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "ds
     if not is_all(eids):
         adj = adj.subset(graph.edge_ids_of(eids, None)).adjacency
     return core.edge_softmax(adj, logits)
+
+
+def gat_attention(
+    graph: Any,
+    el: Tensor,
+    er: Tensor,
+    feat: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    edge_weight: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Sum sources' features at every node, weighted by a softmax of leaky_relu(el[u] + er[v]), in one kernel.
+
+    The attention of Velickovic et al., "Graph attention networks", 2018. Nothing of the size of edges x heads is kept.
+
+    Parameters
+    ----------
+    el, er
+        Scores of sources ``(num_src, *heads)`` and of destinations ``(num_dst, *heads)``; a last axis of length 1 may
+        follow.
+    feat
+        ``(num_src, *heads, d)``.
+    dropout
+        Probability with which the weight of an edge for a head is set to 0; the others grow by 1 / (1 - dropout). 0
+        for inference.
+    edge_weight
+        ``(num_edges,)``, multiplies the weights after softmax and dropout.
+    seed
+        Fixes what is dropped: a function of seed, edge id and head alone. Drawn from the framework's generator if None.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *heads, d)``; 0 for a node without in-edges. Differentiable twice in every tensor.
+
+    Raises
+    ------
+    DGLError
+        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+    """
+    how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed)
+    return core.attention(_adjacency(graph), how, feat, (el, er), edge_weight)
+
+
+def gatv2_attention(
+    graph: Any,
+    feat_src: Tensor,
+    feat_dst: Tensor,
+    attn: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    edge_weight: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Sum ``feat_src`` at every node, weighted by a softmax of attn . leaky_relu(feat_src[u] + feat_dst[v]).
+
+    The attention of Brody et al., "How attentive are graph attention networks?", 2022. ``feat_src`` is ``(num_src,
+    *heads, d)``, ``feat_dst`` ``(num_dst, *heads, d)``, ``attn`` ``(*heads, d)``; the rest is as in
+    :func:`gat_attention`.
+    """
+    how = core.Attention(core.Score.GATED, negative_slope, 1.0, dropout, seed)
+    return core.attention(_adjacency(graph), how, feat_src, (feat_dst, attn), edge_weight)
+
+
+def dot_attention(
+    graph: Any,
+    feat_src: Tensor,
+    feat_dst: Tensor,
+    scale: float = 1.0,
+    dropout: float = 0.0,
+    edge_weight: Tensor | None = None,
+    seed: int | None = None,
+) -> Tensor:
+    """Sum ``feat_src`` at every node, weighted by a softmax of scale * (feat_src[u] . feat_dst[v]).
+
+    ``feat_src`` is ``(num_src, *heads, d)``, ``feat_dst`` ``(num_dst, *heads, d)``; the rest is as in
+    :func:`gat_attention`. ``scale`` is often 1 / sqrt(d).
+    """
+    how = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
+    return core.attention(_adjacency(graph), how, feat_src, (feat_dst,), edge_weight)
 
 
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:

@@ -59,8 +59,9 @@ def test_it_is_the_formula(
     g, layer = make(), _layer(in_feats, **options)
     feat = dense.double(g.num_src_nodes(), in_feats)
     weight = dense.positive(g.num_edges()) if weighted else None
-    found = layer(g, feat, edge_weight=weight, get_attention=True)
-    torch.testing.assert_close(found, _expected(layer, g, feat, feat[: g.num_dst_nodes()], weight))
+    expected = _expected(layer, g, feat, feat[: g.num_dst_nodes()], weight)
+    torch.testing.assert_close(layer(g, feat, edge_weight=weight, get_attention=True), expected)
+    torch.testing.assert_close(layer(g, feat, edge_weight=weight), expected[0])
 
 
 @pytest.mark.parametrize("make", [dense.graph, dense.block, dense.bipartite])
@@ -107,6 +108,16 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.equal(first, second)
     layer.eval()
     torch.testing.assert_close(layer(g, feat), _expected(layer, g, feat, feat)[0])
+
+
+def test_the_attention_returned_shows_the_dropout_that_was_applied() -> None:
+    g, feat, layer = dense.graph(), dense.double(4, 4), _layer(attn_drop=0.5)
+    torch.manual_seed(0)
+    plain = layer(g, feat)
+    torch.manual_seed(0)
+    result, attention = layer(g, feat, get_attention=True)
+    torch.testing.assert_close(result, plain)
+    assert (attention == 0).any()
 
 
 def test_nodes_without_in_edges_are_refused_unless_allowed() -> None:

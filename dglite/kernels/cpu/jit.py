@@ -22,7 +22,7 @@ import numba
 from llvmlite import binding
 
 from ...config import cache_dir, debug_level
-from . import driver, elementary, lanes, memory, vec
+from . import driver, elementary, lanes, memory, philox, tiles, vec
 
 __all__ = ["block_lanes", "compile_kernel", "load_source"]
 
@@ -56,10 +56,14 @@ def load_source(kind: str, source: str) -> ModuleType:
     return module
 
 
+_TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, driver)
+"""The modules that rendered kernels are compiled with."""
+
+
 @cache
 def _toolchain() -> bytes:
     """Return what compiled code depends on besides its source."""
-    parts = [Path(str(module.__file__)).read_bytes() for module in (vec, memory, lanes, elementary, driver)]
+    parts = [Path(str(module.__file__)).read_bytes() for module in _TOOLCHAIN]
     return b"".join([*parts, numba.__version__.encode()])
 
 

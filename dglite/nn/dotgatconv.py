@@ -1,0 +1,96 @@
+"""Graph attention by dot products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from ..ops.core import Attention, Score
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["DotGatConv"]
+
+
+@final
+class DotGatConv(nn.Module):
+    r"""Graph attention whose scores are scaled dot products (Vaswani et al., "Attention is all you need", 2017).
+
+    .. math:: h_v' = \sum_{u \to v} \alpha_{uv} W_s h_u, \quad
+              \alpha_{uv} = \mathrm{softmax}_u\big((W_s h_u) \cdot (W_d h_v) / \sqrt{d}\big)
+
+    for each of ``num_heads`` heads of size d; one matrix serves both sides unless their sizes are given apart.
+
+    Parameters
+    ----------
+    in_feats
+        Size of the input's last axis; a pair (source, destination) gives each side a matrix of its own.
+    out_feats, num_heads
+        Size of each head's output, and how many heads there are.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused: the output of such a node is 0.
+
+    Shapes
+    ------
+    feat (num_src, \*, in_feats) -> (num_dst, \*, num_heads, out_feats)
+    """
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        out_feats: int,
+        num_heads: int,
+        allow_zero_in_degree: bool = False,
+    ) -> None:
+        super().__init__()
+        source_size, destination_size = functional.pair_of_sizes(in_feats)
+        self._out_feats, self._num_heads = out_feats, num_heads
+        self._allow_zero_in_degree = allow_zero_in_degree
+        self._paired = isinstance(in_feats, tuple)
+        if self._paired:
+            self.fc_src = nn.Linear(source_size, num_heads * out_feats, bias=False)
+            self.fc_dst = nn.Linear(destination_size, num_heads * out_feats, bias=False)
+        else:
+            self.fc = nn.Linear(source_size, num_heads * out_feats, bias=False)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        get_attention: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        r"""Return the new features of the destination nodes.
+
+        With ``get_attention``, also returns the attention, shape (num_edges, \*, num_heads, 1). Raises ``DGLError``
+        for nodes without in-edges and for wrong numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = self._project(source, destination, isinstance(feat, tuple))
+        how = Attention(Score.DOT, scale=self._out_feats**-0.5)
+        result, weights = functional.attention(adjacency, how, source, (destination,), get_attention=get_attention)
+        return result if weights is None else (result, weights)
+
+    def _project(
+        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return both sides after the matrices, by head; one tensor given for both is multiplied once."""
+        if self._paired:
+            sides = self.fc_src(source), self.fc_dst(destination)
+        else:
+            projected = self.fc(source)
+            sides = (
+                projected,
+                self.fc(destination) if separate else functional.first_rows(projected, destination.shape[0]),
+            )
+        return functional.by_head(sides[0], self._num_heads), functional.by_head(sides[1], self._num_heads)

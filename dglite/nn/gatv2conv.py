@@ -1,0 +1,142 @@
+"""Graph attention whose ranking of neighbours depends on the node that looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import nn
+
+from ..ops.core import Attention, Score
+from . import functional
+
+if TYPE_CHECKING:
+    from ..graph import DGLGraph
+
+__all__ = ["GATv2Conv"]
+
+
+@final
+class GATv2Conv(nn.Module):
+    r"""Graph attention of Brody et al., "How attentive are graph attention networks?", 2022.
+
+    .. math:: h_v' = \sigma\Big(\sum_{u \to v} \alpha_{uv} W_s h_u\Big), \quad
+              \alpha_{uv} = \mathrm{softmax}_u(a^T \mathrm{LeakyReLU}(W_s h_u + W_d h_v))
+
+    for each of ``num_heads`` heads.
+
+    Parameters
+    ----------
+    in_feats
+        Size of the input's last axis; a pair (source, destination) where the sides differ.
+    out_feats, num_heads
+        Size of each head's output, and how many heads there are.
+    feat_drop, attn_drop
+        Dropout of the input and of the attention.
+    negative_slope
+        Of the leaky ReLU.
+    residual
+        Add the destination's input, through a matrix where sizes differ.
+    activation
+        Applied to the result.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused.
+    bias
+        Whether the matrices have a bias.
+    share_weights
+        One matrix for both sides. A pair of sizes has two whatever this says.
+
+    Shapes
+    ------
+    feat (num_src, \*, in_feats) -> (num_dst, \*, num_heads, out_feats)
+    """
+
+    res_fc: nn.Module | None
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        out_feats: int,
+        num_heads: int,
+        feat_drop: float = 0.0,
+        attn_drop: float = 0.0,
+        negative_slope: float = 0.2,
+        residual: bool = False,
+        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        allow_zero_in_degree: bool = False,
+        bias: bool = True,
+        share_weights: bool = False,
+    ) -> None:
+        super().__init__()
+        source_size, destination_size = functional.pair_of_sizes(in_feats)
+        width = num_heads * out_feats
+        self._num_heads, self._allow_zero_in_degree = num_heads, allow_zero_in_degree
+        self.share_weights = share_weights and not isinstance(in_feats, tuple)
+        self.fc_src = nn.Linear(source_size, width, bias=bias)
+        self.fc_dst = self.fc_src if self.share_weights else nn.Linear(destination_size, width, bias=bias)
+        self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.feat_drop = nn.Dropout(feat_drop)
+        self.attn_drop = nn.Dropout(attn_drop)
+        self.leaky_relu = nn.LeakyReLU(negative_slope)
+        self.activation = activation
+        self.res_fc = None
+        if residual:
+            projected = destination_size != width
+            self.res_fc = nn.Linear(destination_size, width, bias=bias) if projected else nn.Identity()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights from Glorot's normal distribution with the gain of ReLU and set biases to 0."""
+        gain = nn.init.calculate_gain("relu")
+        nn.init.xavier_normal_(self.attn, gain=gain)
+        for linear in {self.fc_src: None, self.fc_dst: None, self.res_fc: None}:
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_normal_(linear.weight, gain=gain)
+                if linear.bias is not None:
+                    nn.init.zeros_(linear.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        get_attention: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        r"""Return the new features of the destination nodes.
+
+        With ``get_attention``, also returns the attention as it was applied, shape (num_edges, \*, num_heads, 1).
+        Raises ``DGLError`` for nodes without in-edges and for wrong numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
+        how = Attention(Score.GATED, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
+        operands = destination, self.attn[0].expand(source.shape[1:])
+        result, weights = functional.attention(adjacency, how, source, operands, get_attention=get_attention)
+        if self.res_fc is not None:
+            result = result + functional.by_head(self.res_fc(residual), self._num_heads)
+        if self.activation is not None:
+            result = self.activation(result)
+        return result if weights is None else (result, weights)
+
+    def _project(
+        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
+
+        Where one tensor was given for both sides, it goes through dropout once: the destination's rows are the first
+        of the source's.
+        """
+        source = self.feat_drop(source)
+        destination = self.feat_drop(destination) if separate else functional.first_rows(source, destination.shape[0])
+        projected = self.fc_src(source)
+        shared = self.share_weights and not separate
+        other = functional.first_rows(projected, destination.shape[0]) if shared else self.fc_dst(destination)
+        heads = self._num_heads
+        return functional.by_head(projected, heads), functional.by_head(other, heads), destination

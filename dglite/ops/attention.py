@@ -1,0 +1,179 @@
+"""Attention as one kernel: scores, softmax, dropout and weighted sum of an edge's source, with nothing kept per edge.
+
+Forward keeps the result and the logarithm of each node's sum of exponentials; backward makes weights and dropout again
+from them. Where a second derivative may be asked for, and where a graph or a shape is beyond the kernels, the same is
+composed of g-SDDMM, edge softmax and g-SpMM.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import kernels
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..expr import Expr, Operand, Side
+from ..kernels.render_tiles import Score
+from ..kernels.spec import compute_dtype
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+from .fused_attention import Attention, FusedAttention
+from .operands import check_tensor
+from .softmax import edge_softmax
+from .sparse import sddmm, spmm
+
+__all__ = ["Attention", "Score", "attention", "attention_weights"]
+
+MOST_HEADS = 64
+"""A kernel's text grows with the number of heads; beyond this it is composed."""
+
+_ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
+_MUL: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+_WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
+
+
+def attention(
+    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return for every node the weighted sum of its in-edges' sources.
+
+    Parameters
+    ----------
+    x
+        ``(num_src, *heads, d)``.
+    operands
+        Of the score. Additive: ``(num_src, *heads)`` and ``(num_dst, *heads)``, perhaps with a last axis of length 1;
+        projected: ``(*heads, d)`` twice, whose products with x are these two, the first sources being destinations.
+        Gated: ``(num_dst, *heads, d)`` and a vector for each head, ``(*heads, d)``. Dot: ``(num_dst, *heads, d)``.
+    edge_weight
+        ``(num_edges,)``, multiplies the weights after the softmax and dropout.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *heads, d)``, 0 for a node without in-edges. Differentiable twice in all tensors.
+
+    Raises
+    ------
+    DGLError
+        Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
+    """
+    how = how.seeded()
+    inputs = _checked(adj, how, x, operands, edge_weight)
+    _, *heads, features = active.shape(x)
+    flat = _flat(how, inputs, math.prod(heads), features)
+    if not 0 < math.prod(heads) <= MOST_HEADS or not features or not adj.num_edges:
+        result = composed(adj, how, flat)
+    else:
+        needs = any(active.requires_grad(tensor) for tensor in flat)
+        result = active.apply(FusedAttention(adj, how, needs, composed), *flat)
+    return active.reshape(result, (adj.num_dst, *heads, features))
+
+
+def attention_weights(
+    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return the weights that :func:`attention` applies, after dropout and edge weights, (num_edges, *heads, 1).
+
+    ``how`` needs a seed of its own for both to draw the same dropout.
+    """
+    how = how.seeded()
+    inputs = _checked(adj, how, x, operands, edge_weight)
+    _, *heads, features = active.shape(x)
+    weights = _weights(adj, how, _flat(how, inputs, math.prod(heads), features))
+    return active.reshape(weights, (adj.num_edges, *heads, 1))
+
+
+# -- what is given -----------------------------------------------------------------------------------------------------
+def _checked(
+    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None
+) -> list[Tensor]:
+    """Return x, the operands and the edge weights, after a look at their shapes and dtypes."""
+    check_tensor(x, adj.num_src, "source node")
+    _, *heads, features = active.shape(x)
+    if not heads:
+        raise DGLError(f"got features of shape {tuple(active.shape(x))}; expected (num_src, *heads, d)")
+    sides = {
+        "left": (adj.num_src, "source node", tuple(heads)),
+        "right": (adj.num_dst, "destination node", (*heads, features) if how.score.of_features else tuple(heads)),
+    }
+    for name, operand in how.named([x, *operands]).items():
+        if name in sides:
+            num_rows, owner, feat = sides[name]
+            check_tensor(operand, num_rows, owner)
+            own = tuple(active.shape(operand)[1:])
+            if own != feat and (how.score.of_features or own != (*feat, 1)):
+                raise DGLError(f"got {own} for each {owner}, with {tuple(heads)} heads of {features}; expected {feat}")
+        elif name != "x" and tuple(active.shape(operand)) != (*heads, features):
+            raise DGLError(f"got {name} of shape {tuple(active.shape(operand))}; expected {(*heads, features)}")
+    if how.projected and adj.num_dst > adj.num_src:
+        raise DGLError(f"{adj.num_dst} destinations are not among {adj.num_src} sources; give their scores apart")
+    tensors = [x, *operands]
+    if edge_weight is not None:
+        check_tensor(edge_weight, adj.num_edges, "edge")
+        if math.prod(active.shape(edge_weight)[1:]) != 1:
+            raise DGLError(
+                f"got edge weights of shape {tuple(active.shape(edge_weight))}; expected one number per edge"
+            )
+        tensors.append(edge_weight)
+    dtypes = {active.dtype(tensor) for tensor in tensors}
+    if len(dtypes) > 1:
+        raise DGLError(f"operands have dtypes {' and '.join(sorted(dtypes))}; convert them to one dtype")
+    return tensors
+
+
+def _flat(how: Attention, inputs: Sequence[Tensor], heads: int, features: int) -> list[Tensor]:
+    """Return the inputs with one axis of heads: (rows, heads[, d]), attn (heads, d), edge weights (num_edges,)."""
+    wide = (heads, features)
+    side = wide if how.score.of_features else (heads,)
+    feat = {"x": wide, "left": side, "right": side, "weight": ()}
+    return [
+        active.reshape(tensor, (active.shape(tensor)[0], *feat[name]) if name in feat else wide)
+        for name, tensor in how.named(inputs).items()
+    ]
+
+
+# -- composed ----------------------------------------------------------------------------------------------------------
+def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+    """Return the weights as applied, (num_edges, heads, 1), with differentiable operations."""
+    given = how.named(inputs)
+    x = given["x"]
+    if how.score is Score.DOT:
+        scores = sddmm(adj, _MUL, (x, given["right"]), dot=True) * how.scale
+    elif how.score is Score.GATED:
+        both = _leaky_relu(sddmm(adj, _ADD, (x, given["right"])), how.slope)
+        scores = active.sum(both * given["attn"], -1, keepdims=True)
+    elif how.projected:
+        left, right = (active.sum(x * given[name], -1, keepdims=True) for name in ("attn", "attn_right"))
+        scores = _leaky_relu(sddmm(adj, _ADD, (left, right[: adj.num_dst])), how.slope)
+    else:
+        left, right = (active.reshape(given[name], (*active.shape(given[name]), 1)) for name in ("left", "right"))
+        scores = _leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
+    weights = edge_softmax(adj, scores)
+    if how.dropout:
+        weights = weights * _multipliers(adj, how, x)
+    if "weight" in given:
+        weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))
+    return weights
+
+
+def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+    """Return the attention of inputs with one axis of heads, made of differentiable operations."""
+    return spmm(adj, _WEIGHTED, Reducer.SUM, (inputs[0], _weights(adj, how, inputs)))
+
+
+def _leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return x * (active.astype(x > 0, active.dtype(x)) * (1 - slope) + slope)
+
+
+def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
+    """Return the dropout multipliers, (num_edges, heads, 1)."""
+    assert how.seed is not None
+    dtype, heads = active.dtype(like), active.shape(like)[1]
+    out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), active.device(like))
+    compiled = kernels.compiled("attention")
+    compiled.dropout_multipliers(
+        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), active.num_threads()
+    )
+    return active.astype(out, dtype)

@@ -1,0 +1,191 @@
+"""Attention by the fused kernels: what one recorded call keeps, and its gradient."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .. import kernels
+from ..backend import RESULT, Tensor, active
+from ..errors import DGLError
+from ..kernels.render_tiles import Phase, Score
+from ..kernels.spec import compute_dtype
+from ..structure.adjacency import Adjacency
+from .operands import structure_of
+
+__all__ = ["Attention", "FusedAttention"]
+
+_OPERANDS = {
+    Score.ADDITIVE: ("x", "left", "right"),
+    Score.GATED: ("x", "right", "attn"),
+    Score.DOT: ("x", "right"),
+}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """What an attention computes, apart from its tensors.
+
+    ``slope`` is that of the leaky ReLU, ``scale`` multiplies the scores of ``Score.DOT``. ``projected`` additive scores
+    are given by a vector for each side, whose product with x is the score. With ``dropout``, weight (e,
+    h) is dropped with that probability and otherwise divided by what is left of 1; word h % 4 of Philox4x32-10 with the
+    key ``seed`` and the counter (e, h // 4) decides. Without a seed one is drawn from the backend's generator.
+    """
+
+    score: Score
+    slope: float = 0.2
+    scale: float = 1.0
+    dropout: float = 0.0
+    seed: int | None = None
+    projected: bool = False
+
+    def seeded(self) -> Attention:
+        """Return this with a seed where one is needed."""
+        if not 0 <= self.dropout <= 1:
+            raise DGLError(f"got dropout={self.dropout}; expected a probability, 0 to 1")
+        return replace(self, seed=active.draw_seed()) if self.dropout and self.seed is None else self
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The tensors by their names in the kernels; ``weight`` follows where there are edge weights."""
+        return ("x", "attn", "attn_right") if self.projected else _OPERANDS[self.score]
+
+    def named(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return the tensors by name."""
+        return dict(zip((*self.operands, "weight"), inputs, strict=False))
+
+
+class FusedAttention:
+    """One recorded attention. Its inputs are the tensors of ``how.operands``, then edge weights where there are any.
+
+    ``composed`` does the same with differentiable operations: its gradient is taken where a second derivative is
+    wanted.
+    """
+
+    def __init__(self, adj: Adjacency, how: Attention, training: bool, composed: Callable[..., Tensor]) -> None:
+        self.adj, self.how, self.training, self.composed = adj, how, training, composed
+        self.saved: tuple[int, ...] = ()
+        self.kept: dict[str, Tensor] = {}
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        adj, x = self.adj, inputs[0]
+        _, heads, features = active.shape(x)
+        wide = (adj.num_dst, heads, features)
+        shapes: dict[str, tuple[int, ...]] = {"out": wide}
+        if self.training:
+            shapes["log_sum"] = wide[:2]
+            if self.how.score is Score.ADDITIVE:
+                shapes |= {"sloped_out": wide, "sloped_sum": wide[:2]}
+        self.kept = self._projections(self.how.named(inputs)) if self.how.projected else {}
+        self.kept |= {name: _rows(adj, shape, x) for name, shape in shapes.items()}
+        self._run(Phase.FORWARD, adj, inputs, self.kept, training=self.training)
+        out = self.kept["out"]
+        if active.dtype(out) == active.dtype(x):
+            # The result comes back through the backend: kept here it would keep itself alive.
+            del self.kept["out"]
+            self.saved = (*range(len(inputs)), RESULT)
+            return out
+        self.saved = tuple(range(len(inputs)))
+        return active.astype(out, active.dtype(x))
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        given = list(inputs[:-1])
+        if active.requires_grad(grad) or any(active.requires_grad(tensor) for tensor in given):
+            return active.gradients(lambda *tensors: self.composed(self.adj, self.how, tensors), given, grad, needs)
+        adj, named = self.adj, self.how.named(given)
+        wanted = {name for name, needed in zip(named, needs, strict=True) if needed}
+        x, heads = given[0], active.shape(given[0])[1]
+        state = active.empty((adj.num_dst, 3, heads), compute_dtype(active.dtype(x)), active.device(x))
+        shared = {"out": inputs[RESULT], **self.kept, "grad": active.contiguous(grad), "state": state}
+        sides = {**named, **self.kept}
+        results = {"right_grad": _rows(adj, active.shape(sides["right"]), x)}
+        if self.how.score is Score.GATED:
+            results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
+        self._run(Phase.DESTINATION, adj, given, {**shared, **results})
+        if wanted - {"right", "attn"} or self.how.projected:
+            behind, flags = adj.reverse(), {"weight_gradient": "weight" in wanted, "projected": self.how.projected}
+            for name in ("x", "left"):
+                if name in sides:
+                    results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
+            if "weight" in wanted:
+                results["weight_grad"] = active.empty((adj.num_edges,), active.dtype(state), active.device(x))
+            self._run(Phase.SOURCE, behind, given, {**shared, **results}, **flags)
+        if self.how.projected:
+            self._through_projections(named, results)
+        elif "attn" in wanted:
+            results["attn_grad"] = active.sum(results["attn_grad"], 0)
+        return [active.astype(results[f"{name}_grad"], active.dtype(x)) if name in wanted else None for name in named]
+
+    def _projections(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the scores of both sides, (num_src, heads) and (num_dst, heads), in one product of matrices.
+
+        Products with a matrix that is mostly 0 read x once; multiplying and adding up by head writes a tensor as large
+        as x for each side, and takes eight times as long for heads of 32.
+        """
+        x = named["x"]
+        rows, heads, features = active.shape(x)
+        own = _identity(heads, x)[:, None, :]
+        columns = [
+            active.reshape(active.reshape(named[name], (heads, features, 1)) * own, (heads * features, heads))
+            for name in ("attn", "attn_right")
+        ]
+        scores = active.reshape(x, (rows, heads * features)) @ active.concat(columns, 1)
+        return {
+            "left": active.contiguous(scores[:, :heads]),
+            "right": active.contiguous(scores[: self.adj.num_dst, heads:]),
+        }
+
+    def _through_projections(self, named: dict[str, Tensor], results: dict[str, Tensor]) -> None:
+        """Add the gradients of the vectors, and that of x for sources without an out-edge, where no kernel has been."""
+        left, right = results["left_grad"], results["right_grad"]
+        num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
+        x = active.reshape(active.astype(named["x"], active.dtype(left)), (rows, heads * features))
+        if num_dst == rows:
+            products = active.concat([left, right], 1).T @ x
+        else:
+            products = active.concat([left.T @ x, right.T @ x[:num_dst]])
+        own = _identity(heads, left)[:, :, None]
+        for name, product in zip(("attn", "attn_right"), (products[:heads], products[heads:]), strict=True):
+            results[f"{name}_grad"] = active.sum(active.reshape(product, (heads, heads, features)) * own, 0)
+        if not _all_rows_used(self.adj.reverse()):
+            idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
+            passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(left))
+            results["x_grad"] = active.put(results["x_grad"], idle, passed)
+
+    def _run(
+        self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
+    ) -> None:
+        """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
+        how, compiled = self.how, kernels.compiled("attention")
+        named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
+        structure, index = structure_of(rows)
+        _, heads, features = active.shape(inputs[0])
+        flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named}
+        spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, **flags)
+        arguments: dict[str, int | float] = {"slope": float(how.slope), "score_scale": float(how.scale)}
+        for name, tensor in {**named, **others}.items():
+            arguments[name] = active.address(tensor)
+            arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:])
+        if how.seed is not None:
+            arguments |= compiled.dropout_words(how.dropout, how.seed)
+        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, active.num_threads())
+
+
+def _identity(size: int, like: Tensor) -> Tensor:
+    return active.astype(active.from_numpy(np.eye(size), active.device(like)), active.dtype(like))
+
+
+def _all_rows_used(adj: Adjacency) -> bool:
+    """Whether every destination has an in-edge; kept with the structure."""
+    if "no row is empty" not in adj.cache:
+        adj.cache["no row is empty"] = bool(adj.in_degrees().all())
+    return bool(adj.cache["no row is empty"])
+
+
+def _rows(adj: Adjacency, shape: Sequence[int], like: Tensor) -> Tensor:
+    """Return memory for what a kernel computes for each destination; 0 where it comes by none."""
+    dtype, device = compute_dtype(active.dtype(like)), active.device(like)
+    return active.empty(shape, dtype, device) if _all_rows_used(adj) else active.full(shape, 0.0, dtype, device)
