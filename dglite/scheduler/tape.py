@@ -28,6 +28,7 @@ from ..recorder import (
 )
 from ..structure.adjacency import Adjacency
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
+from .attend import find_attention
 from .learned import note_builtins
 from .plan import Column as PlanColumn
 from .plan import spell
@@ -166,11 +167,35 @@ class RelationTape(Mailbox):
         return backend.reshape(values, (self.num_edges, *column._feat))
 
     def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+        attention = self._attention(column) if reducer is Reducer.SUM and self._softmaxes else None
+        if attention is not None:
+            return attention
         expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
             return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.device)
         return core.spmm(self.adjacency, expr, reducer, operands)
+
+    def _attention(self, column: Column) -> Tensor | None:
+        """Return the reduction if it is that of an attention in one kernel, else None."""
+        seen = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
+        if seen is None:
+            return None
+        x, left, right = (self.tensors[slot] for slot in (seen.x, seen.left, seen.right))
+        feat = tuple(backend.shape(x)[1:])
+        if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in (left, right)):
+            return None
+        if self.log is not None:
+            self.log.append(f"attention of {self.spelled(column)}")
+            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column._dtype), self.device)
+        rows = [backend.shape(y)[0] for y in (x, left, right)]
+        heads = feat[:-1] or (1,)
+        x, left, right = (
+            backend.reshape(y, (count, *heads, *rest))
+            for y, count, rest in zip((x, left, right), rows, (feat[-1:], (), ()), strict=True)
+        )
+        result = core.attention(self.adjacency, core.Attention(core.Score.ADDITIVE, seen.slope), x, (left, right))
+        return backend.reshape(result, (self.num_rows[Side.V], *feat))
 
     def softmax(self, column: Column) -> Column:
         """Return a softmax that is computed when it is needed on the edges: inside attention it never is."""
