@@ -1,4 +1,4 @@
-"""Rule 5: the attention of DGL's tutorial, written with two functions, is one kernel, and nothing else is taken for it."""
+"""Rule 5: attention written with two functions, as in DGL's tutorial, is one kernel, and nothing else is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scaled(nodes):
 
 
 def graph_with(feat):
-    """Return a graph with a node that receives nothing, parallel edges and a self-loop, and its differentiable columns."""
+    """Return a graph with a node that receives nothing, parallel edges and a self-loop, and its columns."""
     torch.manual_seed(0)
     g = dglite.graph(([0, 0, 1, 2, 2, 3, 3, 1], [1, 1, 2, 2, 3, 3, 1, 2]))
     score = (*feat[:-1], 1)
