@@ -149,6 +149,8 @@ def plot(records: list[dict[str, Any]]) -> None:
                     done = [r for r in chosen if quantity in r["found"][name]]
                     values = [scale * r["found"][name][quantity] for r in done]
                     axis.loglog([r["value"] for r in done], values, marker="o", label=name)
+                axis.set_xticks([r["value"] for r in chosen], [_tick(sweep, r["value"]) for r in chosen])
+                axis.minorticks_off()
                 axis.set_title(kind)
                 axis.set_xlabel(sweep)
                 axis.set_ylabel(label)
@@ -157,6 +159,12 @@ def plot(records: list[dict[str, Any]]) -> None:
         PLOTS.mkdir(exist_ok=True)
         figure.savefig(PLOTS / f"sweep_{'time' if quantity == 'seconds' else 'memory'}.svg", metadata={"Date": None})
         pyplot.close(figure)
+
+
+def _tick(sweep: str, value: float) -> str:
+    if sweep == "nodes":
+        return f"{value / 1024:.0f}k"
+    return f"{100 * value:g}%" if sweep == "density" else f"{value}"
 
 
 def main() -> None:
