@@ -161,7 +161,7 @@ class FusedAttention:
         """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
         how, compiled = self.how, kernels.compiled("attention")
         named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
-        structure, index = structure_of(rows)
+        structure, index = structure_of(rows, edges=how.dropout > 0 or "weight" in named)
         _, heads, features = active.shape(inputs[0])
         flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named}
         spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, **flags)

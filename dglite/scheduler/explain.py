@@ -273,7 +273,8 @@ def _total(parts: list[int | None]) -> int | None:
 
 def _structure_bytes(adjacency: Adjacency) -> int:
     csc = adjacency.csc()
-    edge_ids = 0 if csc.edge_ids is None else csc.edge_ids.nbytes
+    made = csc.edge_ids if csc.has_edge_ids else None  # not made for the sake of an explanation
+    edge_ids = 0 if made is None else made.nbytes
     return csc.indptr.nbytes + csc.indices.nbytes + edge_ids
 
 
