@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+from attention import steps_table
 from common import RESULTS, ROOT
 from memory import attention_table, growth_table
 from overhead import calls_table
@@ -41,13 +42,23 @@ def memory(results: dict[str, Any]) -> str:
 def attention_memory(results: dict[str, Any]) -> str:
     """Return one row per library."""
     found = results["attention"]
-    size = (
-        f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {found['heads']} heads of {found['head_size']}."
-    )
-    return f"{size} of {found['head_size']}.\n\n{attention_table(found)}"
+    heads = f"{found['heads']} heads of {found['head_size']}"
+    return f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {heads}.\n\n{attention_table(found)}"
 
 
-SECTIONS = ((spmm, "spmm"), (overhead, "overhead"), (memory, "memory"), (attention_memory, "memory"))
+def attention(results: dict[str, Any]) -> str:
+    """Return one row per layer."""
+    size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges."
+    return f"{size}\n\n{steps_table(results['records'])}"
+
+
+SECTIONS = (
+    (spmm, "spmm"),
+    (overhead, "overhead"),
+    (memory, "memory"),
+    (attention_memory, "memory"),
+    (attention, "attention"),
+)
 """What is written between the marks of its name, and from which file."""
 
 
