@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+from attention import steps_table as layers_table
 from common import RESULTS, ROOT
 from giant import conversions_table, shapes_table
 from memory import attention_table, growth_table
@@ -20,6 +21,7 @@ from overhead import calls_table
 from reorder import orders_table
 from spmm import cases_table, summary_table
 from sweep import sweep_table
+from udf import pairs_table, sizes_table
 
 PAGE = ROOT / "docs" / "performance.md"
 
@@ -66,10 +68,19 @@ def reorder(results: dict[str, Any]) -> str:
 def attention_memory(results: dict[str, Any]) -> str:
     """Return one row per library."""
     found = results["attention"]
-    size = (
-        f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {found['heads']} heads of {found['head_size']}."
-    )
-    return f"{size} of {found['head_size']}.\n\n{attention_table(found)}"
+    heads = f"{found['heads']} heads of {found['head_size']}"
+    return f"{found['num_nodes']:,} nodes, {found['num_edges']:,} edges, {heads}.\n\n{attention_table(found)}"
+
+
+def attention(results: dict[str, Any]) -> str:
+    """Return one row per layer."""
+    size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges."
+    return f"{size}\n\n{layers_table(results['records'])}"
+
+
+def udf(results: dict[str, Any]) -> str:
+    """Return one row per pair of functions, and one per size of the textbook convolution."""
+    return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
 
 
 SECTIONS = (
@@ -81,6 +92,8 @@ SECTIONS = (
     (sweep, "sweep"),
     (giant, "giant"),
     (reorder, "reorder"),
+    (attention, "attention"),
+    (udf, "udf"),
 )
 """What is written between the marks of its name, and from which file."""
 
