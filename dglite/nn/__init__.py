@@ -5,5 +5,16 @@ from .edgeweightnorm import EdgeWeightNorm
 from .gatconv import GATConv
 from .graphconv import GraphConv
 from .sageconv import SAGEConv
+from .sparsefeatures import SparseFeatures
+from .sparselinear import FeatureDropout, SparseLinear
 
-__all__ = ["EdgeWeightNorm", "GATConv", "GraphConv", "SAGEConv", "functional"]
+__all__ = [
+    "EdgeWeightNorm",
+    "FeatureDropout",
+    "GATConv",
+    "GraphConv",
+    "SAGEConv",
+    "SparseFeatures",
+    "SparseLinear",
+    "functional",
+]
