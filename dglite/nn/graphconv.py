@@ -99,7 +99,7 @@ class GraphConv(nn.Module):
         adjacency = graph.adjacency()
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
-        source = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
+        source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
         functional.require_rows(source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")

@@ -128,7 +128,8 @@ def registered(op: Op) -> Op:
     def make(
         structure: Sequence[int], recipe: str, needs: Sequence[bool], real: bool, keeper: Tensor | None
     ) -> GraphOp:
-        reference = Reference(*structure, keeper)
+        number, turned, num_src, num_dst, num_edges = structure
+        reference = Reference(number, turned, num_src, num_dst, num_edges, keeper)
         if not real:
             return op.parse(reference, recipe, tuple(needs))
         adj = Adjacency.numbered(reference.number)
