@@ -1,6 +1,15 @@
 """The layers under the name by which DGL's users import them: ``import dglite.nn.pytorch as dglnn``."""
 
-from . import EdgeWeightNorm, GATConv, GraphConv, SAGEConv
+from . import EdgeWeightNorm, FeatureDropout, GATConv, GraphConv, SAGEConv, SparseFeatures, SparseLinear
 from .functional import edge_softmax
 
-__all__ = ["EdgeWeightNorm", "GATConv", "GraphConv", "SAGEConv", "edge_softmax"]
+__all__ = [
+    "EdgeWeightNorm",
+    "FeatureDropout",
+    "GATConv",
+    "GraphConv",
+    "SAGEConv",
+    "SparseFeatures",
+    "SparseLinear",
+    "edge_softmax",
+]

@@ -45,7 +45,7 @@ class SparseFeatures:
 
     def __init__(self, matrix: Any) -> None:
         """Take over a SciPy or torch sparse matrix; raises :class:`DGLError` for another, or for wrong values."""
-        if isinstance(matrix, torch.Tensor):
+        if isinstance(matrix, torch.Tensor) and matrix.layout is not torch.strided:
             self.structure, self.values = _from_torch(matrix)
         elif is_scipy(matrix):
             self.structure, self.values = _from_scipy(matrix)

@@ -63,8 +63,11 @@ LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
 }
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("layer", LAYERS)
+# Inductor takes seconds to compile, and what it adds to "aot_eager" is the same for every layer.
+CASES = [(layer, "aot_eager") for layer in LAYERS] + [(layer, BACKENDS[-1]) for layer in ("GraphConv", "SAGEConv pool")]
+
+
+@pytest.mark.parametrize(("layer", "backend"), [*CASES, ("GraphConv", "eager")])
 def test_a_model_is_one_program(layer: str, backend: str) -> None:
     g, model = dense.graph(), Two(LAYERS[layer]).double()
     counter = CompileCounterWithBackend(backend)
@@ -194,7 +197,7 @@ def _user_defined(g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
 def test_verbs_give_the_same_compiled(function: Callable[..., torch.Tensor]) -> None:
     g = dense.graph()
     compiled = torch.compile(function, backend="aot_eager")
-    for seed in range(3):
+    for seed in range(2):
         x = dense.double(4, 3, seed=seed)
         torch.testing.assert_close(compiled(g, x), function(g, x))
         torch.testing.assert_close(

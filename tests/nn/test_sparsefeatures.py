@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,6 @@ from dglite.nn import FeatureDropout, GraphConv, SAGEConv, SparseFeatures, Spars
 from dglite.nn.sparsefeatures import as_features
 from tests.nn import dense
 
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 ROWS, COLUMNS = 5, 7
 
 
@@ -33,9 +33,11 @@ def _matrix(rows: int = ROWS, dtype: Any = np.float64) -> scipy.sparse.csr_array
 
 
 def _torch_csr(m: Any) -> torch.Tensor:
-    return torch.sparse_csr_tensor(
-        torch.from_numpy(m.indptr).long(), torch.from_numpy(m.indices).long(), torch.from_numpy(m.data), m.shape
-    )
+    with warnings.catch_warnings():  # torch says that its CSR tensors are in beta state
+        warnings.simplefilter("ignore")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(m.indptr).long(), torch.from_numpy(m.indices).long(), torch.from_numpy(m.data), m.shape
+        )
 
 
 def _uncoalesced(m: Any) -> torch.Tensor:
@@ -246,12 +248,22 @@ def test_dropout_drops_and_scales_stored_values() -> None:
     assert set(values.grad.unique().tolist()) == {0.0, 1 / 0.75}
 
 
-def test_dropout_of_dense_features_is_torchs() -> None:
-    x = torch.randn(5, 3)
-    torch.manual_seed(0)
-    ours = FeatureDropout(0.5)(x)
-    torch.manual_seed(0)
-    assert torch.equal(ours, torch.nn.Dropout(0.5)(x))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
+def test_dropout_of_dense_features(p: float, dtype: torch.dtype) -> None:
+    x = torch.ones(200, 200, dtype=dtype, requires_grad=True)
+    y = FeatureDropout(p)(x)
+    assert y.dtype is dtype and abs((y == 0).double().mean().item() - p) < 0.02
+    scale = torch.tensor(1 / (1 - p) if p < 1 else 0.0, dtype=dtype)
+    assert set(y.detach().unique().tolist()) <= {0.0, scale.item()}
+    y.sum().backward()
+    assert torch.equal(x.grad, y)
+    assert FeatureDropout(p).eval()(x) is x
+
+
+def test_dropout_in_place() -> None:
+    x = torch.ones(100)
+    assert FeatureDropout(0.5, inplace=True)(x) is x and set(x.tolist()) == {0.0, 2.0}
 
 
 @pytest.mark.parametrize(
