@@ -14,7 +14,6 @@ from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core, edge_softmax
 from ..ops.core import require_in_edges
-from ..ops.degrees import DegreeScale
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .sparsefeatures import Features, SparseFeatures, as_features
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     "as_features",
     "attention",
-    "degree_scale",
     "edge_softmax",
     "gcn_norms",
     "mean_with_self",
@@ -99,11 +97,6 @@ _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_S
 _PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
 
 
-def degree_scale(adjacency: Adjacency, scale: DegreeScale, like: torch.Tensor) -> torch.Tensor:
-    """Return a function of the degrees, shape (nodes, 1), with the dtype of ``like``; kept with the adjacency."""
-    return core.degree_scale(adjacency, scale, active.dtype(like))
-
-
 def normalised_sum(
     adjacency: Adjacency, feat: torch.Tensor, norm: str, edge_weight: torch.Tensor | None = None
 ) -> torch.Tensor:
@@ -112,14 +105,14 @@ def normalised_sum(
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
     """
-    weights = () if edge_weight is None else (edge_weight,)
+    weights, dtype = () if edge_weight is None else (edge_weight,), active.dtype(feat)
     if norm == "both":
-        scales = [degree_scale(adjacency, scale, feat) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
+        scales = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype), core.degree_scale(adjacency, _PER_ROOT_IN, dtype)
         expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
         return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
     if norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, degree_scale(adjacency, _PER_OUT, feat), *weights))
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, core.degree_scale(adjacency, _PER_OUT, dtype), *weights))
     return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
 
 
@@ -137,7 +130,7 @@ def mean_with_self(
 ) -> torch.Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
     total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
-    return total * degree_scale(adjacency, _PER_IN_AND_SELF, total)
+    return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total))
 
 
 def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str, eps: float) -> torch.Tensor:

@@ -24,6 +24,7 @@ from ..structure.parse import is_scipy
 __all__ = ["Features", "SparseFeatures", "as_features"]
 
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
+_DENSE = torch.strided
 _DTYPES = tuple(getattr(torch, name) for name in FLOATS)
 
 
@@ -116,7 +117,7 @@ def as_features(x: Any) -> Features:
     than CSR are converted each time.
     """
     if isinstance(x, torch.Tensor):
-        return x if x.layout is torch.strided else SparseFeatures(x)
+        return x if x.layout is _DENSE else SparseFeatures(x)
     if isinstance(x, SparseFeatures):
         return x
     return SparseFeatures(x) if is_scipy(x) else x

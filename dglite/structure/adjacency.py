@@ -27,12 +27,18 @@ _INT32_MAX = 2**31 - 1
 
 # Far above any count of nodes or edges: a compiler that takes equal numbers for one and the same is not misled.
 _NUMBERS = itertools.count(1 << 40)
-_BY_NUMBER: weakref.WeakValueDictionary[int, Adjacency] = weakref.WeakValueDictionary()
+_BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
+"""Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
 
 
 def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:
     """Return int32 where all counts fit it, else int64."""
     return _INT32 if num_src <= _INT32_MAX and num_dst <= _INT32_MAX and num_edges <= _INT32_MAX else _INT64
+
+
+def _forget_the_dead() -> None:
+    for number in [number for number, known in _BY_NUMBER.items() if known() is None]:
+        del _BY_NUMBER[number]
 
 
 class Adjacency(Lookups):
@@ -87,13 +93,16 @@ class Adjacency(Lookups):
         self._in_degrees: np.ndarray | None = None
         self._out_degrees: np.ndarray | None = None
         self._reverse: Any = None
-        self.number = next(_NUMBERS)
-        _BY_NUMBER[self.number] = self
+        self.number = number = next(_NUMBERS)
+        _BY_NUMBER[number] = weakref.ref(self)
+        if not number & 0xFFF:
+            _forget_the_dead()
 
     @staticmethod
     def numbered(number: int) -> Adjacency:
         """Return the structure called ``number``; :class:`DGLError` where it is gone, with the graph it belonged to."""
-        found = _BY_NUMBER.get(number)
+        known = _BY_NUMBER.get(number)
+        found = None if known is None else known()
         if found is None:
             raise DGLError(
                 "a compiled program ran on a graph that no longer exists; keep the graph until its results are used"
