@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["RESULT", "Backend", "DifferentiableOp", "Tensor"]
+__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "RegisteredOp", "Tensor"]
 
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
@@ -42,6 +42,36 @@ class DifferentiableOp(Protocol):
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> Sequence[Tensor | None]:
         """Return d(loss)/d(input) for each input with ``needs[i]``, else None."""
+
+
+class RegisteredOp(DifferentiableOp, Protocol):
+    """A differentiable operation that a compiler can keep in its programs, where objects do not last.
+
+    The program holds tensors, numbers and text, from which one object computes the result and another, later, the
+    gradient: so whatever the gradient reads beyond inputs and result is a tensor in ``kept``.
+    """
+
+    kept: Tensor | None
+    """What ``forward`` leaves for ``backward``: one tensor, never a view of an input, or None."""
+    shapes: Sequence[tuple[int, ...]]
+    """Shapes of the inputs, which ``backward`` may read."""
+    owner: object
+    """What must live until ``backward`` has run, though the program holds only its number."""
+
+    def describe(self, *inputs: Tensor) -> tuple[Description, Description | None]:
+        """Return shape and dtype of the result and of what is kept, from inputs that have no values.
+
+        Wrong inputs are refused here as they are by ``forward``.
+        """
+
+
+Description = tuple[Sequence[int], str]
+"""Shape and dtype of a tensor."""
+
+MakeOp = Callable[[Sequence[int], str, Sequence[bool], bool, "Tensor | None"], RegisteredOp]
+"""Makes an operation of ``(structure, recipe, needs, real, keeper)``: the numbers and the text that a program holds,
+which inputs need a gradient, whether it is going to compute (``forward``) or only to describe and derive, and the
+tensor that keeps the owner alive, which operations of its gradient must be given."""
 
 
 class Backend(ABC):
@@ -121,6 +151,10 @@ class Backend(ABC):
     @abstractmethod
     def contiguous(self, x: Tensor) -> Tensor:
         """Return ``x`` laid out row after row; itself when it is already."""
+
+    @abstractmethod
+    def copy(self, x: Tensor) -> Tensor:
+        """Return ``x`` in memory of its own."""
 
     # -- create -------------------------------------------------------------------------------------------------
     @abstractmethod
@@ -207,6 +241,29 @@ class Backend(ABC):
     @abstractmethod
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
+
+    # -- compilers and mixed precision --------------------------------------------------------------------------
+    @abstractmethod
+    def compiling(self) -> bool:
+        """Whether a compiler is reading the program now, so that operations have to be registered ones."""
+
+    @abstractmethod
+    def register(self, name: str, make: MakeOp) -> None:
+        """Make an operation known to the library's compiler, under ``name``."""
+
+    @abstractmethod
+    def call(
+        self, name: str, inputs: Sequence[Tensor], structure: Sequence[int], recipe: str, keeper: Tensor | None
+    ) -> Tensor:
+        """Run a registered operation. ``keeper`` is what an earlier one kept, where this is part of its gradient."""
+
+    @abstractmethod
+    def require(self, condition: Tensor, message: str) -> None:
+        """Stop with ``message`` when a compiled program runs and ``condition``, one boolean, is false."""
+
+    @abstractmethod
+    def autocast_dtype(self) -> str | None:
+        """Return the dtype that matrix products take now, None outside autocast."""
 
     @abstractmethod
     def detach(self, x: Tensor) -> Tensor:

@@ -8,7 +8,8 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from .base import RESULT, Backend, DifferentiableOp
+from . import torch_library
+from .base import RESULT, Backend, DifferentiableOp, MakeOp
 
 __all__ = ["TorchBackend"]
 
@@ -100,6 +101,9 @@ class TorchBackend(Backend):
     def contiguous(self, x: torch.Tensor) -> torch.Tensor:
         return x.contiguous()
 
+    def copy(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
@@ -183,6 +187,27 @@ class TorchBackend(Backend):
 
     def draw_seed(self) -> int:
         return int(torch.randint(2**63 - 1, ()))
+
+    compiling = staticmethod(torch.compiler.is_compiling)  # no call in between: every operation asks
+
+    def register(self, name: str, make: MakeOp) -> None:
+        torch_library.register(name, make, _DTYPES)
+
+    def call(
+        self,
+        name: str,
+        inputs: Sequence[torch.Tensor],
+        structure: Sequence[int],
+        recipe: str,
+        keeper: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return torch_library.OPS[name](list(inputs), structure, recipe, keeper)[0]
+
+    def require(self, condition: torch.Tensor, message: str) -> None:
+        torch._assert_async(condition, message)
+
+    def autocast_dtype(self) -> str | None:
+        return _NAMES[torch.get_autocast_dtype("cpu")] if torch.is_autocast_enabled("cpu") else None
 
     def num_threads(self) -> int:
         return torch.get_num_threads()

@@ -7,5 +7,18 @@ from .gatconv import GATConv
 from .gatv2conv import GATv2Conv
 from .graphconv import GraphConv
 from .sageconv import SAGEConv
+from .sparsefeatures import SparseFeatures
+from .sparselinear import FeatureDropout, SparseLinear
 
-__all__ = ["DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "SAGEConv", "functional"]
+__all__ = [
+    "DotGatConv",
+    "EdgeWeightNorm",
+    "FeatureDropout",
+    "GATConv",
+    "GATv2Conv",
+    "GraphConv",
+    "SAGEConv",
+    "SparseFeatures",
+    "SparseLinear",
+    "functional",
+]

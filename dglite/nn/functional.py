@@ -5,25 +5,27 @@ Layers hold parameters and check what users give them; what is computed stands h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
+from ..backend import active
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core, edge_softmax
+from ..ops.core import require_in_edges
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from .sparsefeatures import Features, SparseFeatures, as_features
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = [
+    "as_features",
     "attention",
     "by_head",
-    "degree_scale",
     "edge_softmax",
     "first_rows",
     "gcn_norms",
@@ -33,6 +35,7 @@ __all__ = [
     "pair_of_features",
     "pair_of_sizes",
     "reduce_neighbours",
+    "require_dense",
     "require_in_edges",
     "require_rows",
 ]
@@ -57,25 +60,32 @@ def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
     return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)
 
 
-def pair_of_features(
-    graph: DGLGraph, adjacency: Adjacency, feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (source, destination) features with the right numbers of rows.
+def pair_of_features(graph: DGLGraph, adjacency: Adjacency, feat: Any) -> tuple[Any, Any]:
+    """Return (source, destination) features, dense or sparse, with the right numbers of rows.
 
-    One tensor stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError`` where
+    One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError`` where
     rows and nodes differ in number.
     """
     if isinstance(feat, tuple):
-        source, destination = feat
+        source, destination = as_features(feat[0]), as_features(feat[1])
     else:
-        source = feat
+        source = feat = as_features(feat)
         destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
     require_rows(source, adjacency.num_src, "source nodes")
     require_rows(destination, adjacency.num_dst, "destination nodes")
     return source, destination
 
 
-def require_rows(x: torch.Tensor, expected: int, owner: str) -> None:
+def require_dense(x: Features, reader: str) -> None:
+    """Raise ``DGLError`` when ``x`` is sparse, naming what reads it."""
+    if isinstance(x, SparseFeatures):
+        raise DGLError(
+            f"{reader} reads whole rows of features and cannot take a sparse matrix of shape {x.shape}; make it dense "
+            "(matrix.toarray(), tensor.to_dense()) or project it first with dglite.nn.SparseLinear"
+        )
+
+
+def require_rows(x: Features, expected: int, owner: str) -> None:
     """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges."""
     if x.ndim == 0 or x.shape[0] != expected:
         hint = "; on a graph with two sets of nodes pass a pair (source, destination)" if "nodes" in owner else ""
@@ -84,41 +94,9 @@ def require_rows(x: torch.Tensor, expected: int, owner: str) -> None:
         )
 
 
-def require_in_edges(adjacency: Adjacency) -> None:
-    """Raise ``DGLError`` when a node has no in-edge; the answer is kept with the adjacency."""
-    lonely = adjacency.cache.get("nodes_without_in_edges")
-    if lonely is None:
-        found = np.flatnonzero(adjacency.in_degrees() == 0)
-        lonely = (len(found), int(found[0]) if len(found) else -1)
-        adjacency.cache["nodes_without_in_edges"] = lonely
-    if lonely[0]:
-        raise DGLError(
-            f"{lonely[0]} of {adjacency.num_dst} nodes have no in-edge (the first is node {lonely[1]}): no message "
-            "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
-            "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
-        )
-
-
 # -- graph convolution -------------------------------------------------------------------------------------------------
-_DEGREE_SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "inverse square root": lambda degrees: np.maximum(degrees, 1) ** -0.5,
-    "inverse": lambda degrees: 1.0 / np.maximum(degrees, 1),
-    "inverse with self": lambda degrees: 1.0 / (degrees + 1.0),
-}
-
-
-def degree_scale(adjacency: Adjacency, side: Side, kind: str, like: torch.Tensor) -> torch.Tensor:
-    """Return a function of the degrees, shape (nodes, 1): the sources' out-degrees (U) or the destinations' in-degrees.
-
-    It has the dtype and device of ``like`` and is kept with the adjacency.
-    """
-    key = (kind, side, like.dtype, like.device)
-    scale = adjacency.cache.get(key)
-    if scale is None:
-        degrees = adjacency.out_degrees() if side is Side.U else adjacency.in_degrees()
-        scale = torch.from_numpy(_DEGREE_SCALES[kind](degrees)).to(like.device, like.dtype)[:, None]
-        adjacency.cache[key] = scale
-    return scale
+_PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_SCALES["1 / sqrt(in)"]
+_PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
 
 
 def normalised_sum(
@@ -129,16 +107,14 @@ def normalised_sum(
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
     """
-    weights = () if edge_weight is None else (edge_weight,)
+    weights, dtype = () if edge_weight is None else (edge_weight,), active.dtype(feat)
     if norm == "both":
-        scales = [degree_scale(adjacency, side, "inverse square root", feat) for side in (Side.U, Side.V)]
+        scales = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype), core.degree_scale(adjacency, _PER_ROOT_IN, dtype)
         expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
         return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
     if norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
-        return core.spmm(
-            adjacency, expr, Reducer.SUM, (feat, degree_scale(adjacency, Side.U, "inverse", feat), *weights)
-        )
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, core.degree_scale(adjacency, _PER_OUT, dtype), *weights))
     return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
 
 
@@ -156,7 +132,7 @@ def mean_with_self(
 ) -> torch.Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
     total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
-    return total * degree_scale(adjacency, Side.V, "inverse with self", total)
+    return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total))
 
 
 def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str, eps: float) -> torch.Tensor:
@@ -170,7 +146,7 @@ def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str,
     incoming = core.spmm(adjacency, _EDGE, Reducer.SUM, (weight,)) + eps
     if norm == "right":
         return core.sddmm(adjacency, _EDGE_DESTINATION_SCALED, (weight, 1 / incoming))
-    outgoing = core.spmm(adjacency.reverse(), _EDGE, Reducer.SUM, (weight,)) + eps
+    outgoing = core.spmm(core.reversed_of(adjacency), _EDGE, Reducer.SUM, (weight,)) + eps
     return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
 
 

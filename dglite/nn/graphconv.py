@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import nn
 
 from ..errors import DGLError
 from . import functional
+from .sparsefeatures import SparseFeatures
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -41,7 +42,7 @@ class GraphConv(nn.Module):
 
     Shapes
     ------
-    feat (num_src, \*, in_feats) -> (num_dst, \*, out_feats)
+    feat (num_src, \*, in_feats) -> (num_dst, \*, out_feats), or a SciPy or torch sparse matrix (num_src, in_feats)
 
     >>> layer = GraphConv(5, 2)
     >>> layer(g, g.ndata["h"])  # doctest: +SKIP
@@ -85,7 +86,7 @@ class GraphConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Any,
         weight: torch.Tensor | None = None,
         edge_weight: torch.Tensor | None = None,
     ) -> torch.Tensor:
@@ -93,20 +94,21 @@ class GraphConv(nn.Module):
 
         Of a pair of features, only the source's are read. ``weight`` (in_feats, out_feats) serves a layer constructed
         with ``weight=False``. ``edge_weight`` has shape (num_edges,) or (num_edges, 1). Raises ``DGLError`` for nodes
-        without in-edges, for two weights and for wrong numbers of rows.
+        without in-edges, for two weights, for wrong numbers of rows, and for sparse features without a weight.
         """
         adjacency = graph.adjacency()
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
-        source = feat[0] if isinstance(feat, tuple) else feat
+        source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
         functional.require_rows(source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
         weight, bias = self._weight(weight), self.bias
         if weight is None:
+            functional.require_dense(source, "a GraphConv without a weight")
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
-        elif self._in_feats > self._out_feats:
-            result = functional.normalised_sum(adjacency, source @ weight, self._norm, edge_weight)
+        elif self._in_feats > self._out_feats or isinstance(source, SparseFeatures):
+            result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight)
         else:
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight) @ weight
         if bias is not None:

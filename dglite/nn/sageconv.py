@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import nn
@@ -14,6 +14,8 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..udf import NodeBatch
 from . import functional
+from .sparsefeatures import Features, SparseFeatures
+from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -49,7 +51,7 @@ class SAGEConv(nn.Module):
 
     Shapes
     ------
-    feat (num_src, in_feats) -> (num_dst, out_feats)
+    feat (num_src, in_feats) -> (num_dst, out_feats); except with ``"lstm"``, feat may be a SciPy or torch sparse matrix
     """
 
     bias: torch.Tensor | None
@@ -77,18 +79,18 @@ class SAGEConv(nn.Module):
                 'aggregator_type="gcn" adds a node to its neighbours, so both sides need one size; got '
                 f"in_feats={in_feats}"
             )
-        self.feat_drop = nn.Dropout(feat_drop)
+        self.feat_drop = FeatureDropout(feat_drop)
         self.norm = norm
         self.activation = activation
         if aggregator_type == "pool":
-            self.fc_pool = nn.Linear(self._in_src_feats, self._in_src_feats)
+            self.fc_pool = SparseLinear(self._in_src_feats, self._in_src_feats)
         if aggregator_type == "lstm":
             self.lstm = nn.LSTM(self._in_src_feats, self._in_src_feats, batch_first=True)
-        self.fc_neigh = nn.Linear(self._in_src_feats, out_feats, bias=False)
+        self.fc_neigh = SparseLinear(self._in_src_feats, out_feats, bias=False)
         if aggregator_type == "gcn":
             self.register_parameter("bias", nn.Parameter(torch.zeros(out_feats)) if bias else None)
         else:
-            self.fc_self = nn.Linear(self._in_dst_feats, out_feats, bias=bias)
+            self.fc_self = SparseLinear(self._in_dst_feats, out_feats, bias=bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -105,17 +107,20 @@ class SAGEConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Any,
         edge_weight: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the new features of the destination nodes.
 
-        ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows.
+        ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows and
+        for sparse features that an LSTM is to read.
         """
         adjacency = graph.adjacency()
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+        if self._aggre_type == "lstm":
+            functional.require_dense(source, 'aggregator_type="lstm"')
         separate = isinstance(feat, tuple)
         source = self.feat_drop(source)
         destination = self.feat_drop(destination) if separate else source[: adjacency.num_dst]
@@ -128,7 +133,7 @@ class SAGEConv(nn.Module):
         return result if self.norm is None else self.norm(result)
 
     def _neighbours(
-        self, graph: DGLGraph, adjacency: Adjacency, source: torch.Tensor, edge_weight: torch.Tensor | None
+        self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: torch.Tensor | None
     ) -> torch.Tensor:
         """Aggregate the neighbours and apply ``fc_neigh``, which goes first where that makes the messages narrower."""
         if self._aggre_type == "pool":
@@ -136,19 +141,19 @@ class SAGEConv(nn.Module):
             return self.fc_neigh(pooled)
         if self._aggre_type == "lstm":
             return self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
-        if self._in_src_feats > self._out_feats:
+        if self._narrows(source):
             return functional.reduce_neighbours(adjacency, self.fc_neigh(source), Reducer.MEAN, edge_weight)
         return self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
 
     def _mean_with_self(
         self,
         adjacency: Adjacency,
-        source: torch.Tensor,
-        destination: torch.Tensor | None,
+        source: Any,
+        destination: Any,
         edge_weight: torch.Tensor | None,
     ) -> torch.Tensor:
         """Average neighbours and node; without a ``destination``, its rows are the first of the source's."""
-        narrow_first = self._in_src_feats > self._out_feats
+        narrow_first = self._narrows(source) or isinstance(destination, SparseFeatures)
         if narrow_first:
             source = self.fc_neigh(source)
             destination = None if destination is None else self.fc_neigh(destination)
@@ -156,6 +161,10 @@ class SAGEConv(nn.Module):
         result = functional.mean_with_self(adjacency, source, own, edge_weight)
         result = result if narrow_first else self.fc_neigh(result)
         return result if self.bias is None else result + self.bias
+
+    def _narrows(self, source: Features) -> bool:
+        """Whether ``fc_neigh`` goes first: it makes messages narrower, or sparse features dense."""
+        return self._in_src_feats > self._out_feats or isinstance(source, SparseFeatures)
 
     def _last_state(
         self, graph: DGLGraph, adjacency: Adjacency, source: torch.Tensor, edge_weight: torch.Tensor | None
@@ -173,5 +182,11 @@ class SAGEConv(nn.Module):
 
     def _run_lstm(self, nodes: NodeBatch) -> dict[str, torch.Tensor]:
         """Reduce messages (nodes, degree, in_feats) to the LSTM's last hidden state."""
-        _, (last, _) = self.lstm(nodes.mailbox["m"])
+        messages = nodes.mailbox["m"]
+        if not torch.is_autocast_enabled("cpu"):
+            _, (last, _) = self.lstm(messages)
+        else:
+            # torch's LSTM in bfloat16 runs on some processors only.
+            with torch.autocast("cpu", enabled=False):
+                _, (last, _) = self.lstm(messages.to(self.fc_neigh.weight.dtype))
         return {"last": last.squeeze(0)}

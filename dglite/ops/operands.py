@@ -1,17 +1,22 @@
-"""What every operation does with its operands first: check them, find the structure's addresses, undo broadcasting."""
+"""What every operation does with its operands first: check them, find the structure's addresses, undo broadcasting.
+
+The number of nodes and the shapes of features may be a compiler's symbols: see :mod:`.traced`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import zip_longest
 
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Expr, Side, operands_of
 from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
+from .traced import Reference
 
-__all__ = ["FLOATS", "check_operands", "check_tensor", "reads_edges", "structure_of", "sum_to"]
+__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "reads_edges", "structure_of", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
@@ -48,14 +53,45 @@ def reads_edges(expr: Expr) -> bool:
     return any(operand.side is Side.E for operand in operands_of(expr))
 
 
-def check_operands(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> None:
-    """Raise :class:`DGLError` unless the operands fit ``adj`` and each other."""
+def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return the operands as kernels take them, of one dtype; :class:`DGLError` unless they fit ``adj`` and each other.
+
+    Operands of several dtypes are brought to one inside autocast alone, see :func:`agreed`.
+    """
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
     slots = _slots(expr)
     for slot, owner in slots:
         check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
     if len(slots) > 1:
-        _check_together(operands)
+        operands = agreed(operands)
+        _check_shapes(operands)
+    return operands
+
+
+def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Return operands of one dtype.
+
+    Inside autocast, operands that differ are cast to autocast's dtype, as those of a matrix product are, since kernels
+    accumulate in float32 whatever they read; float64 is never narrowed. Operands that agree are computed as they are: a
+    cast would cost a pass over memory and win nothing.
+
+    Raises
+    ------
+    DGLError
+        They differ outside autocast, or one is float64.
+    """
+    dtype = active.dtype(operands[0])
+    for x in operands:
+        if active.dtype(x) != dtype:
+            break
+    else:
+        return operands
+    dtypes = [active.dtype(x) for x in operands]
+    common = active.autocast_dtype()
+    if common is None or "float64" in dtypes:
+        other = next(name for name in dtypes if name != dtype)
+        raise DGLError(f"operands have dtypes {dtype} and {other}; convert them to one dtype")
+    return [active.astype(x, common) for x in operands]
 
 
 def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
@@ -73,17 +109,31 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
         raise DGLError(f"got features on {active.device(x)}; the kernels run on the CPU: move them there first")
 
 
-def _check_together(operands: Sequence[Tensor]) -> None:
-    dtype = active.dtype(operands[0])
-    for x in operands:
-        if active.dtype(x) != dtype:
-            raise DGLError(f"operands have dtypes {dtype} and {active.dtype(x)}; convert them to one dtype")
+def _check_shapes(operands: Sequence[Tensor]) -> None:
     shapes = tuple([active.shape(x)[1:] for x in operands])
     try:
-        broadcast_shape(shapes)
+        broadcast(shapes)
     except ValueError:
         listed = " and ".join(str(tuple(shape)) for shape in shapes)
         raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
+
+
+def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
+    try:
+        return broadcast_shape(shapes)
+    except TypeError:  # a compiler's symbols cannot be hashed, but they can be compared
+        return _broadcast_symbols(shapes)
+
+
+def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
+    result = []
+    for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        wide = next((size for size in sizes if size != 1), 1)
+        if any(size != 1 and size != wide for size in sizes):
+            raise ValueError(f"sizes {sizes} do not broadcast")
+        result.append(wide)
+    return tuple(reversed(result))
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -119,7 +119,7 @@ def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "ds
         raise DGLError(f"norm_by={norm_by!r} is not understood; expected 'dst' or 'src'")
     adj = _adjacency(graph)
     if norm_by == "src":
-        adj = adj.reverse()
+        adj = core.reversed_of(adj)
     if not is_all(eids):
         adj = adj.subset(graph.edge_ids_of(eids, None)).adjacency
     return core.edge_softmax(adj, logits)

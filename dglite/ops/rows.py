@@ -23,7 +23,7 @@ def take_rows(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
     The gradient is a g-SpMM, not a scatter; with ``permutation`` (every row exactly once) it is the inverse gather.
     Negative or too large rows raise ``IndexError``.
     """
-    if not active.requires_grad(x):
+    if active.compiling() or not active.requires_grad(x):  # a compiler knows the library's own gather
         return active.take(x, rows)
     return active.apply(_TakeRows(rows, active.shape(x)[0], permutation), x)
 

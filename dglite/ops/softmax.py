@@ -12,6 +12,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .operands import check_tensor, structure_of
 from .sparse import sddmm, spmm
+from .traced import GraphOp, is_traced, registered, run, traced
 
 __all__ = ["edge_softmax"]
 
@@ -21,6 +22,8 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
 
     Computed from the row's maximum down, so large scores do not overflow. Differentiable twice.
     """
+    if is_traced(adj):
+        return traced("edge_softmax", adj, "", (logits,))
     check_tensor(logits, adj.num_edges, "edge")
     if not active.requires_grad(logits):
         return _forward(adj, logits)
@@ -41,21 +44,46 @@ def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
     return out
 
 
-class _EdgeSoftmax:
-    """One recorded edge softmax. Its gradient reads the result, not the logits."""
-
-    saved = (RESULT,)
+class _PerEdge(GraphOp):
+    """An operation whose inputs and result have one shape, (num_edges, *feat), and that needs no description."""
 
     def __init__(self, adj: Adjacency) -> None:
         self.adj = adj
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _PerEdge:
+        return cls(adj)
+
+    def recipe(self) -> str:
+        return ""
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        check_tensor(inputs[0], self.adj.num_edges, "edge")
+        return (active.shape(inputs[0]), active.dtype(inputs[0])), None
+
+
+@registered
+class _EdgeSoftmax(_PerEdge):
+    """One recorded edge softmax. Its gradient reads the result, not the logits."""
+
+    name = "edge_softmax"
+    saved = (RESULT,)
 
     def forward(self, logits: Tensor) -> Tensor:
         return _forward(self.adj, logits)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        softmax = inputs[RESULT]
-        if active.requires_grad(softmax) or active.requires_grad(grad):
-            return [_differentiable_gradient(self.adj, softmax, grad)]
+        return [run(_EdgeSoftmaxGradient(self.adj), inputs[RESULT], grad)]
+
+
+@registered
+class _EdgeSoftmaxGradient(_PerEdge):
+    """``softmax * (grad - sum of softmax * grad over the edges with the same destination)``."""
+
+    name = "edge_softmax_gradient"
+    saved = (0, 1)
+
+    def forward(self, softmax: Tensor, grad: Tensor) -> Tensor:
         structure, index = structure_of(self.adj)
         softmax, grad = active.contiguous(softmax), active.contiguous(grad)
         out, heads = active.empty(active.shape(grad), active.dtype(grad), active.device(grad)), _heads(grad)
@@ -63,10 +91,18 @@ class _EdgeSoftmax:
             addresses = active.address(softmax), active.address(grad), active.address(out)
             gradient = kernels.compiled("softmax").edge_softmax_gradient
             gradient(structure, index, active.dtype(grad), heads, *addresses, active.num_threads())
-        return [out]
+        return out
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        softmax, inner = inputs[0], inputs[1]
+        of_softmax = None
+        if needs[0]:
+            sums = [spmm(self.adj, _PRODUCT, Reducer.SUM, (softmax, x)) for x in (inner, grad)]
+            of_softmax = sddmm(self.adj, _OF_SOFTMAX, (grad, inner, *sums))
+        # The map from the inner gradient is its own transpose.
+        return [of_softmax, run(_EdgeSoftmaxGradient(self.adj), softmax, grad) if needs[1] else None]
 
 
-def _differentiable_gradient(adj: Adjacency, softmax: Tensor, grad: Tensor) -> Tensor:
-    """Return softmax * (grad - row sum of softmax * grad), written with differentiable operations."""
-    weighted = spmm(adj, Operand(Side.E, 0) * Operand(Side.E, 1), Reducer.SUM, (softmax, grad))
-    return sddmm(adj, Operand(Side.E, 0) * (Operand(Side.E, 1) - Operand(Side.V, 2)), (softmax, grad, weighted))
+_PRODUCT = Operand(Side.E, 0) * Operand(Side.E, 1)
+_OF_SOFTMAX = Operand(Side.E, 0) * (Operand(Side.E, 1) - Operand(Side.V, 2)) - Operand(Side.E, 1) * Operand(Side.V, 3)
+"""d/d(softmax) of the gradient, times the outer gradient e0; e1 is the inner one, v2 and v3 their weighted sums."""

@@ -12,15 +12,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from .. import kernels
 from ..backend import Tensor, active
 from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_sides
-from ..kernels.layout import broadcast_shape
 from ..opspec import Reducer
-from ..structure.adjacency import Adjacency
-from .operands import check_operands, reads_edges, structure_of, sum_to
+from ..structure.adjacency import Adjacency, index_dtype_for
+from .degrees import DEGREE_SCALES, degree_scale
+from .operands import agreed, broadcast, check_operands, reads_edges, structure_of, sum_to
+from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
 __all__ = ["sddmm", "spmm"]
@@ -47,9 +46,13 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     Raises
     ------
     DGLError
-        Row counts, dtypes or devices do not fit the structure or each other.
+        Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
+        dtypes are cast to autocast's.
     """
-    check_operands(adj, expr, operands)
+    if is_traced(adj):
+        needed = reducer.selects and any(active.requires_grad(x) for x in operands)
+        return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
+    operands = check_operands(adj, expr, operands)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_spmm(adj, expr, reducer, operands, None)
@@ -57,7 +60,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 
 
 def _run_spmm(
-    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: np.ndarray | None
+    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: Tensor | None
 ) -> Tensor:
     structure, index = structure_of(adj, reads_edges(expr))
     dense = [active.contiguous(x) for x in operands]
@@ -71,46 +74,59 @@ def _run_spmm(
         [active.address(x) for x in dense],
         active.address(out),
         active.num_threads(),
-        0 if winners is None else winners.ctypes.data,
+        0 if winners is None else active.address(winners),
     )
     return out
 
 
-class _Spmm:
-    """One recorded g-SpMM."""
+@registered
+class _Spmm(GraphOp):
+    """One recorded g-SpMM. Of a maximum or minimum it keeps the CSC entry that won each element."""
 
-    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, needs: tuple[bool, ...]) -> None:
+    name = "spmm"
+
+    def __init__(
+        self, adj: Adjacency, expr: Expr, reducer: Reducer, needs: tuple[bool, ...], keep: bool = True
+    ) -> None:
         self.adj, self.expr, self.reducer = adj, expr, reducer
+        self.keeps = keep and reducer.selects
         self.saved = _saved_slots(expr, needs)
-        self.winners: np.ndarray | None = None
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Spmm:
+        reducer, keep, expr = recipe.split(" ", 2)
+        return cls(adj, expression_of(expr), Reducer(reducer), needs, keep == "1")
+
+    def recipe(self) -> str:
+        return f"{self.reducer.value} {int(self.keeps)} {postfix(self.expr)}"
+
+    def describe(self, *operands: Tensor) -> tuple[tuple[Sequence[int], str], tuple[Sequence[int], str] | None]:
+        adj = self.adj
+        check_operands(adj, self.expr, operands)
+        shape = (adj.num_dst, *broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands)))
+        winners = shape, str(index_dtype_for(adj.num_src, adj.num_dst, adj.num_edges))
+        return (shape, active.dtype(operands[0])), winners if self.keeps else None
 
     def forward(self, *operands: Tensor) -> Tensor:
-        if self.reducer.selects:
-            shape = broadcast_shape(tuple(tuple(active.shape(x)[1:]) for x in operands))
-            self.winners = np.empty((self.adj.num_dst, *shape), self.adj.csc().indices.dtype)
+        if self.keeps:
+            shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
+            index = str(self.adj.csc().indices.dtype)
+            self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return _run_spmm(self.adj, self.expr, self.reducer, operands, self.winners)
+        return _run_spmm(self.adj, self.expr, self.reducer, operands, self.kept)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        if self.winners is not None:
-            return winner_gradients(self.adj, self.expr, self.winners, inputs, self.shapes, grad, needs)
+        if self.keeps:
+            return winner_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
         if self.reducer is Reducer.MEAN:
-            grad = grad * _inverse_degrees(self.adj, grad)
+            scale = degree_scale(self.adj, DEGREE_SCALES["1 / in"], active.dtype(grad))
+            grad = grad * active.reshape(scale, (self.adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
         operands = [*inputs[:-1], grad]
         grads: list[Tensor | None] = [None] * len(needs)
         for slot, needed in enumerate(needs):
             if needed:
                 grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.V)
         return grads
-
-
-def _inverse_degrees(adj: Adjacency, like: Tensor) -> Tensor:
-    """Return 1 / in-degree (1 where it is 0) of every destination, shaped to broadcast over ``like``'s features."""
-    key = ("inverse in-degrees", active.dtype(like))
-    if key not in adj.cache:
-        inverse = active.from_numpy(1.0 / np.maximum(adj.in_degrees(), 1))
-        adj.cache[key] = active.astype(inverse, active.dtype(like))
-    return active.reshape(adj.cache[key], (adj.num_dst,) + (1,) * (len(active.shape(like)) - 1))
 
 
 # -- g-SDDMM -----------------------------------------------------------------------------------------------------------
@@ -134,7 +150,9 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     DGLError
         As for :func:`spmm`.
     """
-    check_operands(adj, expr, operands)
+    if is_traced(adj):
+        return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
+    operands = check_operands(adj, expr, operands)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_sddmm(adj, expr, operands, dot)
@@ -147,7 +165,7 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
     first = dense[0]
     dtype = active.dtype(first)
     shapes = tuple([active.shape(x)[1:] for x in dense])
-    layout_shape = broadcast_shape(shapes)
+    layout_shape = broadcast(shapes)
     if dot and (not layout_shape or layout_shape[-1] == 0):
         return active.full((adj.num_edges, *layout_shape[:-1], 1), 0.0, dtype, active.device(first))
     kernel = kernels.compiled("sparse").bind_sddmm(expr, dtype, index, shapes, dot)
@@ -157,12 +175,29 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
     return out
 
 
-class _Sddmm:
+@registered
+class _Sddmm(GraphOp):
     """One recorded g-SDDMM."""
+
+    name = "sddmm"
 
     def __init__(self, adj: Adjacency, expr: Expr, dot: bool, needs: tuple[bool, ...]) -> None:
         self.adj, self.expr, self.dot = adj, expr, dot
         self.saved = _saved_slots(expr, needs)
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Sddmm:
+        dot, expr = recipe.split(" ", 1)
+        return cls(adj, expression_of(expr), dot == "1", needs)
+
+    def recipe(self) -> str:
+        return f"{int(self.dot)} {postfix(self.expr)}"
+
+    def describe(self, *operands: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        check_operands(self.adj, self.expr, operands)
+        feat = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
+        shape = (self.adj.num_edges, *(feat[:-1] + (1,) if self.dot else feat))
+        return (shape, active.dtype(operands[0])), None
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
@@ -221,13 +256,13 @@ def _gradient(
         return active.full(shape, 0.0, active.dtype(like), active.device(like))
     used = [operands[i] for i in slots]
     if dotted is not None:
-        wide = broadcast_shape(tuple(own[1:] for own in dotted))
-        if broadcast_shape(tuple(active.shape(x)[1:] for x in used)) != wide:
+        wide = broadcast(tuple(tuple(own[1:]) for own in dotted))
+        if broadcast(tuple(tuple(active.shape(x)[1:]) for x in used)) != wide:
             used[-1] = active.broadcast_to(used[-1], wide)
     if owner is Side.E:
         return _sddmm_to(adj, grad, used, shape)
     if owner is Side.U:
-        return sum_to(spmm(adj.reverse(), swap_sides(grad), Reducer.SUM, used), shape)
+        return sum_to(spmm(reversed_of(adj), swap_sides(grad), Reducer.SUM, used), shape)
     total = spmm(adj, grad, Reducer.SUM, used)
     if owner is Side.G:
         total = active.sum(total, 0, keepdims=True)
@@ -239,7 +274,7 @@ def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[
 
     When these are the last axes the kernel sums as it goes, and the wide result is never stored.
     """
-    wide = broadcast_shape(tuple(tuple(active.shape(x)[1:]) for x in operands))
+    wide = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
     own = (1,) * (len(wide) - len(shape) + 1) + tuple(shape[1:])
     kept = next((axis for axis in range(len(wide)) if own[axis] == 1 and math.prod(own[axis:]) == 1), len(wide))
     if own == wide or own[:kept] != wide[:kept] or wide[kept:] == own[kept:]:

@@ -8,6 +8,8 @@ gradient, so derivatives of any order exist.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +18,15 @@ from ..backend import Tensor, active
 from ..expr import Constant, Expr, Side, derivative, evaluate, operands_of
 from ..structure.adjacency import Adjacency
 from .operands import sum_to
+from .traced import GraphOp, Reference, registered, run
 
 __all__ = ["winner_gradients"]
 
 
 def winner_gradients(
-    adj: Adjacency,
+    adj: Adjacency | Reference,
     expr: Expr,
-    winners: np.ndarray,
+    winners: Tensor,
     inputs: Sequence[Tensor | None],
     shapes: Sequence[tuple[int, ...]],
     grad: Tensor,
@@ -34,10 +37,10 @@ def winner_gradients(
     ``winners`` (num_dst, *feat) holds the CSC entry that won each element, -1 in rows without entries; ``inputs`` the
     saved operands, None where not saved.
     """
-    feat = winners.shape[1:]
-    places = {operand.side: _Place(adj, winners, operand.side) for operand in operands_of(expr)}
+    feat = tuple(active.shape(winners)[1:])
+    places = {operand.side: _Place(adj, operand.side) for operand in operands_of(expr)}
     values = [
-        None if inputs[operand.slot] is None else _at_winners(inputs[operand.slot], places[operand.side], feat)
+        None if inputs[operand.slot] is None else _at_winners(inputs[operand.slot], winners, places[operand.side], feat)
         for operand in operands_of(expr)
     ]
     grads: list[Tensor | None] = [None] * len(needs)
@@ -46,7 +49,7 @@ def winner_gradients(
             continue
         inner = derivative(expr, operand)
         product = grad if inner == Constant(1.0) else evaluate(inner, values, active.functions) * grad
-        back = active.apply(_Scatter(places[operand.side]), product)
+        back = run(_Scatter(places[operand.side]), product, winners)
         grads[operand.slot] = sum_to(back, shapes[operand.slot])
     return grads
 
@@ -54,64 +57,81 @@ def winner_gradients(
 class _Place:
     """Where the operands of one side are read by the winners: ``num_rows`` rows, looked up by entry."""
 
-    def __init__(self, adj: Adjacency, winners: np.ndarray, side: Side) -> None:
-        csc = adj.csc()
-        self.winners = winners
-        self.lookup: np.ndarray | None
-        if side is Side.U:
-            self.lookup, self.num_rows = csc.indices, adj.num_src
-        elif side is Side.V:
-            self.lookup, self.num_rows = csc.rows(), adj.num_dst
-        elif side is Side.G:
-            self.lookup, self.num_rows = np.zeros(adj.num_edges, dtype=winners.dtype), 1
-        else:
-            self.lookup, self.num_rows = csc.edge_ids, adj.num_edges
+    def __init__(self, adj: Any, side: Side) -> None:
+        self.adj, self.side = adj, side
+        self.num_rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst, Side.G: 1}[side]
+
+    @cached_property
+    def lookup(self) -> np.ndarray | None:
+        """The row of each entry; None where an entry is its own row."""
+        csc = self.adj.csc()
+        if self.side is Side.E:
+            return csc.edge_ids
+        if self.side is Side.G:
+            return np.zeros(self.adj.num_edges, dtype=csc.indices.dtype)
+        return csc.indices if self.side is Side.U else csc.rows()
 
     @property
     def address(self) -> int:
-        """Address of the lookup, 0 where an entry is its own row."""
+        """Address of the lookup, 0 without one."""
         return 0 if self.lookup is None else int(self.lookup.ctypes.data)
 
 
-def _at_winners(x: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
+def _at_winners(x: Tensor, winners: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
     """Return ``x`` at the winning rows, 1 where there is none: a value that no derivative turns into infinity."""
-    return active.apply(_Gather(place, fill=1), active.broadcast_to(x, feat))
+    return run(_Gather(place, fill=1), active.broadcast_to(x, feat), winners)
 
 
-class _Gather:
-    """``out[i, k] = x[row of winners[i, k], k]``, ``fill`` where there is no winner."""
-
-    saved = ()
+class _AtWinners(GraphOp):
+    """An operation on a tensor and the winners, an integer tensor (num_dst, *feat)."""
 
     def __init__(self, place: _Place, fill: int = 0) -> None:
-        self.place, self.fill = place, fill
+        self.adj, self.place, self.fill = place.adj, place, fill
+        self.saved = (1,)
 
-    def forward(self, x: Tensor) -> Tensor:
-        winners = self.place.winners
-        out, x = active.empty(winners.shape, active.dtype(x), active.device(x)), active.contiguous(x)
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _AtWinners:
+        side, fill = recipe.split()
+        return cls(_Place(adj, Side(side)), int(fill))
+
+    def recipe(self) -> str:
+        return f"{self.place.side.value} {self.fill}"
+
+
+@registered
+class _Gather(_AtWinners):
+    """``out[i, k] = x[row of winners[i, k], k]``, ``fill`` where there is no winner."""
+
+    name = "gather_winners"
+
+    def describe(self, x: Tensor, winners: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return (active.shape(winners), active.dtype(x)), None
+
+    def forward(self, x: Tensor, winners: Tensor) -> Tensor:
+        out, x = active.empty(active.shape(winners), active.dtype(x), active.device(x)), active.contiguous(x)
         addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").gather(active.dtype(x), winners, *addresses, self.fill)
+        kernels.compiled("winners").gather(active.dtype(x), active.to_numpy(winners), *addresses, self.fill)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        return [active.apply(_Scatter(self.place), grad)]
+        return [run(_Scatter(self.place), grad, inputs[1]), None]
 
 
-class _Scatter:
+@registered
+class _Scatter(_AtWinners):
     """``out[row of winners[i, k], k] += x[i, k]``, where there is a winner."""
 
-    saved = ()
+    name = "scatter_winners"
 
-    def __init__(self, place: _Place) -> None:
-        self.place = place
+    def describe(self, x: Tensor, winners: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return ((self.place.num_rows, *active.shape(winners)[1:]), active.dtype(x)), None
 
-    def forward(self, x: Tensor) -> Tensor:
-        winners = self.place.winners
-        shape = (self.place.num_rows, *winners.shape[1:])
+    def forward(self, x: Tensor, winners: Tensor) -> Tensor:
+        shape = (self.place.num_rows, *active.shape(winners)[1:])
         out, x = active.full(shape, 0.0, active.dtype(x), active.device(x)), active.contiguous(x)
         addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").scatter(active.dtype(x), winners, *addresses)
+        kernels.compiled("winners").scatter(active.dtype(x), active.to_numpy(winners), *addresses)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
-        return [active.apply(_Gather(self.place), grad)]
+        return [run(_Gather(self.place), grad, inputs[1]), None]

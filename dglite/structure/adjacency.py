@@ -6,6 +6,7 @@ index traffic of every kernel.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import Any
 
@@ -16,13 +17,28 @@ from .compressed import Compressed, check_indptr, check_permutation, compress, c
 from .ids import check_range
 from .lookups import Lookups
 
-__all__ = ["FORMATS", "Adjacency", "Compressed", "EdgeSubset"]
+__all__ = ["FORMATS", "Adjacency", "Compressed", "EdgeSubset", "index_dtype_for"]
 
 FORMATS = ("coo", "csr", "csc")
 """Every sparse format."""
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 _INT32_MAX = 2**31 - 1
+
+# Far above any count of nodes or edges: a compiler that takes equal numbers for one and the same is not misled.
+_NUMBERS = itertools.count(1 << 40)
+_BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
+"""Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
+
+
+def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:
+    """Return int32 where all counts fit it, else int64."""
+    return _INT32 if num_src <= _INT32_MAX and num_dst <= _INT32_MAX and num_edges <= _INT32_MAX else _INT64
+
+
+def _forget_the_dead() -> None:
+    for number in [number for number, known in _BY_NUMBER.items() if known() is None]:
+        del _BY_NUMBER[number]
 
 
 class Adjacency(Lookups):
@@ -37,6 +53,8 @@ class Adjacency(Lookups):
         int32 or int64, what users see.
     index_dtype
         dtype of the stored arrays: int32 when all counts fit, else int64.
+    number
+        names the structure in compiled programs, which hold no objects: see :meth:`numbered`.
     cache
         for values derived from the structure alone; it dies with the structure.
     """
@@ -57,14 +75,13 @@ class Adjacency(Lookups):
         "num_dst",
         "num_edges",
         "num_src",
+        "number",
     )
 
     def __init__(self, num_src: int, num_dst: int, num_edges: int, idtype: Any = _INT64) -> None:
         """Make a relation with no format yet; use :meth:`from_coo`, :meth:`from_csr` or :meth:`from_csc`."""
         self.num_src, self.num_dst, self.num_edges, self.idtype = num_src, num_dst, num_edges, idtype
-        self.index_dtype = (
-            _INT32 if num_src <= _INT32_MAX and num_dst <= _INT32_MAX and num_edges <= _INT32_MAX else _INT64
-        )
+        self.index_dtype = index_dtype_for(num_src, num_dst, num_edges)
         if self.index_dtype is _INT64 and idtype == _INT32:
             raise DGLError(f"{num_src} x {num_dst} nodes and {num_edges} edges do not fit int32 ids; use idtype int64")
         self.allowed: tuple[str, ...] = FORMATS
@@ -76,6 +93,21 @@ class Adjacency(Lookups):
         self._in_degrees: np.ndarray | None = None
         self._out_degrees: np.ndarray | None = None
         self._reverse: Any = None
+        self.number = number = next(_NUMBERS)
+        _BY_NUMBER[number] = weakref.ref(self)
+        if not number & 0xFFF:
+            _forget_the_dead()
+
+    @staticmethod
+    def numbered(number: int) -> Adjacency:
+        """Return the structure called ``number``; :class:`DGLError` where it is gone, with the graph it belonged to."""
+        known = _BY_NUMBER.get(number)
+        found = None if known is None else known()
+        if found is None:
+            raise DGLError(
+                "a compiled program ran on a graph that no longer exists; keep the graph until its results are used"
+            )
+        return found
 
     # -- construction -------------------------------------------------------------------------------------------
     @classmethod

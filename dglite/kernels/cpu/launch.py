@@ -88,7 +88,9 @@ def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-unt
     _call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
-@njit("void(int64, int64, int64)", nogil=True, parallel=True, cache=True)
+# Without a signature, so that it is compiled only where it is called: that starts Numba's pool, which, sharing OpenMP,
+# would set torch's number of threads.
+@njit(nogil=True, parallel=True, cache=True)
 def _run_on_numba(address, args, tasks):  # type: ignore[no-untyped-def]
     for task in prange(tasks):
         _call_kernel(address, args, task, tasks)

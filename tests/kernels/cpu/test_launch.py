@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -75,3 +77,13 @@ def test_a_forked_worker_runs_serially_and_does_not_hang(two_threads):
     assert ours.recv() == (1, want)
     worker.join(10)
     assert worker.exitcode == 0
+
+
+def test_kernels_leave_torchs_number_of_threads_alone():
+    """Numba's pool, were it started, would set it to the number of cores."""
+    code = (
+        "import torch; torch.set_num_threads(1); from tests.kernels.cpu.test_launch import aggregate; aggregate(); "
+        "print(torch.get_num_threads())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "1"

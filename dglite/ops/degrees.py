@@ -1,0 +1,124 @@
+"""Functions of the degrees that operations scale by, and the check that every node is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..expr import Side
+from ..structure.adjacency import Adjacency
+from .traced import GraphOp, is_traced, registered, traced
+
+__all__ = ["DEGREE_SCALES", "DegreeScale", "degree_scale", "require_in_edges"]
+
+
+@dataclass(frozen=True, eq=False)
+class DegreeScale:
+    """A function of the sources' out-degrees (``side`` U) or of the destinations' in-degrees (V)."""
+
+    name: str
+    side: Side
+    function: Callable[[np.ndarray], np.ndarray]
+
+
+DEGREE_SCALES = {
+    scale.name: scale
+    for scale in (
+        DegreeScale("1 / sqrt(out)", Side.U, lambda degrees: np.maximum(degrees, 1) ** -0.5),
+        DegreeScale("1 / sqrt(in)", Side.V, lambda degrees: np.maximum(degrees, 1) ** -0.5),
+        DegreeScale("1 / out", Side.U, lambda degrees: 1.0 / np.maximum(degrees, 1)),
+        DegreeScale("1 / in", Side.V, lambda degrees: 1.0 / np.maximum(degrees, 1)),
+        DegreeScale("1 / (in + 1)", Side.V, lambda degrees: 1.0 / (degrees + 1.0)),
+    )
+}
+"""By name. A degree of 0 counts as 1."""
+
+
+def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str) -> Tensor:
+    """Return ``scale`` of every node's degree, (nodes, 1), on the CPU; kept with the structure. Do not write to it."""
+    if is_traced(adj):
+        return traced("degree_scale", adj, f"{dtype} {scale.name}", ())
+    found = adj.cache.get((scale, dtype))
+    if found is None:
+        degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()
+        found = active.astype(active.from_numpy(scale.function(degrees)[:, None]), dtype)
+        adj.cache[scale, dtype] = found
+    return found
+
+
+@registered
+class _DegreeScale(GraphOp):
+    """A degree scale in a compiled program, which may overwrite what it is given: so a copy."""
+
+    name = "degree_scale"
+
+    def __init__(self, adj: Adjacency, scale: DegreeScale, dtype: str) -> None:
+        self.adj, self.scale, self.dtype = adj, scale, dtype
+
+    @classmethod
+    def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _DegreeScale:
+        dtype, name = recipe.split(" ", 1)
+        return cls(adj, DEGREE_SCALES[name], dtype)
+
+    def recipe(self) -> str:
+        return f"{self.dtype} {self.scale.name}"
+
+    def describe(self) -> tuple[tuple[Sequence[int], str], None]:
+        nodes = self.adj.num_src if self.scale.side is Side.U else self.adj.num_dst
+        return ((nodes, 1), self.dtype), None
+
+    def forward(self) -> Tensor:
+        return active.copy(degree_scale(self.adj, self.scale, self.dtype))
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return []
+
+
+def require_in_edges(adj: Adjacency) -> None:
+    """Raise :class:`DGLError` when a node has no in-edge; the answer is kept with the structure."""
+    if is_traced(adj):
+        # The result has to be used, or the compiler drops the question.
+        active.require(traced("require_in_edges", adj, "", ()), "a node has no in-edge")
+        return
+    lonely = adj.cache.get("nodes without in-edges")
+    if lonely is None:
+        found = np.flatnonzero(adj.in_degrees() == 0)
+        lonely = adj.cache["nodes without in-edges"] = (len(found), int(found[0]) if len(found) else -1)
+    if lonely[0]:
+        raise DGLError(
+            f"{lonely[0]} of {adj.num_dst} nodes have no in-edge (the first is node {lonely[1]}): no message "
+            "reaches them, so the layer's output for them would carry none of their features. Add self-loops, as in "
+            "g.add_edges(g.nodes(), g.nodes()), or construct the layer with allow_zero_in_degree=True"
+        )
+
+
+@registered
+class _RequireInEdges(GraphOp):
+    """The check in a compiled program: True, or the error."""
+
+    name = "require_in_edges"
+
+    def __init__(self, adj: Adjacency) -> None:
+        self.adj = adj
+
+    @classmethod
+    def parse(cls, adj: Any, recipe: str, needs: tuple[bool, ...]) -> _RequireInEdges:
+        return cls(adj)
+
+    def recipe(self) -> str:
+        return ""
+
+    def describe(self) -> tuple[tuple[Sequence[int], str], None]:
+        return ((), "bool"), None
+
+    def forward(self) -> Tensor:
+        require_in_edges(self.adj)
+        return active.full((), True, "bool", active.cpu())
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return []

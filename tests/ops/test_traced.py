@@ -1,0 +1,233 @@
+"""Operations as compilers see them: registered with torch, described without values, named by text."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+
+import dglite
+from dglite import ops
+from dglite.errors import DGLError
+from dglite.expr import Constant, Expr, Operand, Side
+from dglite.ops import core, degrees, softmax, sparse, winners
+from dglite.ops.operands import broadcast
+from dglite.ops.traced import GraphOp, Reference, expression_of, postfix
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+
+U0, E1, V2 = Operand(Side.U, 0), Operand(Side.E, 1), Operand(Side.V, 2)
+
+
+def _adjacency() -> Adjacency:
+    src, dst = np.array([0, 1, 1, 2, 2, 2, 4, 0]), np.array([0, 0, 0, 2, 3, 3, 1, 3])
+    return Adjacency.from_coo(6, 5, src, dst)
+
+
+def _random(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, dtype=torch.float64) + 0.5
+
+
+@pytest.mark.parametrize(
+    "expr", [U0, U0 * E1, (U0 - V2) / (E1 + 0.1), -U0 * 2e-30, Constant(float("inf")) - U0, Operand(Side.E, 12) + 1]
+)
+def test_an_expression_survives_as_text(expr: Expr) -> None:
+    assert expression_of(postfix(expr)) == expr
+
+
+def test_shapes_broadcast_as_numpy_has_it() -> None:
+    """Symbols cannot be hashed; an unhashable shape takes their way."""
+
+    class Symbol(int):
+        __hash__ = None  # type: ignore[assignment]
+
+    for shapes in [((2, 3), (3,)), ((), (4,)), ((2, 1), (1, 3)), ((1,), (1, 1)), ((0,), (1,))]:
+        symbols = tuple(tuple(Symbol(size) for size in shape) for shape in shapes)
+        assert broadcast(symbols) == broadcast(shapes) == np.broadcast_shapes(*shapes)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        broadcast(((Symbol(2),), (Symbol(3),)))
+
+
+# -- registered operations ---------------------------------------------------------------------------------------------
+Make = Callable[[Adjacency], tuple[GraphOp, tuple[torch.Tensor, ...]]]
+
+
+def _winner_place(adj: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return features of the sources and the entries that win their maximum."""
+    x = _random(6, 3)
+    op = sparse._Spmm(adj, U0, Reducer.MAX, (True,))
+    op.forward(x)
+    assert op.kept is not None
+    return x, op.kept
+
+
+def _gather(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
+    return winners._Gather(winners._Place(adj, Side.U), 1), _winner_place(adj)
+
+
+def _scatter(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
+    return winners._Scatter(winners._Place(adj, Side.E)), (_random(5, 3), _winner_place(adj)[1])
+
+
+OPERATIONS: dict[str, Make] = {
+    "sum": lambda adj: (sparse._Spmm(adj, U0 * E1, Reducer.SUM, (True, True)), (_random(6, 2, 3), _random(8, 2, 1))),
+    "mean": lambda adj: (sparse._Spmm(adj, U0, Reducer.MEAN, (True,)), (_random(6, 3),)),
+    "max": lambda adj: (sparse._Spmm(adj, U0 * E1, Reducer.MAX, (True, True)), (_random(6, 3), _random(8, 3))),
+    "min": lambda adj: (
+        sparse._Spmm(adj, U0 / E1 * V2, Reducer.MIN, (True,) * 3),
+        (_random(6, 3), _random(8, 1), _random(5, 3)),
+    ),
+    "max, not differentiated": lambda adj: (sparse._Spmm(adj, U0, Reducer.MAX, (False,), False), (_random(6, 3),)),
+    "sddmm": lambda adj: (
+        sparse._Sddmm(adj, U0 - Operand(Side.V, 1), False, (True, True)),
+        (_random(6, 3), _random(5, 3)),
+    ),
+    "dot": lambda adj: (
+        sparse._Sddmm(adj, U0 * Operand(Side.V, 1), True, (True, True)),
+        (_random(6, 2, 3), _random(5, 2, 3)),
+    ),
+    "edge softmax": lambda adj: (softmax._EdgeSoftmax(adj), (_random(8, 2),)),
+    "edge softmax gradient": lambda adj: (softmax._EdgeSoftmaxGradient(adj), (_random(8, 2), _random(8, 2))),
+    "gather": _gather,
+    "scatter": _scatter,
+    "degree scale": lambda adj: (degrees._DegreeScale(adj, core.DEGREE_SCALES["1 / sqrt(out)"], "float32"), ()),
+    "require in-edges": lambda adj: (degrees._RequireInEdges(adj), ()),
+}
+
+
+def _call(op: GraphOp, adj: Adjacency) -> tuple[Any, list[int], str]:
+    return (
+        getattr(torch.ops.dglite, op.name).default,
+        [adj.number, 0, adj.num_src, adj.num_dst, adj.num_edges],
+        (op.recipe()),
+    )
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_torch_finds_the_registration_sound(name: str) -> None:
+    adj = Adjacency.from_coo(6, 5, *(np.array(ends) for ends in ([0, 1, 1, 2, 2, 2, 4, 0], [0, 0, 4, 2, 3, 3, 1, 3])))
+    op, inputs = OPERATIONS[name](adj)
+    differentiable = name not in ("max, not differentiated",)
+    inputs = [x.requires_grad_(differentiable) if x.is_floating_point() else x for x in inputs]
+    call, structure, recipe = _call(op, adj)
+    torch.library.opcheck(call, (inputs, structure, recipe, None))
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(("degree", "require"))])
+def test_a_registered_operation_gives_what_the_eager_one_gives(name: str) -> None:
+    adj = _adjacency()
+    op, inputs = OPERATIONS[name](adj)
+    call, structure, recipe = _call(op, adj)
+    result, _ = call(list(inputs), structure, recipe, None)
+    assert torch.equal(result, op.forward(*inputs))
+    if name == "max, not differentiated":
+        return
+    floats = [x.detach().clone().requires_grad_() for x in inputs if x.is_floating_point()]
+    rest = [x for x in inputs if not x.is_floating_point()]
+
+    def run(*xs: torch.Tensor) -> torch.Tensor:
+        return call([*xs, *rest], structure, recipe, None)[0]
+
+    assert torch.autograd.gradcheck(run, floats)
+    assert torch.autograd.gradgradcheck(run, floats)
+
+
+def test_the_reverse_of_a_structure_is_named_too() -> None:
+    adj, x = _adjacency(), _random(5, 2)
+    reference = Reference(adj.number, 0, adj.num_src, adj.num_dst, adj.num_edges)
+    got = core.spmm(reference.reverse(), U0, Reducer.SUM, (x,))
+    assert torch.equal(got, core.spmm(adj.reverse(), U0, Reducer.SUM, (x,)))
+    assert reference.reverse().reverse().words() == reference.words()
+
+
+def test_a_gradient_keeps_the_structure_alive() -> None:
+    adj = _adjacency()
+    x = _random(6, 2).requires_grad_()
+    call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
+    result, _ = call([x], structure, recipe, None)
+    want = torch.bincount(torch.from_numpy(adj.endpoints()[0]).long(), minlength=6)[:, None].expand(6, 2)
+    del adj
+    gc.collect()
+    result.sum().backward()
+    assert torch.equal(x.grad, want.double())
+    del result, _
+    gc.collect()
+    with pytest.raises(DGLError, match="a graph that no longer exists; keep the graph"):
+        call([x], structure, recipe, None)
+
+
+def test_wrong_operands_are_refused_when_described() -> None:
+    adj = _adjacency()
+    call, structure, recipe = _call(sparse._Spmm(adj, U0, Reducer.SUM, (True,)), adj)
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(), pytest.raises(DGLError, match="expected 6 rows, one per source node"):
+        call([torch.zeros(7, 2)], structure, recipe, None)
+
+
+# -- compiled functions ------------------------------------------------------------------------------------------------
+FUNCTIONS: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], ...]]] = {
+    "copy_u_sum": (ops.copy_u_sum, ((6, 3),)),
+    "copy_e_mean": (ops.copy_e_mean, ((8, 3),)),
+    "u_mul_e_max": (ops.u_mul_e_max, ((6, 3), (8, 1))),
+    "u_div_e_min": (ops.u_div_e_min, ((6, 3), (8, 3))),
+    "u_dot_v": (ops.u_dot_v, ((6, 2, 3), (5, 2, 3))),
+    "e_sub_v": (ops.e_sub_v, ((8, 3), (5, 1))),
+    "copy_u": (ops.copy_u, ((6, 3),)),
+    "edge_softmax": (ops.edge_softmax, ((8, 2),)),
+    "edge_softmax by source": (lambda g, x: ops.edge_softmax(g, x, norm_by="src"), ((8, 2),)),
+    "gspmm": (lambda g, x, y: ops.gspmm(g, "add", "mean", x, y), ((6, 3), (8, 1))),
+    "gsddmm": (lambda g, x, y: ops.gsddmm(g, "mul", x, y, "u", "e"), ((6, 3), (8, 3))),
+}
+
+
+def _bipartite() -> dglite.DGLGraph:
+    src, dst = _adjacency().endpoints()
+    return dglite.heterograph({("user", "buys", "item"): (src.tolist(), dst.tolist())}, {"user": 6, "item": 5})
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_compiles_without_a_break_forward_and_backward(name: str) -> None:
+    torch._dynamo.reset()
+    function, shapes = FUNCTIONS[name]
+    g = _bipartite()
+
+    def step(*xs: torch.Tensor) -> torch.Tensor:
+        return function(g, *(x * 2 for x in xs)).sin()
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for _ in range(2):
+        xs = [_random(*shape).requires_grad_() for shape in shapes]
+        want, got = step(*xs), compiled(*xs)
+        torch.testing.assert_close(got, want)
+        outer = torch.randn_like(want)
+        for ours, theirs in zip(
+            torch.autograd.grad((got * outer).sum(), xs), torch.autograd.grad((want * outer).sum(), xs), strict=True
+        ):
+            torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["copy_u_sum", "u_mul_e_max", "edge_softmax"])
+def test_rows_may_be_symbols(name: str) -> None:
+    """Graphs that differ from call to call: at most one more compilation, to a program for any of them."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    function, _ = FUNCTIONS[name]
+    compiled = torch.compile(lambda g, *xs: function(g, *xs), fullgraph=True, backend=counter)
+    rng = np.random.default_rng(0)
+    for num_src, num_dst, num_edges in [(6, 5, 8), (9, 4, 17), (30, 12, 40), (7, 100, 53), (41, 13, 77)]:
+        adj = Adjacency.from_coo(
+            num_src, num_dst, rng.integers(0, num_src, num_edges), rng.integers(0, num_dst, num_edges)
+        )
+        rows = {"copy_u_sum": (num_src,), "u_mul_e_max": (num_src, num_edges), "edge_softmax": (num_edges,)}[name]
+        xs = [_random(count, 3).requires_grad_() for count in rows]
+        want, got = function(adj, *xs), compiled(adj, *xs)
+        torch.testing.assert_close(got, want)
+        for ours, theirs in zip(torch.autograd.grad(got.sum(), xs), torch.autograd.grad(want.sum(), xs), strict=True):
+            torch.testing.assert_close(ours, theirs)
+    assert counter.frame_count <= 2
