@@ -36,7 +36,7 @@ PAPERS = {"cora": CoraGraphDataset, "citeseer": CiteseerGraphDataset, "pubmed": 
 class GCN(nn.Module):
     """Two graph convolutions: Kipf and Welling, 2017."""
 
-    learning_rate, weight_decay, epochs, self_loops, sparse_features = 0.01, 5e-4, 200, True, True
+    learning_rate, weight_decay, epochs, self_loops = 0.01, 5e-4, 200, True
 
     def __init__(self, in_feats: int, num_classes: int, hidden: int = 16, dropout: float = 0.5) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class GCN(nn.Module):
 class GAT(nn.Module):
     """Two attention layers, of 8 heads and 1: Velickovic et al., 2018."""
 
-    learning_rate, weight_decay, epochs, self_loops, sparse_features = 0.005, 5e-4, 200, True, False
+    learning_rate, weight_decay, epochs, self_loops = 0.005, 5e-4, 200, True
 
     def __init__(self, in_feats: int, num_classes: int, hidden: int = 8, heads: int = 8, dropout: float = 0.6) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class GAT(nn.Module):
 class GraphSAGE(nn.Module):
     """Two layers that average the neighbours: Hamilton, Ying and Leskovec, 2017."""
 
-    learning_rate, weight_decay, epochs, self_loops, sparse_features = 0.01, 5e-4, 200, False, True
+    learning_rate, weight_decay, epochs, self_loops = 0.01, 5e-4, 200, False
 
     def __init__(self, in_feats: int, num_classes: int, hidden: int = 16, dropout: float = 0.5) -> None:
         super().__init__()
@@ -190,8 +190,7 @@ def main() -> None:
     """Train once per seed and print what came out."""
     arguments = parse_arguments()
     task, kind = load(arguments.dataset, arguments.raw_dir), MODELS[arguments.model]
-    choice = arguments.sparse_features if kind.sparse_features else "off"
-    task = task._replace(features=stored(task.features, choice))
+    task = task._replace(features=stored(task.features, arguments.sparse_features))
     graph = with_self_loops(task.graph) if kind.self_loops else task.graph
     epochs, results = arguments.epochs or kind.epochs, []
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):

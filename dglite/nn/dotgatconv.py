@@ -9,6 +9,7 @@ from torch import nn
 
 from ..ops.core import Attention, Score
 from . import functional
+from .sparselinear import SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -52,10 +53,10 @@ class DotGatConv(nn.Module):
         self._allow_zero_in_degree = allow_zero_in_degree
         self._paired = isinstance(in_feats, tuple)
         if self._paired:
-            self.fc_src = nn.Linear(source_size, num_heads * out_feats, bias=False)
-            self.fc_dst = nn.Linear(destination_size, num_heads * out_feats, bias=False)
+            self.fc_src = SparseLinear(source_size, num_heads * out_feats, bias=False)
+            self.fc_dst = SparseLinear(destination_size, num_heads * out_feats, bias=False)
         else:
-            self.fc = nn.Linear(source_size, num_heads * out_feats, bias=False)
+            self.fc = SparseLinear(source_size, num_heads * out_feats, bias=False)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Allow or refuse nodes that no edge enters."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import nn
 
 from ..ops.core import Attention, Score
 from . import functional
+from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -47,7 +48,7 @@ class GATConv(nn.Module):
 
     Shapes
     ------
-    feat (num_src, \*, in_feats) -> (num_dst, \*, num_heads, out_feats)
+    feat (num_src, \*, in_feats), dense, or a sparse matrix (num_src, in_feats) -> (num_dst, \*, num_heads, out_feats)
     """
 
     bias: torch.Tensor | None
@@ -73,20 +74,20 @@ class GATConv(nn.Module):
         self._allow_zero_in_degree = allow_zero_in_degree
         self._paired = isinstance(in_feats, tuple)
         if self._paired:
-            self.fc_src = nn.Linear(source_size, width, bias=False)
-            self.fc_dst = nn.Linear(destination_size, width, bias=False)
+            self.fc_src = SparseLinear(source_size, width, bias=False)
+            self.fc_dst = SparseLinear(destination_size, width, bias=False)
         else:
-            self.fc = nn.Linear(source_size, width, bias=False)
+            self.fc = SparseLinear(source_size, width, bias=False)
         self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
         self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.feat_drop = nn.Dropout(feat_drop)
+        self.feat_drop = FeatureDropout(feat_drop)
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
         self.activation = activation
         self.res_fc = None
         projected = residual and destination_size != width
         if residual:
-            self.res_fc = nn.Linear(destination_size, width, bias=bias) if projected else nn.Identity()
+            self.res_fc = SparseLinear(destination_size, width, bias=bias) if projected else nn.Identity()
         # A residual matrix has a bias of its own, which serves for the layer's.
         self.register_parameter("bias", nn.Parameter(torch.empty(width)) if bias and not projected else None)
         self.reset_parameters()
@@ -111,7 +112,7 @@ class GATConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Any,
         edge_weight: torch.Tensor | None = None,
         get_attention: bool = False,
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
@@ -136,6 +137,8 @@ class GATConv(nn.Module):
         )
         result, weights = functional.attention(adjacency, how, source, operands, edge_weight, get_attention)
         if self.res_fc is not None:
+            if isinstance(self.res_fc, nn.Identity):
+                functional.require_dense(residual, "a residual without a matrix")
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         if self.bias is not None:
             result = result + self.bias.view(self._num_heads, self._out_feats)
@@ -144,8 +147,8 @@ class GATConv(nn.Module):
         return result if weights is None else (result, weights)
 
     def _project(
-        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+        self, source: Any, destination: Any, separate: bool
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], Any]:
         """Return the source by head, the operands of the score, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows
@@ -161,5 +164,5 @@ class GATConv(nn.Module):
             by_head = projected.shape[1:]
             return projected, (self.attn_l[0].expand(by_head), self.attn_r[0].expand(by_head)), destination
         folded = (self.attn_r[0, :, :, None] * fc_dst.weight.view(heads, self._out_feats, -1)).sum(1)
-        scores = (projected * self.attn_l).sum(-1), nn.functional.linear(destination, folded)
+        scores = (projected * self.attn_l).sum(-1), destination @ folded.T
         return projected, scores, destination

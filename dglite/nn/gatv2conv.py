@@ -10,6 +10,7 @@ from torch import nn
 
 from ..ops.core import Attention, Score
 from . import functional
+from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -73,17 +74,17 @@ class GATv2Conv(nn.Module):
         width = num_heads * out_feats
         self._num_heads, self._allow_zero_in_degree = num_heads, allow_zero_in_degree
         self.share_weights = share_weights and not isinstance(in_feats, tuple)
-        self.fc_src = nn.Linear(source_size, width, bias=bias)
-        self.fc_dst = self.fc_src if self.share_weights else nn.Linear(destination_size, width, bias=bias)
+        self.fc_src = SparseLinear(source_size, width, bias=bias)
+        self.fc_dst = self.fc_src if self.share_weights else SparseLinear(destination_size, width, bias=bias)
         self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.feat_drop = nn.Dropout(feat_drop)
+        self.feat_drop = FeatureDropout(feat_drop)
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
         self.activation = activation
         self.res_fc = None
         if residual:
             projected = destination_size != width
-            self.res_fc = nn.Linear(destination_size, width, bias=bias) if projected else nn.Identity()
+            self.res_fc = SparseLinear(destination_size, width, bias=bias) if projected else nn.Identity()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -120,6 +121,8 @@ class GATv2Conv(nn.Module):
         operands = destination, self.attn[0].expand(source.shape[1:])
         result, weights = functional.attention(adjacency, how, source, operands, get_attention=get_attention)
         if self.res_fc is not None:
+            if isinstance(self.res_fc, nn.Identity):
+                functional.require_dense(residual, "a residual without a matrix")
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
         if self.activation is not None:
             result = self.activation(result)

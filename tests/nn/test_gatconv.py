@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import scipy.sparse
 import torch
 
+import dglite
 from dglite import DGLGraph
 from dglite.errors import DGLError
 from dglite.nn import GATConv
@@ -155,3 +157,22 @@ def test_parameters_have_dgl_names(in_feats: object, options: dict[str, object],
     layer = _layer(in_feats, **options)  # type: ignore[arg-type]
     assert set(layer.state_dict()) == expected
     assert layer.attn_l.shape == (1, HEADS, OUT)
+
+
+@pytest.mark.parametrize("layer", ["GATConv", "GATv2Conv"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_sparse_features_give_what_dense_ones_do(layer, separate):
+    torch.manual_seed(0)
+    g = dglite.graph(([0, 1, 2, 3, 0, 1], [0, 1, 2, 3, 2, 3]))
+    features = torch.randn(4, 12).masked_fill(torch.rand(4, 12) < 0.7, 0.0)
+    conv = getattr(dglite.nn, layer)((12, 12) if separate else 12, 3, 2, residual=True)
+    sparse = scipy.sparse.csr_matrix(features.numpy())
+    results = []
+    for x in (features, sparse):
+        result = conv(g, (x, x) if separate else x)
+        results.append((result, *torch.autograd.grad(result.sum(), list(conv.parameters()))))
+    for ours, expected in zip(results[1], results[0], strict=True):
+        torch.testing.assert_close(ours, expected)
+    unprojected = getattr(dglite.nn, layer)(12, 6, 2, residual=True)
+    with pytest.raises(DGLError, match="residual"):
+        unprojected(g, sparse)
