@@ -23,7 +23,8 @@ from dglite.expr import (
     operands_of,
     swap_sides,
 )
-from dglite.opspec import OPERATORS, operator
+from dglite.kernels import reference
+from dglite.opspec import COMPARISONS, OPERATORS, operator
 
 U0, V1, E2 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
 
@@ -88,3 +89,51 @@ def test_swap_sides_is_its_own_inverse():
     expr = U0 * E2 - V1
     assert formula(swap_sides(expr)) == "((v0 * e2) - u1)"
     assert swap_sides(swap_sides(expr)) == expr
+
+
+POINTS = {
+    "log": [0.3, 1.7],
+    "sqrt": [0.3, 1.7],
+    "power": [0.3, 1.7],
+    "abs": [-0.8, 1.3],
+    "sign": [-0.8, 1.3],
+}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("second", [0.45, 2.6])
+def test_every_operator_s_derivative_equals_finite_differences(name, second):
+    """Away from the points where an operator has a step or a corner. The exponent of a power is no variable."""
+    arity = OPERATORS[name].arity
+    for first in POINTS.get(name, [-1.2, 0.6, 2.1]):
+        if name == "where":
+            expr = U0.call("gt", V1).call("where", U0 * V1, V1 + U0 * U0)
+        elif name in COMPARISONS:
+            expr = U0.call(name, V1).call("where", 2.0, 3.0)
+        elif name == "power":
+            expr = U0.call("power", second)
+        else:
+            expr = Call(OPERATORS[name], (U0, V1)[:arity])
+        values = [np.float64(first), np.float64(second)]
+        for operand in operands_of(expr):
+            step, sides = 1e-6, []
+            for direction in (1, -1):
+                shifted = list(values)
+                shifted[operand.slot] += direction * step
+                sides.append(evaluate(expr, shifted, reference.FUNCTIONS))
+            numeric = (sides[0] - sides[1]) / (2 * step)
+            got = evaluate(derivative(expr, operand), values, reference.FUNCTIONS)
+            assert got == pytest.approx(numeric, rel=1e-6, abs=1e-8), f"{expr} by {operand} at {values}"
+
+
+@pytest.mark.parametrize(("name", "shares"), [("maximum", (0.5, 0.5)), ("minimum", (0.5, 0.5))])
+def test_equal_arguments_share_the_gradient(name, shares):
+    expr = U0.call(name, V1)
+    for operand, share in zip((U0, V1), shares, strict=True):
+        assert evaluate(derivative(expr, operand), [np.float64(2.0)] * 2, reference.FUNCTIONS) == share
+
+
+def test_an_operand_of_all_edges_stays_where_it_is_on_the_reversed_graph():
+    shared = Operand(Side.G, 3)
+    assert swap_sides(U0 * shared) == Operand(Side.V, 0) * shared
+    assert Side.G.reversed is Side.G and str(U0 + shared) == "(u0 + g3)"

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from dglite.backend import active
 from dglite.errors import DGLError
-from dglite.expr import Operand, Side
+from dglite.expr import Expr, Operand, Side, compact, operands_of
 from dglite.kernels import reference
 from dglite.kernels.cpu import launch
 from dglite.ops import core
@@ -236,3 +236,105 @@ def test_the_gradient_of_max_is_the_same_on_any_number_of_threads(width, num_src
     monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
     monkeypatch.setattr(type(active), "num_threads", lambda self: 3)
     torch.testing.assert_close(gradient(), alone)
+
+
+G1, V2 = Operand(Side.G, 1), Operand(Side.V, 2)
+
+
+def formulas() -> dict[str, Expr]:
+    """Return expressions over a source column, a row that all edges share and a destination column."""
+    return {
+        "weight": U0 * G1,
+        "shift": G1 - U0,
+        "quotient": U0 / G1,
+        "exp": (U0 * G1).call("exp"),
+        "log": (U0 + G1).call("log") * V2,
+        "sqrt": (U0 * V2).call("sqrt") + G1,
+        "abs": (U0 - G1 * 1.5).call("abs"),
+        "tanh": (U0 * G1 + V2).call("tanh"),
+        "sigmoid": (U0 - G1).call("sigmoid") * V2,
+        "softplus": (U0 * G1 - V2).call("softplus"),
+        "power": (U0 * G1).call("power", 1.7),
+        "maximum": U0.call("maximum", G1 * 1.1),
+        "minimum": U0.call("minimum", V2 * 1.3) * G1,
+        "where": U0.call("gt", V2).call("where", U0 * G1, V2),
+        "only compared": U0.call("lt", G1).call("where", V2, V2 * V2),
+        "sign": (U0 - V2).call("sign") * G1,
+        "shared alone": G1 * G1,
+    }
+
+
+def shared_operands(expr: Expr, feats: tuple[tuple[int, ...], ...]) -> list[torch.Tensor]:
+    """Return the operands of an expression of ``formulas``, with compact slots."""
+    generator = torch.Generator().manual_seed(7)
+    rows = {Side.U: 6, Side.G: 1, Side.V: 5}
+    return [
+        (torch.rand(rows[operand.side], *feat, generator=generator, dtype=torch.float64) + 0.5).requires_grad_()
+        for operand, feat in zip(operands_of(expr), feats, strict=False)
+    ]
+
+
+FEATS = [((3,), (3,), (3,)), ((1,), (3,), (1,)), ((2, 3), (3,), (2, 1))]
+
+
+@pytest.mark.parametrize(("name", "reducer", "feats"), cases(list(formulas()), ["sum", "mean", "max", "min"], FEATS))
+def test_spmm_with_a_row_that_all_edges_share(name, reducer, feats):
+    adj, src, dst = small()
+    expr, _ = compact(formulas()[name])
+    xs = shared_operands(expr, feats)
+
+    def run(*xs):
+        return core.spmm(adj, expr, Reducer(reducer), xs)
+
+    want = reference.spmm(expr, Reducer(reducer), src, dst, 5, [x.detach().numpy() for x in xs])
+    assert_close(run(*xs).detach().numpy(), want, "float64")
+    assert gradcheck(run, xs)
+
+
+@pytest.mark.parametrize(("name", "dot", "feats"), cases(list(formulas()), [False, True], FEATS))
+def test_sddmm_with_a_row_that_all_edges_share(name, dot, feats):
+    adj, src, dst = small()
+    expr, _ = compact(formulas()[name])
+    xs = shared_operands(expr, feats)
+
+    def run(*xs):
+        return core.sddmm(adj, expr, xs, dot)
+
+    want = reference.sddmm(expr, src, dst, [x.detach().numpy() for x in xs], dot)
+    assert_close(run(*xs).detach().numpy(), want, "float64")
+    assert gradcheck(run, xs)
+
+
+@pytest.mark.parametrize("name", ["weight", "exp", "log", "tanh", "power", "maximum", "where", "only compared", "sign"])
+def test_second_derivatives_of_the_operators(name):
+    adj = small()[0]
+    expr, _ = compact(formulas()[name])
+    xs = shared_operands(expr, FEATS[0])
+    assert gradgradcheck(lambda *xs: core.spmm(adj, expr, Reducer.SUM, xs), xs)
+
+
+@pytest.mark.parametrize("reducer", ["mean", "max", "min"])
+def test_second_derivatives_with_a_shared_row(reducer):
+    adj = small()[0]
+    expr, _ = compact(formulas()["exp"])
+    xs = shared_operands(expr, FEATS[0])
+    assert gradgradcheck(lambda *xs: core.spmm(adj, expr, Reducer(reducer), xs), xs)
+    assert gradgradcheck(lambda *xs: core.sddmm(adj, expr, xs, True), xs)
+
+
+@pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
+def test_without_edges_a_shared_row_gets_no_gradient(reducer):
+    adj = Adjacency.from_coo(6, 5, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    x, shared = torch.ones(6, 3, requires_grad=True), torch.ones(1, 3, requires_grad=True)
+    out = core.spmm(adj, U0 * G1, Reducer(reducer), (x, shared))
+    assert torch.equal(out, torch.zeros(5, 3))
+    out.sum().backward()
+    assert not shared.grad.any() and not x.grad.any() and shared.grad.shape == (1, 3)
+    edges = core.sddmm(adj, U0 * G1, (x, shared))
+    assert edges.shape == (0, 3)
+    assert not torch.autograd.grad(edges.sum(), shared)[0].any()
+
+
+def test_a_shared_operand_has_one_row():
+    with pytest.raises(DGLError, match="expected 1 rows, one per relation"):
+        core.spmm(small()[0], U0 * G1, Reducer.SUM, (torch.zeros(6, 2), torch.zeros(3, 2)))

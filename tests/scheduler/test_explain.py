@@ -10,6 +10,7 @@ import torch
 import dglite
 from dglite import function as fn
 from dglite.errors import DGLError
+from tests.recorder.common import ForReal
 
 
 @pytest.fixture
@@ -25,6 +26,15 @@ def summed(nodes: Any) -> dict[str, Any]:
     return {"x": nodes.mailbox["m"].sum(1)}
 
 
+def pooled(nodes: Any) -> dict[str, Any]:
+    m = nodes.mailbox["m"]
+    return {"x": torch.relu((torch.softmax(m, 1) * m).sum(1))}
+
+
+def spread(nodes: Any) -> dict[str, Any]:
+    return {"x": torch.std(nodes.mailbox["m"], 1)}
+
+
 def test_a_fused_pair(g: Any) -> None:
     found = dglite.explain(g, fn.u_mul_e("h", "a", "m"), fn.sum("m", "x"))
     text = str(found)
@@ -32,7 +42,7 @@ def test_a_fused_pair(g: Any) -> None:
     assert "%0 = Message u_mul_e('h', 'a', 'm')" in text and "%1 = Reduce sum('m', 'x') of %0" in text
     assert "%1 = FusedReduce sum of (u.h * e.a) -> 'x'" in text
     assert "g-SpMM sum, float32 full x repeat" in text and "CSC; CSR in backward" in text
-    assert "fuse built-ins: element-wise message and reducer in one kernel; no message is stored" in text
+    assert "fuse: element-wise message and reducer in one kernel; no message is stored" in text
     line = found.lines[0]
     csc = g.adjacencies[0].csc()
     structure = sum(part.nbytes for part in (csc.indptr, csc.indices, csc.edge_ids) if part is not None)
@@ -42,19 +52,52 @@ def test_a_fused_pair(g: Any) -> None:
 
 
 def test_a_user_s_reducer_says_why_it_is_bucketed(g: Any) -> None:
-    found = dglite.explain(g, fn.copy_u("h", "m"), summed, apply=lambda nodes: {})
+    found = dglite.explain(g, fn.copy_u("h", "m"), spread, apply=lambda nodes: {})
     text = str(found)
     assert "the reducer reads the whole mailbox: bucketed by degree" in text and "2 buckets" in text
-    assert "u.h as 'm'" in text and "Apply" in text and "f1 is summed" in text
+    assert "u.h as 'm'" in text and "Apply" in text
+    assert "f1 is spread, run for real: it calls 'std' on messages" in text
     assert found.lines[0].read == 3 * 32 * 4 and found.lines[1].read is None
+
+
+def test_recorded_functions_show_their_kernels(g: Any) -> None:
+    def scaled(edges: Any) -> dict[str, Any]:
+        return {"m": edges.src["h"] * edges.data["a"]}
+
+    found = dglite.explain(g, scaled, pooled)
+    text = str(found)
+    assert "f0 is scaled, recorded" in text and "f1 is pooled, recorded" in text
+    assert "ReduceOnce f1 of (u.h * e.a) as 'm'" in text
+    kernels = found.lines[0].kernel
+    assert kernels.startswith("user function, once over") and "softmax" in kernels and "g-SpMM sum of" in kernels
+    assert "record the reducer: what it does to the mailbox are reductions over messages" in text
+    assert list(g.ndata) == ["h"]
+
+
+def test_a_reducer_that_is_seen_to_be_a_built_in_is_one_from_then_on(g: Any) -> None:
+    def copied(edges: Any) -> dict[str, Any]:
+        return {"m": edges.src["h"]}
+
+    def summing(nodes: Any) -> dict[str, Any]:
+        return {"x": nodes.mailbox["m"].sum(1)}
+
+    assert "ReduceOnce f1 of u.h as 'm'" in str(dglite.explain(g, copied, summing))
+    found = dglite.explain(g, copied, summing)
+    assert "FusedReduce sum of u.h -> 'x'" in str(found)
+    assert found.lines[0].written == 3 * 32 * 4
 
 
 def test_a_stored_message_says_why_it_is_not_fused(g: Any) -> None:
     text = str(dglite.explain(g, fn.u_dot_v("h", "h", "m"), fn.max("m", "x")))
     assert "EdgeCompute dot (u.h * v.h) -> 'm'" in text and "FusedReduce max of %0.m -> 'x'" in text
     assert "not element-wise" in text
-    text = str(dglite.explain(g, lambda edges: {"m": edges.src["h"]}, fn.max("m", "x")))
-    assert "RunEdgeUDF f0" in text and "shape known when it runs" in text and "?" in text
+    text = str(dglite.explain(g, ForReal(lambda edges: {"m": edges.src["h"]}), fn.max("m", "x")))
+    assert (
+        "RunEdgeUDF f0" in text
+        and "f0 is ForReal, run for real: it is not a Python function" in text
+        and "shape known when it runs" in text
+        and "?" in text
+    )
 
 
 def test_apply_edges(g: Any) -> None:

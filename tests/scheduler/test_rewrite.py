@@ -16,6 +16,7 @@ from dglite.scheduler.plan import Column, Message, Plan, UserFunction, Write, ve
 from dglite.scheduler.rewrite import RULES, rewrite
 
 MESSAGE, REDUCE, APPLY = UserFunction(0), UserFunction(1), UserFunction(2)
+RECORDED = UserFunction(1, recorded=True)
 COPY, MUL, DOT = fn.copy_u("h", "m"), fn.u_mul_e("h", "w", "m"), fn.u_dot_v("h", "h", "m")
 SUM, PROD = fn.sum("m", "x"), fn.prod("m", "x")
 
@@ -31,8 +32,12 @@ def rules(plan: Plan) -> list[str]:
 @pytest.mark.parametrize(
     ("rule", "message", "reduce", "expected"),
     [
-        ("fuse built-ins", (COPY,), (SUM,), ["FusedReduce", "Write"]),
-        ("fuse built-ins", (MUL,), (SUM,), ["FusedReduce", "Write"]),
+        ("record the reducer", (COPY,), RECORDED, ["ReduceOnce", "Write"]),
+        ("record the reducer", (COPY, DOT), RECORDED, ["EdgeCompute", "ReduceOnce", "Write"]),
+        ("record the reducer", MESSAGE, RECORDED, ["RunEdgeUDF", "ReduceOnce", "Write"]),
+        ("record the reducer", None, RECORDED, ["Waiting", "ReduceOnce", "Write"]),
+        ("fuse", (COPY,), (SUM,), ["FusedReduce", "Write"]),
+        ("fuse", (MUL,), (SUM,), ["FusedReduce", "Write"]),
         ("gather into buckets", (COPY,), REDUCE, ["BucketReduce", "Write"]),
         ("gather into buckets", (COPY, fn.copy_e("w", "n")), REDUCE, ["BucketReduce", "Write"]),
         ("gather into buckets", (COPY,), (PROD,), ["BucketReduce", "Write"]),
@@ -68,7 +73,7 @@ def test_the_tests_above_name_every_rule() -> None:
     plans = [
         rewrite(lower_update(message, reduce, None))
         for message in ((COPY,), (DOT,), MESSAGE)
-        for reduce in ((SUM,), (PROD,), REDUCE)
+        for reduce in ((SUM,), (PROD,), REDUCE, RECORDED)
     ]
     plans.append(rewrite(lower_edges((COPY,))))
     assert {rule for plan in plans for rule in rules(plan)} == {rule.name for rule in RULES}
@@ -139,7 +144,8 @@ def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> N
 def test_plans_are_kept_by_value_and_shared_by_all_user_functions() -> None:
     first = update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False)
     assert update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False) is first
-    assert update_plan(copy.deepcopy(COPY), copy.deepcopy(SUM), None) is first
+    assert update_plan((copy.deepcopy(COPY),), (copy.deepcopy(SUM),), False) is first
     assert compiled(lower_update, (COPY,), (SUM,), None) is first
-    assert update_plan(COPY, SUM, print) is not first
-    assert update_plan(lambda edges: {}, lambda nodes: {}, None) is update_plan(print, len, None)
+    assert update_plan((COPY,), (SUM,), True) is not first
+    assert update_plan(MESSAGE, REDUCE, False) is update_plan(UserFunction(0), UserFunction(1), False)
+    assert update_plan(MESSAGE, RECORDED, False) is not update_plan(MESSAGE, REDUCE, False)
