@@ -15,7 +15,7 @@ from dglite.scheduler import Relation, messages_of
 
 SRC = [0, 0, 1, 2, 2, 3, 3, 1, 0, 4, 3, 1, 1, 2]
 DST = [1, 2, 2, 3, 3, 3, 0, 1, 1, 0, 3, 2, 2, 0]
-"""Parallel edges, self-loops, in-degrees from 3 to 5, and with six nodes two that receive nothing, one of them alone."""
+"""Parallel edges, self-loops, in-degrees 3 and 4; of six nodes two receive nothing, one of these is alone."""
 
 
 class ForReal:

@@ -60,7 +60,9 @@ def message_of(term: str, wrap: str, given: dict[str, Any]) -> Any:
 
 def reducer_of(reducer: str, after: str, given: dict[str, Any]) -> Any:
     return compiled(
-        f"def f(nodes):\n    m, n = nodes.mailbox['m'], nodes.data['h']\n    return {{'out': {after.format(reducer)}}}\n",
+        "def f(nodes):\n"
+        "    m, n = nodes.mailbox['m'], nodes.data['h']\n"
+        f"    return {{'out': {after.format(reducer)}}}\n",
         **given,
     )
 

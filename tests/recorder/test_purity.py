@@ -251,7 +251,7 @@ def state_of(function: Any) -> list[Any]:
 
 @pytest.mark.parametrize("what", EFFECTS)
 def test_side_effects_are_those_of_a_real_run(what: str) -> None:
-    """The multigraph has three buckets, so a reduce function runs three times."""
+    """The multigraph has two buckets, so a reduce function runs twice."""
     changes = []
     for wrap in (lambda function: function, for_real):
         function = closures()[what][0]

@@ -490,3 +490,21 @@ def test_explain_says_what_is_recorded_and_what_is_not() -> None:
     assert "f0 is <lambda>, run for real: it may change 'kept' by 'append'" in text and not kept
     assert "run for real: it is not a Python function" in text
     assert "RunEdgeUDF" in text and "bucketed by degree" in text
+
+
+@pytest.mark.parametrize("first", ["integers", "a wrong shape"])
+def test_what_lay_in_the_data_of_one_call_is_not_held_against_the_function(first: str) -> None:
+    """Integers have no kernel and wrong shapes raise; the next call, with other columns, is recorded."""
+
+    def reduce(nodes: Any) -> Any:
+        return {"out": torch.relu(nodes.mailbox["m"].sum(1)) * nodes.data["p"]}
+
+    g = multigraph()
+    if first == "integers":
+        g.ndata["h"] = torch.arange(18).reshape(6, 3)
+        g.update_all(copied, reduce)
+    else:
+        g.ndata["p"] = torch.ones(6, 4)
+        with pytest.raises(RuntimeError):
+            g.update_all(copied, reduce)
+    assert reducer_of(reduce, 1, relation_of(multigraph())) == UserFunction(1, recorded=True)
