@@ -91,9 +91,9 @@ def _checked(
 ) -> list[Tensor]:
     """Return x, the operands and the edge weights, after a look at their shapes and dtypes."""
     check_tensor(x, adj.num_src, "source node")
-    _, *heads, features = active.shape(x)
-    if not heads:
+    if len(active.shape(x)) < 3:
         raise DGLError(f"got features of shape {tuple(active.shape(x))}; expected (num_src, *heads, d)")
+    _, *heads, features = active.shape(x)
     sides = {
         "left": (adj.num_src, "source node", tuple(heads)),
         "right": (adj.num_dst, "destination node", (*heads, features) if how.score.of_features else tuple(heads)),

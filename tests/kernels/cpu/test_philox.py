@@ -38,7 +38,8 @@ def test_every_bit_of_a_draw_is_the_references(index, seed):
     ids = np.array([0, 1, 2, 77, 1000, 65536, largest - 1, largest], index)
     for group in (0, 3):
         counter = np.zeros((8, 4), np.uint32)
-        counter[:, 0], counter[:, 1], counter[:, 2] = ids & 0xFFFFFFFF, ids.astype(np.int64) >> 32, group
+        wide = ids.astype(np.int64)
+        counter[:, 0], counter[:, 1], counter[:, 2] = wide & 0xFFFFFFFF, wide >> 32, group
         want = reference.philox(counter, (seed % 2**32, seed // 2**32))
         for threshold in {*np.sort(want, axis=None)[::5].tolist(), 1, 2**31, 2**32 - 1}:
             for least in (threshold, min(threshold + 1, 2**32 - 1)):
