@@ -211,6 +211,10 @@ class Backend(ABC):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``x @ weight.T + bias``, (rows, ..., out)."""
 
+    @abstractmethod
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Return ``x`` with elements dropped with probability ``p``, the others divided by ``1 - p``."""
+
     # -- reduce -------------------------------------------------------------------------------------------------
     @abstractmethod
     def sum(self, x: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:

@@ -145,6 +145,9 @@ class TorchBackend(Backend):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
 
+    def dropout(self, x: torch.Tensor, p: float) -> torch.Tensor:
+        return torch.nn.functional.dropout(x, p)
+
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
         return x.sum(dim=axis, keepdim=keepdims)  # type: ignore[arg-type]
 

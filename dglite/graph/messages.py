@@ -18,6 +18,7 @@ from ..scheduler import (
     MessageSignature,
     Part,
     Plan,
+    Refused,
     Relation,
     Sent,
     UserFunction,
@@ -138,7 +139,7 @@ class MessageMixin(RegistryMixin):
             sent = Sent.computed(table, edge_ids)
         else:
             assert signature is not None
-            sent = Sent.described(signature, relation, edge_ids)
+            sent = Sent.described(signature, relation, edge_ids, copies=signature[0] is not message_func)
         inboxes = state(self, "_inboxes")
         if index not in inboxes or inboxes[index].adjacency is not relation.adjacency:
             inboxes[index] = Inbox(relation.adjacency)
@@ -160,7 +161,13 @@ class MessageMixin(RegistryMixin):
         apply = None if apply_node_func is None else _APPLY
         functions = (None, reduce_func, apply_node_func)
         if active.adjacency.num_edges:
-            run(lambda: compiled(lower_recv, message, reducer_of(reduce_func, 1, active), apply), (active,), functions)
+            run(
+                lambda refused: compiled(
+                    lower_recv, message, reducer_of(reduce_func, 1, active, message, refused), apply
+                ),
+                (active,),
+                functions,
+            )
         elif apply is not None and active.adjacency.num_dst:
             execute(compiled(lower_nodes, apply), (active,), functions)
         else:
@@ -247,11 +254,11 @@ class MessageMixin(RegistryMixin):
         relations = [_relation(self, index) for index, _ in given]
         messages = [messages_of(functions[3 * i], 3 * i, relation) for i, relation in enumerate(relations)]
 
-        def plan() -> Plan:
+        def plan(refused: Refused) -> Plan:
             parts = [
                 Part(
                     messages[i],
-                    reducer_of(functions[3 * i + 1], 3 * i + 1, relation),
+                    reducer_of(functions[3 * i + 1], 3 * i + 1, relation, messages[i], refused),
                     None if functions[3 * i + 2] is None else UserFunction(3 * i + 2),
                     self.dst_type_id(index),
                 )
@@ -350,7 +357,11 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
         return
     messages = messages_of(message, 0, relation)
     functions = (message, reduce, apply)
-    run(lambda: update_plan(messages, reducer_of(reduce, 1, relation), apply is not None), (relation,), functions)
+
+    def plan(refused: Refused) -> Plan:
+        return update_plan(messages, reducer_of(reduce, 1, relation, messages, refused), apply is not None)
+
+    run(plan, (relation,), functions)
 
 
 def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: Any) -> None:

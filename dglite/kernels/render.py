@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+import numpy as np
+
 from ..expr import Call, Constant, Expr, Operand, Side, operands_of
 from ..opspec import OPERATORS, Reducer
 from .layout import Pattern
@@ -330,7 +332,7 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
 
     def text(node: Expr) -> str:
         if isinstance(node, Constant):
-            return repr(node.value) if math.isfinite(node.value) else f'float("{node.value}")'
+            return _number(node.value, compute_dtype(spec.dtype))
         if isinstance(node, Operand):
             return _loaded(spec, node, piece, pieces, k)
         assert isinstance(node, Call)
@@ -343,6 +345,13 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
         return names[node]
 
     return lines, text(expr)
+
+
+def _number(value: float, dtype: str) -> str:
+    """Return a number as it is in ``dtype``: single values are computed in float64, where 0.1 is another number."""
+    if dtype == "float32":
+        value = float(np.float32(value))
+    return repr(value) if math.isfinite(value) else f'float("{value}")'
 
 
 @lru_cache(maxsize=4096)

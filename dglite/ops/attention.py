@@ -1,8 +1,8 @@
 """Attention as one kernel: scores, softmax, dropout and weighted sum of an edge's source, with nothing kept per edge.
 
 Forward keeps the result and the logarithm of each node's sum of exponentials; backward makes weights and dropout again
-from them. Where a second derivative may be asked for, and where a graph or a shape is beyond the kernels, the same is
-composed of g-SDDMM, edge softmax and g-SpMM.
+from them. Where a second derivative may be asked for, where a graph or a shape is beyond the kernels, and in programs
+that torch compiles, the same is composed of g-SDDMM, edge softmax and g-SpMM.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .fused_attention import Attention, FusedAttention
-from .operands import check_tensor
+from .operands import agreed, check_tensor
 from .softmax import edge_softmax
 from .sparse import sddmm, spmm
+from .traced import is_traced
 
 __all__ = ["Attention", "Score", "attention", "attention_weights"]
 
@@ -59,10 +60,12 @@ def attention(
     DGLError
         Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
     """
-    how = how.seeded()
     inputs = _checked(adj, how, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(how, inputs, math.prod(heads), features)
+    if is_traced(adj):  # a compiler keeps the operations that it is composed of
+        return active.reshape(composed(adj, how, flat), (adj.num_dst, *heads, features))
+    how = how.seeded()
     if not 0 < math.prod(heads) <= MOST_HEADS or not features or not adj.num_edges:
         result = composed(adj, how, flat)
     else:
@@ -78,7 +81,7 @@ def attention_weights(
 
     ``how`` needs a seed of its own for both to draw the same dropout.
     """
-    how = how.seeded()
+    how = how if is_traced(adj) else how.seeded()
     inputs = _checked(adj, how, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     weights = _weights(adj, how, _flat(how, inputs, math.prod(heads), features))
@@ -117,10 +120,7 @@ def _checked(
                 f"got edge weights of shape {tuple(active.shape(edge_weight))}; expected one number per edge"
             )
         tensors.append(edge_weight)
-    dtypes = {active.dtype(tensor) for tensor in tensors}
-    if len(dtypes) > 1:
-        raise DGLError(f"operands have dtypes {' and '.join(sorted(dtypes))}; convert them to one dtype")
-    return tensors
+    return list(agreed(tensors))
 
 
 def _flat(how: Attention, inputs: Sequence[Tensor], heads: int, features: int) -> list[Tensor]:
@@ -151,7 +151,9 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
         left, right = (active.reshape(given[name], (*active.shape(given[name]), 1)) for name in ("left", "right"))
         scores = _leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
     weights = edge_softmax(adj, scores)
-    if how.dropout:
+    if how.dropout and is_traced(adj):
+        weights = active.dropout(weights, how.dropout)
+    elif how.dropout:
         weights = weights * _multipliers(adj, how, x)
     if "weight" in given:
         weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))

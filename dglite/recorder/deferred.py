@@ -29,11 +29,14 @@ Source = tuple[Side, FieldName]
 
 
 class Unrecordable(DGLError):
-    """A user's function does what has no meaning on a deferred column; the scheduler runs it for real then."""
+    """A user's function does what has no meaning on a deferred column; the scheduler runs it for real then.
 
-    def __init__(self, reason: str) -> None:
+    ``lasting`` tells whether that lies in the function, and not in what this call gave it.
+    """
+
+    def __init__(self, reason: str, lasting: bool = True) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.lasting = reason, lasting
         self.function: Any = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from typing import Any
 
 from ..backend import Tensor
@@ -36,12 +37,15 @@ class Mailbox(Tape):
 
 
 class Reduced(Deferred):
-    """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer."""
+    """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer.
 
-    __slots__ = ("column", "reducer", "tape")
+    ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
+    """
 
-    def __init__(self, tape: Mailbox, reducer: Reducer, column: Column) -> None:
-        self.tape, self.reducer, self.column = tape, reducer, column
+    __slots__ = ("column", "of_any_shape", "reducer", "tape")
+
+    def __init__(self, tape: Mailbox, reducer: Reducer, column: Column, of_any_shape: bool) -> None:
+        self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
         self._value = None
 
     def _compute(self) -> Tensor:
@@ -73,8 +77,8 @@ def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
     return isinstance(dim, int) and not isinstance(dim, bool) and dim in (1, -1 - len(column._feat))
 
 
-def _reduced(tape: Mailbox, reducer: Reducer, column: Column, keepdim: bool) -> Any:
-    result = Reduced(tape, reducer, column)
+def _reduced(tape: Mailbox, reducer: Reducer, column: Column, dim: Any, keepdim: bool) -> Any:
+    result = Reduced(tape, reducer, column, dim in (1, [1], (1,)))
     return _kept(real(result)) if keepdim else result
 
 
@@ -89,28 +93,29 @@ _trailing_sum = MAILBOX.find("sum", (), {})
 @MAILBOX.add("sum")
 def _sum(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
     if _over_messages(input, dim, axis):
-        return _reduced(tape, Reducer.SUM, input, keepdim)
+        return _reduced(tape, Reducer.SUM, input, axis if dim is None else dim, keepdim)
     assert _trailing_sum is not None
     return _trailing_sum(tape, input, dim, keepdim, axis=axis)
 
 
 @MAILBOX.add("mean")
 def _mean(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
-    return _reduced(tape, Reducer.MEAN, input, keepdim) if _over_messages(input, dim, axis) else NotImplemented
+    dim = axis if dim is None else dim
+    return _reduced(tape, Reducer.MEAN, input, dim, keepdim) if _over_messages(input, dim) else NotImplemented
 
 
 @MAILBOX.add("max")
 def _max(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if not _over_messages(input, dim):
         return NotImplemented
-    return _Extremum(_reduced(tape, Reducer.MAX, input, keepdim), _Positions())
+    return _Extremum(_reduced(tape, Reducer.MAX, input, dim, keepdim), _Positions())
 
 
 @MAILBOX.add("min")
 def _min(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if not _over_messages(input, dim):
         return NotImplemented
-    return _Extremum(_reduced(tape, Reducer.MIN, input, keepdim), _Positions())
+    return _Extremum(_reduced(tape, Reducer.MIN, input, dim, keepdim), _Positions())
 
 
 @MAILBOX.add("amax")
@@ -126,7 +131,7 @@ def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> 
 def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bool) -> Any:
     """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
 
-    It is the mean of the messages that equal the extremum.
+    Its gradient is that of the mean of the messages that equal the extremum.
     """
     column = settled(tape, input)
     extremum = tape.reduce(reducer, column)
@@ -136,8 +141,21 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bo
         if chosen is NotImplemented:
             return NotImplemented
         ones = Column(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
-        extremum = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
+        mean = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
+        extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
     return _kept(extremum) if keepdim else extremum
+
+
+class _WithGradientOf:
+    """``x`` exactly, with the gradient of a second tensor that equals it up to rounding."""
+
+    saved = ()
+
+    def forward(self, x: Tensor, source: Tensor) -> Tensor:
+        return backend.copy(x)
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        return [None, grad]
 
 
 @MAILBOX.add("logsumexp")
@@ -151,7 +169,9 @@ def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False
     powers = NotImplemented if shifted is NotImplemented else combine(tape, "exp", shifted)
     if powers is NotImplemented:
         return NotImplemented
-    result = backend.functions["log"](tape.reduce(Reducer.SUM, powers)) + top
+    total, where = tape.reduce(Reducer.SUM, powers), backend.functions["where"]
+    nothing = total == 0  # messages of minus infinity alone
+    result = backend.functions["log"](where(nothing, 1.0, total)) + where(nothing, -math.inf, top)
     return _kept(result) if keepdim else result
 
 

@@ -24,7 +24,7 @@ from .lower import (
     reduce_signature,
 )
 from .plan import Plan, UserFunction
-from .record import messages_of, reducer_of, run
+from .record import Refused, messages_of, reducer_of, run
 from .relation import Relation, node_batch
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "MessageSignature",
     "Part",
     "Plan",
+    "Refused",
     "Relation",
     "Sent",
     "UserFunction",

@@ -137,7 +137,7 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
         if source is None:
             return buckets.edges_in(tables[name])
         rows = relation.column(source.side, source.name)
-        return gather(buckets.adjacency, Side.U, rows) if source.side is Side.U else buckets.edges_in(rows)
+        return buckets.edges_in(rows) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
 
     names = [*tables, *direct]
     function = step.function

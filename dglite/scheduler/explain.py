@@ -17,7 +17,7 @@ from ..structure.adjacency import Adjacency
 from ..udf import function_name
 from .bucket import buckets_of
 from .learned import bucket, why_bucketed
-from .lower import lower_edges, lower_update
+from .lower import MessageSignature, lower_edges, lower_update
 from .plan import (
     Apply,
     BucketReduce,
@@ -121,27 +121,17 @@ def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Exp
     relation = Relation(
         g.adjacencies[index], g.src_frame(canonical), g.edge_frame(canonical), nodes, nodes, canonical, g.device
     )
-    messages = messages_of(message, 0, relation)
-    accountant = _Accountant(relation, (message, reduce, apply))
-    while True:
-        if reduce is None:
-            semantic = lower_edges(messages)
-        else:
-            applied = None if apply is None else UserFunction(2)
-            semantic = lower_update(messages, reducer_of(reduce, 1, relation), applied)
-        executable = rewrite(semantic)
-        try:
-            lines = accountant.lines(executable)
-            break
-        except Unrecordable as refused:
-            bucket(reduce, refused.reason)
     functions = (message, reduce, apply)
-    names = [_name(function) for function in functions if function is not None]
+    messages = messages_of(message, 0, relation)
+    semantic, executable, lines, why = _planned(functions, messages, relation)
+    seen = (not isinstance(messages, UserFunction), why is None and why_bucketed(reduce) is None, True)
+    reasons = (refusal(message), why or why_bucketed(reduce), None)
     legend = tuple(
-        f"f{slot} is {_name(function)}{_recording(slot, function)}"
+        f"f{slot} is {_name(function)}{_recording(seen[slot], reasons[slot]) if slot < 2 else ''}"
         for slot, function in enumerate(functions)
         if callable(function) and not isinstance(function, MessageFunction | ReduceFunction)
     )
+    names = [_name(function) for function in functions if function is not None]
     verb = "apply_edges" if reduce is None else "update_all"
     adjacency = relation.adjacency
     title = (
@@ -149,6 +139,28 @@ def _explained(g: Any, message: Any, reduce: Any, apply: Any, etype: Any) -> Exp
         f"{adjacency.num_edges} edges, {adjacency.num_dst} destination nodes"
     )
     return Explanation(title, legend, semantic, executable, lines)
+
+
+def _planned(
+    functions: Sequence[Any], messages: MessageSignature, relation: Relation
+) -> tuple[Plan, Plan, tuple[Line, ...], str | None]:
+    """Return what is meant, what is run, its lines, and why the reduce function turned out not to be recordable."""
+    _, reduce, apply = functions
+    refused, why = set[int](), None
+    while True:
+        if reduce is None:
+            semantic = lower_edges(messages)
+        else:
+            applied = None if apply is None else UserFunction(2)
+            semantic = lower_update(messages, reducer_of(reduce, 1, relation, messages, refused), applied)
+        executable = rewrite(semantic)
+        try:
+            return semantic, executable, _Accountant(relation, functions).lines(executable), why
+        except Unrecordable as found:
+            refused.add(id(reduce))
+            why = found.reason
+            if found.lasting:
+                bucket(reduce, why)
 
 
 class _Accountant:
@@ -288,12 +300,9 @@ def _size(count: int | None) -> str:
     return f"{size:.3g} {units[0]}"
 
 
-def _recording(slot: int, function: Any) -> str:
+def _recording(seen: bool, reason: str | None) -> str:
     """Say whether a user's function is recorded, and why not."""
-    if slot == 2:
-        return ""
-    refused = why_bucketed(function) if slot == 1 else refusal(function)
-    return ", recorded" if refused is None else f", run for real: {refused}"
+    return ", recorded" if seen else f", run for real: {reason or 'it fails on columns without values'}"
 
 
 def _name(function: Any) -> str:

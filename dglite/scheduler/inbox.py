@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
-from ..expr import Side
+from ..expr import Operand, Side
 from ..function import MessageFunction, Reshaped
 from ..ops import core
 from ..structure.adjacency import Adjacency
@@ -36,13 +36,25 @@ class Sent:
         self.table = self.src = self.edges = self.dst = Snapshot({})
 
     @classmethod
-    def described(cls, functions: tuple[MessageFunction, ...], relation: Relation, edge_ids: np.ndarray | None) -> Sent:
-        """Leave built-in messages; ``relation`` has all edges. An unknown column is a KeyError now, not at ``recv``."""
+    def described(
+        cls,
+        functions: tuple[MessageFunction, ...],
+        relation: Relation,
+        edge_ids: np.ndarray | None,
+        copies: bool = False,
+    ) -> Sent:
+        """Leave messages as descriptions; ``relation`` has all edges. An unknown column is a KeyError now.
+
+        With ``copies``, for what a user's function was recorded to do, columns are copied: run for real, the function
+        would have read them now, whatever is written into them later.
+        """
         columns: dict[Side, dict[Any, Tensor]] = {side: {} for side in Side}
         for function in functions:
             for side, name in function.fields:
                 name = name.name if isinstance(name, Reshaped) else name
-                columns[side][name] = relation.column(side, name)
+                column = relation.column(side, name)
+                read = copies and not (side is Side.E and isinstance(function.expr, Operand))
+                columns[side][name] = backend.copy(column) if read else column
         sent = cls(edge_ids)
         sent.functions = functions
         sent.src, sent.edges, sent.dst = (Snapshot(columns[side]) for side in (Side.U, Side.E, Side.V))

@@ -62,13 +62,11 @@ def why_bucketed(function: Any) -> str | None:
     return (None if code is None else _bucketed.get(code)) or refusal(function, once=True)
 
 
-def bucket(function: Any, reason: str) -> bool:
-    """Run a reduce function in buckets from now on; False if that is so already, or not to be remembered."""
+def bucket(function: Any, reason: str) -> None:
+    """Run a reduce function in buckets from now on."""
     code = code_of(function)
-    if code is None or code in _bucketed:
-        return False
-    _bucketed[code] = reason
-    return True
+    if code is not None:
+        _bucketed[code] = reason
 
 
 def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
@@ -87,7 +85,7 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, C
     names = {id(column): name for name, column in read.items()}
     reducers = []
     for out, value in result.items():
-        if type(value) is not Reduced or id(value.column) not in names:
+        if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
     _builtins[function.__code__] = modules, tuple(reducers)

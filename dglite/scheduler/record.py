@@ -11,11 +11,12 @@ not called again while the columns that it reads have the same shapes and dtypes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from ..backend import active as backend
 from ..function import MessageFunction, ReduceFunction
+from ..ops.operands import FLOATS
 from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, function_name
 from .execute import execute
@@ -65,32 +66,53 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
 
 
 # -- reduce functions --------------------------------------------------------------------------------------------------
-def reducer_of(function: Any, slot: int, relation: Relation) -> ReduceSignature:
+def reducer_of(
+    function: Any, slot: int, relation: Relation, messages: MessageSignature, refused: Refused = frozenset()
+) -> ReduceSignature:
     """Return the signature of a reduce argument: a user's function is marked where it shall be recorded.
 
-    One that is known to do no more than built-in reducers do is replaced by them.
+    One that is known to do no more than built-in reducers do is replaced by them. Functions in ``refused`` are run for
+    real.
     """
     if type(function) is ReduceFunction:
         return (function,)
     if relation.adjacency.num_edges and not relation.nodes.has_initializers:
         known = known_builtins(function)
-        if known is not None:
+        if known is not None and _have_kernels(messages, relation):
             return known
     signature = reduce_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges:
         return signature
-    return signature if why_bucketed(function) is not None else UserFunction(slot, recorded=True)
+    if id(function) in refused or why_bucketed(function) is not None:
+        return signature
+    return UserFunction(slot, recorded=True)
 
 
-def run(make_plan: Callable[[], Plan], relations: Sequence[Relation], functions: Sequence[Any]) -> Table:
+def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
+    """Whether messages are made of columns that kernels take."""
+    if not isinstance(messages, tuple):
+        return False
+    columns = [relation.column(side, name) for message in messages for side, name in message.fields]
+    return all(backend.dtype(x) in FLOATS and backend.on_cpu(x) for x in columns)
+
+
+Refused = Collection[int]
+"""Identities of reduce functions that cannot be recorded in this call."""
+
+
+def run(make_plan: Callable[[Refused], Plan], relations: Sequence[Relation], functions: Sequence[Any]) -> Table:
     """Execute a plan. Where a reduce function turns out not to be recordable, go on with a plan that buckets it.
 
     ``make_plan`` is asked again then. What the first plan has computed serves the second: their registers agree.
     """
     tables: dict[int, Table] = {}
+    refused: set[int] = set()
     while True:
         try:
-            return execute(make_plan(), relations, functions, tables)
-        except Unrecordable as refused:
-            if not bucket(refused.function, refused.reason):
+            return execute(make_plan(refused), relations, functions, tables)
+        except Unrecordable as found:
+            if id(found.function) in refused:
                 raise
+            refused.add(id(found.function))
+            if found.lasting:
+                bucket(found.function, found.reason)

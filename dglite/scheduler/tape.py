@@ -97,6 +97,7 @@ class RelationTape(Mailbox):
         rows = {Side.U: adj.num_src, Side.E: adj.num_edges, Side.V: adj.num_dst, Side.G: 1}
         lead, operations = (1, MESSAGES) if adjacency is None else (2, MAILBOX)
         super().__init__(operations, lead, adj.num_edges, rows, relation.device, literals)
+        self.captured += relation.captured  # by these numbers the relation's messages know them
         self.log: list[str] | None = None
         self._softmaxes: dict[int, Column] = {}
 
@@ -257,7 +258,7 @@ def reduce_once(
         elif backend.dtype(table[name]) in FLOATS and backend.on_cpu(table[name]):
             read[name] = tape.capture(Side.E, table[name])
         else:
-            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}")
+            raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
         return read[name]
 
     batch = NodeBatch(
@@ -294,7 +295,7 @@ def _called(function: Any, batch: NodeBatch) -> Any:
     except Unrecordable:
         raise
     except Exception as error:  # in a bucket it raises this again, or it does not: tensors can do more
-        raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox") from error
+        raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox", lasting=False) from error
 
 
 def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None]:
@@ -330,7 +331,8 @@ def _mailbox_column(
     for position, (side, name) in enumerate(sources):
         tensor = relation.column(side, name)
         if backend.dtype(tensor) not in FLOATS or not backend.on_cpu(tensor):
-            raise Unrecordable(f"messages are made of {side.value}.{name}, of dtype {backend.dtype(tensor)}")
+            reason = f"messages are made of {side.value}.{name}, of dtype {backend.dtype(tensor)}"
+            raise Unrecordable(reason, lasting=False)
         if side is Side.V and receivers is not None:
             tensor = core.take_rows(tensor, receivers)
         slots[position] = tape.operand((side, name), tensor).slot
@@ -339,7 +341,7 @@ def _mailbox_column(
     try:
         feat = broadcast_shape(tuple(feats))
     except ValueError:
-        raise Unrecordable("the features of a message do not broadcast") from None
+        raise Unrecordable("the features of a message do not broadcast", lasting=False) from None
     if len(dtypes) > 1:
-        raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}")
+        raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}", lasting=False)
     return Column(tape, renumber(expr, slots), feat, dtypes.pop())

@@ -17,7 +17,16 @@ from torch._dynamo.testing import CompileCounterWithBackend
 import dglite
 import dglite.function as fn
 from dglite import DGLGraph
-from dglite.nn import EdgeWeightNorm, FeatureDropout, GraphConv, SAGEConv, SparseFeatures
+from dglite.nn import (
+    DotGatConv,
+    EdgeWeightNorm,
+    FeatureDropout,
+    GATConv,
+    GATv2Conv,
+    GraphConv,
+    SAGEConv,
+    SparseFeatures,
+)
 from tests.nn import dense
 
 BACKENDS = ["eager", "aot_eager"] + (["inductor"] if shutil.which("g++") or shutil.which("clang++") else [])
@@ -53,6 +62,17 @@ class Two(nn.Module):
         return self.second(g, torch.relu(self.first(g, x)))
 
 
+class ByHead(nn.Module):
+    """A layer of several heads, averaged."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, g: DGLGraph, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(g, x).mean(1)
+
+
 LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
     "GraphConv": lambda i, o: GraphConv(i, o),
     "GraphConv right": lambda i, o: GraphConv(i, 2 * o if o == 4 else o, norm="right") if i == 5 else GraphConv(8, o),
@@ -60,6 +80,9 @@ LAYERS: dict[str, Callable[[int, int], nn.Module]] = {
     "SAGEConv mean": lambda i, o: SAGEConv(i, o, "mean"),
     "SAGEConv gcn": lambda i, o: SAGEConv(i, o, "gcn"),
     "SAGEConv pool": lambda i, o: SAGEConv(i, o, "pool"),
+    "GATConv": lambda i, o: ByHead(GATConv(i, o, 2)),
+    "GATv2Conv": lambda i, o: ByHead(GATv2Conv(i, o, 2)),
+    "DotGatConv": lambda i, o: ByHead(DotGatConv(i, o, 2)),
 }
 
 

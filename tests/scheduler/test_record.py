@@ -28,6 +28,12 @@ from tests.recorder.common import (
 SCALE: Any = 2.0
 
 
+def signature_of(reduce: Any, g: Any) -> Any:
+    """Return what becomes of a reducer of copied features."""
+    relation = relation_of(g)
+    return reducer_of(reduce, 1, relation, messages_of(fn.copy_u("h", "m"), 0, relation))
+
+
 def scaled(edges: Any) -> Any:
     return {"m": edges.src["h"] * edges.data["w"]}
 
@@ -148,9 +154,9 @@ def test_a_function_that_is_known_is_not_called_again() -> None:
     g = multigraph()
     first = messages_of(message, 0, relation_of(g))
     assert messages_of(message, 0, relation_of(multigraph())) is first
-    assert reducer_of(reduce, 1, relation_of(g)) == UserFunction(1, recorded=True)
+    assert signature_of(reduce, g) == UserFunction(1, recorded=True)
     g.update_all(message, reduce)
-    assert reducer_of(reduce, 1, relation_of(g)) == (fn.sum("m", "out"),)
+    assert signature_of(reduce, g) == (fn.sum("m", "out"),)
 
 
 def test_an_axis_counted_from_the_end_is_counted_again() -> None:
@@ -261,9 +267,9 @@ def test_a_reducer_that_cannot_be_recorded_is_tried_once() -> None:
         return {"out": torch.median(nodes.mailbox["m"], 1)[0]}
 
     g = multigraph()
-    assert reducer_of(reduce, 1, relation_of(g)) == UserFunction(1, recorded=True)
+    assert signature_of(reduce, g) == UserFunction(1, recorded=True)
     g.update_all(copied, reduce)
-    assert reducer_of(reduce, 1, relation_of(g)) == UserFunction(1)
+    assert signature_of(reduce, g) == UserFunction(1)
     assert "run for real: it calls 'median' on messages" in reason(g, copied, reduce)
 
 
@@ -507,4 +513,4 @@ def test_what_lay_in_the_data_of_one_call_is_not_held_against_the_function(first
         g.ndata["p"] = torch.ones(6, 4)
         with pytest.raises(RuntimeError):
             g.update_all(copied, reduce)
-    assert reducer_of(reduce, 1, relation_of(multigraph())) == UserFunction(1, recorded=True)
+    assert signature_of(reduce, multigraph()) == UserFunction(1, recorded=True)
