@@ -30,10 +30,10 @@ demo: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py
 
 test: $(BIN)/test.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 test-full: $(BIN)/test.installed
-	$(BIN)/python -m pytest --full
+	$(BIN)/python -m pytest --full --numprocesses auto
 
 check: $(BIN)/test.installed
 	$(BIN)/ruff check .
