@@ -5,6 +5,7 @@ is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn
 """
 
 from . import backend, data, function, nn, ops
+from .batch import batch, merge, slice_batch, unbatch
 from .convert import (
     bipartite_from_networkx,
     bipartite_from_scipy,
@@ -38,6 +39,7 @@ __all__ = [
     "EdgeBatch",
     "NodeBatch",
     "backend",
+    "batch",
     "bipartite_from_networkx",
     "bipartite_from_scipy",
     "create_block",
@@ -48,10 +50,13 @@ __all__ = [
     "function",
     "graph",
     "heterograph",
+    "merge",
     "nn",
     "ops",
     "rand_bipartite",
     "rand_graph",
     "seed",
+    "slice_batch",
     "to_networkx",
+    "unbatch",
 ]
