@@ -23,6 +23,16 @@ from .graph import DGLGraph
 from .random import seed
 from .scheduler import explain
 from .structure import ALL
+from .subgraph import (
+    edge_subgraph,
+    edge_type_subgraph,
+    in_subgraph,
+    khop_in_subgraph,
+    khop_out_subgraph,
+    node_subgraph,
+    node_type_subgraph,
+    out_subgraph,
+)
 from .udf import EdgeBatch, NodeBatch
 
 __version__ = "0.1.0"
@@ -44,15 +54,23 @@ __all__ = [
     "bipartite_from_scipy",
     "create_block",
     "data",
+    "edge_subgraph",
+    "edge_type_subgraph",
     "explain",
     "from_networkx",
     "from_scipy",
     "function",
     "graph",
     "heterograph",
+    "in_subgraph",
+    "khop_in_subgraph",
+    "khop_out_subgraph",
     "merge",
     "nn",
+    "node_subgraph",
+    "node_type_subgraph",
     "ops",
+    "out_subgraph",
     "rand_bipartite",
     "rand_graph",
     "seed",

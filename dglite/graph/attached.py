@@ -15,6 +15,7 @@ _Function = Callable[..., Any]
 class AttachedMixin(GraphBase):
     """``g.name(...)`` calls the function ``dglite.name(g, ...)``, which documents it."""
 
+    to_networkx: ClassVar[_Function]
     subgraph: ClassVar[_Function]
     edge_subgraph: ClassVar[_Function]
     in_subgraph: ClassVar[_Function]
