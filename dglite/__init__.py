@@ -21,6 +21,22 @@ from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph
 from .graph import DGLGraph
 from .random import seed
+from .readout import (
+    broadcast_edges,
+    broadcast_nodes,
+    max_edges,
+    max_nodes,
+    mean_edges,
+    mean_nodes,
+    readout_edges,
+    readout_nodes,
+    softmax_edges,
+    softmax_nodes,
+    sum_edges,
+    sum_nodes,
+    topk_edges,
+    topk_nodes,
+)
 from .scheduler import explain
 from .structure import ALL
 from .subgraph import (
@@ -52,6 +68,8 @@ __all__ = [
     "batch",
     "bipartite_from_networkx",
     "bipartite_from_scipy",
+    "broadcast_edges",
+    "broadcast_nodes",
     "create_block",
     "data",
     "edge_subgraph",
@@ -65,6 +83,10 @@ __all__ = [
     "in_subgraph",
     "khop_in_subgraph",
     "khop_out_subgraph",
+    "max_edges",
+    "max_nodes",
+    "mean_edges",
+    "mean_nodes",
     "merge",
     "nn",
     "node_subgraph",
@@ -73,8 +95,16 @@ __all__ = [
     "out_subgraph",
     "rand_bipartite",
     "rand_graph",
+    "readout_edges",
+    "readout_nodes",
     "seed",
     "slice_batch",
+    "softmax_edges",
+    "softmax_nodes",
+    "sum_edges",
+    "sum_nodes",
     "to_networkx",
+    "topk_edges",
+    "topk_nodes",
     "unbatch",
 ]
