@@ -20,6 +20,21 @@ from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph
 from .graph import DGLGraph
+from .homophily import (
+    adjusted_homophily,
+    edge_homophily,
+    edge_label_informativeness,
+    linkx_homophily,
+    node_homophily,
+    node_label_informativeness,
+)
+from .propagate import (
+    prop_edges,
+    prop_edges_dfs,
+    prop_nodes,
+    prop_nodes_bfs,
+    prop_nodes_topo,
+)
 from .random import seed
 from .readout import (
     broadcast_edges,
@@ -49,6 +64,13 @@ from .subgraph import (
     node_type_subgraph,
     out_subgraph,
 )
+from .traversal import (
+    bfs_edges_generator,
+    bfs_nodes_generator,
+    dfs_edges_generator,
+    dfs_labeled_edges_generator,
+    topological_nodes_generator,
+)
 from .udf import EdgeBatch, NodeBatch
 
 __version__ = "0.1.0"
@@ -64,14 +86,21 @@ __all__ = [
     "DGLWarning",
     "EdgeBatch",
     "NodeBatch",
+    "adjusted_homophily",
     "backend",
     "batch",
+    "bfs_edges_generator",
+    "bfs_nodes_generator",
     "bipartite_from_networkx",
     "bipartite_from_scipy",
     "broadcast_edges",
     "broadcast_nodes",
     "create_block",
     "data",
+    "dfs_edges_generator",
+    "dfs_labeled_edges_generator",
+    "edge_homophily",
+    "edge_label_informativeness",
     "edge_subgraph",
     "edge_type_subgraph",
     "explain",
@@ -83,16 +112,24 @@ __all__ = [
     "in_subgraph",
     "khop_in_subgraph",
     "khop_out_subgraph",
+    "linkx_homophily",
     "max_edges",
     "max_nodes",
     "mean_edges",
     "mean_nodes",
     "merge",
     "nn",
+    "node_homophily",
+    "node_label_informativeness",
     "node_subgraph",
     "node_type_subgraph",
     "ops",
     "out_subgraph",
+    "prop_edges",
+    "prop_edges_dfs",
+    "prop_nodes",
+    "prop_nodes_bfs",
+    "prop_nodes_topo",
     "rand_bipartite",
     "rand_graph",
     "readout_edges",
@@ -106,5 +143,6 @@ __all__ = [
     "to_networkx",
     "topk_edges",
     "topk_nodes",
+    "topological_nodes_generator",
     "unbatch",
 ]
