@@ -280,7 +280,7 @@ class Frame(MutableMapping[str, Tensor]):
                 )
         for name in names:
             if any(name not in own for own in columns):
-                raise DGLError(f"feature {name!r} is not on the {self.label}s of every graph")
+                raise DGLError(f"feature {name!r} is not on all of the {self.label}s")
             self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
 
     def _joined(self, name: str, columns: Sequence[Tensor]) -> Tensor:

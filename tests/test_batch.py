@@ -104,7 +104,7 @@ def test_features_are_chosen_by_name() -> None:
     assert set(batch([g1, g2], ndata=["a"]).ndata) == {"a"}
     with pytest.raises(DGLError, match=r"features \['a', 'b'\], those of another \['a'\]"):
         batch([g1, g2])
-    with pytest.raises(DGLError, match="'b' is not on the nodes of every graph"):
+    with pytest.raises(DGLError, match="'b' is not on all of the nodes"):
         batch([g1, g2], ndata=["b"])
     with pytest.raises(DGLError, match="ndata must be a list of feature names"):
         batch([g1, g2], ndata="a")

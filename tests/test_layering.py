@@ -26,7 +26,14 @@ FLOORS = {
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
 
-NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert"), ("propagate", "traversal")}
+NEIGHBOURS = {
+    ("config", "errors"),
+    ("expr", "opspec"),
+    ("generators", "convert"),
+    ("propagate", "traversal"),
+    ("transforms", "batch"),
+    ("transforms", "subgraph"),
+}
 """(importer, imported) on one floor, where the first is written in terms of the second."""
 
 OWNERS = {
