@@ -1,5 +1,9 @@
 """From graphs to graphs: functions, and modules that compose."""
 
+from .distances import (
+    double_radius_node_labeling,
+    shortest_dist,
+)
 from .edges import (
     add_edges,
     add_nodes,
@@ -11,9 +15,47 @@ from .edges import (
     reverse,
     to_bidirected,
 )
-from .products import adj_product_graph, adj_sum_graph, khop_adj, khop_graph, line_graph, metapath_reachable_graph
-from .simple import compact_graphs, to_simple, to_simple_graph
-from .types import block_to_graph, to_heterogeneous, to_homogeneous
+from .neighbours import (
+    knn_graph,
+    radius_graph,
+    segmented_knn_graph,
+)
+from .precision import (
+    to_bfloat16,
+    to_double,
+    to_float,
+    to_half,
+)
+from .products import (
+    adj_product_graph,
+    adj_sum_graph,
+    khop_adj,
+    khop_graph,
+    line_graph,
+    metapath_reachable_graph,
+)
+from .simple import (
+    compact_graphs,
+    to_simple,
+    to_simple_graph,
+)
+from .spectral import (
+    lap_pe,
+    laplacian_lambda_max,
+    laplacian_pe,
+    random_walk_pe,
+    svd_pe,
+)
+from .tags import (
+    norm_by_dst,
+    sort_csc_by_tag,
+    sort_csr_by_tag,
+)
+from .types import (
+    block_to_graph,
+    to_heterogeneous,
+    to_homogeneous,
+)
 
 __all__ = [
     "add_edges",
@@ -24,15 +66,32 @@ __all__ = [
     "adj_sum_graph",
     "block_to_graph",
     "compact_graphs",
+    "double_radius_node_labeling",
     "khop_adj",
     "khop_graph",
+    "knn_graph",
+    "lap_pe",
+    "laplacian_lambda_max",
+    "laplacian_pe",
     "line_graph",
     "metapath_reachable_graph",
+    "norm_by_dst",
+    "radius_graph",
+    "random_walk_pe",
     "remove_edges",
     "remove_nodes",
     "remove_self_loop",
     "reverse",
+    "segmented_knn_graph",
+    "shortest_dist",
+    "sort_csc_by_tag",
+    "sort_csr_by_tag",
+    "svd_pe",
+    "to_bfloat16",
     "to_bidirected",
+    "to_double",
+    "to_float",
+    "to_half",
     "to_heterogeneous",
     "to_homogeneous",
     "to_simple",

@@ -62,7 +62,7 @@ def test_types_need_not_be_stored() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g, h: dglite.to_homogeneous(h, ndata=["x"]), "'x' is not on the nodes of every graph|'x' is not on"),
+        (lambda g, h: dglite.to_homogeneous(h, ndata=["x"]), "'x' is not on all of the nodes"),
         (lambda g, h: dglite.to_heterogeneous(g, ["a"], ["r"]), "nodes have no feature '_TYPE'"),
         (lambda g, h: dglite.to_heterogeneous(h, ["a"], ["r"]), "must have one node type"),
         (lambda g, h: dglite.to_heterogeneous(g, ["a"], ["r"], "k", "k"), "run from 0 to 1, but there are 1 names"),
