@@ -20,6 +20,7 @@ from .neighbours import (
     radius_graph,
     segmented_knn_graph,
 )
+from .partition import metis_partition, metis_partition_assignment, partition_graph_with_halo
 from .precision import (
     to_bfloat16,
     to_double,
@@ -75,7 +76,10 @@ __all__ = [
     "laplacian_pe",
     "line_graph",
     "metapath_reachable_graph",
+    "metis_partition",
+    "metis_partition_assignment",
     "norm_by_dst",
+    "partition_graph_with_halo",
     "radius_graph",
     "random_walk_pe",
     "remove_edges",
