@@ -1,5 +1,20 @@
 """From graphs to graphs: functions, and modules that compose."""
 
+from .augment import (
+    AddEdge,
+    DropEdge,
+    DropNode,
+    FeatMask,
+    NodeShuffle,
+    RowFeatNormalizer,
+)
+from .diffusion import (
+    GDC,
+    PPR,
+    GCNNorm,
+    HeatKernel,
+    SIGNDiffusion,
+)
 from .distances import (
     double_radius_node_labeling,
     shortest_dist,
@@ -15,12 +30,32 @@ from .edges import (
     reverse,
     to_bidirected,
 )
+from .module import (
+    SVDPE,
+    AddMetaPaths,
+    AddReverse,
+    AddSelfLoop,
+    BaseTransform,
+    Compose,
+    KHopGraph,
+    LaplacianPE,
+    LapPE,
+    LineGraph,
+    RandomWalkPE,
+    RemoveSelfLoop,
+    ToLevi,
+    ToSimple,
+)
 from .neighbours import (
     knn_graph,
     radius_graph,
     segmented_knn_graph,
 )
-from .partition import metis_partition, metis_partition_assignment, partition_graph_with_halo
+from .partition import (
+    metis_partition,
+    metis_partition_assignment,
+    partition_graph_with_halo,
+)
 from .precision import (
     to_bfloat16,
     to_double,
@@ -59,6 +94,31 @@ from .types import (
 )
 
 __all__ = [
+    "GDC",
+    "PPR",
+    "SVDPE",
+    "AddEdge",
+    "AddMetaPaths",
+    "AddReverse",
+    "AddSelfLoop",
+    "BaseTransform",
+    "Compose",
+    "DropEdge",
+    "DropNode",
+    "FeatMask",
+    "GCNNorm",
+    "HeatKernel",
+    "KHopGraph",
+    "LapPE",
+    "LaplacianPE",
+    "LineGraph",
+    "NodeShuffle",
+    "RandomWalkPE",
+    "RemoveSelfLoop",
+    "RowFeatNormalizer",
+    "SIGNDiffusion",
+    "ToLevi",
+    "ToSimple",
     "add_edges",
     "add_nodes",
     "add_reverse_edges",
