@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+from batching import batching_table
 from common import RESULTS, ROOT
 from memory import growth_table
 from overhead import calls_table
@@ -38,6 +39,11 @@ def memory(results: dict[str, Any]) -> str:
     return f"{size}\n\n{growth_table(results)}"
 
 
+def batching(results: dict[str, Any]) -> str:
+    """Return one row per call."""
+    return f"{results['num_graphs']:,} graphs.\n\n{batching_table(results['records'])}"
+
+
 def source(machine: dict[str, Any]) -> str:
     """Say what the numbers were measured on."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
@@ -50,7 +56,7 @@ def source(machine: dict[str, Any]) -> str:
 
 def rendered(page: str) -> str:
     """Return ``page`` with every table that has results replaced by them."""
-    for section in (spmm, overhead, memory):
+    for section in (spmm, overhead, memory, batching):
         path = RESULTS / f"{section.__name__}.json"
         if path.is_file():
             results = json.loads(path.read_text())
