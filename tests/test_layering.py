@@ -32,6 +32,7 @@ NEIGHBOURS = {
     ("generators", "convert"),
     ("propagate", "traversal"),
     ("transforms", "batch"),
+    ("transforms", "convert"),
     ("transforms", "subgraph"),
 }
 """(importer, imported) on one floor, where the first is written in terms of the second."""
