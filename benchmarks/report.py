@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from attention import steps_table as layers_table
+from batching import batching_table
 from common import RESULTS, ROOT
 from giant import conversions_table, shapes_table
 from memory import attention_table, growth_table
@@ -42,6 +43,11 @@ def memory(results: dict[str, Any]) -> str:
     """Return one row per library."""
     size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges, width {results['width']}."
     return f"{size}\n\n{growth_table(results)}"
+
+
+def batching(results: dict[str, Any]) -> str:
+    """Return one row per call."""
+    return f"{results['num_graphs']:,} graphs.\n\n{batching_table(results['records'])}"
 
 
 def models(results: dict[str, Any]) -> str:
@@ -94,6 +100,7 @@ SECTIONS = (
     (reorder, "reorder"),
     (attention, "attention"),
     (udf, "udf"),
+    (batching, "batching"),
 )
 """What is written between the marks of its name, and from which file."""
 

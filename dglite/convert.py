@@ -10,6 +10,7 @@ import numpy as np
 from .backend import active
 from .errors import DGLError
 from .graph import DGLGraph
+from .graph.attached import attach
 from .graph.base import id_dtype
 from .graph.storage import make_graph
 from .structure import Adjacency, Metagraph
@@ -384,3 +385,6 @@ def _same_idtype(adjacencies: list[Adjacency]) -> tuple[Adjacency, ...]:
         raise DGLError("edge types have ids of int32 and of int64; give all of them the same dtype, or pass idtype")
     wanted = dtypes.pop() if dtypes else (adjacencies[0].idtype if adjacencies else None)
     return tuple(adjacency.as_idtype(wanted) for adjacency in adjacencies)
+
+
+attach(to_networkx=to_networkx)

@@ -256,6 +256,47 @@ class Frame(MutableMapping[str, Tensor]):
             columns[name] = active.concat([old, new])
         self._columns, self.num_rows = columns, total
 
+    def join(self, parts: Sequence[Frame | None], counts: Sequence[int], names: Sequence[str] | None = None) -> None:
+        """Set columns ``names`` (all by default) to those of ``parts``, rows after rows.
+
+        Part i has ``counts[i]`` rows; None has no columns. Parts without rows need not have the columns.
+
+        Raises
+        ------
+        DGLError
+            A part lacks a column or has one that others lack, or its shape or dtype is another one.
+        """
+        filled = [part for part, count in zip(parts, counts, strict=True) if count] or [x for x in parts if x][:1]
+        if not filled:
+            return
+        columns = [{} if part is None else part._columns for part in filled]
+        if names is None:
+            names = list(columns[0])
+            other = next((own for own in columns if own.keys() != columns[0].keys()), None)
+            if other is not None:
+                raise DGLError(
+                    f"the {self.label}s of one graph have features {sorted(columns[0])}, those of another "
+                    f"{sorted(other)}; give them the same, or name those that all have"
+                )
+        for name in names:
+            if any(name not in own for own in columns):
+                raise DGLError(f"feature {name!r} is not on all of the {self.label}s")
+            self._columns[name] = self._joined(name, [part[name] for part in filled if part is not None])
+
+    def _joined(self, name: str, columns: Sequence[Tensor]) -> Tensor:
+        if len({(column.dtype, active.shape(column)[1:]) for column in columns}) > 1:
+            for column in columns:
+                self._check_like(name, column, columns[0])
+        return active.concat(columns)
+
+    def split(self, counts: Sequence[int]) -> list[Frame]:
+        """Return the frames of the first ``counts[0]`` rows, of the next ``counts[1]``, ...; columns are views."""
+        made = [self._empty_like(count) for count in counts]
+        for name in self._columns:
+            for part, column in zip(made, active.split(self[name], counts), strict=True):
+                part._columns[name] = column
+        return made
+
     def keep(self, rows: np.ndarray) -> None:
         """Keep only the given rows, in the given order."""
         self._columns, self.num_rows = self.take(rows)._columns, len(rows)

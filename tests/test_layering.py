@@ -20,13 +20,21 @@ FLOORS = {
     4: "udf ops recorder",
     5: "scheduler",
     6: "graph",
-    7: "convert batch subgraph readout traversal propagate generators io transforms sampling sparse",
+    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse",
     8: "nn data dataloading dynamic tofu",
     9: "compat",
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
 
-NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert")}
+NEIGHBOURS = {
+    ("config", "errors"),
+    ("expr", "opspec"),
+    ("generators", "convert"),
+    ("propagate", "traversal"),
+    ("transforms", "batch"),
+    ("transforms", "convert"),
+    ("transforms", "subgraph"),
+}
 """(importer, imported) on one floor, where the first is written in terms of the second."""
 
 OWNERS = {

@@ -46,7 +46,7 @@ class MutationMixin(GraphBase):
         self._exchange(adjacencies, counts, {node_set: frame}, {})
 
     def add_edges(
-        self, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: EdgeType | None = None
+        self, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: EdgeType | int | None = None
     ) -> None:
         """Add edges ``u[i] -> v[i]``; one id on a side goes with every id on the other. They get the next edge ids.
 

@@ -12,6 +12,7 @@ from ..backend import active
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import parse_edges
+from .attached import AttachedMixin
 from .base import copies, id_dtype, tensor_dtype
 from .features import FeatureMixin
 from .formats import FormatMixin
@@ -36,7 +37,7 @@ _STATE = (
 )
 
 
-class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin):
+class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin):
     """A directed graph with features, of one or of many types of nodes and edges.
 
     Make one with :func:`dglite.graph`, :func:`dglite.heterograph` or :func:`dglite.create_block`, or grow one:

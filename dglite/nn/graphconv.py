@@ -109,8 +109,9 @@ class GraphConv(nn.Module):
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
         elif self._in_feats > self._out_feats or isinstance(source, SparseFeatures):
             result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight)
-        else:
-            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight) @ weight
+        else:  # the product adds the bias in the same pass
+            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
+            result, bias = nn.functional.linear(result, weight.T, bias), None
         if bias is not None:
             result = result + bias
         return result if self._activation is None else self._activation(result)

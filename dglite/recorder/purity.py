@@ -194,6 +194,56 @@ def refusal(function: Any, once: bool = False, depth: int = 0) -> str | None:
     code = code_of(function)
     if code is None:
         return "it is not a Python function"
+    kinds = _kinds_of(function, code) if depth == 0 else None
+    if kinds is not None:
+        found = _judged.get(code, {}).get(once)
+        if found is not None and found[0] == kinds:
+            return found[1]
+    reason = _refusal(function, code, once, depth)
+    if kinds is not None:
+        _judged.setdefault(code, {})[once] = kinds, reason
+    return reason
+
+
+_judged: WeakKeyDictionary[types.CodeType, dict[bool, tuple[tuple[Any, ...], str | None]]] = WeakKeyDictionary()
+"""What was found about functions, with the kinds of what they captured then."""
+
+
+def _kinds_of(function: Any, code: types.CodeType) -> tuple[Any, ...] | None:
+    """Return what the judgement of a function depends on besides its code.
+
+    None where it has to be made anew each time: of methods, and of what captures functions, layers or containers.
+    """
+    if type(function) is not types.FunctionType:
+        return None
+    names = function.__globals__
+    values = [names[name] for name in _known(code).global_names if name in names]
+    try:
+        values += [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:
+        return None
+    values += function.__defaults__ or ()
+    values += (function.__kwdefaults__ or {}).values()
+    kinds: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind in _SIMPLE:
+            kinds.append(kind)
+        elif backend.is_tensor(value):
+            kinds.append(backend.tensor_type)
+        elif kind in _LASTING:
+            kinds.append(id(value))
+        else:
+            return None
+    return tuple(kinds)
+
+
+_SIMPLE = (int, float, bool, str, type(None))
+_LASTING = (types.ModuleType, types.BuiltinFunctionType, type)
+
+
+def _refusal(function: Any, code: types.CodeType, once: bool, depth: int) -> str | None:
+    """Return why the function may not be recorded, from a look at all that it captured."""
     if depth > _DEPTH:
         return "it calls functions that call functions, too deep to follow"
     known = _known(code)

@@ -92,8 +92,12 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
     """Whether messages are made of columns that kernels take."""
     if not isinstance(messages, tuple):
         return False
-    columns = [relation.column(side, name) for message in messages for side, name in message.fields]
-    return all(backend.dtype(x) in FLOATS and backend.on_cpu(x) for x in columns)
+    for message in messages:
+        for side, name in message.fields:
+            x = relation.column(side, name)
+            if backend.dtype(x) not in FLOATS or not backend.on_cpu(x):
+                return False
+    return True
 
 
 Refused = Collection[int]

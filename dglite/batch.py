@@ -1,0 +1,337 @@
+"""Many graphs as one: batching, taking a batch apart, and merging graphs over the same nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from .errors import DGLError
+from .frame import EID, NID, Frame
+from .graph import DGLGraph
+from .graph.storage import make_graph
+from .structure import ALL, Adjacency, is_all
+
+__all__ = ["batch", "merge", "slice_batch", "unbatch"]
+
+_ADJACENCIES, _COUNTS = attrgetter("adjacencies"), attrgetter("_num_nodes")
+_NODE_FRAMES, _EDGE_FRAMES = attrgetter("_node_frames"), attrgetter("_edge_frames")
+
+
+# -- together ----------------------------------------------------------------------------------------------------
+def batch(graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL) -> DGLGraph:
+    """Join graphs into one whose components they are; nodes and edges are numbered graph after graph.
+
+    Parameters
+    ----------
+    graphs
+        one graph or more, of the same types, id dtype and device. Batches are flattened: the batch size of the result
+        is the sum of theirs. Graphs without nodes or edges count too.
+    ndata, edata
+        names of the features to join, None for none; all of them by default. Graphs that have no nodes (edges) of a
+        type need not have its features.
+
+    Raises
+    ------
+    DGLError
+        There is no graph, one is a block, types, id dtypes or devices differ, or a feature is missing from a graph or
+        has another shape or dtype there.
+
+    Examples
+    --------
+    >>> from dglite.convert import graph
+    >>> joined = batch([graph(([0, 1], [1, 2])), graph(([0], [1]))])
+    >>> joined.batch_num_nodes().tolist(), [end.tolist() for end in joined.edges()]
+    ([3, 2], [[0, 1, 3], [1, 2, 4]])
+    """
+    graphs = list(graphs)
+    _check_alike(graphs, "batch")
+    first = graphs[0]
+    if first._metagraph.is_block:
+        raise DGLError("batch: blocks cannot be batched: their destination nodes must come first; batch their graphs")
+    names = first._metagraph.ntypes
+    counts = np.array(list(map(_COUNTS, graphs)), np.int64).reshape(len(graphs), len(names))
+    offsets = np.concatenate([np.zeros((1, len(names)), np.int64), np.cumsum(counts, axis=0)])
+    total = offsets[-1].tolist()
+    relations = list(zip(*map(_ADJACENCIES, graphs), strict=True))
+    adjacencies = tuple(
+        _joined(relation, offsets[:-1, src], offsets[:-1, dst], total[src], total[dst])
+        for relation, (src, dst) in zip(relations, first._metagraph.ends, strict=True)
+    )
+    made = make_graph(first._metagraph, adjacencies, total, first._device)
+    made._idtype = first._idtype
+    _set_batch_numbers(made, graphs, counts, relations)
+    num_edges = [[adjacency.num_edges for adjacency in relation] for relation in relations]
+    node_frames, edge_frames = (
+        zip(*map(_NODE_FRAMES, graphs), strict=True),
+        zip(*map(_EDGE_FRAMES, graphs), strict=True),
+    )
+    _join_frames(made._node_frame, list(node_frames), counts.T.tolist(), ndata, "ndata")
+    _join_frames(made._edge_frame, list(edge_frames), num_edges, edata, "edata")
+    return made
+
+
+def _check_alike(graphs: list[DGLGraph], verb: str) -> None:
+    if not graphs:
+        raise DGLError(f"{verb}: the list of graphs is empty; give at least one graph")
+    first = graphs[0]
+    for i, g in enumerate(graphs):
+        if not isinstance(g, DGLGraph):
+            raise DGLError(f"{verb}: item {i} is a {type(g).__name__}; expected a list of graphs")
+        if g._metagraph is not first._metagraph and (
+            g.canonical_etypes != first.canonical_etypes or g.ntypes != first.ntypes or g.is_block != first.is_block
+        ):
+            raise DGLError(
+                f"{verb}: graph {i} has node types {g.ntypes} and edge types {g.canonical_etypes}, graph 0 has "
+                f"{first.ntypes} and {first.canonical_etypes}; they must be the same"
+            )
+        if g._idtype is not first._idtype and g._idtype != first._idtype:
+            raise DGLError(f"{verb}: graph {i} has ids of {g._idtype}, graph 0 of {first._idtype}; use g.int()")
+        if g._device is not first._device and g._device != first._device:
+            raise DGLError(f"{verb}: graph {i} is on {g._device}, graph 0 on {first._device}; use g.to(device)")
+
+
+def _joined(
+    relation: Sequence[Adjacency], src_offsets: np.ndarray, dst_offsets: np.ndarray, num_src: int, num_dst: int
+) -> Adjacency:
+    """Return the relations side by side."""
+    ends = [adjacency.endpoints() for adjacency in relation]
+    sizes = np.array([len(src) for src, _ in ends])
+    made = Adjacency(num_src, num_dst, int(sizes.sum()), relation[0].idtype)
+    dtype = made.index_dtype
+    src = np.concatenate([src for src, _ in ends], dtype=dtype, casting="unsafe")
+    dst = np.concatenate([dst for _, dst in ends], dtype=dtype, casting="unsafe")
+    src += np.repeat(src_offsets.astype(dtype), sizes)
+    dst += np.repeat(dst_offsets.astype(dtype), sizes)
+    made._endpoints = src, dst
+    return made
+
+
+def _set_batch_numbers(
+    made: DGLGraph, graphs: list[DGLGraph], counts: np.ndarray, relations: list[tuple[Adjacency, ...]]
+) -> None:
+    edges = [np.array([adjacency.num_edges for adjacency in relation], np.int64) for relation in relations]
+    nested_nodes = [i for i, g in enumerate(graphs) if g._batch_num_nodes is not None]
+    nested_edges = [i for i, g in enumerate(graphs) if g._batch_num_edges is not None]
+    if not nested_nodes and not nested_edges:
+        made._batch_num_nodes = tuple(np.ascontiguousarray(counts.T))
+        made._batch_num_edges = tuple(edges)
+        return
+    for i, g in enumerate(graphs):
+        nodes_given, edges_given = g._batch_num_nodes, g._batch_num_edges
+        if (nodes_given is None) != (edges_given is None) and _size(nodes_given, edges_given) != 1:
+            raise DGLError(
+                f"batch: graph {i} knows its numbers of nodes or of edges per graph, but not both; "
+                "call set_batch_num_nodes and set_batch_num_edges"
+            )
+    made._batch_num_nodes = _flattened([g._batch_num_nodes for g in graphs], list(counts.T))
+    made._batch_num_edges = _flattened([g._batch_num_edges for g in graphs], edges)
+
+
+def _flattened(inner: list[tuple[np.ndarray, ...] | None], counts: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return the batch numbers by type: those of the graphs that are batches, ``counts[type][i]`` for the others."""
+    return tuple(
+        np.concatenate([own[i : i + 1] if known is None else known[t] for i, known in enumerate(inner)])
+        for t, own in enumerate(counts)
+    )
+
+
+def _size(nodes: tuple[np.ndarray, ...] | None, edges: tuple[np.ndarray, ...] | None) -> int:
+    known = nodes if nodes is not None else edges
+    return len(known[0]) if known else 1
+
+
+def _join_frames(
+    made: Callable[[int], Frame], frames: list[tuple[Frame | None, ...]], counts: list[list[int]], names: Any, role: str
+) -> None:
+    """Fill the frames of a batch; ``frames`` and their numbers of rows are listed by type, then by graph."""
+    if names is None:
+        return
+    if not is_all(names) and (isinstance(names, str) or not isinstance(names, Sequence)):
+        raise DGLError(f"batch: {role} must be a list of feature names, None or ALL; got {names!r}")
+    for index, parts in enumerate(frames):
+        if not is_all(names):
+            made(index).join(parts, counts[index], list(names))
+        elif any(parts):
+            made(index).join(parts, counts[index])
+
+
+# -- apart -------------------------------------------------------------------------------------------------------
+def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list[DGLGraph]:
+    """Take a batch apart: the reverse of :func:`batch`. Features are views of the batch's.
+
+    Parameters
+    ----------
+    node_split, edge_split
+        numbers of nodes and of edges of each graph, a tensor, or a dictionary by type for several types; by default
+        those of the batch.
+
+    Raises
+    ------
+    DGLError
+        The graph is a block, the numbers of a type do not sum to its number of nodes or edges, or an edge joins nodes
+        of different graphs.
+    """
+    if g._metagraph.is_block:
+        raise DGLError("unbatch: a block is not a batch of graphs")
+    known = g
+    if node_split is not None or edge_split is not None:
+        known = g.clone()
+        known._batch_num_nodes = known._batch_num_nodes if node_split is None else None
+        known._batch_num_edges = known._batch_num_edges if edge_split is None else None
+        if node_split is not None:
+            known.set_batch_num_nodes(node_split)
+        if edge_split is not None:
+            known.set_batch_num_edges(edge_split)
+    nodes, edges = _numbers(known)
+    sizes = {len(numbers) for numbers in (*nodes, *edges)}
+    if len(sizes) > 1:
+        raise DGLError(
+            f"unbatch: numbers of nodes for {len(nodes[0])} graphs but numbers of edges for {len(edges[0])}; "
+            "give node_split and edge_split of the same length"
+        )
+    parts = [
+        _parted(g.adjacencies[i], nodes[src], nodes[dst], edges[i]) for i, (src, dst) in enumerate(g._metagraph.ends)
+    ]
+    made = _made_parts(g, parts, np.stack(nodes, axis=1).tolist() if nodes else [])
+    for index, numbers in enumerate(nodes):
+        _deal(g._node_frames[index], [x._node_frames for x in made], index, numbers)
+    for index, numbers in enumerate(edges):
+        _deal(g._edge_frames[index], [x._edge_frames for x in made], index, numbers)
+    return made
+
+
+def _numbers(g: DGLGraph) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the numbers of nodes by node set and of edges by edge type; one graph where nothing is known."""
+    nodes, edges = g._batch_num_nodes, g._batch_num_edges
+    return (
+        [np.array([count]) for count in g._num_nodes] if nodes is None else list(nodes),
+        [np.array([x.num_edges]) for x in g.adjacencies] if edges is None else list(edges),
+    )
+
+
+def _parted(adjacency: Adjacency, num_src: np.ndarray, num_dst: np.ndarray, num_edges: np.ndarray) -> list[Adjacency]:
+    """Return the relations of the components."""
+    src, dst = adjacency.endpoints()
+    local = []
+    for ids, counts in ((src, num_src), (dst, num_dst)):
+        own = ids - np.repeat((np.cumsum(counts) - counts).astype(ids.dtype), num_edges)
+        outside = (own < 0) | (own >= np.repeat(counts, num_edges))
+        if outside.any():
+            edge = int(outside.argmax())
+            raise DGLError(
+                f"unbatch: edge {edge}, {src[edge]} -> {dst[edge]}, joins nodes of different graphs or is counted to "
+                "another graph; node_split and edge_split must cut between components"
+            )
+        local.append(own)
+    ends = np.cumsum(num_edges).tolist()
+    starts = [0, *ends[:-1]]
+    made, idtype = [], adjacency.idtype
+    for count_src, count_dst, start, end in zip(num_src.tolist(), num_dst.tolist(), starts, ends, strict=True):
+        part = Adjacency(count_src, count_dst, end - start, idtype)
+        part._endpoints = local[0][start:end], local[1][start:end]
+        if part.index_dtype is not adjacency.index_dtype:
+            part._endpoints = part._endpoints[0].astype(part.index_dtype), part._endpoints[1].astype(part.index_dtype)
+        made.append(part)
+    return made
+
+
+def _made_parts(g: DGLGraph, parts: list[list[Adjacency]], counts: list[list[int]]) -> list[DGLGraph]:
+    metagraph, device = g._metagraph, g._device
+    made = []
+    for i, num_nodes in enumerate(counts):
+        graph = make_graph(metagraph, tuple([relation[i] for relation in parts]), num_nodes, device)
+        graph._idtype = g._idtype
+        made.append(graph)
+    return made
+
+
+def _deal(frame: Frame | None, targets: list[list[Frame | None]], index: int, numbers: np.ndarray) -> None:
+    if frame:
+        for target, part in zip(targets, frame.split(numbers.tolist()), strict=True):
+            target[index] = part
+
+
+def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
+    """Return one graph of a batch, without taking the others apart.
+
+    With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the ids in the batch.
+
+    Raises
+    ------
+    DGLError
+        The batch has no graph ``gid``, or the graph is a block.
+    """
+    if g._metagraph.is_block:
+        raise DGLError("slice_batch: a block is not a batch of graphs")
+    nodes, edges = _numbers(g)
+    size = g.batch_size
+    if not -size <= gid < size:
+        raise DGLError(f"slice_batch: graph {gid} does not exist; the batch has {size} graphs")
+    gid = int(gid) % size
+    node_ranges = [_range(numbers, gid) for numbers in nodes]
+    edge_ranges = [_range(numbers, gid) for numbers in edges]
+    adjacencies = []
+    for adjacency, (src_set, dst_set), (start, end) in zip(g.adjacencies, g._metagraph.ends, edge_ranges, strict=True):
+        src, dst = adjacency.endpoints()
+        (src_start, src_end), (dst_start, dst_end) = node_ranges[src_set], node_ranges[dst_set]
+        ends = src[start:end] - src_start, dst[start:end] - dst_start
+        adjacencies.append(Adjacency.from_coo(src_end - src_start, dst_end - dst_start, *ends, adjacency.idtype))
+    counts = [end - start for start, end in node_ranges]
+    made = make_graph(g._metagraph, tuple(adjacencies), counts, g._device)
+    made._idtype = g._idtype
+    node_rows = [np.arange(start, end) for start, end in node_ranges]
+    edge_rows = [np.arange(start, end) for start, end in edge_ranges]
+    made._node_frames = [x.take(rows) if x else None for x, rows in zip(g._node_frames, node_rows, strict=True)]
+    made._edge_frames = [x.take(rows) if x else None for x, rows in zip(g._edge_frames, edge_rows, strict=True)]
+    if store_ids:
+        for index, rows in enumerate(node_rows):
+            made._node_frame(index)[NID] = g._ids_tensor(rows)
+        for index, rows in enumerate(edge_rows):
+            made._edge_frame(index)[EID] = g._ids_tensor(rows)
+    return made
+
+
+def _range(numbers: np.ndarray, index: int) -> tuple[int, int]:
+    start = int(numbers[:index].sum())
+    return start, start + int(numbers[index])
+
+
+# -- over the same nodes -----------------------------------------------------------------------------------------
+def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
+    """Return the union of graphs over the same nodes: node i of each is node i of the result.
+
+    There are as many nodes of a type as in the graph with the most. Edges follow each other graph after graph, and
+    stay parallel where several graphs have them. A later graph's node features replace those of an earlier one, row by
+    row; rows that no graph gives are filled by the initializer.
+
+    Raises
+    ------
+    DGLError
+        There is no graph, types, id dtypes or devices differ, or a feature has different shapes or dtypes.
+    """
+    graphs = list(graphs)
+    _check_alike(graphs, "merge")
+    first = graphs[0]
+    counts = [max(numbers) for numbers in zip(*map(_COUNTS, graphs), strict=True)]
+    adjacencies = []
+    for index, (src_set, dst_set) in enumerate(first._metagraph.ends):
+        none = np.zeros(len(graphs), np.int64)
+        relation = [g.adjacencies[index] for g in graphs]
+        adjacencies.append(_joined(relation, none, none, counts[src_set], counts[dst_set]))
+    made = make_graph(first._metagraph, tuple(adjacencies), counts, first._device)
+    made._idtype = first._idtype
+    for index in range(len(counts)):
+        for g in graphs:
+            given = g._node_frames[index]
+            if given:
+                made._node_frame(index).set_rows(np.arange(given.num_rows), given)
+    for index in range(len(adjacencies)):
+        if any(g._edge_frames[index] for g in graphs):
+            frame = first._edge_frame(index).copy()
+            for g in graphs[1:]:
+                frame.append(g.adjacencies[index].num_edges, g._edge_frame(index))
+            made._edge_frames[index] = frame
+    return made

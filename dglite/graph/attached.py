@@ -1,0 +1,40 @@
+"""Methods of ``DGLGraph`` that are algorithms: functions on the floors above, named here for type checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .base import GraphBase
+
+__all__ = ["AttachedMixin", "attach"]
+
+_Function = Callable[..., Any]
+
+
+class AttachedMixin(GraphBase):
+    """``g.name(...)`` calls the function ``dglite.name(g, ...)``, which documents it."""
+
+    to_networkx: ClassVar[_Function]
+    subgraph: ClassVar[_Function]
+    edge_subgraph: ClassVar[_Function]
+    in_subgraph: ClassVar[_Function]
+    out_subgraph: ClassVar[_Function]
+    khop_in_subgraph: ClassVar[_Function]
+    khop_out_subgraph: ClassVar[_Function]
+    node_type_subgraph: ClassVar[_Function]
+    edge_type_subgraph: ClassVar[_Function]
+    line_graph: ClassVar[_Function]
+    add_self_loop: ClassVar[_Function]
+    remove_self_loop: ClassVar[_Function]
+    to_simple: ClassVar[_Function]
+
+
+def attach(**functions: _Function) -> None:
+    """Make functions whose first argument is a graph its methods.
+
+    A graph imports nothing from the floors above, so they hand their functions down when they are imported.
+    """
+    for name, function in functions.items():
+        assert name in AttachedMixin.__annotations__, f"declare {name} in AttachedMixin"
+        setattr(AttachedMixin, name, function)

@@ -1,0 +1,77 @@
+"""Message passing frontier after frontier, in an order that the graph gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .graph import DGLGraph
+from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
+
+__all__ = ["prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_bfs", "prop_nodes_topo"]
+
+
+def prop_nodes(
+    graph: DGLGraph,
+    nodes_generator: Iterable[Any],
+    message_func: Any = "default",
+    reduce_func: Any = "default",
+    apply_node_func: Any = "default",
+) -> None:
+    """Let each frontier of nodes in turn ``pull``. ``"default"`` means the registered function."""
+    graph.prop_nodes(nodes_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
+
+
+def prop_edges(
+    graph: DGLGraph,
+    edges_generator: Iterable[Any],
+    message_func: Any = "default",
+    reduce_func: Any = "default",
+    apply_node_func: Any = "default",
+) -> None:
+    """``send_and_recv`` along each frontier of edges in turn. ``"default"`` means the registered function."""
+    graph.prop_edges(edges_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
+
+
+def prop_nodes_bfs(
+    graph: DGLGraph,
+    source: Any,
+    message_func: Any,
+    reduce_func: Any,
+    reverse: bool = False,
+    apply_node_func: Any = None,
+) -> None:
+    """Let nodes ``pull`` in the order of :func:`dglite.bfs_nodes_generator`, the sources first.
+
+    With ``reverse`` frontiers follow in-edges; messages go along edges all the same.
+    """
+    prop_nodes(graph, bfs_nodes_generator(graph, source, reverse), message_func, reduce_func, apply_node_func)
+
+
+def prop_nodes_topo(
+    graph: DGLGraph, message_func: Any, reduce_func: Any, reverse: bool = False, apply_node_func: Any = None
+) -> None:
+    """Let nodes ``pull`` in the order of :func:`dglite.topological_nodes_generator`.
+
+    With ``reverse`` frontiers follow in-edges; messages go along edges all the same.
+    """
+    prop_nodes(graph, topological_nodes_generator(graph, reverse), message_func, reduce_func, apply_node_func)
+
+
+def prop_edges_dfs(
+    graph: DGLGraph,
+    source: Any,
+    message_func: Any,
+    reduce_func: Any,
+    reverse: bool = False,
+    has_reverse_edge: bool = False,
+    has_nontree_edge: bool = False,
+    apply_node_func: Any = None,
+) -> None:
+    """``send_and_recv`` along edges in the order of :func:`dglite.dfs_labeled_edges_generator`."""
+    frontiers = dfs_labeled_edges_generator(graph, source, reverse, has_reverse_edge, has_nontree_edge, False)
+    prop_edges(graph, frontiers, message_func, reduce_func, apply_node_func)
+
+
+def _given(function: Any) -> Any:
+    return None if isinstance(function, str) and function == "default" else function

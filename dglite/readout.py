@@ -1,0 +1,283 @@
+"""From the features of a graph's nodes or edges to one feature per graph of a batch, and back. All differentiable."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .backend import Tensor, active
+from .errors import DGLError, DGLWarning
+from .frame import Frame
+from .graph import DGLGraph
+from .ops import segment_reduce, segment_softmax
+
+__all__ = [
+    "broadcast_edges",
+    "broadcast_nodes",
+    "max_edges",
+    "max_nodes",
+    "mean_edges",
+    "mean_nodes",
+    "readout_edges",
+    "readout_nodes",
+    "softmax_edges",
+    "softmax_nodes",
+    "sum_edges",
+    "sum_nodes",
+    "topk_edges",
+    "topk_nodes",
+]
+
+_OPERATIONS = ("sum", "mean", "max", "min")
+
+
+# -- one feature per graph -----------------------------------------------------------------------------------------
+def readout_nodes(
+    graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", ntype: str | None = None
+) -> Tensor:
+    """Reduce a node feature over each graph of a batch: ``(batch_size, *feat)``, 0 for a graph without nodes.
+
+    Parameters
+    ----------
+    feat
+        name of the feature, (num_nodes, *feat), of a floating dtype.
+    weight
+        name of a feature that the first is multiplied by before, of a shape that broadcasts with it.
+    op
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A mean divides by the number of nodes, weighted or not.
+    ntype
+        the node type; not needed when there is one.
+
+    Raises
+    ------
+    DGLError
+        The operation is another one.
+    KeyError
+        There is no such feature.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite.batch import batch
+    >>> from dglite.convert import graph
+    >>> g = batch([graph(([0], [1])), graph(([0, 1], [1, 2]))])
+    >>> g.ndata["h"] = torch.tensor([1.0, 2.0, 1.0, 2.0, 3.0])
+    >>> readout_nodes(g, "h").tolist()
+    [3.0, 6.0]
+    """
+    return _readout(*_nodes(graph, ntype), feat, weight, op)
+
+
+def readout_edges(
+    graph: DGLGraph, feat: str, weight: str | None = None, *, op: str = "sum", etype: Any = None
+) -> Tensor:
+    """Reduce an edge feature over each graph of a batch. Everything else is as in :func:`readout_nodes`."""
+    return _readout(*_edges(graph, etype), feat, weight, op)
+
+
+def sum_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
+    """Return the sum of a node feature over each graph. See :func:`readout_nodes`."""
+    return readout_nodes(graph, feat, weight, op="sum", ntype=ntype)
+
+
+def sum_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
+    """Return the sum of an edge feature over each graph. See :func:`readout_nodes`."""
+    return readout_edges(graph, feat, weight, op="sum", etype=etype)
+
+
+def mean_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
+    """Return the mean of a node feature over each graph. See :func:`readout_nodes`."""
+    return readout_nodes(graph, feat, weight, op="mean", ntype=ntype)
+
+
+def mean_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
+    """Return the mean of an edge feature over each graph. See :func:`readout_nodes`."""
+    return readout_edges(graph, feat, weight, op="mean", etype=etype)
+
+
+def max_nodes(graph: DGLGraph, feat: str, weight: str | None = None, *, ntype: str | None = None) -> Tensor:
+    """Return the maximum of a node feature over each graph. See :func:`readout_nodes`."""
+    return readout_nodes(graph, feat, weight, op="max", ntype=ntype)
+
+
+def max_edges(graph: DGLGraph, feat: str, weight: str | None = None, *, etype: Any = None) -> Tensor:
+    """Return the maximum of an edge feature over each graph. See :func:`readout_nodes`."""
+    return readout_edges(graph, feat, weight, op="max", etype=etype)
+
+
+# -- one feature per node or edge ------------------------------------------------------------------------------------
+def softmax_nodes(graph: DGLGraph, feat: str, *, ntype: str | None = None) -> Tensor:
+    """Normalise a node feature by a softmax over the nodes of each graph, every trailing element on its own."""
+    frame, sizes = _nodes(graph, ntype)
+    return segment_softmax(sizes, frame[feat])
+
+
+def softmax_edges(graph: DGLGraph, feat: str, *, etype: Any = None) -> Tensor:
+    """Normalise an edge feature by a softmax over the edges of each graph, every trailing element on its own."""
+    frame, sizes = _edges(graph, etype)
+    return segment_softmax(sizes, frame[feat])
+
+
+def broadcast_nodes(graph: DGLGraph, graph_feat: Tensor, *, ntype: str | None = None) -> Tensor:
+    """Give every node the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_nodes, *feat)``.
+
+    Raises
+    ------
+    DGLError
+        ``graph_feat`` does not have a row per graph.
+    """
+    return _broadcast(graph, graph_feat, _nodes(graph, ntype)[1])
+
+
+def broadcast_edges(graph: DGLGraph, graph_feat: Tensor, *, etype: Any = None) -> Tensor:
+    """Give every edge the feature of its graph: ``(batch_size, *feat)`` becomes ``(num_edges, *feat)``.
+
+    Raises
+    ------
+    DGLError
+        ``graph_feat`` does not have a row per graph.
+    """
+    return _broadcast(graph, graph_feat, _edges(graph, etype)[1])
+
+
+# -- the largest -----------------------------------------------------------------------------------------------------
+def topk_nodes(
+    graph: DGLGraph,
+    feat: str,
+    k: int,
+    *,
+    descending: bool = True,
+    sortby: int | None = None,
+    ntype: str | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the ``k`` largest values of a node feature in each graph.
+
+    Parameters
+    ----------
+    feat
+        name of the feature, (num_nodes, *feat).
+    descending
+        the largest first; else the smallest first.
+    sortby
+        the element of the last axis, of a feature (num_nodes, width), that whole rows are ranked by; with None every
+        element is ranked on its own.
+
+    Returns
+    -------
+    (Tensor, Tensor)
+        The values (batch_size, k, *feat), with gradient, and the number of each one's node in its graph: (batch_size,
+        k, *feat), or (batch_size, k) with ``sortby``. Among equal values the lower number is first. A graph of n < k
+        nodes is filled up with values 0 and numbers from n on.
+
+    Raises
+    ------
+    DGLError
+        ``k`` is not positive, or ``sortby`` is not an element of the last axis.
+    """
+    return _topk(*_nodes(graph, ntype), feat, k, descending, sortby)
+
+
+def topk_edges(
+    graph: DGLGraph,
+    feat: str,
+    k: int,
+    *,
+    descending: bool = True,
+    sortby: int | None = None,
+    etype: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the ``k`` largest values of an edge feature in each graph. Everything else is as in :func:`topk_nodes`."""
+    return _topk(*_edges(graph, etype), feat, k, descending, sortby)
+
+
+# -- parts -----------------------------------------------------------------------------------------------------------
+def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, np.ndarray]:
+    """Return the features of a node type and its number of nodes in each graph."""
+    node_set = graph._metagraph.node_set(ntype)
+    known = graph._batch_num_nodes
+    sizes = np.array([graph._num_nodes[node_set]]) if known is None else known[node_set]
+    return graph._node_frame(node_set), sizes
+
+
+def _edges(graph: DGLGraph, etype: Any) -> tuple[Frame, np.ndarray]:
+    """Return the features of an edge type and its number of edges in each graph."""
+    index = graph.etype_id(etype)
+    known = graph._batch_num_edges
+    sizes = np.array([graph.adjacencies[index].num_edges]) if known is None else known[index]
+    return graph._edge_frame(index), sizes
+
+
+def _readout(frame: Frame, sizes: np.ndarray, feat: str, weight: str | None, op: str) -> Tensor:
+    if op not in _OPERATIONS:
+        raise DGLError(f"no readout {op!r}; expected one of {', '.join(_OPERATIONS)}")
+    values = frame[feat]
+    if weight is not None:
+        values = values * frame[weight]
+    return segment_reduce(sizes, values, op)
+
+
+def _broadcast(graph: DGLGraph, graph_feat: Tensor, sizes: np.ndarray) -> Tensor:
+    shape = active.shape(graph_feat)
+    if len(sizes) == 1 and (not shape or shape[0] != 1):
+        warnings.warn(
+            f"the feature of a single graph has shape {tuple(shape)}; give it as (1, *feat)", DGLWarning, stacklevel=3
+        )
+        graph_feat = active.reshape(graph_feat, (1, *shape))
+    elif shape[:1] != (len(sizes),):
+        raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {len(sizes)} rows, one per graph")
+    return active.take(graph_feat, np.repeat(np.arange(len(sizes)), sizes))
+
+
+def _topk(
+    frame: Frame, sizes: np.ndarray, feat: str, k: int, descending: bool, sortby: int | None
+) -> tuple[Tensor, Tensor]:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise DGLError(f"top k: k must be an integer >= 1, got {k!r}")
+    values = frame[feat]
+    num_rows, *shape = active.shape(values)
+    width = int(np.prod(shape, dtype=np.int64))
+    device = active.device(values)
+    keys = _keys(active.to_numpy(values), shape, sortby, descending)
+    numbers, rows = _ranked(keys, sizes, int(k))
+    numbers_shape = (len(sizes), k) if sortby is not None else (len(sizes), k, *shape)
+    if sortby is None:
+        cells = np.where(rows < num_rows, rows * width + np.arange(width), num_rows * width)
+        flat = active.reshape(values, (num_rows * width,))
+    else:
+        cells, flat = rows, active.reshape(values, (num_rows, width))
+    zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
+    found = active.take(active.concat([flat, zeros]), cells.reshape(-1))
+    numbers_tensor = active.from_numpy(numbers.reshape(numbers_shape), device)
+    return active.reshape(found, (len(sizes), int(k), *shape)), numbers_tensor
+
+
+def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: bool) -> np.ndarray:
+    """Return what ascends in the order asked for: (num_rows, width), or (num_rows, 1) with ``sortby``."""
+    if sortby is None:
+        keys = values.reshape(len(values), -1) if values.size else np.zeros((len(values), int(np.prod(shape))))
+    elif len(shape) != 1 or not -shape[0] <= sortby < shape[0]:
+        raise DGLError(f"top k: sortby={sortby} needs a feature (rows, width) with that element, got rows {shape}")
+    else:
+        keys = values[:, [sortby]]
+    if keys.dtype.kind in "bu":
+        keys = keys.astype(np.int64)
+    return -keys if descending else keys
+
+
+def _ranked(keys: np.ndarray, sizes: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers inside the segment and rows, both (num_segments, k, width), of the k first in each segment.
+
+    A rank that a segment does not reach has itself as number, and the number of all rows as row.
+    """
+    num_rows, width = keys.shape
+    segment = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(keys, axis=0, kind="stable")
+    order = np.take_along_axis(order, np.argsort(segment[order], axis=0, kind="stable"), axis=0)
+    starts = (np.cumsum(sizes) - sizes)[:, None]
+    ranks = np.arange(k)
+    reached = ranks < sizes[:, None]
+    order = np.concatenate([order, np.full((1, width), num_rows, order.dtype)])
+    rows = order[np.where(reached, starts + ranks, num_rows)]
+    return np.where(reached[..., None], rows - starts[..., None], ranks[:, None]), rows

@@ -1,0 +1,391 @@
+"""Parts of a graph: by nodes, by edges, by types, by distance. Features are gathered when they are first read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .errors import DGLError
+from .frame import EID, NID
+from .graph import DGLGraph
+from .graph.attached import attach
+from .graph.storage import make_graph
+from .structure import Adjacency
+
+__all__ = [
+    "edge_subgraph",
+    "edge_type_subgraph",
+    "in_subgraph",
+    "khop_in_subgraph",
+    "khop_out_subgraph",
+    "node_subgraph",
+    "node_type_subgraph",
+    "out_subgraph",
+]
+
+
+# -- by nodes ----------------------------------------------------------------------------------------------------
+def node_subgraph(
+    graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Return the nodes given and the edges between them.
+
+    Parameters
+    ----------
+    nodes
+        distinct ids, or a boolean mask; with several node types a dictionary by type, where a type left out has no
+        nodes in the result.
+    relabel_nodes
+        number the nodes as they are listed; else keep all nodes of the graph and only drop edges.
+    store_ids
+        write the old ids to ``edata[dglite.EID]`` and, with ``relabel_nodes``, to ``ndata[dglite.NID]``.
+    output_device
+        device of the result; the graph's by default.
+
+    Returns
+    -------
+    DGLGraph
+        Edges are ordered by the place of their source node in ``nodes``, then by id. Batch numbers are not kept.
+
+    Raises
+    ------
+    DGLError
+        A node does not exist or is given twice, or the graph is a block.
+
+    Examples
+    --------
+    >>> from dglite.convert import graph
+    >>> part = node_subgraph(graph(([0, 1, 2, 3, 4], [1, 2, 3, 4, 0])), [0, 1, 4])
+    >>> [end.tolist() for end in part.edges()], part.edata["_ID"].tolist()
+    ([[0, 2], [1, 0]], [0, 4])
+    """
+    _refuse_block(graph, "node_subgraph")
+    chosen = _nodes_by_set(graph, nodes)
+    inside = []
+    for node_set, ids in enumerate(chosen):
+        mask = np.zeros(graph._num_nodes[node_set], bool)
+        mask[ids] = True
+        if np.count_nonzero(mask) != len(ids):
+            twice = int(np.bincount(ids).argmax())
+            raise DGLError(f"node_subgraph: node {twice} of type {graph.ntypes[node_set]!r} is given more than once")
+        inside.append(mask)
+    edges = []
+    for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+        _, dst, edge_ids = adjacency.out_edges(chosen[src_set])
+        edges.append(edge_ids[inside[dst_set][dst]])
+    return _extracted(graph, edges, chosen if relabel_nodes else None, store_ids, output_device)
+
+
+# -- by edges ----------------------------------------------------------------------------------------------------
+def edge_subgraph(
+    graph: DGLGraph, edges: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Return the edges given and their ends.
+
+    Parameters
+    ----------
+    edges
+        ids, or a boolean mask; with several edge types a dictionary by type, where a type left out has no edges in the
+        result. An edge given twice becomes two edges.
+    relabel_nodes
+        drop the other nodes, and number the ends in the order in which they come up, sources before destinations; else
+        keep all nodes of the graph.
+    store_ids, output_device
+        as in :func:`node_subgraph`.
+
+    Raises
+    ------
+    DGLError
+        An edge does not exist, or the graph is a block.
+
+    Examples
+    --------
+    >>> from dglite.convert import graph
+    >>> part = edge_subgraph(graph(([0, 1, 2, 3, 4], [1, 2, 3, 4, 0])), [0, 4])
+    >>> [end.tolist() for end in part.edges()], part.ndata["_ID"].tolist()
+    ([[0, 1], [2, 0]], [0, 4, 1])
+    """
+    _refuse_block(graph, "edge_subgraph")
+    if isinstance(edges, Mapping):
+        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype) for etype, ids in edges.items()}
+    else:
+        given = {graph.etype_id(): graph.edge_ids_of(edges)}
+    chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
+    return _of_edges(graph, chosen, relabel_nodes, store_ids, output_device)
+
+
+def in_subgraph(
+    graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Return the in-edges of the given nodes, node after node. Arguments and errors are those of :func:`edge_subgraph`.
+
+    ``nodes`` are ids or a boolean mask; with several node types, a dictionary by type.
+    """
+    _refuse_block(graph, "in_subgraph")
+    chosen = _nodes_by_set(graph, nodes)
+    ends = zip(graph.adjacencies, graph._metagraph.ends, strict=True)
+    edges = [adjacency.in_edges(chosen[dst_set])[2] for adjacency, (_, dst_set) in ends]
+    return _of_edges(graph, edges, relabel_nodes, store_ids, output_device)
+
+
+def out_subgraph(
+    graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
+) -> DGLGraph:
+    """Return the out-edges of the given nodes, node after node; otherwise as :func:`in_subgraph`."""
+    _refuse_block(graph, "out_subgraph")
+    chosen = _nodes_by_set(graph, nodes)
+    ends = zip(graph.adjacencies, graph._metagraph.ends, strict=True)
+    edges = [adjacency.out_edges(chosen[src_set])[2] for adjacency, (src_set, _) in ends]
+    return _of_edges(graph, edges, relabel_nodes, store_ids, output_device)
+
+
+# -- by distance -------------------------------------------------------------------------------------------------
+def khop_in_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: bool = True,
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> Any:
+    """Return the nodes from which ``nodes`` can be reached in at most ``k`` steps, and all edges between them.
+
+    Parameters
+    ----------
+    nodes
+        one id, several ids, or a boolean mask; with several node types, a dictionary by type.
+    relabel_nodes
+        drop the other nodes, and number the rest in ascending order of their old ids.
+    store_ids, output_device
+        as in :func:`node_subgraph`.
+
+    Returns
+    -------
+    DGLGraph or (DGLGraph, Tensor or dict)
+        With ``relabel_nodes``, also the new ids of ``nodes``, by type if they were given so.
+
+    Raises
+    ------
+    DGLError
+        ``k`` is negative, a node does not exist, or the graph is a block.
+    """
+    return _khop(graph, nodes, k, False, (relabel_nodes, store_ids, output_device))
+
+
+def khop_out_subgraph(
+    graph: DGLGraph,
+    nodes: Any,
+    k: int,
+    *,
+    relabel_nodes: bool = True,
+    store_ids: bool = True,
+    output_device: Any = None,
+) -> Any:
+    """Return the nodes that can be reached from ``nodes`` in at most ``k`` steps; otherwise as khop_in_subgraph."""
+    return _khop(graph, nodes, k, True, (relabel_nodes, store_ids, output_device))
+
+
+def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[bool, bool, Any]) -> Any:
+    verb = "khop_out_subgraph" if forward else "khop_in_subgraph"
+    _refuse_block(graph, verb)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise DGLError(f"{verb}: k must be an integer >= 0, got {k!r}")
+    relabel_nodes, store_ids, output_device = options
+    seeds = _nodes_by_set(graph, nodes)
+    reached = _reached(graph, seeds, int(k), forward)
+    inside = [mask.nonzero()[0] for mask in reached]
+    made = node_subgraph(
+        graph,
+        dict(zip(graph.ntypes, inside, strict=True)),
+        relabel_nodes=relabel_nodes,
+        store_ids=store_ids,
+        output_device=output_device,
+    )
+    if not relabel_nodes:
+        return made
+    new_ids = [made._ids_tensor((np.cumsum(mask) - 1)[ids]) for mask, ids in zip(reached, seeds, strict=True)]
+    if isinstance(nodes, Mapping):
+        return made, {ntype: new_ids[graph._metagraph.node_set(ntype)] for ntype in nodes}
+    return made, new_ids[0]
+
+
+def _reached(graph: DGLGraph, seeds: list[np.ndarray], k: int, forward: bool) -> list[np.ndarray]:
+    """Return for each node set which nodes are at most ``k`` steps away."""
+    reached = [np.zeros(count, bool) for count in graph._num_nodes]
+    for mask, ids in zip(reached, seeds, strict=True):
+        mask[ids] = True
+    frontier = [np.unique(ids) for ids in seeds]
+    for _ in range(k):
+        found: list[list[np.ndarray]] = [[] for _ in reached]
+        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
+            if forward:
+                found[dst_set].append(adjacency.out_edges(frontier[src_set])[1])
+            else:
+                found[src_set].append(adjacency.in_edges(frontier[dst_set])[0])
+        for index, parts in enumerate(found):
+            ids = np.unique(np.concatenate([_NO_IDS, *parts]))
+            frontier[index] = ids[~reached[index][ids]]
+            reached[index][ids] = True
+        if not any(len(ids) for ids in frontier):
+            break
+    return reached
+
+
+# -- by types ----------------------------------------------------------------------------------------------------
+def node_type_subgraph(graph: DGLGraph, ntypes: Sequence[str], output_device: Any = None) -> DGLGraph:
+    """Return all nodes of the given types and all edges between them. Features are shared.
+
+    Raises
+    ------
+    DGLError
+        A type does not exist, no edge type joins the given types, or the graph is a block.
+    """
+    _refuse_block(graph, "node_type_subgraph")
+    chosen = {graph._metagraph.node_set(name) for name in ((ntypes,) if isinstance(ntypes, str) else ntypes)}
+    kept = [i for i, (src, dst) in enumerate(graph._metagraph.ends) if src in chosen and dst in chosen]
+    if not kept:
+        raise DGLError(f"node_type_subgraph: no edge type joins node types {list(ntypes)}; add the types of its ends")
+    return _of_types(graph, kept, output_device)
+
+
+def edge_type_subgraph(graph: DGLGraph, etypes: Sequence[Any], output_device: Any = None) -> DGLGraph:
+    """Return all edges of the given types, in that order, and all nodes of the types that they join.
+
+    Features are shared.
+
+    Raises
+    ------
+    DGLError
+        A type does not exist, or its bare name is shared by several relations.
+    """
+    kept = list(dict.fromkeys(graph.etype_id(etype) for etype in ((etypes,) if isinstance(etypes, str) else etypes)))
+    if not kept:
+        raise DGLError("edge_type_subgraph: the list of edge types is empty; give at least one")
+    return _of_types(graph, kept, output_device)
+
+
+def _of_types(graph: DGLGraph, kept: list[int], output_device: Any) -> DGLGraph:
+    metagraph, _ = graph._metagraph.slice(kept)
+    if not metagraph.is_block:
+        # In the order of the graph, so that type numbers ascend as they did.
+        names = [name for name in graph.ntypes if name in metagraph.ntypes]
+        metagraph = type(metagraph)(names, metagraph.canonical_etypes)
+        sets = [graph._metagraph.node_set(name) for name in names]
+    else:
+        sets = graph._metagraph.slice(kept)[1]
+    made = make_graph(
+        metagraph, tuple(graph.adjacencies[i] for i in kept), [graph._num_nodes[i] for i in sets], graph._device
+    )
+    made._idtype = graph._idtype
+    made._node_frames = [None if (x := graph._node_frames[i]) is None else x.copy() for i in sets]
+    made._edge_frames = [None if (x := graph._edge_frames[i]) is None else x.copy() for i in kept]
+    return made if output_device is None else made.to(output_device)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------
+_NO_IDS = np.empty(0, np.int64)
+
+
+def _refuse_block(graph: DGLGraph, verb: str) -> None:
+    if graph.is_block:
+        raise DGLError(f"{verb}: a block has no subgraphs; use dglite.block_to_graph(block) first")
+
+
+def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
+    """Return the ids given for each node set, none where none are given."""
+    if not isinstance(nodes, Mapping):
+        if len(graph._num_nodes) != 1:
+            raise DGLError(
+                f"this graph has node types {graph.ntypes}; give a dictionary from type to node ids, "
+                f"got {type(nodes).__name__}"
+            )
+        return [graph._set_ids(nodes, 0)]
+    chosen = [_NO_IDS] * len(graph._num_nodes)
+    for ntype, ids in nodes.items():
+        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype)
+    return chosen
+
+
+def _of_edges(
+    graph: DGLGraph, edges: list[np.ndarray], relabel_nodes: bool, store_ids: bool, output_device: Any
+) -> DGLGraph:
+    nodes = None
+    if relabel_nodes:
+        ends: list[list[np.ndarray]] = [[_NO_IDS] for _ in graph._num_nodes]
+        for adjacency, (src_set, dst_set), ids in zip(graph.adjacencies, graph._metagraph.ends, edges, strict=True):
+            src, dst = adjacency.endpoints()
+            ends[src_set].append(src[ids])
+            ends[dst_set].append(dst[ids])
+        nodes = [in_order_of_appearance(np.concatenate(parts)) for parts in ends]
+    return _extracted(graph, edges, nodes, store_ids, output_device)
+
+
+def in_order_of_appearance(ids: np.ndarray) -> np.ndarray:
+    """Return the distinct ids, each where it comes up first."""
+    distinct, first = np.unique(ids, return_index=True)
+    return distinct[np.argsort(first, kind="stable")]
+
+
+def _extracted(
+    graph: DGLGraph, edges: list[np.ndarray], nodes: list[np.ndarray] | None, store_ids: bool, output_device: Any
+) -> DGLGraph:
+    """Return the graph of the given edges over the given nodes, renumbered in order; None keeps all nodes."""
+    rename: list[Callable[[np.ndarray], np.ndarray]]
+    if nodes is None:
+        counts = list(graph._num_nodes)
+        rename = [_same] * len(counts)
+    else:
+        counts = [len(ids) for ids in nodes]
+        rename = [_renaming(ids, count) for ids, count in zip(nodes, graph._num_nodes, strict=True)]
+    adjacencies = []
+    for old, (src_set, dst_set), ids in zip(graph.adjacencies, graph._metagraph.ends, edges, strict=True):
+        src, dst = old.endpoints()
+        ends = rename[src_set](src[ids]), rename[dst_set](dst[ids])
+        made = Adjacency.from_coo(counts[src_set], counts[dst_set], *ends, graph._idtype, validate=False)
+        made.allowed = old.allowed
+        adjacencies.append(made)
+    part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)
+    part._idtype = graph._idtype
+    part._node_frames = [
+        None if frame is None else frame.copy() if nodes is None else frame.take(nodes[i])
+        for i, frame in enumerate(graph._node_frames)
+    ]
+    part._edge_frames = [
+        frame if frame is None else frame.take(ids) for frame, ids in zip(graph._edge_frames, edges, strict=True)
+    ]
+    if store_ids:
+        for i, ids in enumerate(nodes or ()):
+            part._node_frame(i)[NID] = part._ids_tensor(ids)
+        for i, ids in enumerate(edges):
+            part._edge_frame(i)[EID] = part._ids_tensor(ids)
+    return part if output_device is None else part.to(output_device)
+
+
+def _same(ids: np.ndarray) -> np.ndarray:
+    return ids
+
+
+def _renaming(nodes: np.ndarray, num_nodes: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function from old ids to positions in ``nodes``."""
+    if len(nodes) * 8 < num_nodes:  # a table of every node would cost more than sorting a few
+        order = np.argsort(nodes, kind="stable")
+        ascending = nodes[order]
+        return lambda ids: order[np.searchsorted(ascending, ids)]
+    new_ids = np.empty(num_nodes, np.int64)
+    new_ids[nodes] = np.arange(len(nodes))
+    return lambda ids: new_ids[ids]
+
+
+attach(
+    subgraph=node_subgraph,
+    edge_subgraph=edge_subgraph,
+    in_subgraph=in_subgraph,
+    out_subgraph=out_subgraph,
+    khop_in_subgraph=khop_in_subgraph,
+    khop_out_subgraph=khop_out_subgraph,
+    node_type_subgraph=node_type_subgraph,
+    edge_type_subgraph=edge_type_subgraph,
+)

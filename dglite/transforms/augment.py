@@ -1,0 +1,155 @@
+"""Transforms that change a graph at random, for augmentation. They follow ``dglite.seed``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..frame import Frame
+from ..graph import DGLGraph
+from ..random import generator
+from .module import BaseTransform
+
+__all__ = ["AddEdge", "DropEdge", "DropNode", "FeatMask", "NodeShuffle", "RowFeatNormalizer"]
+
+
+class NodeShuffle(BaseTransform):
+    """Deals the features of the nodes of each type out anew, the same way for all features; edges stay."""
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        for index, frame in enumerate(g._node_frames):
+            if frame:
+                made._node_frames[index] = frame.take(generator().permutation(g._num_nodes[index]))
+        return made
+
+
+class DropNode(BaseTransform):
+    """Drops each node, and the edges at it, with probability ``p``. You et al., Graph Contrastive Learning (2020)."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = _probability(p)
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        if self.p:
+            for ntype, count in zip(g.ntypes, g._num_nodes, strict=True):
+                made.remove_nodes(np.flatnonzero(generator().random(count) < self.p), ntype)
+        return made
+
+
+class DropEdge(BaseTransform):
+    """Drops each edge with probability ``p``. Rong et al., DropEdge (2020)."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        self.p = _probability(p)
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        if self.p:
+            for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
+                made.remove_edges(np.flatnonzero(generator().random(adjacency.num_edges) < self.p), etype)
+        return made
+
+
+class AddEdge(BaseTransform):
+    """Adds ``ratio`` times as many edges as there are, of each type, between nodes drawn uniformly.
+
+    Their features get the initializer's values. You et al., Graph Contrastive Learning (2020).
+    """
+
+    def __init__(self, ratio: float = 0.2) -> None:
+        if not ratio >= 0:
+            raise DGLError(f"AddEdge: ratio must be a number >= 0, got {ratio!r}")
+        self.ratio = ratio
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        for etype, adjacency in zip(g.canonical_etypes, g.adjacencies, strict=True):
+            count = int(adjacency.num_edges * self.ratio)
+            if count:
+                src = generator().integers(adjacency.num_src, size=count)
+                made.add_edges(src, generator().integers(adjacency.num_dst, size=count), etype=etype)
+        return made
+
+
+class FeatMask(BaseTransform):
+    """Sets columns of features to 0, each with probability ``p``. You et al., Graph Contrastive Learning (2020).
+
+    ``node_feat_names`` and ``edge_feat_names`` name the features, (rows, ..., columns); none by default. Types that
+    lack one pass over it.
+    """
+
+    def __init__(
+        self,
+        p: float = 0.5,
+        node_feat_names: Sequence[str] | None = None,
+        edge_feat_names: Sequence[str] | None = None,
+    ) -> None:
+        self.p, self.node_feat_names, self.edge_feat_names = _probability(p), node_feat_names, edge_feat_names
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        for frame, name in _named(made, self.node_feat_names, self.edge_feat_names):
+            frame[name] = self._masked(frame[name])
+        return made
+
+    def _masked(self, x: Tensor) -> Tensor:
+        shape = active.shape(x)
+        if len(shape) < 2:
+            raise DGLError(
+                f"FeatMask: a feature of shape {tuple(shape)} has no columns to mask; reshape it to (rows, 1)"
+            )
+        keep = active.from_numpy(generator().random(shape[-1]) >= self.p, active.device(x))
+        return x * active.astype(keep, active.dtype(x))
+
+
+class RowFeatNormalizer(BaseTransform):
+    """Divides each row of a feature by its sum; a row of sum 0 becomes 0.
+
+    With ``subtract_min`` the least value of the whole feature is subtracted first. ``node_feat_names`` and
+    ``edge_feat_names`` name the features; none by default. Types that lack one pass over it.
+    """
+
+    def __init__(
+        self,
+        subtract_min: bool = False,
+        node_feat_names: Sequence[str] | None = None,
+        edge_feat_names: Sequence[str] | None = None,
+    ) -> None:
+        self.subtract_min = subtract_min
+        self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
+
+    def __call__(self, g: DGLGraph) -> DGLGraph:
+        made = g.clone()
+        for frame, name in _named(made, self.node_feat_names, self.edge_feat_names):
+            frame[name] = self._normalized(frame[name])
+        return made
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        if self.subtract_min and len(x):
+            x = x - active.to_numpy(x).min().item()
+        total = active.sum(x, len(active.shape(x)) - 1, keepdims=True)
+        zero = active.astype(total == 0, active.dtype(x))
+        return x / (total + zero)
+
+
+def _probability(p: float) -> float:
+    if not 0 <= p <= 1:
+        raise DGLError(f"a probability must be a number from 0 to 1, got {p!r}")
+    return p
+
+
+def _named(g: DGLGraph, node_names: Sequence[str] | None, edge_names: Sequence[str] | None) -> list[tuple[Frame, str]]:
+    """Return the frames of the graph that have each of the named features."""
+    found = []
+    for frames, names in ((g._node_frames, node_names), (g._edge_frames, edge_names)):
+        for name in names or ():
+            having = [(frame, name) for frame in frames if frame is not None and name in frame]
+            if not having:
+                raise DGLError(f"no type has a feature {name!r}")
+            found += having
+    return found

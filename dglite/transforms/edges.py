@@ -1,0 +1,226 @@
+"""Graphs with edges turned round, added or removed. Each returns a new graph; the one given stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..graph.attached import attach
+from ..graph.storage import make_graph
+from ..structure import Adjacency
+from .parts import distinct_pairs, node_frames
+
+__all__ = [
+    "add_edges",
+    "add_nodes",
+    "add_reverse_edges",
+    "add_self_loop",
+    "remove_edges",
+    "remove_nodes",
+    "remove_self_loop",
+    "reverse",
+    "to_bidirected",
+]
+
+
+def reverse(
+    g: DGLGraph,
+    copy_ndata: bool = True,
+    copy_edata: bool = False,
+    *,
+    share_ndata: bool | None = None,
+    share_edata: bool | None = None,
+) -> DGLGraph:
+    """Return the graph with every edge turned round; edge i stays edge i. Costs O(1): structure is shared.
+
+    ``share_ndata`` and ``share_edata`` are older names of ``copy_ndata`` and ``copy_edata``.
+
+    Raises
+    ------
+    DGLError
+        The graph is a block.
+    """
+    copy_ndata = copy_ndata if share_ndata is None else share_ndata
+    copy_edata = copy_edata if share_edata is None else share_edata
+    return DGLGraph.reverse(g, copy_ndata, copy_edata)
+
+
+def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -> DGLGraph:
+    """Return the graph that has one edge ``u -> v`` and one ``v -> u`` for each pair that an edge joins either way.
+
+    Edges are ordered by source, then destination. ``readonly`` is accepted for DGL's sake.
+
+    Raises
+    ------
+    DGLError
+        An edge type joins different node types.
+    """
+    adjacencies = []
+    for index, adjacency in enumerate(g.adjacencies):
+        _require_square(g, index, "to_bidirected", "use dglite.add_reverse_edges or the AddReverse transform")
+        src, dst = adjacency.endpoints()
+        ends = distinct_pairs(np.concatenate([src, dst]), np.concatenate([dst, src]), adjacency.num_dst)
+        adjacencies.append(
+            Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends[:2], adjacency.idtype, validate=False)
+        )
+    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    made._idtype = g._idtype
+    made._node_frames = node_frames(g, copy_ndata)
+    return made
+
+
+def add_reverse_edges(
+    g: DGLGraph,
+    readonly: Any = None,
+    copy_ndata: bool = True,
+    copy_edata: bool = False,
+    ignore_bipartite: bool = False,
+    exclude_self: bool = True,
+) -> DGLGraph:
+    """Return the graph with the reverse of each edge added after the edges that there are.
+
+    Parameters
+    ----------
+    readonly
+        accepted for DGL's sake.
+    copy_ndata, copy_edata
+        keep node features; keep edge features, a reverse edge having those of its edge. Else there are none.
+    ignore_bipartite
+        leave edge types between different node types as they are, instead of refusing them.
+    exclude_self
+        do not add the reverse of self-loops.
+
+    Raises
+    ------
+    DGLError
+        An edge type joins different node types, without ``ignore_bipartite``.
+    """
+    adjacencies, rows = [], []
+    for index, adjacency in enumerate(g.adjacencies):
+        src, dst = adjacency.endpoints()
+        edges = np.arange(adjacency.num_edges)
+        src_set, dst_set = g._metagraph.ends[index]
+        if src_set != dst_set:
+            if not ignore_bipartite:
+                _require_square(g, index, "add_reverse_edges", "pass ignore_bipartite=True to leave it as it is")
+            added = edges[:0]
+        else:
+            added = (src != dst).nonzero()[0] if exclude_self else edges
+        ends = np.concatenate([src, dst[added]]), np.concatenate([dst, src[added]])
+        made = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, *ends, adjacency.idtype, validate=False)
+        adjacencies.append(made)
+        rows.append(np.concatenate([edges, added]))
+    result = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    result._idtype = g._idtype
+    result._node_frames = node_frames(g, copy_ndata)
+    if copy_edata:
+        result._edge_frames = [x.take(taken) if x else None for x, taken in zip(g._edge_frames, rows, strict=True)]
+    return result
+
+
+# -- self-loops ----------------------------------------------------------------------------------------------------
+def add_self_loop(
+    g: DGLGraph, edge_feat_names: Sequence[str] | None = None, fill_data: Any = 1.0, etype: Any = None
+) -> DGLGraph:
+    """Return the graph with a self-loop at every node, added after the other edges, whether it has one or not.
+
+    Parameters
+    ----------
+    edge_feat_names
+        edge features that ``fill_data`` gives the new edges; all by default, others get the initializer's value.
+    fill_data
+        a number; or ``"sum"``, ``"mean"``, ``"max"`` or ``"min"`` over the node's in-edges, 0 without any.
+    etype
+        the edge type; not needed when there is one.
+
+    Raises
+    ------
+    DGLError
+        The edge type joins different node types, a feature does not exist, or ``fill_data`` is something else.
+
+    Examples
+    --------
+    >>> from dglite.convert import graph
+    >>> [end.tolist() for end in add_self_loop(graph(([0, 0], [2, 1]))).edges()]
+    [[0, 0, 0, 1, 2], [2, 1, 0, 1, 2]]
+    """
+    index = g.etype_id(etype)
+    _require_square(g, index, "add_self_loop", "only an edge type between nodes of one type has self-loops")
+    frame, adjacency = g._edge_frame(index), g.adjacencies[index]
+    names = list(frame) if edge_feat_names is None else list(edge_feat_names)
+    unknown = [name for name in names if name not in frame]
+    if unknown:
+        raise DGLError(f"add_self_loop: there is no edge feature {unknown[0]!r}; there are {sorted(frame) or 'none'}")
+    data = {name: _filled(adjacency, frame[name], fill_data) for name in names}
+    made = g.clone()
+    nodes = np.arange(adjacency.num_src)
+    made.add_edges(nodes, nodes, data, index)
+    return made
+
+
+def _filled(adjacency: Adjacency, values: Tensor, fill_data: Any) -> Tensor:
+    """Return a row for the self-loop of each node."""
+    if isinstance(fill_data, str):
+        if fill_data not in ("sum", "mean", "max", "min"):
+            raise DGLError(f"add_self_loop: fill_data={fill_data!r}; expected a number, 'sum', 'mean', 'max' or 'min'")
+        return ops.gspmm(adjacency, "copy_rhs", fill_data, None, values)
+    shape = adjacency.num_src, *active.shape(values)[1:]
+    return active.full(shape, fill_data, active.dtype(values), active.device(values))
+
+
+def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
+    """Return the graph without the self-loops of an edge type; other edges keep their order and features.
+
+    Raises
+    ------
+    DGLError
+        The edge type joins different node types.
+    """
+    index = g.etype_id(etype)
+    _require_square(g, index, "remove_self_loop", "only an edge type between nodes of one type has self-loops")
+    src, dst = g.adjacencies[index].endpoints()
+    return remove_edges(g, (src == dst).nonzero()[0], index)
+
+
+# -- the verbs of a graph, on a copy -------------------------------------------------------------------------------
+def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
+    """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
+    made = g.clone()
+    made.add_nodes(num, data, ntype)
+    return made
+
+
+def add_edges(g: DGLGraph, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: Any = None) -> DGLGraph:
+    """Return the graph with edges ``u[i] -> v[i]`` more. See :meth:`DGLGraph.add_edges`."""
+    made = g.clone()
+    made.add_edges(u, v, data, etype)
+    return made
+
+
+def remove_edges(g: DGLGraph, eids: Any, etype: Any = None, store_ids: bool = False) -> DGLGraph:
+    """Return the graph without the given edges. See :meth:`DGLGraph.remove_edges`."""
+    made = g.clone()
+    made.remove_edges(eids, etype, store_ids)
+    return made
+
+
+def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bool = False) -> DGLGraph:
+    """Return the graph without the given nodes and the edges at them. See :meth:`DGLGraph.remove_nodes`."""
+    made = g.clone()
+    made.remove_nodes(nids, ntype, store_ids)
+    return made
+
+
+def _require_square(g: DGLGraph, index: int, verb: str, advice: str) -> None:
+    src, dst = g._metagraph.ends[index]
+    if src != dst:
+        raise DGLError(f"{verb}: edge type {g.canonical_etypes[index]} joins different node sets; {advice}")
+
+
+attach(add_self_loop=add_self_loop, remove_self_loop=remove_self_loop)

@@ -1,0 +1,224 @@
+"""Graphs of points: nearest neighbours, and neighbours within a radius. Exact, whichever algorithm is named."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..convert import graph
+from ..errors import DGLError, DGLWarning
+from ..graph import DGLGraph
+from ..structure.ids import integer_array
+
+__all__ = ["knn_graph", "radius_graph", "segmented_knn_graph"]
+
+_ALGORITHMS = ("bruteforce-blas", "bruteforce", "bruteforce-sharemem", "kd-tree", "nn-descent")
+_DISTANCES = ("euclidean", "cosine")
+_MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+
+_TREE_DIMENSIONS = 12
+"""A k-d tree visits nearly every leaf in more dimensions than this; a matrix product finds distances faster then."""
+
+_BLOCK = 1 << 22
+"""How many distances the matrix product makes at a time."""
+
+
+def knn_graph(
+    x: Tensor, k: int, algorithm: str = "bruteforce-blas", dist: str = "euclidean", exclude_self: bool = False
+) -> DGLGraph:
+    """Return the graph in which the predecessors of each point are its ``k`` nearest points.
+
+    Parameters
+    ----------
+    x
+        points (num_points, dimensions); or (num_sets, num_points, dimensions), which gives a batch of graphs.
+    k
+        neighbours of each point; all points, with a warning, where there are fewer.
+    algorithm
+        one of DGL's names; the neighbours are exact and the same for all. Up to 12 dimensions SciPy's k-d tree finds
+        them, beyond that a matrix product, in blocks.
+    dist
+        ``"euclidean"`` or ``"cosine"``.
+    exclude_self
+        a point is not its own neighbour; else it is the first.
+
+    Returns
+    -------
+    DGLGraph
+        Edges are ordered by destination, nearest first. Not differentiable.
+
+    Raises
+    ------
+    DGLError
+        There is no point, ``k`` is not positive, or a name is not understood.
+    """
+    shape = active.shape(x)
+    if len(shape) not in (2, 3):
+        raise DGLError(f"knn_graph: points must be (points, dimensions) or (sets, points, dimensions), got {shape}")
+    if len(shape) == 2:
+        return _knn(x, k, None, algorithm, dist, exclude_self)
+    flat = active.reshape(x, (shape[0] * shape[1], shape[2]))
+    return _knn(flat, k, np.full(shape[0], shape[1]), algorithm, dist, exclude_self)
+
+
+def segmented_knn_graph(
+    x: Tensor,
+    k: int,
+    segs: Sequence[int] | Tensor,
+    algorithm: str = "bruteforce-blas",
+    dist: str = "euclidean",
+    exclude_self: bool = False,
+) -> DGLGraph:
+    """Return a batch of nearest-neighbour graphs, of the first ``segs[0]`` points, of the next ``segs[1]``, and so on.
+
+    Everything else is as in :func:`knn_graph`.
+
+    Raises
+    ------
+    DGLError
+        As :func:`knn_graph`; or the numbers do not sum to the number of points.
+    """
+    sizes = integer_array(segs, "numbers of points").astype(np.int64)
+    num_points = active.shape(x)[0]
+    if sizes.ndim != 1 or sizes.sum() != num_points:
+        raise DGLError(f"segmented_knn_graph: {sizes.tolist()} do not sum to the {num_points} points")
+    return _knn(x, k, sizes, algorithm, dist, exclude_self)
+
+
+def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str, exclude_self: bool) -> DGLGraph:
+    if algorithm not in _ALGORITHMS:
+        raise DGLError(f"algorithm={algorithm!r} is not understood; expected one of {', '.join(_ALGORITHMS)}")
+    if dist not in _DISTANCES:
+        raise DGLError(f"dist={dist!r} is not understood; expected one of {', '.join(_DISTANCES)}")
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise DGLError(f"k must be an integer >= 1, got {k!r}")
+    points = _points(x)
+    if dist == "cosine":
+        points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(float).tiny)
+    segments = np.array([len(points)]) if sizes is None else sizes
+    if not len(segments) or segments.min() < 1:
+        raise DGLError("a set of points is empty; each needs at least one")
+    most = int(segments.min()) - exclude_self
+    if k > most:
+        warnings.warn(f"k = {k}, but the smallest set has {most} neighbours to choose from", DGLWarning, stacklevel=3)
+    src, dst, counts = [], [], []
+    for start, size in zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True):
+        near = _nearest(points[start : start + size], min(int(k), size - exclude_self), exclude_self)
+        src.append(near.ravel() + start)
+        dst.append(np.repeat(np.arange(start, start + size), near.shape[1]))
+        counts.append(near.size)
+    made = graph((np.concatenate(src), np.concatenate(dst)), num_nodes=len(points), device=active.device(x))
+    if sizes is not None:
+        made._batch_num_nodes, made._batch_num_edges = (segments,), (np.array(counts, np.int64),)
+    return made
+
+
+def _points(x: Tensor) -> np.ndarray:
+    points = np.asarray(active.to_numpy(x), np.float64)
+    if points.ndim != 2:
+        raise DGLError(f"points must be (num_points, dimensions), got {points.shape}")
+    if not np.isfinite(points).all():
+        raise DGLError("points must be finite; there are NaN or infinite coordinates")
+    return points
+
+
+def _nearest(points: np.ndarray, k: int, exclude_self: bool) -> np.ndarray:
+    """Return the ``k`` nearest points of each point, (num_points, k), itself first unless it is left out."""
+    own = np.arange(len(points))[:, None]
+    if k == 0:
+        return np.empty((len(points), 0), np.int64)
+    if k == 1 and not exclude_self:
+        return own
+    wanted = min(k + 1, len(points)) if exclude_self else k
+    found = _by_tree(points, wanted) if points.shape[1] <= _TREE_DIMENSIONS else _by_product(points, wanted)
+    # Where many points coincide a point may be missing among its own neighbours: it then replaces the last.
+    others = found != own
+    others[others.all(axis=1), -1] = False
+    rest = found[others].reshape(len(points), wanted - 1)
+    return rest if exclude_self else np.concatenate([own, rest], axis=1)
+
+
+def _by_tree(points: np.ndarray, k: int) -> np.ndarray:
+    from scipy.spatial import cKDTree  # 0.2 s, which `import dglite` must not pay
+
+    found: np.ndarray = cKDTree(points).query(points, k)[1]
+    return found.reshape(len(points), k)
+
+
+def _by_product(points: np.ndarray, k: int) -> np.ndarray:
+    """Return the k nearest by ``|x - y|^2 = |x|^2 - 2 x.y + |y|^2``, about the mean, where least precision is lost."""
+    centred = points - points.mean(axis=0)
+    squares = (centred**2).sum(axis=1)
+    found, rows = [], max(_BLOCK // len(points), 1)
+    for start in range(0, len(points), rows):
+        distances = squares - 2 * centred[start : start + rows] @ centred.T
+        near = np.argpartition(distances, k - 1, axis=1)[:, :k] if k < len(points) else np.argsort(distances, axis=1)
+        order = np.argsort(np.take_along_axis(distances, near, axis=1), axis=1, kind="stable")
+        found.append(np.take_along_axis(near, order, axis=1))
+    return np.concatenate(found)
+
+
+def radius_graph(
+    x: Tensor,
+    r: float,
+    p: float = 2,
+    self_loop: bool = False,
+    compute_mode: str = "donot_use_mm_for_euclid_dist",
+    get_distances: bool = False,
+) -> Any:
+    """Return the graph that joins, both ways, points at most ``r`` apart.
+
+    Parameters
+    ----------
+    x
+        points, (num_points, dimensions).
+    p
+        the Minkowski metric: 1 Manhattan, 2 Euclidean, infinity the largest difference.
+    self_loop
+        join each point to itself.
+    compute_mode
+        one of the names that ``torch.cdist`` takes; distances are exact for all.
+    get_distances
+        also return the distance along each edge, (num_edges, 1), differentiable in ``x``.
+
+    Edges are ordered by source, then destination.
+
+    Raises
+    ------
+    DGLError
+        ``p`` is below 1, ``compute_mode`` is not understood, or ``x`` is not a matrix.
+    """
+    if compute_mode not in _MODES:
+        raise DGLError(f"compute_mode={compute_mode!r} is not understood; expected one of {', '.join(_MODES)}")
+    if p < 1:
+        raise DGLError(f"radius_graph: p must be at least 1, got {p}")
+    from scipy.spatial import cKDTree  # 0.2 s, which `import dglite` must not pay
+
+    points = _points(x)
+    close = cKDTree(points).query_pairs(r, p, output_type="ndarray") if len(points) else np.empty((0, 2), np.int64)
+    loops = np.arange(len(points) if self_loop else 0)
+    src, dst = np.concatenate([close, close[:, ::-1], np.stack([loops, loops], axis=1)]).T
+    order = np.lexsort((dst, src))
+    src, dst = src[order], dst[order]
+    made = graph((src, dst), num_nodes=len(points), device=active.device(x))
+    return (made, _distances(x, src, dst, p)) if get_distances else made
+
+
+def _distances(x: Tensor, src: np.ndarray, dst: np.ndarray, p: float) -> Tensor:
+    """Return the distance of each pair, (num_pairs, 1). Its gradient is 0 at coinciding points, as that of a norm."""
+    apart = abs(active.take(x, src) - active.take(x, dst))
+    if np.isinf(p):
+        found = active.max(apart, 1)
+    elif p == 1:
+        found = active.sum(apart, 1)
+    else:
+        powers = active.sum(apart**p, 1)
+        positive = active.to_numpy(powers) > 0
+        zeros = active.full(active.shape(powers), 0, active.dtype(powers), active.device(powers))
+        rows = positive.nonzero()[0]
+        found = active.put(zeros, rows, active.take(powers, rows) ** (1 / p))
+    return active.reshape(found, (len(src), 1))

@@ -1,0 +1,69 @@
+"""What several transforms share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from ..frame import Frame
+from ..graph import DGLGraph
+from ..graph.base import copies
+from ..graph.storage import make_graph
+from ..structure import Adjacency, Metagraph
+from ..structure.metagraph import HOMOGENEOUS
+
+__all__ = ["codes", "distinct_pairs", "matrix", "node_frames", "one_relation", "require_homogeneous"]
+
+
+def codes(src: np.ndarray, dst: np.ndarray, num_dst: int) -> np.ndarray:
+    """Return a number for each pair that ascends by source, then destination."""
+    return src.astype(np.int64) * max(num_dst, 1) + dst
+
+
+def distinct_pairs(
+    src: np.ndarray, dst: np.ndarray, num_dst: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return each pair once, by source and destination, which of them each pair given is, and how often each comes."""
+    found, inverse, counts = np.unique(codes(src, dst, num_dst), return_inverse=True, return_counts=True)
+    return *np.divmod(found, max(num_dst, 1)), inverse, counts
+
+
+def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:
+    """Return copies of the node frames of a graph, or none of them."""
+    return copies(g._node_frames) if keep else [None] * len(g._node_frames)
+
+
+def require_homogeneous(g: DGLGraph, verb: str) -> Adjacency:
+    """Return the only relation of a graph with one node type and one edge type, else raise :class:`DGLError`."""
+    if not g.is_homogeneous or g.is_block:
+        raise DGLError(
+            f"{verb}: the graph must have one node type and one edge type, got node types {g.ntypes} and edge types "
+            f"{g.canonical_etypes}; use dglite.to_homogeneous(g) first"
+        )
+    return g.adjacencies[0]
+
+
+def matrix(adjacency: Adjacency, values: Any = None, dtype: Any = np.float64) -> Any:
+    """Return the relation as a SciPy CSR matrix, rows sources; parallel edges add up. Values are ones by default."""
+    import scipy.sparse  # 0.2 s, which `import dglite` must not pay
+
+    src, dst = adjacency.endpoints()
+    data = np.ones(len(src), dtype) if values is None else np.asarray(values, dtype)
+    return scipy.sparse.csr_matrix((data, (src, dst)), shape=(adjacency.num_src, adjacency.num_dst))
+
+
+def one_relation(adjacency: Adjacency, src_type: str, etype: str, dst_type: str, like: DGLGraph) -> DGLGraph:
+    """Return a graph of one relation, homogeneous when both types are the same, with ids and device as ``like``."""
+    if src_type == dst_type:
+        names, counts = [src_type], [adjacency.num_src]
+    else:
+        both = sorted([(src_type, adjacency.num_src), (dst_type, adjacency.num_dst)])
+        names, counts = [name for name, _ in both], [count for _, count in both]
+    relation = (src_type, etype, dst_type)
+    known = HOMOGENEOUS.canonical_etypes[0]
+    metagraph = HOMOGENEOUS if relation == known else Metagraph(names, [relation])
+    made = make_graph(metagraph, (adjacency.as_idtype(like._idtype),), counts, like._device)
+    made._idtype = like._idtype
+    return made

@@ -1,0 +1,235 @@
+"""Graphs whose edges are paths, or sums of edges: line graphs, powers and products of adjacency matrices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..graph.attached import attach
+from ..graph.storage import make_graph
+from ..structure import Adjacency
+from ..structure.compressed import expand_ranges
+from ..structure.metagraph import HOMOGENEOUS
+from .parts import codes, matrix, node_frames, one_relation, require_homogeneous
+
+__all__ = [
+    "adj_product_graph",
+    "adj_sum_graph",
+    "khop_adj",
+    "khop_graph",
+    "line_graph",
+    "metapath_reachable_graph",
+]
+
+
+def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> DGLGraph:
+    """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)``.
+
+    Parameters
+    ----------
+    backtracking
+        whether ``(u, v)`` points to ``(v, u)``.
+    shared
+        give the nodes the edge features of ``g``.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types.
+    """
+    adjacency = require_homogeneous(g, "line_graph")
+    src, dst = adjacency.endpoints()
+    count, csr = adjacency.num_edges, adjacency.csr()
+    starts = csr.indptr[dst].astype(np.int64)
+    degrees = csr.indptr[dst.astype(np.int64) + 1] - starts
+    tails = np.repeat(np.arange(count), degrees)
+    entries = expand_ranges(starts, degrees)
+    heads = csr.edge_ids_of(entries)
+    if not backtracking:
+        onward = dst[heads] != src[tails]
+        tails, heads = tails[onward], heads[onward]
+    made = make_graph(
+        HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g._idtype, validate=False),), [count], g._device
+    )
+    made._idtype = g._idtype
+    if shared and g._edge_frames[0]:
+        made._node_frame(0).update(g._edge_frame(0))
+    return made
+
+
+def khop_adj(g: DGLGraph, k: int) -> Tensor:
+    """Return the ``k``-th power of the adjacency matrix, float32 (num_nodes, num_nodes): how many paths join a pair.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, or ``k`` is negative.
+    """
+    return g._tensor(_power(g, k, "khop_adj").toarray().astype(np.float32))
+
+
+def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
+    """Return the graph with an edge ``u -> v`` for each path of ``k`` edges from u to v, by source and destination.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, or ``k`` is negative.
+    """
+    paths = _power(g, k, "khop_graph")
+    times = paths.data.astype(np.int64)
+    num_nodes = g.num_nodes()
+    src = np.repeat(np.repeat(np.arange(num_nodes), np.diff(paths.indptr)), times)
+    relation = Adjacency.from_coo(num_nodes, num_nodes, src, np.repeat(paths.indices, times), g._idtype, validate=False)
+    made = make_graph(g._metagraph, (relation,), [num_nodes], g._device)
+    made._idtype = g._idtype
+    made._node_frames = node_frames(g, copy_ndata)
+    return made
+
+
+def _power(g: DGLGraph, k: int, verb: str) -> Any:
+    """Return the number of paths of length ``k`` as a sorted CSR matrix of int64."""
+    adjacency = require_homogeneous(g, verb)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+        raise DGLError(f"{verb}: k must be an integer >= 0, got {k!r}")
+    paths = (matrix(adjacency, dtype=np.int64) ** int(k)).tocsr()
+    paths.eliminate_zeros()
+    paths.sort_indices()
+    return paths
+
+
+def metapath_reachable_graph(g: DGLGraph, metapath: Sequence[Any]) -> DGLGraph:
+    """Return the graph with an edge ``u -> v`` where the edge types of ``metapath``, one after the other, lead.
+
+    Its nodes are all of the first type and all of the last, with their features; one type gives a homogeneous graph.
+    Each pair is joined once, by source and destination.
+
+    Raises
+    ------
+    DGLError
+        The path is empty, an edge type does not exist, or one does not start where the one before ends.
+    """
+    if not metapath:
+        raise DGLError("metapath_reachable_graph: the metapath is empty; give at least one edge type")
+    indices = [g.etype_id(etype) for etype in metapath]
+    ends = g._metagraph.ends
+    for before, after in itertools.pairwise(indices):
+        if ends[before][1] != ends[after][0]:
+            etypes = g.canonical_etypes
+            raise DGLError(
+                f"metapath_reachable_graph: {etypes[after]} does not start from {etypes[before][2]!r}, where "
+                f"{etypes[before]} ends"
+            )
+    reached = matrix(g.adjacencies[indices[0]], dtype=bool)
+    for index in indices[1:]:
+        reached = reached @ matrix(g.adjacencies[index], dtype=bool)
+    reached = reached.tocsr()
+    reached.sort_indices()
+    num_src, num_dst = reached.shape
+    relation = Adjacency.from_csr(num_src, num_dst, reached.indptr, reached.indices, None, g._idtype)
+    src_set, dst_set = ends[indices[0]][0], ends[indices[-1]][1]
+    src_type, dst_type = g.canonical_etypes[indices[0]][0], g.canonical_etypes[indices[-1]][2]
+    if src_set != dst_set and src_type == dst_type:  # the two sides of a block
+        src_type, dst_type = f"{src_type}_src", f"{dst_type}_dst"
+    made = one_relation(relation, src_type, "_E", dst_type, g)
+    for name, node_set in ((src_type, src_set), (dst_type, dst_set)):
+        frame = g._node_frames[node_set]
+        made._node_frames[made._metagraph.node_set(name)] = None if frame is None else frame.copy()
+    return made
+
+
+# -- weighted graphs -------------------------------------------------------------------------------------------------
+def adj_product_graph(A: DGLGraph, B: DGLGraph, weight_name: str, etype: str = "_E") -> DGLGraph:
+    """Return the graph whose weighted adjacency matrix is the product of those of ``A`` and ``B``.
+
+    Edges are ordered by source and destination; one of weight 0 stays. Weights are differentiable, and are computed
+    from one product per path of an edge of ``A`` and one of ``B``.
+
+    Parameters
+    ----------
+    A, B
+        graphs of one edge type, as many nodes where A ends as where B starts.
+    weight_name
+        the edge feature that holds the weight, (num_edges,), in both and in the result.
+    etype
+        the edge type of the result, from A's source type to B's destination type.
+
+    Raises
+    ------
+    DGLError
+        A graph has several edge types, numbers of nodes do not match, or weights are not scalars.
+    """
+    left, right = _weighted(A, weight_name, "adj_product_graph"), _weighted(B, weight_name, "adj_product_graph")
+    (first, first_weights), (second, second_weights) = left, right
+    if first.num_dst != second.num_src:
+        raise DGLError(
+            f"adj_product_graph: A ends at {first.num_dst} nodes, B starts from {second.num_src}; they must be the same"
+        )
+    src, middle = first.endpoints()
+    csr = second.csr()
+    starts = csr.indptr[middle].astype(np.int64)
+    degrees = csr.indptr[middle.astype(np.int64) + 1] - starts
+    entries = expand_ranges(starts, degrees)
+    first_edges = np.repeat(np.arange(first.num_edges), degrees)
+    products = active.take(first_weights, first_edges) * active.take(second_weights, csr.edge_ids_of(entries))
+    pairs = codes(src[first_edges], csr.indices[entries], second.num_dst)
+    sizes = first.num_src, second.num_dst
+    relation, weights = _summed(pairs, products, sizes, A)
+    made = one_relation(relation, A.canonical_etypes[0][0], etype, B.canonical_etypes[0][2], A)
+    made._edge_frame(0)[weight_name] = weights
+    return made
+
+
+def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
+    """Return the graph whose weighted adjacency matrix is the sum of those of the graphs. Weights are differentiable.
+
+    Edges are ordered by source and destination; one of weight 0 stays.
+
+    Raises
+    ------
+    DGLError
+        There is no graph, types or numbers of nodes differ, or weights are not scalars.
+    """
+    graphs = list(graphs)
+    if not graphs:
+        raise DGLError("adj_sum_graph: the list of graphs is empty; give at least one graph")
+    parts = [_weighted(g, weight_name, "adj_sum_graph") for g in graphs]
+    first = graphs[0]
+    for i, g in enumerate(graphs):
+        if g.canonical_etypes != first.canonical_etypes or g._num_nodes != first._num_nodes:
+            raise DGLError(f"adj_sum_graph: graph {i} must have the types and numbers of nodes of graph 0")
+    sizes = parts[0][0].num_src, parts[0][0].num_dst
+    pairs = np.concatenate([codes(*adjacency.endpoints(), sizes[1]) for adjacency, _ in parts])
+    relation, weights = _summed(pairs, active.concat([weights for _, weights in parts]), sizes, first)
+    made = make_graph(first._metagraph, (relation,), first._num_nodes, first._device)
+    made._idtype = first._idtype
+    made._edge_frame(0)[weight_name] = weights
+    return made
+
+
+def _weighted(g: DGLGraph, weight_name: str, verb: str) -> tuple[Adjacency, Tensor]:
+    if len(g.adjacencies) != 1:
+        raise DGLError(f"{verb}: a graph has edge types {g.canonical_etypes}; expected one, e.g. g['etype']")
+    weights = g._edge_frame(0)[weight_name]
+    if len(active.shape(weights)) != 1:
+        raise DGLError(f"{verb}: weights {weight_name!r} must be one number per edge, got {active.shape(weights)}")
+    return g.adjacencies[0], weights
+
+
+def _summed(pairs: np.ndarray, weights: Tensor, sizes: tuple[int, int], like: DGLGraph) -> tuple[Adjacency, Tensor]:
+    """Return the relation of the distinct pairs and the sum of the weights of each."""
+    order = np.argsort(pairs, kind="stable")
+    found, counts = np.unique(pairs, return_counts=True)
+    src, dst = np.divmod(found, max(sizes[1], 1))
+    relation = Adjacency.from_coo(*sizes, src, dst, like._idtype, validate=False)
+    return relation, ops.segment_reduce(counts, active.take(weights, order), "sum")
+
+
+attach(line_graph=line_graph)

@@ -1,0 +1,195 @@
+"""Graphs without parallel edges, and without nodes that no edge touches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..frame import NID
+from ..graph import DGLGraph
+from ..graph.attached import attach
+from ..graph.base import copies
+from ..graph.storage import make_graph
+from ..structure import Adjacency
+from ..subgraph import in_order_of_appearance
+from .parts import distinct_pairs, node_frames
+
+__all__ = ["compact_graphs", "to_simple", "to_simple_graph"]
+
+_AGGREGATORS = ("arbitrary", "sum", "mean")
+_FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+def to_simple(
+    g: DGLGraph,
+    return_counts: str | None = "count",
+    writeback_mapping: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = False,
+    aggregator: str = "arbitrary",
+) -> Any:
+    """Return the graph with each set of parallel edges made one. Edges are ordered by source, then destination.
+
+    Parameters
+    ----------
+    return_counts
+        edge feature that says how many edges each was, int64; None for none.
+    writeback_mapping
+        also return for each old edge the id of its new one, a tensor, or by edge type for several.
+    copy_ndata, copy_edata
+        keep node features; join the edge features of parallel edges.
+    aggregator
+        how they are joined: ``"sum"``, ``"mean"``, or ``"arbitrary"``, the feature of the edge with the lowest id.
+
+    Raises
+    ------
+    DGLError
+        The aggregator is something else, or the graph is a block.
+    """
+    if aggregator not in _AGGREGATORS:
+        raise DGLError(f"to_simple: aggregator={aggregator!r} is not understood; expected one of {_AGGREGATORS}")
+    if g.is_block:
+        raise DGLError("to_simple: a block cannot be made simple; use dglite.block_to_graph(block) first")
+    adjacencies, groups = [], []
+    for adjacency in g.adjacencies:
+        src, dst, inverse, counts = distinct_pairs(*adjacency.endpoints(), adjacency.num_dst)
+        adjacencies.append(
+            Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, adjacency.idtype, validate=False)
+        )
+        groups.append((inverse, counts))
+    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    made._idtype = g._idtype
+    made._node_frames = node_frames(g, copy_ndata)
+    for index, (inverse, counts) in enumerate(groups):
+        if copy_edata and g._edge_frames[index]:
+            order = np.argsort(inverse, kind="stable")
+            made._edge_frame(index).update(
+                {name: _joined(x, order, counts, aggregator) for name, x in g._edge_frame(index).items()}
+            )
+        if return_counts is not None:
+            made._edge_frame(index)[return_counts] = made._tensor(counts.astype(np.int64))
+    if not writeback_mapping:
+        return made
+    mappings = [made._ids_tensor(inverse) for inverse, _ in groups]
+    if len(mappings) == 1:
+        return made, mappings[0]
+    return made, dict(zip(g.canonical_etypes, mappings, strict=True))
+
+
+def _joined(values: Tensor, order: np.ndarray, counts: np.ndarray, aggregator: str) -> Tensor:
+    """Return one row for each run of rows ``order``."""
+    if aggregator == "arbitrary":
+        return active.take(values, order[np.cumsum(counts) - counts])
+    if active.dtype(values) in _FLOATS:
+        return ops.segment_reduce(counts, active.take(values, order), aggregator)
+    array = active.to_numpy(values)[order]
+    if not len(counts):
+        return values
+    sums = np.add.reduceat(array, np.cumsum(counts) - counts, axis=0, dtype=np.int64)
+    if aggregator == "mean":
+        sums = sums // counts.reshape(-1, *(1,) * (array.ndim - 1))
+    return active.from_numpy(sums.astype(array.dtype), active.device(values))
+
+
+def to_simple_graph(g: DGLGraph) -> DGLGraph:
+    """Return the graph without parallel edges and without edge features; an older name of :func:`to_simple`."""
+    made: DGLGraph = to_simple(g, return_counts=None)
+    return made
+
+
+def compact_graphs(
+    graphs: DGLGraph | Sequence[DGLGraph],
+    always_preserve: Any = None,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+) -> Any:
+    """Drop the nodes that no edge of any of the graphs touches, and number the rest alike in all of them.
+
+    Parameters
+    ----------
+    graphs
+        one graph, or several over the same nodes; their edge types may differ.
+    always_preserve
+        nodes to keep all the same, which come first: ids, or a dictionary by node type.
+    copy_ndata, copy_edata
+        keep features; node features are gathered when they are first read.
+
+    Returns
+    -------
+    DGLGraph or list of DGLGraph
+        ``ndata[dglite.NID]`` has the old ids: those preserved, then nodes in the order in which edges name them.
+
+    Raises
+    ------
+    DGLError
+        Graphs differ in node types, numbers of nodes, id dtype or device; a node does not exist; one is a block.
+    """
+    given = [graphs] if isinstance(graphs, DGLGraph) else list(graphs)
+    if not given:
+        return []
+    first = given[0]
+    for i, g in enumerate(given):
+        alike = g.ntypes == first.ntypes and g._num_nodes == first._num_nodes
+        if g.is_block or not alike or g._idtype != first._idtype or g._device != first._device:
+            raise DGLError(
+                f"compact_graphs: graph {i} must be over the same nodes as graph 0, with the same id dtype and device, "
+                f"and no block; got {dict(zip(g.ntypes, g._num_nodes, strict=False))} and "
+                f"{dict(zip(first.ntypes, first._num_nodes, strict=False))}"
+            )
+    kept = _touched(given, _preserved(first, always_preserve))
+    new_ids = []
+    for count, ids in zip(first._num_nodes, kept, strict=True):
+        table = np.empty(count, np.int64)
+        table[ids] = np.arange(len(ids))
+        new_ids.append(table)
+    made = [_compacted(g, kept, new_ids, copy_ndata, copy_edata) for g in given]
+    return made[0] if isinstance(graphs, DGLGraph) else made
+
+
+def _preserved(g: DGLGraph, always_preserve: Any) -> list[np.ndarray]:
+    found = [np.empty(0, np.int64)] * len(g._num_nodes)
+    if isinstance(always_preserve, Mapping):
+        for ntype, ids in always_preserve.items():
+            found[g._metagraph.node_set(ntype)] = g.node_ids(ids, ntype)
+    elif always_preserve is not None:
+        found[g._metagraph.node_set(None)] = g.node_ids(always_preserve)
+    return found
+
+
+def _touched(graphs: list[DGLGraph], preserved: list[np.ndarray]) -> list[np.ndarray]:
+    """Return by node type the nodes to keep, in their new order."""
+    named = [[ids] for ids in preserved]
+    for g in graphs:
+        for adjacency, (src_set, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True):
+            src, dst = adjacency.endpoints()
+            named[src_set].append(src)
+            named[dst_set].append(dst)
+    return [in_order_of_appearance(np.concatenate(parts)).astype(np.int64) for parts in named]
+
+
+def _compacted(
+    g: DGLGraph, kept: list[np.ndarray], new_ids: list[np.ndarray], copy_ndata: bool, copy_edata: bool
+) -> DGLGraph:
+    adjacencies = []
+    for adjacency, (src_set, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True):
+        src, dst = adjacency.endpoints()
+        ends = new_ids[src_set][src], new_ids[dst_set][dst]
+        counts = len(kept[src_set]), len(kept[dst_set])
+        adjacencies.append(Adjacency.from_coo(*counts, *ends, adjacency.idtype, validate=False))
+    made = make_graph(g._metagraph, tuple(adjacencies), [len(ids) for ids in kept], g._device)
+    made._idtype = g._idtype
+    if copy_ndata:
+        made._node_frames = [x.take(ids) if x else None for x, ids in zip(g._node_frames, kept, strict=True)]
+    if copy_edata:
+        made._edge_frames = copies(g._edge_frames)
+    for index, ids in enumerate(kept):
+        made._node_frame(index)[NID] = made._ids_tensor(ids.copy())
+    return made
+
+
+attach(to_simple=to_simple)

@@ -1,0 +1,190 @@
+"""What the adjacency matrix says of nodes: positional encodings from random walks, eigenvectors, singular vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..random import generator
+from ..structure import Adjacency
+from .parts import matrix, require_homogeneous
+
+__all__ = ["lap_pe", "laplacian_lambda_max", "laplacian_pe", "random_walk_pe", "svd_pe"]
+
+_DENSE = 1024
+"""Up to this many nodes LAPACK on a dense matrix is fast, and finds eigenvalues that coincide."""
+
+
+def laplacian_lambda_max(g: DGLGraph) -> list[float]:
+    """Return the largest eigenvalue of the Laplacian ``I - D^-1/2 A D^-1/2`` of each graph of a batch.
+
+    A graph without edges has 1, one without nodes 0. Edges must go both ways.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types.
+    """
+    adjacency = require_homogeneous(g, "laplacian_lambda_max")
+    laplacian = _laplacian(adjacency)
+    nodes = [adjacency.num_src] if g._batch_num_nodes is None else g._batch_num_nodes[0].tolist()
+    found, start = [], 0
+    for count in nodes:
+        found.append(_largest(laplacian[start : start + count, start : start + count]))
+        start += count
+    return found
+
+
+def _largest(laplacian: Any) -> float:
+    if laplacian.shape[0] == 0:
+        return 0.0
+    if laplacian.shape[0] <= _DENSE:
+        return float(np.linalg.eigvalsh(laplacian.toarray())[-1])
+    import scipy.sparse.linalg
+
+    start = np.ones(laplacian.shape[0])
+    return float(scipy.sparse.linalg.eigsh(laplacian, 1, which="LA", v0=start, return_eigenvectors=False)[0])
+
+
+def _laplacian(adjacency: Adjacency) -> Any:
+    """Return ``I - D^-1/2 A D^-1/2`` as a CSR matrix; a node without in-edges counts as of degree 1."""
+    import scipy.sparse  # 0.2 s, which `import dglite` must not pay
+
+    scale = scipy.sparse.diags(np.maximum(adjacency.in_degrees(), 1) ** -0.5)
+    return (scipy.sparse.identity(adjacency.num_src) - scale @ matrix(adjacency) @ scale).tocsr()
+
+
+def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tensor:
+    """Return the probability that a random walk is back where it started after 1, ..., ``k`` steps, (num_nodes, k).
+
+    A walk takes each out-edge with a probability like its weight, 1 by default; at a node without any it ends. Dwivedi
+    et al., Graph Neural Networks with Learnable Structural and Positional Representations (2022). float32.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, or ``k`` is not positive.
+    """
+    adjacency = require_homogeneous(g, "random_walk_pe")
+    _require_positive(k, "random_walk_pe")
+    weights = None if eweight_name is None else active.to_numpy(g._edge_frame(0)[eweight_name]).reshape(-1)
+    step = matrix(adjacency, weights)
+    total = np.asarray(step.sum(axis=1)).ravel()
+    step = step.multiply(np.divide(1, total, out=np.zeros_like(total), where=total != 0)[:, None]).tocsr()
+    landing, back = step, np.empty((adjacency.num_src, k), np.float32)
+    for i in range(k):
+        landing = landing if i == 0 else landing @ step
+        back[:, i] = landing.diagonal()
+    return g._tensor(back)
+
+
+def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = False) -> Any:
+    """Return the ``k`` eigenvectors of the smallest non-trivial eigenvalues of the Laplacian, (num_nodes, k), float32.
+
+    The Laplacian is ``I - D^-1/2 A D^-1/2``; edges must go both ways. Signs are drawn anew by each call. Dwivedi et
+    al., Benchmarking Graph Neural Networks (2020).
+
+    Parameters
+    ----------
+    padding
+        fill up with zeros where the graph has too few nodes; else that is an error.
+    return_eigval
+        also return the eigenvalues, (k,), filled up with NaN.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, ``k`` is not positive, or there are not more than ``k`` nodes.
+    """
+    adjacency = require_homogeneous(g, "lap_pe")
+    _require_positive(k, "lap_pe")
+    num_nodes = adjacency.num_src
+    if num_nodes <= k and not padding:
+        raise DGLError(
+            f"lap_pe: {num_nodes} nodes have {max(num_nodes - 1, 0)} non-trivial eigenvectors; give a smaller k "
+            f"than {k}, or padding=True"
+        )
+    found = max(min(k, num_nodes - 1), 0)
+    values, vectors = _smallest(_laplacian(adjacency), found + 1) if found else (np.zeros(1), np.zeros((num_nodes, 1)))
+    signs = 2.0 * (generator().random(found) > 0.5) - 1
+    encoding = np.zeros((num_nodes, k), np.float32)
+    encoding[:, :found] = vectors[:, 1 : found + 1] * signs
+    eigenvalues = np.full(k, np.nan, np.float32)
+    eigenvalues[:found] = values[1 : found + 1]
+    return (g._tensor(encoding), g._tensor(eigenvalues)) if return_eigval else g._tensor(encoding)
+
+
+def _smallest(laplacian: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return at least ``count`` eigenvalues, ascending from the smallest, and their eigenvectors."""
+    if laplacian.shape[0] <= _DENSE or 4 * count > laplacian.shape[0]:
+        dense = laplacian.toarray()
+        if np.allclose(dense, dense.T):
+            return np.linalg.eigh(dense)
+        values, vectors = np.linalg.eig(dense)  # some edge has no reverse: the real parts, as far as they go
+        order = np.argsort(values.real, kind="stable")
+        return values.real[order], vectors.real[:, order]
+    import scipy.sparse.linalg
+
+    # Around -0.01 the shifted matrix is positive definite, and the smallest eigenvalues are the largest of its inverse.
+    start = np.ones(laplacian.shape[0])
+    values, vectors = scipy.sparse.linalg.eigsh(laplacian.tocsc(), count, sigma=-0.01, which="LM", v0=start)
+    order = np.argsort(values, kind="stable")
+    return values[order], vectors[:, order]
+
+
+def laplacian_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = False) -> Any:
+    """Return the Laplacian positional encoding; an older name of :func:`lap_pe`."""
+    return lap_pe(g, k, padding, return_eigval)
+
+
+def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True) -> Tensor:
+    """Return the ``k`` largest singular vectors of the adjacency matrix, left and right, times sqrt(singular value).
+
+    ``(num_nodes, 2 k)``, float32. Hussain et al., Global Self-Attention as a Replacement for Graph Convolution (2022).
+
+    Parameters
+    ----------
+    padding
+        fill up with zeros where ``k`` exceeds the number of nodes; else that is an error.
+    random_flip
+        draw the sign of each pair of vectors anew by each call.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, ``k`` is not positive, or exceeds the number of nodes.
+    """
+    adjacency = require_homogeneous(g, "svd_pe")
+    _require_positive(k, "svd_pe")
+    num_nodes = adjacency.num_src
+    if num_nodes < k and not padding:
+        raise DGLError(f"svd_pe: {num_nodes} nodes have {num_nodes} singular vectors; give k <= {num_nodes} or padding")
+    found = min(k, num_nodes)
+    left, values, right = _singular(matrix(adjacency), found)
+    scale = np.sqrt(values)
+    if random_flip:
+        scale = scale * (2.0 * (generator().random(found) > 0.5) - 1)
+    encoding = np.zeros((num_nodes, 2, k), np.float32)
+    encoding[:, 0, :found], encoding[:, 1, :found] = left * scale, right.T * scale
+    return g._tensor(encoding.reshape(num_nodes, 2 * k))
+
+
+def _singular(adjacency: Any, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the ``count`` largest singular values, from the largest down, with left and right vectors."""
+    if adjacency.shape[0] <= _DENSE or 4 * count > adjacency.shape[0]:
+        left, values, right = np.linalg.svd(adjacency.toarray())
+        return left[:, :count], values[:count], right[:count]
+    import scipy.sparse.linalg
+
+    left, values, right = scipy.sparse.linalg.svds(adjacency, count, v0=np.ones(adjacency.shape[0]))
+    order = np.argsort(-values, kind="stable")
+    return left[:, order], values[order], right[order]
+
+
+def _require_positive(k: Any, verb: str) -> None:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise DGLError(f"{verb}: k must be an integer >= 1, got {k!r}")

@@ -1,0 +1,102 @@
+"""Neighbours sorted by tag, as biased sampling wants them, and weights by degree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..structure import Adjacency, Compressed
+
+__all__ = ["norm_by_dst", "sort_csc_by_tag", "sort_csr_by_tag"]
+
+
+def norm_by_dst(g: DGLGraph, etype: Any = None) -> Tensor:
+    """Return for each edge one over the in-degree of its destination, float32 (num_edges,)."""
+    adjacency = g.adjacency(etype)
+    degrees = adjacency.in_degrees()[adjacency.endpoints()[1]]
+    return g._tensor((1 / np.maximum(degrees, 1)).astype(np.float32))
+
+
+def sort_csr_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
+    """Return the graph with the out-edges of each node, in its CSR, sorted by tag.
+
+    Parameters
+    ----------
+    tag
+        a number from 0 up for each destination node, or with ``tag_type="edge"`` for each edge.
+    tag_offset_name
+        the source feature (num_src, number of tags + 1) to write: out-edges of node i with tag t are the entries from
+        ``offset[i, t]`` to ``offset[i, t + 1]`` of its row.
+    tag_type
+        ``"node"`` or ``"edge"``.
+
+    Edge ids stay. Where out-edges are listed, they come by tag and then by id, no longer by id alone.
+
+    Raises
+    ------
+    DGLError
+        There are several edge types, or there is not one number for each node or edge.
+    """
+    adjacency = _only(g, "sort_csr_by_tag")
+    tags = _tags(tag, tag_type, adjacency.num_dst, adjacency.num_edges)
+    made = g.clone()
+    relation, offsets = _sorted(adjacency, tags, tag_type)
+    made.adjacencies = (relation,)
+    made.src_frame()[tag_offset_name] = made._ids_tensor(offsets)
+    return made
+
+
+def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET", tag_type: str = "node") -> DGLGraph:
+    """Return the graph with the in-edges of each node, in its CSC, sorted by the tag of their source or their own.
+
+    The destination feature ``tag_offset_name`` says where each tag starts. Everything else is as in
+    :func:`sort_csr_by_tag`, turned round.
+    """
+    adjacency = _only(g, "sort_csc_by_tag")
+    tags = _tags(tag, tag_type, adjacency.num_src, adjacency.num_edges)
+    made = g.clone()
+    relation, offsets = _sorted(adjacency.reverse(), tags, tag_type)
+    turned = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
+    turned.allowed, turned._endpoints, turned._csc = adjacency.allowed, adjacency.endpoints(), relation.csr()
+    made.adjacencies = (turned,)
+    made.dst_frame()[tag_offset_name] = made._ids_tensor(offsets)
+    return made
+
+
+def _only(g: DGLGraph, verb: str) -> Adjacency:
+    if len(g.adjacencies) != 1:
+        raise DGLError(f"{verb}: the graph has edge types {g.canonical_etypes}; sort one, e.g. g['etype']")
+    return g.adjacencies[0]
+
+
+def _tags(tag: Any, tag_type: str, num_nodes: int, num_edges: int) -> np.ndarray:
+    if tag_type not in ("node", "edge"):
+        raise DGLError(f"tag_type={tag_type!r} is not understood; expected 'node' or 'edge'")
+    tags = active.to_numpy(active.asarray(tag))
+    expected = num_nodes if tag_type == "node" else num_edges
+    if tags.shape != (expected,) or tags.dtype.kind not in "iu" or (len(tags) and tags.min() < 0):
+        raise DGLError(
+            f"got tags {tags.dtype} of shape {tags.shape}; expected a number from 0 up for each of the {expected} "
+            f"{'neighbours' if tag_type == 'node' else 'edges'}"
+        )
+    return tags.astype(np.int64)
+
+
+def _sorted(adjacency: Adjacency, tags: np.ndarray, tag_type: str) -> tuple[Adjacency, np.ndarray]:
+    """Return the relation with its CSR sorted by tag, and where in its row each tag starts, (num_src, tags + 1)."""
+    csr = adjacency.csr()
+    rows, edge_ids = csr.rows(), csr.entry_edge_ids()
+    of_entry = tags[csr.indices] if tag_type == "node" else tags[edge_ids]
+    order = np.lexsort((edge_ids, of_entry, rows))
+    num_tags = int(tags.max(initial=-1)) + 1
+    made = Adjacency(adjacency.num_src, adjacency.num_dst, adjacency.num_edges, adjacency.idtype)
+    made.allowed, made._endpoints = adjacency.allowed, adjacency.endpoints()
+    made._csr = Compressed(csr.indptr, csr.indices[order], edge_ids[order])
+    counts = np.bincount(rows.astype(np.int64) * num_tags + of_entry, minlength=adjacency.num_src * num_tags)
+    offsets = np.zeros((adjacency.num_src, num_tags + 1), np.int64)
+    np.cumsum(counts.reshape(adjacency.num_src, num_tags), axis=1, out=offsets[:, 1:])
+    return made, offsets

@@ -1,0 +1,206 @@
+"""Between graphs of several types, graphs of one type, and blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..frame import EID, ETYPE, NID, NTYPE, Frame
+from ..graph import DGLGraph
+from ..graph.base import copies
+from ..graph.storage import make_graph
+from ..structure import Adjacency, Metagraph
+from ..structure.metagraph import HOMOGENEOUS
+from .parts import require_homogeneous
+
+__all__ = ["block_to_graph", "to_heterogeneous", "to_homogeneous"]
+
+
+def to_homogeneous(
+    G: DGLGraph,
+    ndata: Sequence[str] | None = None,
+    edata: Sequence[str] | None = None,
+    store_type: bool = True,
+    return_count: bool = False,
+) -> Any:
+    """Return the graph with all node types made one and all edge types made one, numbered type after type.
+
+    Parameters
+    ----------
+    ndata, edata
+        features to keep, which every type must have, of one shape and dtype; none by default.
+    store_type
+        write the type numbers to ``ndata[dglite.NTYPE]`` and ``edata[dglite.ETYPE]``. The old ids are always written
+        to ``ndata[dglite.NID]`` and ``edata[dglite.EID]``.
+    return_count
+        also return the numbers of nodes and of edges of each type, two lists.
+
+    A block becomes the graph of its source nodes followed by its destination nodes.
+
+    Raises
+    ------
+    DGLError
+        A type lacks a feature that is to be kept, or its shape or dtype differs.
+    """
+    node_counts, edge_counts = list(G._num_nodes), [adjacency.num_edges for adjacency in G.adjacencies]
+    offsets = np.cumsum([0, *node_counts])
+    total = int(offsets[-1])
+    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([np.empty(0, np.int64)], [np.empty(0, np.int64)])
+    for adjacency, sets in zip(G.adjacencies, G._metagraph.ends, strict=True):
+        for parts, ids, node_set in zip(sides, adjacency.endpoints(), sets, strict=True):
+            parts.append(ids + offsets[node_set])
+    src, dst = (np.concatenate(parts) for parts in sides)
+    made = make_graph(
+        HOMOGENEOUS, (Adjacency.from_coo(total, total, src, dst, G._idtype, validate=False),), [total], G._device
+    )
+    made._idtype = G._idtype
+    for frame, frames, counts, names, id_name, type_name in (
+        (made._node_frame(0), G._node_frames, node_counts, ndata, NID, NTYPE),
+        (made._edge_frame(0), G._edge_frames, edge_counts, edata, EID, ETYPE),
+    ):
+        if names:
+            frame.join(frames, counts, [names] if isinstance(names, str) else list(names))
+        if store_type:
+            frame[type_name] = made._ids_tensor(np.repeat(np.arange(len(counts)), counts))
+        frame[id_name] = made._ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
+    return (made, node_counts, edge_counts) if return_count else made
+
+
+def to_heterogeneous(
+    G: DGLGraph,
+    ntypes: Sequence[str],
+    etypes: Sequence[str],
+    ntype_field: str = NTYPE,
+    etype_field: str = ETYPE,
+    metagraph: Any = None,
+) -> DGLGraph:
+    """Return the graph with nodes and edges dealt out to types, which two integer features number.
+
+    Parameters
+    ----------
+    ntypes, etypes
+        names: a node whose ``ntype_field`` is i is of type ``ntypes[i]``, an edge likewise. Edges of one name between
+        different node types are different relations.
+    metagraph
+        a NetworkX multigraph of the types, keys naming edge types: all of its types are made, also those without
+        edges. By default those that occur; node types all.
+
+    Returns
+    -------
+    DGLGraph
+        Types are ordered by name. Inside a type, nodes and edges keep their order. ``ndata[dglite.NID]`` and
+        ``edata[dglite.EID]`` have the ids in ``G``; other features come along, but for the two fields.
+
+    Raises
+    ------
+    DGLError
+        ``G`` has several types, a field is missing, a number has no name, or an edge is not in the metagraph.
+    """
+    adjacency = require_homogeneous(G, "to_heterogeneous")
+    node_types = _numbers(G._node_frame(0), ntype_field, ntypes, "node")
+    edge_types = _numbers(G._edge_frame(0), etype_field, etypes, "edge")
+    names = sorted(set(ntypes) if metagraph is None else metagraph.nodes)
+    node_ids = {name: np.flatnonzero(np.isin(node_types, _places(ntypes, name))) for name in names}
+    local = np.empty(adjacency.num_src, np.int64)
+    for ids in node_ids.values():
+        local[ids] = np.arange(len(ids))
+    src, dst = adjacency.endpoints()
+    edge_ids = _edges_by_relation(src, dst, node_types, edge_types, ntypes, etypes)
+    relations = sorted(edge_ids)
+    if metagraph is not None:
+        relations = sorted((u, key, v) for u, v, key in metagraph.edges(keys=True))
+        unknown = [relation for relation in edge_ids if relation not in relations]
+        if unknown:
+            raise DGLError(f"to_heterogeneous: there are edges of type {unknown[0]}, which the metagraph does not have")
+    counts = {name: len(ids) for name, ids in node_ids.items()}
+    rows = [edge_ids.get(relation, np.empty(0, np.int64)) for relation in relations]
+    adjacencies = tuple(
+        Adjacency.from_coo(counts[u], counts[v], local[src[ids]], local[dst[ids]], G._idtype, validate=False)
+        for (u, _, v), ids in zip(relations, rows, strict=True)
+    )
+    made = make_graph(_metagraph(names, relations), adjacencies, [counts[name] for name in names], G._device)
+    made._idtype = G._idtype
+    made._node_frames = [_dealt(G._node_frame(0), node_ids[name], ntype_field, made, NID) for name in names]
+    made._edge_frames = [_dealt(G._edge_frame(0), ids, etype_field, made, EID) for ids in rows]
+    return made
+
+
+def _numbers(frame: Frame, field: str, names: Sequence[str], what: str) -> np.ndarray:
+    if field not in frame:
+        raise DGLError(f"to_heterogeneous: the {what}s have no feature {field!r} that says their types")
+    numbers = active.to_numpy(frame[field])
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
+        raise DGLError(f"to_heterogeneous: {field!r} must be an integer for each {what}, got {numbers.dtype} rows")
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(names):
+        raise DGLError(
+            f"to_heterogeneous: {what} type numbers run from {numbers.min()} to {numbers.max()}, but there are "
+            f"{len(names)} names"
+        )
+    return numbers.astype(np.int64)
+
+
+def _places(names: Sequence[str], name: str) -> list[int]:
+    return [i for i, other in enumerate(names) if other == name]
+
+
+def _edges_by_relation(
+    src: np.ndarray,
+    dst: np.ndarray,
+    node_types: np.ndarray,
+    edge_types: np.ndarray,
+    ntypes: Sequence[str],
+    etypes: Sequence[str],
+) -> dict[tuple[str, str, str], np.ndarray]:
+    """Return the edges of each canonical edge type that occurs, ascending."""
+    width = max(len(ntypes), 1)
+    triples = (node_types[src] * max(len(etypes), 1) + edge_types) * width + node_types[dst]
+    found, inverse = np.unique(triples, return_inverse=True)
+    order = np.argsort(inverse, kind="stable")
+    runs = np.split(order, np.cumsum(np.bincount(inverse, minlength=len(found)))[:-1]) if len(found) else []
+    result: dict[tuple[str, str, str], np.ndarray] = {}
+    for triple, ids in zip(found.tolist(), runs, strict=True):
+        rest, v = divmod(triple, width)
+        u, e = divmod(rest, max(len(etypes), 1))
+        relation = ntypes[u], etypes[e], ntypes[v]
+        result[relation] = np.sort(np.concatenate([result[relation], ids])) if relation in result else ids
+    return result
+
+
+def _metagraph(names: list[str], relations: list[tuple[str, str, str]]) -> Metagraph:
+    alike = names == list(HOMOGENEOUS.ntypes) and relations == list(HOMOGENEOUS.canonical_etypes)
+    return HOMOGENEOUS if alike else Metagraph(names, relations)
+
+
+def _dealt(frame: Frame, rows: np.ndarray, field: str, made: DGLGraph, id_name: str) -> Frame:
+    taken = frame.take(rows)
+    for name in (field, id_name):
+        if name in taken:
+            del taken[name]
+    ids: Tensor = made._ids_tensor(rows)
+    taken[id_name] = ids
+    return taken
+
+
+def block_to_graph(block: DGLGraph) -> DGLGraph:
+    """Return a block as a graph whose node types are its source types, ``x_src``, and its destination types, ``x_dst``.
+
+    Features come along.
+
+    Raises
+    ------
+    DGLError
+        The graph is not a block.
+    """
+    if not block.is_block:
+        raise DGLError("block_to_graph: the graph is not a block; it can be used as it is")
+    metagraph = block._metagraph
+    names = [f"{name}_src" for name in metagraph.srctypes] + [f"{name}_dst" for name in metagraph.dsttypes]
+    relations = [(f"{src}_src", etype, f"{dst}_dst") for src, etype, dst in metagraph.canonical_etypes]
+    made = make_graph(Metagraph(names, relations), block.adjacencies, block._num_nodes, block._device)
+    made._idtype = block._idtype
+    made._node_frames, made._edge_frames = copies(block._node_frames), copies(block._edge_frames)
+    return made

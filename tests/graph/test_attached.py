@@ -1,0 +1,21 @@
+"""Functions on the floors above the graph are its methods too."""
+
+from __future__ import annotations
+
+import pytest
+
+import dglite
+from dglite.graph import DGLGraph
+from dglite.graph.attached import AttachedMixin, attach
+
+
+@pytest.mark.parametrize("name", sorted(AttachedMixin.__annotations__))
+def test_every_declared_method_is_a_public_function(name: str) -> None:
+    function = dglite.node_subgraph if name == "subgraph" else getattr(dglite, name)
+    assert getattr(DGLGraph, name) is function and function.__doc__
+
+
+def test_an_undeclared_method_is_refused() -> None:
+    with pytest.raises(AssertionError, match="declare shrink in AttachedMixin"):
+        attach(shrink=len)
+    assert not hasattr(DGLGraph, "shrink")
