@@ -1,0 +1,5 @@
+"""Graphs made from graphs."""
+
+from .block import to_block
+
+__all__ = ["to_block"]
