@@ -37,7 +37,11 @@ SLOW_SECONDS = 0.5
 
 # -- timing ------------------------------------------------------------------------------------------------------------
 def interleave(
-    runners: dict[str, Callable[[], Any]], budget: float = 1.2, most: int = 15, least: int = 3
+    runners: dict[str, Callable[[], Any]],
+    budget: float = 1.2,
+    most: int = 15,
+    least: int = 3,
+    slow_seconds: float = SLOW_SECONDS,
 ) -> dict[str, float]:
     """Return each runner's median seconds, taken in turns after one call of each to warm up.
 
@@ -45,10 +49,11 @@ def interleave(
     whoever runs after a peer that fills it with messages does not.
 
     Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
+    A peer whose first call takes longer than ``slow_seconds`` is not called again.
     """
     times: dict[str, list[float]] = {name: [] for name in runners}
     first = {name: timed(run) for name, run in runners.items()}
-    slow = {name: seconds for name, seconds in first.items() if seconds > SLOW_SECONDS and name != OURS}
+    slow = {name: seconds for name, seconds in first.items() if seconds > slow_seconds and name != OURS}
     names = [name for name in runners if name not in slow]
     order, start = random.Random(0), time.perf_counter()
     for done in range(most):

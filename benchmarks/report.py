@@ -15,6 +15,7 @@ from typing import Any
 from common import RESULTS, ROOT
 from memory import growth_table
 from overhead import calls_table
+from sampling import cases_table as sampling_table
 from spmm import cases_table, summary_table
 
 PAGE = ROOT / "docs" / "performance.md"
@@ -38,6 +39,12 @@ def memory(results: dict[str, Any]) -> str:
     return f"{size}\n\n{growth_table(results)}"
 
 
+def sampling(results: dict[str, Any]) -> str:
+    """Return one row per case."""
+    size = f"A power-law graph of {results['num_nodes']:,} nodes and {results['num_edges']:,} edges."
+    return f"{size}\n\n{sampling_table(results['records'])}"
+
+
 def source(machine: dict[str, Any]) -> str:
     """Say what the numbers were measured on."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
@@ -50,7 +57,7 @@ def source(machine: dict[str, Any]) -> str:
 
 def rendered(page: str) -> str:
     """Return ``page`` with every table that has results replaced by them."""
-    for section in (spmm, overhead, memory):
+    for section in (spmm, overhead, memory, sampling):
         path = RESULTS / f"{section.__name__}.json"
         if path.is_file():
             results = json.loads(path.read_text())

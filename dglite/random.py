@@ -34,7 +34,9 @@ def draw_key() -> int:
 
 def _before_fork() -> None:
     global _forked
-    _forked = _generator.bit_generator.seed_seq.spawn(1)[0]  # type: ignore[union-attr]
+    seeds = _generator.bit_generator.seed_seq
+    assert isinstance(seeds, np.random.SeedSequence), "default_rng makes no other kind"
+    _forked = seeds.spawn(1)[0]
 
 
 def _after_fork_in_child() -> None:

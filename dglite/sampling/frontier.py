@@ -133,10 +133,7 @@ def frontier(
 
 def _edge_frame(g: DGLGraph, made: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
     frame = g._edge_frames[index]
-    if frame is None or not len(frame):
-        taken = made._edge_frame(index)
-    else:
-        # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
-        taken = frame.take(edge_ids.copy())
+    # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
+    taken = made._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())
     taken[EID] = made._ids_tensor(edge_ids if len(edge_ids) else edge_ids.copy())
     return taken

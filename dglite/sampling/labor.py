@@ -151,7 +151,7 @@ def _optimise(
     rounds: int,
     factors: np.ndarray,
 ) -> None:
-    """Raise each vertex's importance by the largest factor among its seeds, some rounds or until that changes little."""
+    """Raise each vertex's importance by its seeds' largest factor, some rounds or until that changes little."""
     kernels = compiled().labor
     numbering = compiled().hashing.Numbering(max(adjacency.num_src, adjacency.num_dst), rows.room, rows.far.dtype)
     vertices = numbering.add(rows.far)

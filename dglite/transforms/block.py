@@ -177,10 +177,7 @@ def _block_metagraph(metagraph: Metagraph) -> Metagraph:
 
 def _node_frame(g: DGLGraph, made: DGLGraph, node_set: int, ids: np.ndarray, position: int) -> Frame:
     frame = g._node_frames[node_set]
-    if frame is None or not len(frame):
-        taken = made._node_frame(position)
-    else:
-        taken = frame.take(ids)
+    taken = made._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
     # A copy: the users' tensor of ids must not be what columns wait to be gathered with, nor what numbers nodes.
     taken[NID] = made._ids_tensor(ids.astype(made._idtype))
     return taken

@@ -1,9 +1,11 @@
 """Choose positions in one row: uniformly, by weight, or the greatest.
 
 Without replacement all subsets of a size are equally likely: by Floyd's method (Bentley and Floyd 1987), or for short
-rows by the first steps of a shuffle. Weighted choices without replacement give every position an exponential clock whose
-rate is its weight and take the first to ring (Efraimidis and Spirakis 2006), which is the same as drawing one after the
-other in proportion to the weights left. Weights of 0 are never chosen.
+rows by the first steps of a shuffle.
+
+Weighted choices without replacement give every position an exponential clock whose rate is its weight and take the
+first to ring (Efraimidis and Spirakis 2006): the same as drawing one by one in proportion to the weights left. Weights
+of 0 are never chosen.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.
         scratch[j] = position
 
 
-# -- by weight ----------------------------------------------------------------------------------------------------------
+# -- by weight ---------------------------------------------------------------------------------------------------------
 @_jit
 def choose_weighted(
     weights: np.ndarray, degree: int, count: int, replace: int, random: Any, keys: np.ndarray, positions: np.ndarray
@@ -165,7 +167,7 @@ def _first_to_ring(
     return found
 
 
-# -- the greatest -------------------------------------------------------------------------------------------------------
+# -- the greatest ------------------------------------------------------------------------------------------------------
 @_jit
 def choose_ranked(row: np.ndarray, count: int, ascending: int) -> np.ndarray:
     """Return the positions of the first ``count`` numbers in order."""

@@ -64,4 +64,5 @@ def below(bits: Any, bound: Any) -> Any:
 @_jit
 def unit(bits: Any) -> Any:
     """Return a float64 in the open interval (0, 1)."""
-    return (np.float64(bits >> np.uint64(11)) + 0.5) * 1.1102230246251565e-16
+    # 52 bits and a half: with 53 the largest would round to 1.
+    return (np.float64(bits >> np.uint64(12)) + 0.5) * 2.220446049250313e-16

@@ -11,11 +11,15 @@ from typing import Any
 import numba
 import numpy as np
 
+from .memory import prefetch
+
 __all__ = ["Numbering", "has", "id_set"]
 
 _jit = numba.njit(cache=True, nogil=True)
 _inline = numba.njit(cache=True, nogil=True, inline="always")
 
+_AHEAD = 16
+"""Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits."""
 DENSE_RATIO = 8
 """A table with a place for every id is used while there are at most so many places per id given."""
 
@@ -118,8 +122,10 @@ class Numbering:
 
 @_jit
 def _add_dense(ids: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray) -> None:
-    total = size[0]
+    total, at_values, width = size[0], values.ctypes.data, values.itemsize
     for i in range(len(ids)):
+        if i + _AHEAD < len(ids):
+            prefetch(at_values + ids[i + _AHEAD] * width)
         key = ids[i]
         number = values[key]
         if number < 0:
@@ -134,8 +140,10 @@ def _add_dense(ids: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np
 def _add_hashed(
     ids: np.ndarray, keys: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray
 ) -> None:
-    total, mask = size[0], len(keys) - 1
+    total, mask, at_keys, width = size[0], len(keys) - 1, keys.ctypes.data, keys.itemsize
     for i in range(len(ids)):
+        if i + _AHEAD < len(ids):
+            prefetch(at_keys + _slot(ids[i + _AHEAD], mask) * width)
         key = ids[i]
         slot = _slot(key, mask)
         while keys[slot] != key and keys[slot] != -1:
@@ -170,6 +178,10 @@ def _place_hashed(ids: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None
 def _find_dense(ids: np.ndarray, values: np.ndarray, limit: int, numbers: np.ndarray) -> int:
     missing = -1
     for i in range(len(ids)):
+        # Samples list a node's edges one after the other.
+        if i > 0 and ids[i] == ids[i - 1]:
+            numbers[i] = numbers[i - 1]
+            continue
         number = values[ids[i]]
         numbers[i] = number
         if (number < 0 or number >= limit) and missing < 0:

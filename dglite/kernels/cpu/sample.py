@@ -7,6 +7,8 @@ is edge j. ``fanout`` is -1 for all.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -27,7 +29,8 @@ def row_bounds(
     indptr: np.ndarray, seeds: np.ndarray, fanout: int, replace: bool, starts: np.ndarray, offsets: np.ndarray
 ) -> int:
     """Set each row's first entry, and where its choices begin when none is ruled out; return the longest row."""
-    longest = total = 0
+    longest: Any = 0
+    total: Any = 0
     for i in range(len(seeds)):
         start = np.int64(indptr[seeds[i]])
         degree = np.int64(indptr[seeds[i] + 1]) - start
@@ -102,7 +105,7 @@ def uniform_rows(
             near[to + j] = seed
 
 
-# -- by weight ----------------------------------------------------------------------------------------------------------
+# -- by weight ---------------------------------------------------------------------------------------------------------
 @_jit
 def weighted_rows(
     indptr: np.ndarray,

@@ -67,7 +67,7 @@ def walk(
                         prefetch(at_edges + entry * width)
             for i in range(group, until):
                 entry = chosen[i - group]
-                node = np.int64(indices[entry]) if entry >= 0 else -1
+                node = np.int64(indices[entry]) if entry >= 0 else np.int64(-1)
                 traces[i * (length + 1) + t + 1] = node
                 if len(edges) > 0:
                     edges[i * length + t] = -1 if entry < 0 else entry if by_entry else edge_ids[entry]
@@ -104,7 +104,8 @@ def _next_entry(
             bad[0] = edge
             return -1
         total += weight
-    target, chosen = unit(bits) * total, np.int64(-1)
+    chosen: Any = np.int64(-1)
+    target = unit(bits) * total
     for entry in range(start, start + degree):
         weight = np.float64(weights[entry if by_entry else np.int64(edge_ids[entry])])
         if weight > 0:
@@ -189,7 +190,8 @@ def _next_of_second_order(
                 return -1
         row[entry - start] = weight * _bias(indptr, indices, biases, previous, indices[entry])
         total += row[entry - start]
-    target, chosen = unit(draw(random, 2 * _TRIES)) * total, np.int64(-1)
+    chosen: Any = np.int64(-1)
+    target = unit(draw(random, 2 * _TRIES)) * total
     for entry in range(start, end):
         if row[entry - start] > 0:
             chosen = entry
