@@ -150,7 +150,8 @@ class _Sides:
 
     def src_ids(self, node_set: int) -> np.ndarray:
         """Return the ids in ``g`` of a type's source nodes."""
-        return self._sources[node_set].ids
+        # A copy: the numbering has room for every end of an edge, which the block must not keep alive.
+        return self._sources[node_set].ids.copy()
 
     def renumber(self, relation: int, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return a relation's endpoints in the block's numbers."""

@@ -97,6 +97,8 @@ class Numbering:
     def add(self, ids: np.ndarray) -> np.ndarray:
         """Return the number of each id; ids that are new get the next ones."""
         numbers = np.empty(len(ids), self._ids.dtype)
+        if not len(ids):
+            return numbers
         if self._dense:
             _add_dense(ids, self._values, self._ids, self._size, numbers)
         else:
@@ -115,6 +117,8 @@ class Numbering:
     def find(self, ids: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
         """Return the number of each id, and the position of the first whose number is not below ``limit``, else -1."""
         numbers = np.empty(len(ids), self._ids.dtype)
+        if not len(ids):
+            return numbers, -1
         if self._dense:
             return numbers, _find_dense(ids, self._values, limit, numbers)
         return numbers, _find_hashed(ids, self._keys, self._values, limit, numbers)

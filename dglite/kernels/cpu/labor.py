@@ -20,7 +20,7 @@ from .counter import draw, stream, unit
 
 __all__ = ["largest_by_vertex", "solve_rows", "take_rows"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 
 @_jit

@@ -197,16 +197,7 @@ def etype_rows(
     for i in range(first, last):
         seed, start, to = seeds[i], starts[i], offsets[i]
         degree = np.int64(indptr[seed + 1]) - start
-        ends[:] = 0
-        for j in range(degree):
-            edge = start + j if by_entry else np.int64(edge_ids[start + j])
-            types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
-            ends[types[j] + 1] += 1
-        for t in range(num_types):
-            ends[t + 1] += ends[t]
-        for j in range(degree):
-            order[ends[types[j]]] = j
-            ends[types[j]] += 1
+        _sort_by_type(edge_ids, start, degree, type_offsets, types, order, ends)
         begin, total = 0, 0
         for t in range(num_types):
             size = ends[t] - begin
@@ -226,6 +217,29 @@ def etype_rows(
                 total += 1
             begin = ends[t]
         counts[i] = total
+
+
+@_jit
+def _sort_by_type(
+    edge_ids: np.ndarray,
+    start: int,
+    degree: int,
+    type_offsets: np.ndarray,
+    types: np.ndarray,
+    order: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Write a row's positions, sorted by the type of their edges, to ``order``, and where each type ends."""
+    ends[:] = 0
+    for j in range(degree):
+        edge = start + j if len(edge_ids) == 0 else np.int64(edge_ids[start + j])
+        types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
+        ends[types[j] + 1] += 1
+    for t in range(len(ends) - 1):
+        ends[t + 1] += ends[t]
+    for j in range(degree):
+        order[ends[types[j]]] = j
+        ends[types[j]] += 1
 
 
 # -- the heaviest ------------------------------------------------------------------------------------------------------
