@@ -36,8 +36,8 @@ class Peer:
         self.graph.create_formats_()
 
     def build(self) -> None:
-        """Make the in-edges of every node from the list of edges."""
-        self.coo.formats("csc")
+        """Make the in-edges of every node from the list of edges, and their ids, which may wait for the first use."""
+        self.coo.formats("csc").in_edges(0, form="eid")
 
     def batch(self, seeds: torch.Tensor) -> int:
         """Sample the layers of one batch; return how many edges they have."""

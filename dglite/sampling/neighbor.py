@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -173,11 +174,7 @@ def sample_neighbors_biased(
     if len(g.adjacencies) != 1:
         raise DGLError(f"sample_neighbors_biased needs one edge type, the graph has {len(g.adjacencies)}: g['name']")
     inward = is_inward(edge_dir)
-    (seeds,), (count,) = (
-        seeds_of(g, nodes, inward) if len(g.ntypes) == 1 else _on_side(g, nodes, inward),
-        fanouts_of(g, fanout),
-    )
-    assert seeds is not None
+    seeds, (count,) = _seeds_of_relation(g, nodes, inward), fanouts_of(g, fanout)
     weights = numbers(bias, len(bias), "bias").astype(np.float64)
     column = g._node_frame(g._metagraph.ends[0][1 if inward else 0]).peek(tag_offset_name)
     if column is None:
@@ -199,11 +196,12 @@ def sample_neighbors_biased(
     return frontier(g, [chosen], copy_ndata, copy_edata, output_device)
 
 
-def _on_side(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
-    """Return the seeds of a relation between two node types, which need not be named."""
-    if isinstance(nodes, dict):
-        return seeds_of(g, nodes, inward)
-    return [g._set_ids(nodes, g._metagraph.ends[0][1 if inward else 0])]
+def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
+    """Return the seeds of the only relation; its node type need not be named."""
+    if not isinstance(nodes, Mapping):
+        return g._set_ids(nodes, g._metagraph.ends[0][1 if inward else 0])
+    (seeds,) = seeds_of(g, nodes, inward)
+    return _NO_GROUPS if seeds is None else seeds
 
 
 def sample_etype_neighbors(
@@ -247,8 +245,7 @@ def sample_etype_neighbors(
     if not g.is_homogeneous:
         raise DGLError("sample_etype_neighbors needs one node type and one edge type; see to_homogeneous")
     inward, adjacency = is_inward(edge_dir), g.adjacencies[0]
-    (seeds,) = seeds_of(g, nodes, inward)
-    assert seeds is not None
+    seeds = _seeds_of_relation(g, nodes, inward)
     bounds = offsets_of(etype_offset, adjacency.num_edges, "etype_offset")
     fanouts = integers(fanout, "fanout")
     if len(fanouts) != len(bounds) - 1:

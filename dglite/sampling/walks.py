@@ -94,7 +94,9 @@ def walk(
     for index, steps in itertools.groupby(relations):
         end = begin + len(list(steps))
         csr = g.adjacencies[index].csr()
-        edge_ids = csr.indices[:0] if csr.edge_ids is None else csr.edge_ids
+        # Only asked for where they are used: large graphs make them when they are first asked for.
+        edge_ids = csr.edge_ids if return_eids or len(weights[index]) else None
+        edge_ids = csr.indices[:0] if edge_ids is None else edge_ids
         arguments = csr.indptr, csr.indices, edge_ids, weights[index], stops, begin, end, len(relations), key
         outputs = traces.reshape(-1), edges.reshape(-1), bad
         run, work = compiled().rows.run_rows, len(starts) * (end - begin)

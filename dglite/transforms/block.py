@@ -59,7 +59,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes"), _by_set(g, src_nodes, "src_nodes")
     dst_ids = [_destinations(g, i) if dst_given is None else dst_given.get(i, _NO_IDS) for i in range(count)]
     edges = _kept_edges(g, dst_given)
-    sides = _Sides(g, dst_ids, include_dst_in_src, None if src_given is None else src_given, edges)
+    sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
     ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
     src_ids = [sides.src_ids(i) for i in range(count)]
     adjacencies = tuple(
@@ -84,9 +84,10 @@ def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
     if not isinstance(nodes, Mapping):
         if len(g._metagraph.ntypes) != 1:
             raise DGLError(f"{what} has no types, but the graph has {g.ntypes}; give a dictionary by node type")
-        return {0: g._set_ids(nodes, 0)}
+        nodes = {g._metagraph.ntypes[0]: nodes}
     sets = {g._metagraph.node_set(ntype): ids for ntype, ids in nodes.items()}
-    return {node_set: g._set_ids(ids, node_set) for node_set, ids in sets.items()}
+    # Copies: features wait to be gathered with them, and users may write to their tensors meanwhile.
+    return {node_set: g._set_ids(ids, node_set).copy() for node_set, ids in sets.items()}
 
 
 def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[tuple[np.ndarray, np.ndarray]]:
