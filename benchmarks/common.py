@@ -49,6 +49,7 @@ def interleave(
     whoever runs after a peer that fills it with messages does not.
 
     Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
+    A peer whose first call takes longer than ``slow_from`` is not called again.
     """
     times: dict[str, list[float]] = {name: [] for name in runners}
     first = {name: timed(run) for name, run in runners.items()}

@@ -20,6 +20,7 @@ from memory import attention_table, growth_table
 from models import epochs_table, steps_table
 from overhead import calls_table
 from reorder import orders_table
+from sampling import cases_table as sampling_table
 from spmm import cases_table, summary_table
 from sweep import sweep_table
 from udf import pairs_table, sizes_table
@@ -43,6 +44,12 @@ def memory(results: dict[str, Any]) -> str:
     """Return one row per library."""
     size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges, width {results['width']}."
     return f"{size}\n\n{growth_table(results)}"
+
+
+def sampling(results: dict[str, Any]) -> str:
+    """Return one row per case."""
+    size = f"A power-law graph of {results['num_nodes']:,} nodes and {results['num_edges']:,} edges."
+    return f"{size}\n\n{sampling_table(results['records'])}"
 
 
 def batching(results: dict[str, Any]) -> str:
@@ -101,6 +108,7 @@ SECTIONS = (
     (attention, "attention"),
     (udf, "udf"),
     (batching, "batching"),
+    (sampling, "sampling"),
 )
 """What is written between the marks of its name, and from which file."""
 

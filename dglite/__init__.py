@@ -1,10 +1,11 @@
 """Graph deep learning with DGL's programming model, in pure Python.
 
 ``import dglite as dgl`` is all that much DGL code needs. The names here are the public ones; the rest of the package
-is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``.
+is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``,
+``dglite.sampling``, ``dglite.transforms``.
 """
 
-from . import backend, data, function, nn, ops
+from . import backend, data, function, nn, ops, sampling, transforms
 from .batch import batch, merge, slice_batch, unbatch
 from .convert import (
     bipartite_from_networkx,
@@ -125,6 +126,7 @@ from .transforms import (
     svd_pe,
     to_bfloat16,
     to_bidirected,
+    to_block,
     to_double,
     to_float,
     to_half,
@@ -257,6 +259,7 @@ __all__ = [
     "remove_self_loop",
     "reorder_graph",
     "reverse",
+    "sampling",
     "seed",
     "segmented_knn_graph",
     "shortest_dist",
@@ -270,6 +273,7 @@ __all__ = [
     "svd_pe",
     "to_bfloat16",
     "to_bidirected",
+    "to_block",
     "to_double",
     "to_float",
     "to_half",
@@ -281,5 +285,6 @@ __all__ = [
     "topk_edges",
     "topk_nodes",
     "topological_nodes_generator",
+    "transforms",
     "unbatch",
 ]

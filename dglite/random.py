@@ -1,12 +1,19 @@
-"""The generator behind dglite's own randomness: random graphs, sampling, walks. Tensor libraries keep theirs."""
+"""The generator behind dglite's own randomness: random graphs, sampling, walks. Tensor libraries keep theirs.
+
+A forked process goes on with a stream of its own, derived from the seed and from how many forks came before; without
+that, every loader worker would draw the same samples.
+"""
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
-__all__ = ["generator", "seed"]
+__all__ = ["draw_key", "generator", "seed"]
 
 _generator = np.random.default_rng()
+_forked: np.random.SeedSequence | None = None
 
 
 def seed(value: int) -> None:
@@ -18,3 +25,24 @@ def seed(value: int) -> None:
 def generator() -> np.random.Generator:
     """Return the generator in use."""
     return _generator
+
+
+def draw_key() -> int:
+    """Return a number in [0, 2**62) from the generator, the key of one call's random choices."""
+    return int(_generator.integers(1 << 62))
+
+
+def _before_fork() -> None:
+    global _forked
+    seeds = _generator.bit_generator.seed_seq
+    assert isinstance(seeds, np.random.SeedSequence), "default_rng makes no other kind"
+    _forked = seeds.spawn(1)[0]
+
+
+def _after_fork_in_child() -> None:
+    global _generator
+    _generator = np.random.default_rng(_forked)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

@@ -21,7 +21,9 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
-PAGES = ["README.md", "docs/message_passing.md", "docs/graphs.md", "docs/large_graphs.md", "docs/compile.md"]
+PAGES = ["README.md"] + [
+    f"docs/{page}.md" for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile")
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

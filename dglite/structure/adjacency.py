@@ -112,9 +112,18 @@ class Adjacency(Lookups):
     # -- construction -------------------------------------------------------------------------------------------
     @classmethod
     def from_coo(
-        cls, num_src: int, num_dst: int, src: np.ndarray, dst: np.ndarray, idtype: Any = None, validate: bool = True
+        cls,
+        num_src: int,
+        num_dst: int,
+        src: np.ndarray,
+        dst: np.ndarray,
+        idtype: Any = None,
+        validate: bool = True,
+        copy: bool = True,
     ) -> Adjacency:
-        """Make a relation of edges ``src[i] -> dst[i]``; edge i has id i. The arrays are copied.
+        """Make a relation of edges ``src[i] -> dst[i]``; edge i has id i.
+
+        The arrays are copied; without ``copy`` they are kept where their dtype allows it, and must never change.
 
         Raises
         ------
@@ -129,7 +138,10 @@ class Adjacency(Lookups):
             check_range(src, num_src, "source node")
             check_range(dst, num_dst, "destination node")
         self = cls(num_src, num_dst, len(src), src.dtype if idtype is None else idtype)
-        self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
+        if copy:
+            self._endpoints = copy_as(src, self.index_dtype), copy_as(dst, self.index_dtype)
+        else:
+            self._endpoints = src.astype(self.index_dtype, copy=False), dst.astype(self.index_dtype, copy=False)
         return self
 
     @classmethod

@@ -8,6 +8,7 @@ from .augment import (
     NodeShuffle,
     RowFeatNormalizer,
 )
+from .block import to_block
 from .diffusion import (
     GDC,
     PPR,
@@ -155,6 +156,7 @@ __all__ = [
     "svd_pe",
     "to_bfloat16",
     "to_bidirected",
+    "to_block",
     "to_double",
     "to_float",
     "to_half",

@@ -1,0 +1,124 @@
+"""Layer-neighbour sampling (Balin and Catalyurek 2023, arXiv 2210.13339): one random number per vertex, for all seeds.
+
+Seed s takes its neighbour t when ``r_t <= c_s * a_ts * q_t``: a_ts is the edge's weight, q_t the vertex's importance,
+and c_s makes the variance of s's estimate that of ``fanout`` independent draws:
+
+    sum over t of a_ts**2 / min(1, c_s * a_ts * q_t)  =  (sum over t of a_ts)**2 / fanout
+
+Candidates lie flat: those of row i from ``offsets[i]`` up to ``offsets[i + 1]``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+from .counter import draw, stream, unit
+
+__all__ = ["largest_by_vertex", "solve_rows", "take_rows"]
+
+_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+
+
+@_jit
+def solve_rows(
+    offsets: np.ndarray,
+    weights: np.ndarray,
+    importance: np.ndarray,
+    fanout: int,
+    factors: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Set each row's c_s; where ``fanout`` (-1: all) reaches the number of candidates, one that takes all of them.
+
+    Entries that are taken for certain add a_ts**2. The more of them, the larger c_s; so c_s is found from the others,
+    and found anew while that makes further entries certain.
+    """
+    for i in range(first, last):
+        total, squares, certain = 0.0, 0.0, 0.0
+        for at in range(offsets[i], offsets[i + 1]):
+            weight = weights[at]
+            if weight > 0:
+                total += weight
+                squares += weight * weight
+                certain = max(certain, 1 / (weight * importance[at]))
+        target = total * total / fanout if fanout > 0 else 0.0
+        if fanout == 0 or total == 0:
+            factors[i] = 0.0
+            continue
+        if target <= squares * (1 + 1e-9):
+            factors[i] = certain
+            continue
+        factor, num_certain = 0.0, -1
+        while True:
+            rest, taken, count = 0.0, 0.0, 0
+            for at in range(offsets[i], offsets[i + 1]):
+                weight = weights[at]
+                if weight > 0:
+                    if factor * weight * importance[at] >= 1:
+                        taken += weight * weight
+                        count += 1
+                    else:
+                        rest += weight / importance[at]
+            if count == num_certain:
+                break
+            factor, num_certain = rest / (target - taken), count
+        factors[i] = factor
+
+
+@_jit
+def largest_by_vertex(offsets: np.ndarray, vertices: np.ndarray, factors: np.ndarray, largest: np.ndarray) -> None:
+    """Set ``largest[t]``, which holds zeros, to the largest c_s among the rows that have vertex t."""
+    for i in range(len(factors)):
+        for at in range(offsets[i], offsets[i + 1]):
+            largest[vertices[at]] = max(largest[vertices[at]], factors[i])
+
+
+@_jit
+def _variate(key: int, second: int, mixing: np.ndarray, vertex: int) -> float:
+    """Return r_t; with a second key, the distribution function of a normal variate mixed from one of either key."""
+    if mixing[1] == 0:
+        return unit(draw(stream(key, vertex), 0))
+    mixed = mixing[0] * _normal(stream(key, vertex)) + mixing[1] * _normal(stream(second, vertex))
+    return 0.5 * (1 + math.erf(mixed / np.sqrt(2.0)))
+
+
+@_jit
+def _normal(random: Any) -> float:
+    return np.sqrt(-2 * np.log(unit(draw(random, 0)))) * np.cos(2 * np.pi * unit(draw(random, 1)))
+
+
+@_jit
+def take_rows(
+    offsets: np.ndarray,
+    vertices: np.ndarray,
+    weights: np.ndarray,
+    importance: np.ndarray,
+    factors: np.ndarray,
+    key: int,
+    second: int,
+    mixing: np.ndarray,
+    taken: np.ndarray,
+    results: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Set ``taken`` where a candidate is taken, and ``results`` to a_ts / p_ts scaled to a mean of 1 over its row."""
+    for i in range(first, last):
+        total, count = 0.0, 0
+        for at in range(offsets[i], offsets[i + 1]):
+            taken[at] = 0
+            if weights[at] > 0:
+                chance = min(1.0, factors[i] * weights[at] * importance[at])
+                if chance >= 1 - 1e-12 or _variate(key, second, mixing, vertices[at]) <= chance:
+                    taken[at] = 1
+                    results[at] = weights[at] / chance
+                    total += results[at]
+                    count += 1
+        for at in range(offsets[i], offsets[i + 1]):
+            if taken[at]:
+                results[at] *= count / total

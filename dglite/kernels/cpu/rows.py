@@ -1,0 +1,95 @@
+"""Run a compiled function over a range of rows: here, or in shares on the threads of the process's pool.
+
+The function takes arrays and integers and, last, the rows ``first`` and ``last`` of its share; it writes results for
+these rows only. One thread calls it as it is. For several, a kernel is rendered around it that reads its arguments from
+words, as :mod:`.launch` wants them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+
+from . import choose, counter, hashing
+from .jit import compile_kernel
+from .launch import launch, num_tasks, num_threads
+
+__all__ = ["array_at", "run_rows"]
+
+
+@intrinsic
+def _pointer(typingctx: Any, address: Any, dtype: Any) -> Any:
+    pointer = types.CPointer(dtype.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(pointer))
+
+    return pointer(types.int64, dtype), codegen
+
+
+@numba.njit(inline="always")
+def array_at(address, length, dtype):  # type: ignore[no-untyped-def]
+    """Return the array of ``length`` numbers of a dtype at an address."""
+    return numba.carray(_pointer(address, dtype), (length,))
+
+
+_SOURCE = '''"""Run shares of {module}.{name}."""
+# compiled with {digest}
+import numpy as np
+from numba import cfunc
+
+from {module} import {name}
+from dglite.kernels.cpu.rows import array_at
+from dglite.kernels.cpu.simd import word
+
+
+@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
+def kernel(args, task, num_tasks):
+    if task >= 0:
+        num_rows = word(args, 0)
+        {name}({arguments}, num_rows * task // num_tasks, num_rows * (task + 1) // num_tasks)
+'''
+
+_addresses: dict[tuple, int] = {}
+
+
+def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: np.ndarray | int) -> None:
+    """Call ``function(*arguments, first, last)`` for shares that cover all rows; ``work`` is about how many elements.
+
+    Arrays are one-dimensional and contiguous; a share must not depend on what another one writes.
+    """
+    threads = num_threads(work, threads)
+    if threads == 1:
+        function(*arguments, 0, num_rows)
+        return
+    kinds = tuple(x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments)
+    address = _addresses.get((function, kinds))
+    if address is None:
+        address = _addresses[function, kinds] = compile_kernel("rows", _source(function, arguments))
+    words = [num_rows]
+    for x in arguments:
+        words += [x.ctypes.data, len(x)] if isinstance(x, np.ndarray) else [x]
+    launch(address, words, num_tasks(threads), threads)
+
+
+def _source(function: Any, arguments: tuple[np.ndarray | int, ...]) -> str:
+    parts, at = [], 1
+    for x in arguments:
+        if isinstance(x, np.ndarray):
+            parts.append(f"array_at(word(args, {at}), word(args, {at + 1}), np.{x.dtype.name})")
+            at += 2
+        else:
+            parts.append(f"word(args, {at})")
+            at += 1
+    python = function.py_func
+    # What is compiled in from these modules is part of the kernel's name, so that a change in one compiles afresh.
+    modules = [Path(inspect.getfile(part)) for part in (python, choose, counter, hashing)]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:20]
+    return _SOURCE.format(module=python.__module__, name=python.__name__, arguments=", ".join(parts), digest=digest)

@@ -1,0 +1,280 @@
+"""Choose entries of rows: uniformly, by weight, by weight within groups, or the heaviest.
+
+Each kernel serves rows ``seeds[first:last]`` of a compressed matrix. Row i's choices go to ``offsets[i]`` and the
+places after it in the output arrays (far end, row, edge id), ``counts[i]`` of them. ``edge_ids`` is empty when entry j
+is edge j. ``fanout`` is -1 for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
+from .counter import stream
+from .hashing import has
+from .memory import prefetch
+
+__all__ = ["compact", "etype_rows", "row_bounds", "topk_rows", "uniform_rows", "weighted_rows"]
+
+_jit = numba.njit(cache=True, nogil=True)
+_AHEAD = 8
+"""Rows between asking for a row's entries and using them."""
+
+
+@_jit
+def row_bounds(
+    indptr: np.ndarray, seeds: np.ndarray, fanout: int, replace: bool, starts: np.ndarray, offsets: np.ndarray
+) -> int:
+    """Set each row's first entry, and where its choices begin when none is ruled out; return the longest row."""
+    longest: Any = 0
+    total: Any = 0
+    for i in range(len(seeds)):
+        start = np.int64(indptr[seeds[i]])
+        degree = np.int64(indptr[seeds[i] + 1]) - start
+        starts[i] = start
+        offsets[i] = total
+        longest = max(longest, degree)
+        if fanout < 0:
+            total += degree
+        elif replace:
+            total += fanout if degree > 0 else 0
+        else:
+            total += min(fanout, degree)
+    offsets[len(seeds)] = total
+    return longest
+
+
+@_jit
+def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.ndarray, edges: np.ndarray) -> int:
+    """Close the gaps that rows with fewer choices than places left; return the number of choices."""
+    to = 0
+    for i in range(len(counts)):
+        for at in range(offsets[i], offsets[i] + counts[i]):
+            far[to], near[to], edges[to] = far[at], near[at], edges[at]
+            to += 1
+    return to
+
+
+# -- uniform -----------------------------------------------------------------------------------------------------------
+@_jit
+def uniform_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    fanout: int,
+    replace: int,
+    key: int,
+    far: np.ndarray,
+    near: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled."""
+    size = max(fanout, 1)
+    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    width, by_entry = indices.itemsize, len(edge_ids) == 0
+    at_indices, at_edge_ids = indices.ctypes.data, edge_ids.ctypes.data
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch(at_indices + starts[i + _AHEAD] * width)
+            if not by_entry:
+                prefetch(at_edge_ids + starts[i + _AHEAD] * width)
+        seed, start, to = seeds[i], starts[i], offsets[i]
+        count = offsets[i + 1] - to
+        if count == 0:
+            continue
+        degree = np.int64(indptr[seed + 1]) - start
+        if fanout >= 0 and (replace or degree > count):
+            choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
+            for j in range(count):
+                entry = start + scratch[j]
+                far[to + j] = indices[entry]
+                edges[to + j] = entry if by_entry else edge_ids[entry]
+        else:
+            for j in range(count):
+                far[to + j] = indices[start + j]
+                edges[to + j] = start + j if by_entry else edge_ids[start + j]
+        for j in range(count):
+            near[to + j] = seed
+
+
+# -- by weight ---------------------------------------------------------------------------------------------------------
+@_jit
+def weighted_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    fanout: int,
+    replace: int,
+    key: int,
+    longest: int,
+    weights: np.ndarray,
+    excluded: np.ndarray,
+    groups: np.ndarray,
+    num_groups: int,
+    far: np.ndarray,
+    near: np.ndarray,
+    edges: np.ndarray,
+    counts: np.ndarray,
+    bad: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose in proportion to weights.
+
+    ``weights`` are by edge id, or 1 when empty. With ``num_groups`` > 0 they are by group instead: entries from
+    ``groups[seed * (num_groups + 1) + g]`` of a row up to the next offset are in group g. The set ``excluded`` of edge
+    ids, where not empty, has weight 0. A weight that is negative or not finite puts its edge id, or with groups its
+    group, into ``bad[0]``.
+    """
+    room = max(longest, fanout, 1) if replace else max(longest, 1)
+    row, keys, positions = np.empty(max(longest, 1)), np.empty(room), np.empty(room, np.int64)
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        seed, start, to = seeds[i], starts[i], offsets[i]
+        degree = np.int64(indptr[seed + 1]) - start
+        group, until = 0, degree if num_groups == 0 else np.int64(groups[seed * (num_groups + 1) + 1])
+        for j in range(degree):
+            edge = start + j if by_entry else np.int64(edge_ids[start + j])
+            if num_groups > 0:
+                while j >= until and group + 1 < num_groups:
+                    group += 1
+                    until = np.int64(groups[seed * (num_groups + 1) + group + 1])
+                row[j] = weights[group]
+            else:
+                row[j] = weights[edge] if len(weights) > 0 else 1.0
+            if not (row[j] >= 0 and row[j] < np.inf):
+                bad[0] = group if num_groups > 0 else edge
+                return
+            if len(excluded) > 0 and has(excluded, edge):
+                row[j] = 0
+        count = choose_weighted(row, degree, fanout, replace, stream(key, i), keys, positions)
+        counts[i] = count
+        for j in range(count):
+            entry = start + positions[j]
+            far[to + j], near[to + j] = indices[entry], seed
+            edges[to + j] = entry if by_entry else edge_ids[entry]
+
+
+@_jit
+def etype_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    fanouts: np.ndarray,
+    replace: int,
+    key: int,
+    longest: int,
+    weights: np.ndarray,
+    type_offsets: np.ndarray,
+    far: np.ndarray,
+    near: np.ndarray,
+    edges: np.ndarray,
+    counts: np.ndarray,
+    bad: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose ``fanouts[t]`` entries of each type t: edge ids from ``type_offsets[t]`` up to the next are of type t."""
+    num_types = len(fanouts)
+    room = max(longest, np.max(fanouts), 1) if num_types > 0 else 1
+    row, keys, positions = np.empty(room), np.empty(room), np.empty(room, np.int64)
+    order, types, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_types + 1, np.int64)
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        seed, start, to = seeds[i], starts[i], offsets[i]
+        degree = np.int64(indptr[seed + 1]) - start
+        _sort_by_type(edge_ids, start, degree, type_offsets, types, order, ends)
+        begin, total = 0, 0
+        for t in range(num_types):
+            size = ends[t] - begin
+            for j in range(size):
+                entry = start + order[begin + j]
+                edge = entry if by_entry else np.int64(edge_ids[entry])
+                row[j] = weights[edge] if len(weights) > 0 else 1.0
+                if not (row[j] >= 0 and row[j] < np.inf):
+                    bad[0] = edge
+                    return
+            random = stream(key, i * num_types + t)
+            count = choose_weighted(row, size, fanouts[t], replace, random, keys, positions)
+            for j in range(count):
+                entry = start + order[begin + positions[j]]
+                far[to + total], near[to + total] = indices[entry], seed
+                edges[to + total] = entry if by_entry else edge_ids[entry]
+                total += 1
+            begin = ends[t]
+        counts[i] = total
+
+
+@_jit
+def _sort_by_type(
+    edge_ids: np.ndarray,
+    start: int,
+    degree: int,
+    type_offsets: np.ndarray,
+    types: np.ndarray,
+    order: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Write a row's positions, sorted by the type of their edges, to ``order``, and where each type ends."""
+    ends[:] = 0
+    for j in range(degree):
+        edge = start + j if len(edge_ids) == 0 else np.int64(edge_ids[start + j])
+        types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
+        ends[types[j] + 1] += 1
+    for t in range(len(ends) - 1):
+        ends[t + 1] += ends[t]
+    for j in range(degree):
+        order[ends[types[j]]] = j
+        ends[types[j]] += 1
+
+
+# -- the heaviest ------------------------------------------------------------------------------------------------------
+@_jit
+def topk_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    k: int,
+    ascending: int,
+    weights: np.ndarray,
+    far: np.ndarray,
+    near: np.ndarray,
+    edges: np.ndarray,
+    bad: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose the entries of greatest weight, or of least, in order; of equal ones the earlier entry comes first."""
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        seed, start, to = seeds[i], starts[i], offsets[i]
+        degree, count = np.int64(indptr[seed + 1]) - start, offsets[i + 1] - to
+        row = np.empty(degree, weights.dtype)
+        for j in range(degree):
+            edge = start + j if by_entry else np.int64(edge_ids[start + j])
+            row[j] = weights[edge]
+            if row[j] != row[j]:
+                bad[0] = edge
+                return
+        order = choose_ranked(row, count, ascending)
+        for j in range(count):
+            entry = start + order[j]
+            far[to + j], near[to + j] = indices[entry], seed
+            edges[to + j] = entry if by_entry else edge_ids[entry]

@@ -1,0 +1,21 @@
+"""Sampling of neighbours, walks and non-edges. Every choice follows :func:`dglite.seed`, for any number of threads."""
+
+from .labor import sample_labors
+from .negative import global_uniform_negative_sampling
+from .neighbor import sample_etype_neighbors, sample_neighbors, sample_neighbors_biased, select_topk
+from .pinsage import PinSAGESampler, RandomWalkNeighborSampler
+from .walks import node2vec_random_walk, pack_traces, random_walk
+
+__all__ = [
+    "PinSAGESampler",
+    "RandomWalkNeighborSampler",
+    "global_uniform_negative_sampling",
+    "node2vec_random_walk",
+    "pack_traces",
+    "random_walk",
+    "sample_etype_neighbors",
+    "sample_labors",
+    "sample_neighbors",
+    "sample_neighbors_biased",
+    "select_topk",
+]

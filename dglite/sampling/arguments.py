@@ -1,0 +1,174 @@
+"""What the samplers are given - seeds, fan-outs, weights, edges to leave out - checked and turned into arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..structure.ids import as_ids, integer_array
+
+__all__ = [
+    "edge_weights",
+    "excluded_edges",
+    "fanouts_of",
+    "integers",
+    "is_inward",
+    "numbers",
+    "offsets_of",
+    "probability",
+    "seeds_of",
+]
+
+
+def is_inward(edge_dir: str) -> bool:
+    """Return whether ``edge_dir``, "in" or "out", means the edges that enter the seeds."""
+    if edge_dir not in ("in", "out"):
+        raise DGLError(f"edge_dir={edge_dir!r} is not understood; expected 'in' or 'out'")
+    return edge_dir == "in"
+
+
+def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
+    """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
+    metagraph = g._metagraph
+    side = 1 if inward else 0
+    if isinstance(nodes, Mapping):
+        sets: dict[int, np.ndarray] = {}
+        for ntype, ids in nodes.items():
+            find = (metagraph.dst_set if inward else metagraph.src_set) if metagraph.is_block else metagraph.node_set
+            node_set = find(ntype)
+            sets[node_set] = g._set_ids(ids, node_set)
+    else:
+        if len(metagraph.ntypes) != 1:
+            raise DGLError(
+                f"seeds are given without a type, but the graph has the node types {list(metagraph.ntypes)}; "
+                "give a dictionary by node type"
+            )
+        sets = {0: g._set_ids(nodes, 0)}
+    return [sets.get(ends[side]) for ends in metagraph.ends]
+
+
+def fanouts_of(g: DGLGraph, fanout: Any, what: str = "fanout") -> list[int]:
+    """Return one number per edge type, -1 for all, from one for every type or a dictionary that has each of them.
+
+    Raises
+    ------
+    DGLError
+        A number is not an integer or below -1, a type is unknown, or a type is missing.
+    """
+    etypes = g._metagraph.canonical_etypes
+    if not isinstance(fanout, Mapping):
+        return [_count(fanout, what)] * len(etypes)
+    given = {g.etype_id(etype): _count(value, what) for etype, value in fanout.items()}
+    missing = [etype for i, etype in enumerate(etypes) if i not in given]
+    if missing:
+        raise DGLError(f"{what} has no number for the edge types {missing}; give one for each, 0 to leave a type out")
+    return [given[i] for i in range(len(etypes))]
+
+
+def _count(value: Any, what: str) -> int:
+    try:
+        count = operator.index(value)
+    except TypeError as error:
+        raise DGLError(f"{what} must be an integer, or a dictionary of them by edge type; got {value!r}") from error
+    if count < -1:
+        raise DGLError(f"{what} must be at least 0, or -1 for all neighbours; got {count}")
+    return count
+
+
+def edge_weights(g: DGLGraph, prob: Any, what: str = "prob") -> list[np.ndarray | None]:
+    """Return the weights of each edge type's edges, or None where they are all alike.
+
+    ``prob`` is the name of an edge feature, which at least one type must have; a tensor for the only type; or a list
+    with a tensor or None for each type.
+
+    Raises
+    ------
+    DGLError
+        No type has the feature, or the weights are not one number per edge.
+    """
+    relations = range(len(g.adjacencies))
+    if prob is None:
+        return [None] * len(relations)
+    if isinstance(prob, str):
+        columns = [g._edge_frame(i).peek(prob) for i in relations]
+        if len(relations) and all(column is None for column in columns):
+            known = sorted({name for i in relations for name in g._edge_frame(i)})
+            raise DGLError(f"{what}={prob!r} is not an edge feature; there are {known or 'none'}")
+    elif isinstance(prob, list | tuple):
+        columns = list(prob)
+    else:
+        columns = [prob]
+    if len(columns) != len(relations):
+        raise DGLError(f"{what} has weights for {len(columns)} edge types; the graph has {len(relations)}")
+    etypes, counts = g._metagraph.etypes, [adjacency.num_edges for adjacency in g.adjacencies]
+    return [
+        None if column is None else numbers(column, counts[i], f"{what} of edge type {etypes[i]!r}")
+        for i, column in enumerate(columns)
+    ]
+
+
+def numbers(values: Any, count: int, what: str) -> np.ndarray:
+    """Return ``count`` weights, of shape (count,) or (count, 1), as a contiguous float32, float64 or uint8 array.
+
+    Booleans become uint8, other integers float64.
+    """
+    array = active.to_numpy(values) if active.is_tensor(values) else np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise DGLError(f"{what} must be numbers or booleans, got {array.dtype}")
+    if array.size != count or array.shape[:1] != (count,):
+        raise DGLError(f"{what} has shape {array.shape}; expected one number for each of {count}")
+    array = np.ascontiguousarray(array.reshape(-1))
+    if array.dtype.kind == "b":
+        return array.view(np.uint8)
+    if array.dtype.kind != "f":
+        return array.astype(np.float64)
+    return array if array.dtype.itemsize in (4, 8) else array.astype(np.float32)
+
+
+def excluded_edges(g: DGLGraph, edges: Any) -> list[np.ndarray | None]:
+    """Return the distinct ids of the edges to leave out, by edge type; None for a type without any.
+
+    Raises
+    ------
+    DGLError
+        An edge does not exist, or ids are given without a type and there are several.
+    """
+    found: list[np.ndarray | None] = [None] * len(g.adjacencies)
+    if edges is None:
+        return found
+    by_type = edges if isinstance(edges, Mapping) else {None: edges}
+    for etype, given in by_type.items():
+        index = g.etype_id(etype)
+        ids = np.unique(as_ids(given, g.adjacencies[index].num_edges, "excluded edge")).astype(np.int64, copy=False)
+        found[index] = ids if len(ids) else None
+    return found
+
+
+def probability(value: Any, what: str) -> float:
+    """Return a number in [0, 1]."""
+    number = float(value)
+    if not 0 <= number <= 1:
+        raise DGLError(f"{what} must be a probability between 0 and 1, got {number}")
+    return number
+
+
+def offsets_of(values: Any, count: int, what: str) -> np.ndarray:
+    """Return ascending int64 offsets that begin at 0 and end at ``count``."""
+    offsets = integer_array(values, what).astype(np.int64)
+    if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != count or (np.diff(offsets) < 0).any():
+        raise DGLError(f"{what} must ascend from 0 to {count}, got {offsets.tolist()}")
+    return offsets
+
+
+def integers(values: Sequence[int] | Any, what: str) -> np.ndarray:
+    """Return numbers of at least -1 as a one-dimensional int64 array."""
+    array = integer_array(values, what).astype(np.int64).reshape(-1)
+    if len(array) and array.min() < -1:
+        raise DGLError(f"{what} must be at least 0, or -1 for all neighbours; got {array.min()}")
+    return array

@@ -1,0 +1,331 @@
+"""Neighbours of given nodes: at random, by weight, by tag, by edge type, or the heaviest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..random import draw_key
+from ..structure import Adjacency
+from ..structure.ids import integer_array
+from .arguments import (
+    edge_weights,
+    excluded_edges,
+    fanouts_of,
+    integers,
+    is_inward,
+    numbers,
+    offsets_of,
+    seeds_of,
+)
+from .frontier import NO_EDGES, Chosen, Rows, check_weights, compiled, frontier
+
+__all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
+
+_NO_WEIGHTS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0, np.int64)
+
+
+def sample_neighbors(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: Any,
+    edge_dir: str = "in",
+    prob: Any = None,
+    replace: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    _dist_training: bool = False,
+    exclude_edges: Any = None,
+    output_device: Any = None,
+) -> DGLGraph:
+    """Return the graph of all nodes with ``fanout`` edges chosen at random around each of some nodes.
+
+    Without replacement a node with fewer edges than that has all of them. A node that is given twice is sampled twice,
+    independently. Edges are ordered by edge type, then by position in ``nodes``.
+
+    Parameters
+    ----------
+    nodes
+        seed ids, or a dictionary of them by node type.
+    fanout
+        number of edges per seed and edge type; or a dictionary of it by edge type; -1 means all.
+    edge_dir
+        "in" for edges that enter the seeds, "out" for edges that leave them.
+    prob
+        edge feature with a weight, or a boolean mask, for each edge: edges are drawn in proportion to it, those of
+        weight 0 never. Edge types without the feature are sampled uniformly. A list of tensors by edge type works too.
+    replace
+        draw with replacement.
+    copy_ndata, copy_edata
+        whether the result has the features of its nodes and edges. With ``copy_edata`` it also has ``edata[EID]``, the
+        ids that the edges have in ``g``.
+    exclude_edges
+        edge ids, or a dictionary of them by edge type, that are treated as if they were not there.
+    output_device
+        device of the result; the graph's by default.
+
+    Raises
+    ------
+    DGLError
+        A node, edge, type or feature does not exist, a fan-out is below -1, or a weight that was looked at is negative
+        or not finite.
+
+    Examples
+    --------
+    >>> import dglite
+    >>> g = dglite.graph(([0, 0, 1, 1, 2, 2], [1, 2, 0, 1, 2, 0]))
+    >>> sample_neighbors(g, [0, 1], 3).edata[dglite.EID]
+    tensor([2, 5, 0, 3])
+    """
+    inward = is_inward(edge_dir)
+    seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
+    weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
+    key = draw_key()
+    chosen = []
+    for i, adjacency in enumerate(g.adjacencies):
+        ids = seeds[i]
+        if ids is None or fanouts[i] == 0:
+            chosen.append(NO_EDGES)
+        elif weights[i] is None and excluded[i] is None:
+            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i))
+        else:
+            what = f"{g._metagraph.etypes[i]!r} edge"
+            chosen.append(
+                _weighted(adjacency, ids, inward, fanouts[i], replace, key + i, what, weights[i], excluded[i])
+            )
+    return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+
+
+def _uniform(adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int) -> Chosen:
+    rows = Rows(adjacency, seeds, inward, fanout, replace)
+    rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs)
+    return rows.chosen()
+
+
+def _weighted(
+    adjacency: Adjacency,
+    seeds: np.ndarray,
+    inward: bool,
+    fanout: int,
+    replace: bool,
+    key: int,
+    what: str,
+    weights: np.ndarray | None,
+    excluded: np.ndarray | None = None,
+    groups: np.ndarray = _NO_GROUPS,
+    num_groups: int = 0,
+) -> Chosen:
+    """Choose by weights, all 1 where there are none; with groups, weights are by group."""
+    rows = Rows(adjacency, seeds, inward, fanout, replace)
+    counts, bad = np.zeros(len(seeds), np.int64), np.full(1, -1, np.int64)
+    rows.run(
+        compiled().sample.weighted_rows,
+        fanout,
+        int(replace),
+        key,
+        rows.longest,
+        _NO_WEIGHTS if weights is None else weights,
+        compiled().hashing.id_set(_NO_GROUPS if excluded is None else excluded),
+        groups,
+        num_groups,
+        *rows.outputs,
+        counts,
+        bad,
+    )
+    check_weights(bad, what)
+    return rows.chosen(counts)
+
+
+def sample_neighbors_biased(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: int,
+    bias: Any,
+    edge_dir: str = "in",
+    tag_offset_name: str = "_TAG_OFFSET",
+    replace: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    output_device: Any = None,
+) -> DGLGraph:
+    """Return the graph of all nodes with ``fanout`` edges around each seed, drawn by the tags of their far ends.
+
+    The graph, of one edge type, has its edges sorted by tag (``sort_csc_by_tag``, or ``sort_csr_by_tag`` for edges that
+    leave the seeds); this is not checked. An edge whose far end has tag t is drawn in proportion to ``bias[t]``.
+
+    Parameters
+    ----------
+    nodes, fanout, edge_dir, replace, copy_ndata, copy_edata, output_device
+        as for :func:`sample_neighbors`.
+    bias
+        weight of each tag.
+    tag_offset_name
+        node feature (num_nodes, num_tags + 1) that the sorting left on the seeds' nodes: where each tag's edges begin.
+
+    Raises
+    ------
+    DGLError
+        As :func:`sample_neighbors`; or there are several edge types, or the offsets do not fit the degrees or ``bias``.
+    """
+    if len(g.adjacencies) != 1:
+        raise DGLError(f"sample_neighbors_biased needs one edge type, the graph has {len(g.adjacencies)}: g['name']")
+    inward = is_inward(edge_dir)
+    seeds, (count,) = _seeds_of_relation(g, nodes, inward), fanouts_of(g, fanout)
+    weights = numbers(bias, len(bias), "bias").astype(np.float64)
+    column = g._node_frame(g._metagraph.ends[0][1 if inward else 0]).peek(tag_offset_name)
+    if column is None:
+        raise DGLError(
+            f"there is no node feature {tag_offset_name!r}; sort the graph first, with "
+            + ("sort_csc_by_tag" if inward else "sort_csr_by_tag")
+        )
+    offsets = np.ascontiguousarray(integer_array(column, tag_offset_name).astype(np.int64))
+    adjacency = g.adjacencies[0]
+    degrees = adjacency.in_degrees() if inward else adjacency.out_degrees()
+    if offsets.ndim != 2 or offsets.shape[1] != len(weights) + 1 or (offsets[:, -1] != degrees).any():
+        raise DGLError(
+            f"{tag_offset_name!r} has shape {offsets.shape}; expected {len(weights) + 1} ascending offsets for each "
+            f"node, one more than there are weights in bias, from 0 to its degree"
+        )
+    chosen = _weighted(
+        adjacency, seeds, inward, count, replace, draw_key(), "tag", weights, None, offsets.reshape(-1), len(weights)
+    )
+    return frontier(g, [chosen], copy_ndata, copy_edata, output_device)
+
+
+def _seeds_of_relation(g: DGLGraph, nodes: Any, inward: bool) -> np.ndarray:
+    """Return the seeds of the only relation; its node type need not be named."""
+    if not isinstance(nodes, Mapping):
+        return g._set_ids(nodes, g._metagraph.ends[0][1 if inward else 0])
+    (seeds,) = seeds_of(g, nodes, inward)
+    return _NO_GROUPS if seeds is None else seeds
+
+
+def sample_etype_neighbors(
+    g: DGLGraph,
+    nodes: Any,
+    etype_offset: Any,
+    fanout: Any,
+    edge_dir: str = "in",
+    prob: Any = None,
+    replace: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    etype_sorted: bool = False,
+    _dist_training: bool = False,
+    output_device: Any = None,
+) -> DGLGraph:
+    """Return the graph of all nodes with edges of each type chosen around each seed, in a graph that merges types.
+
+    Edges of type t are those with ids from ``etype_offset[t]`` up to ``etype_offset[t + 1]``.
+
+    Parameters
+    ----------
+    g
+        a homogeneous graph, such as ``to_homogeneous`` makes.
+    nodes, edge_dir, replace, copy_ndata, copy_edata, output_device
+        as for :func:`sample_neighbors`.
+    etype_offset
+        one more number than types, from 0 to the number of edges.
+    fanout
+        one number per type, -1 for all.
+    prob
+        an edge feature's name, or a list of weights by type.
+    etype_sorted
+        accepted for DGL's sake: rows need not be sorted.
+
+    Raises
+    ------
+    DGLError
+        As :func:`sample_neighbors`; or the offsets do not ascend from 0 to the number of edges.
+    """
+    if not g.is_homogeneous:
+        raise DGLError("sample_etype_neighbors needs one node type and one edge type; see to_homogeneous")
+    inward, adjacency = is_inward(edge_dir), g.adjacencies[0]
+    seeds = _seeds_of_relation(g, nodes, inward)
+    bounds = offsets_of(etype_offset, adjacency.num_edges, "etype_offset")
+    fanouts = integers(fanout, "fanout")
+    if len(fanouts) != len(bounds) - 1:
+        raise DGLError(f"{len(fanouts)} fan-outs for {len(bounds) - 1} edge types; expected one for each")
+    (weights,) = edge_weights(g, prob) if isinstance(prob, str) or prob is None else [_joined(prob, bounds)]
+    drawn, everything = int(np.maximum(fanouts, 0).sum()), bool((fanouts < 0).any())
+    rows = Rows(adjacency, seeds, inward, -1 if everything else drawn, replace)
+    if everything and replace:
+        rows.offsets += drawn * np.arange(len(rows.offsets))
+        rows.allocate(adjacency)
+    counts, bad = np.zeros(len(seeds), np.int64), np.full(1, -1, np.int64)
+    weights = _NO_WEIGHTS if weights is None else weights
+    arguments = fanouts, int(replace), draw_key(), rows.longest, weights, bounds, *rows.outputs, counts, bad
+    rows.run(compiled().sample.etype_rows, *arguments)
+    check_weights(bad, "edge")
+    return frontier(g, [rows.chosen(counts)], copy_ndata, copy_edata, output_device)
+
+
+def _joined(parts: Any, bounds: np.ndarray) -> np.ndarray:
+    """Return the weights of all edges from those of each type; None stands for ones."""
+    sizes = np.diff(bounds)
+    if len(parts) != len(sizes):
+        raise DGLError(f"prob has weights for {len(parts)} edge types; expected {len(sizes)}")
+    joined = np.ones(int(bounds[-1]))
+    for t, part in enumerate(parts):
+        if part is not None:
+            joined[bounds[t] : bounds[t + 1]] = numbers(part, int(sizes[t]), f"prob of edge type {t}")
+    return joined
+
+
+def select_topk(
+    g: DGLGraph,
+    k: Any,
+    weight: str,
+    nodes: Any = None,
+    edge_dir: str = "in",
+    ascending: bool = False,
+    copy_ndata: bool = True,
+    copy_edata: bool = True,
+    output_device: Any = None,
+) -> DGLGraph:
+    """Return the graph of all nodes with the ``k`` edges of greatest weight around each of some nodes.
+
+    Edges of a node are ordered by weight; of equal weights the lower edge id comes first.
+
+    Parameters
+    ----------
+    k
+        number of edges per node and edge type, or a dictionary of it by edge type; -1 means all.
+    weight
+        edge feature with a number for each edge, on every edge type of which edges are asked for.
+    nodes
+        node ids, or a dictionary of them by node type; all by default.
+    ascending
+        take the edges of least weight.
+    edge_dir, copy_ndata, copy_edata, output_device
+        as for :func:`sample_neighbors`.
+
+    Raises
+    ------
+    DGLError
+        A node, type or feature does not exist, ``k`` is below -1, or a weight is NaN.
+    """
+    inward, counts = is_inward(edge_dir), fanouts_of(g, k, "k")
+    if nodes is None:
+        seeds: list[np.ndarray | None] = [np.arange(x.num_dst if inward else x.num_src) for x in g.adjacencies]
+    else:
+        seeds = seeds_of(g, nodes, inward)
+    weights = edge_weights(g, weight, "weight")
+    chosen = []
+    for i, adjacency in enumerate(g.adjacencies):
+        ids, values = seeds[i], weights[i]
+        if ids is None or counts[i] == 0:
+            chosen.append(NO_EDGES)
+            continue
+        if values is None:
+            raise DGLError(f"edges of type {g._metagraph.canonical_etypes[i]} have no feature {weight!r} to select by")
+        rows, bad = Rows(adjacency, ids, inward, counts[i]), np.full(1, -1, np.int64)
+        rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, *rows.outputs, bad)
+        if bad[0] >= 0:
+            raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
+        chosen.append(rows.chosen())
+    return frontier(g, chosen, copy_ndata, copy_edata, output_device)

@@ -1,0 +1,142 @@
+"""Neighbours by importance: the nodes that short random walks from a node visit most often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..graph.storage import make_graph
+from ..structure import Adjacency, Metagraph
+from .arguments import probability
+from .frontier import compiled
+from .walks import walk
+
+__all__ = ["PinSAGESampler", "RandomWalkNeighborSampler"]
+
+
+class RandomWalkNeighborSampler:
+    """Connects nodes to those that random walks from them visit most often (PinSAGE, Ying et al. 2018).
+
+    A walk repeats a metapath that begins and ends at one node type; the nodes at which it completes the metapath are
+    visited. Calling the sampler with seed ids gives a homogeneous graph of that type's nodes: edges into each seed from
+    its most visited nodes, the most visited first, of equals the lowest id.
+
+    Parameters
+    ----------
+    G
+        the graph.
+    num_traversals
+        how often a walk repeats the metapath at most.
+    termination_prob
+        probability to end a walk after each time through the metapath.
+    num_random_walks
+        walks from each seed.
+    num_neighbors
+        at most so many edges per seed.
+    metapath
+        edge types; by default one step along the only edge type.
+    weight_column
+        name of the edge feature with the number of visits.
+
+    Raises
+    ------
+    DGLError
+        The metapath does not end where it begins, a count is negative, or the probability is not in [0, 1].
+    """
+
+    def __init__(
+        self,
+        G: DGLGraph,
+        num_traversals: int,
+        termination_prob: float,
+        num_random_walks: int,
+        num_neighbors: int,
+        metapath: Sequence[Any] | None = None,
+        weight_column: str = "weights",
+    ) -> None:
+        if metapath is None:
+            if len(G.adjacencies) != 1:
+                raise DGLError(f"the graph has several edge types; give a metapath of {G.canonical_etypes}")
+            metapath = [0]
+        self._hop_relations = [G.etype_id(etype) for etype in metapath]
+        ends = G._metagraph.ends
+        if not self._hop_relations or ends[self._hop_relations[0]][0] != ends[self._hop_relations[-1]][1]:
+            raise DGLError(f"metapath {list(metapath)} must begin and end at the same node type")
+        for what, value in (("num_traversals", num_traversals), ("num_random_walks", num_random_walks)):
+            if value < 1:
+                raise DGLError(f"{what} must be at least 1, got {value}")
+        if num_neighbors < 0:
+            raise DGLError(f"num_neighbors must not be negative, got {num_neighbors}")
+        self.G, self.weight_column = G, weight_column
+        self.num_hops, self.num_traversals = len(self._hop_relations), num_traversals
+        self.num_random_walks, self.num_neighbors = num_random_walks, num_neighbors
+        self._node_set = ends[self._hop_relations[0]][0]
+        self.ntype = G._metagraph.ntypes[self._node_set]
+        self._stops = np.zeros(self.num_hops * num_traversals)
+        self._stops[self.num_hops :: self.num_hops] = probability(termination_prob, "termination_prob")
+        self._metagraph = Metagraph([self.ntype], [(self.ntype, "_E", self.ntype)])
+
+    def __call__(self, seed_nodes: Any) -> DGLGraph:
+        """Return the graph of edges into the seeds from their most visited nodes.
+
+        Raises
+        ------
+        DGLError
+            A seed is not a node.
+        """
+        G, most = self.G, self.num_neighbors
+        seeds = G._set_ids(seed_nodes, self._node_set)
+        starts = np.repeat(seeds, self.num_random_walks)
+        traces, _, _ = walk(G, starts, self._hop_relations * self.num_traversals, None, self._stops, False)
+        nodes, times = np.zeros((len(seeds), most), np.int64), np.zeros((len(seeds), most), np.int64)
+        counts = np.zeros(len(seeds), np.int64)
+        arguments = traces.reshape(-1), traces.shape[1] - 1, self.num_hops, self.num_random_walks, most
+        outputs = nodes.reshape(-1), times.reshape(-1), counts
+        run, threads = compiled().rows.run_rows, active.num_threads()
+        run(compiled().walk.count_visits, len(seeds), traces.size, threads, *arguments, *outputs)
+        kept = np.arange(most) < counts[:, None]
+        num_nodes = G._num_nodes[self._node_set]
+        ends = nodes[kept], np.repeat(seeds, counts)
+        adjacency = Adjacency.from_coo(num_nodes, num_nodes, *ends, G._idtype, validate=False)
+        made = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
+        made.edata[self.weight_column] = made._tensor(times[kept])
+        return made
+
+
+@final
+class PinSAGESampler(RandomWalkNeighborSampler):
+    """:class:`RandomWalkNeighborSampler` on a bipartite graph with edges in both directions.
+
+    The metapath goes from ``ntype`` to ``other_type`` and back.
+
+    Raises
+    ------
+    DGLError
+        There is not exactly one edge type in each direction, or as the base class.
+    """
+
+    def __init__(
+        self,
+        G: DGLGraph,
+        ntype: str,
+        other_type: str,
+        num_traversals: int,
+        termination_prob: float,
+        num_random_walks: int,
+        num_neighbors: int,
+        weight_column: str = "weights",
+    ) -> None:
+        metapath = [_only(G, ntype, other_type), _only(G, other_type, ntype)]
+        super().__init__(G, num_traversals, termination_prob, num_random_walks, num_neighbors, metapath, weight_column)
+
+
+def _only(g: DGLGraph, source: str, destination: str) -> tuple[str, str, str]:
+    found = [etype for etype in g.canonical_etypes if (etype[0], etype[2]) == (source, destination)]
+    if len(found) != 1:
+        raise DGLError(f"expected one edge type from {source!r} to {destination!r}, found {found or 'none'}")
+    return found[0]

@@ -1,0 +1,216 @@
+"""Random walks: along metapaths, with restarts, by weight, and node2vec's with a memory of one step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..random import draw_key
+from ..structure.ids import integer_array
+from .arguments import edge_weights, numbers, probability
+from .frontier import check_weights, compiled
+
+__all__ = ["node2vec_random_walk", "pack_traces", "random_walk"]
+
+_NO_WEIGHTS = np.empty(0, np.float32)
+
+
+def random_walk(
+    g: DGLGraph,
+    nodes: Any,
+    *,
+    metapath: Sequence[Any] | None = None,
+    length: int | None = None,
+    prob: str | None = None,
+    restart_prob: Any = None,
+    return_eids: bool = False,
+) -> tuple[Tensor, ...]:
+    """Walk from each of some nodes, step by step along out-edges, one walk per node given.
+
+    Parameters
+    ----------
+    nodes
+        where walks start, of the type that the first edge type of the metapath starts from.
+    metapath
+        edge type of each step; each must start from the node type at which the one before arrives.
+    length
+        number of steps, instead of a metapath, in a graph of one edge type.
+    prob
+        edge feature with a weight for each edge; steps are uniform by default. Edges of weight 0 are never taken.
+    restart_prob
+        probability to end before each step: a number, or one number per step.
+    return_eids
+        also return the ids of the edges followed.
+
+    Returns
+    -------
+    Node ids (num_walks, length + 1), -1 after a walk has ended, which it also does at a node without out-edges (or with
+    none of positive weight); with ``return_eids`` edge ids (num_walks, length); and the number of the node type of each
+    column.
+
+    Raises
+    ------
+    DGLError
+        Neither or both of ``metapath`` and ``length`` are given, edge types do not follow on each other, a node or
+        feature does not exist, a probability is not in [0, 1], or a weight met is negative or not finite.
+    """
+    relations = _relations(g, metapath, length)
+    traces, edges, types = walk(g, nodes, relations, prob, restart_prob, return_eids)
+    found = g._ids_tensor(traces), g._ids_tensor(np.array(types))
+    return (found[0], g._ids_tensor(edges), found[1]) if return_eids else found
+
+
+def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) -> list[int]:
+    """Return the number of each step's edge type."""
+    if (metapath is None) == (length is None):
+        raise DGLError("give either a metapath, a list of edge types, or the length of the walks")
+    if metapath is not None:
+        return [g.etype_id(etype) for etype in metapath]
+    if len(g.adjacencies) != 1 or len(g._metagraph.ntypes) != 1:
+        raise DGLError(f"walks of a length need one node and one edge type; give a metapath of {g.canonical_etypes}")
+    if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
+        raise DGLError(f"length must be an integer >= 0, got {length!r}")
+    return [0] * int(length)
+
+
+def walk(
+    g: DGLGraph, nodes: Any, relations: list[int], prob: str | None, restart_prob: Any, return_eids: bool
+) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Return the traces (num_walks, length + 1), the edges (num_walks, length) if wanted, and the node sets."""
+    types = _node_sets(g, relations)
+    starts = g._set_ids(nodes, types[0])
+    stops = _stops(restart_prob, len(relations))
+    weights = _weights(g, prob, relations)
+    traces = np.empty((len(starts), len(types)), g._idtype)
+    traces[:, 0] = starts
+    edges = np.empty((len(starts), len(relations) if return_eids else 0), g._idtype)
+    key, begin, bad = draw_key(), 0, np.full(1, -1, np.int64)
+    for index, steps in itertools.groupby(relations):
+        end = begin + len(list(steps))
+        csr = g.adjacencies[index].csr()
+        # Only asked for where they are used: large graphs make them when they are first asked for.
+        edge_ids = csr.edge_ids if return_eids or len(weights[index]) else None
+        edge_ids = csr.indices[:0] if edge_ids is None else edge_ids
+        arguments = csr.indptr, csr.indices, edge_ids, weights[index], stops, begin, end, len(relations), key
+        outputs = traces.reshape(-1), edges.reshape(-1), bad
+        run, work = compiled().rows.run_rows, len(starts) * (end - begin)
+        run(compiled().walk.walk, len(starts), work, active.num_threads(), *arguments, *outputs)
+        check_weights(bad, f"{g._metagraph.etypes[index]!r} edge")
+        begin = end
+    return traces, edges, types
+
+
+def _node_sets(g: DGLGraph, relations: list[int]) -> list[int]:
+    ends, etypes = g._metagraph.ends, g._metagraph.canonical_etypes
+    if not relations:
+        if len(g._metagraph.ntypes) != 1:
+            raise DGLError("the metapath is empty: which node type do the walks start from?")
+        return [0]
+    for before, after in itertools.pairwise(relations):
+        if ends[before][1] != ends[after][0]:
+            raise DGLError(
+                f"edge type {etypes[after]} cannot follow {etypes[before]}: it starts from another node type"
+            )
+    return [ends[relations[0]][0], *(ends[index][1] for index in relations)]
+
+
+def _stops(restart_prob: Any, length: int) -> np.ndarray:
+    if restart_prob is None:
+        return np.zeros(length)
+    given = active.to_numpy(restart_prob) if active.is_tensor(restart_prob) else np.asarray(restart_prob)
+    if given.ndim == 0:
+        return np.full(length, probability(given, "restart_prob"))
+    stops = numbers(given, length, "restart_prob").astype(np.float64)
+    for extreme in (stops.min(), stops.max()) if length else ():
+        probability(extreme, "restart_prob")
+    return np.ascontiguousarray(stops)
+
+
+def _weights(g: DGLGraph, prob: str | None, relations: list[int]) -> dict[int, np.ndarray]:
+    """Return the weights of each relation, an empty array where they are uniform."""
+    found = edge_weights(g, prob)
+    return {index: _NO_WEIGHTS if (x := found[index]) is None else x for index in relations}
+
+
+def pack_traces(traces: Tensor, types: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the nodes of all walks one after the other, their types, and each walk's length and offset.
+
+    Parameters
+    ----------
+    traces
+        node ids (num_walks, length + 1), -1 after a walk has ended: see :func:`random_walk`.
+    types
+        node type numbers (length + 1,).
+
+    Raises
+    ------
+    DGLError
+        Shapes do not fit.
+    """
+    nodes, kinds = integer_array(traces, "traces"), integer_array(types, "types")
+    if nodes.ndim != 2 or kinds.shape != nodes.shape[1:]:
+        raise DGLError(f"traces (num_walks, n) need types (n,), got shapes {nodes.shape} and {kinds.shape}")
+    kept = nodes >= 0
+    lengths = kept.sum(1, dtype=np.int64)
+    offsets = np.cumsum(lengths) - lengths
+    packed = nodes[kept], np.broadcast_to(kinds, nodes.shape)[kept], lengths, offsets
+    first, second, third, fourth = (active.from_numpy(x) for x in packed)
+    return first, second, third, fourth
+
+
+def node2vec_random_walk(
+    g: DGLGraph,
+    nodes: Any,
+    p: float,
+    q: float,
+    walk_length: int,
+    prob: str | None = None,
+    return_eids: bool = False,
+) -> Any:
+    """Walk from each of some nodes in a homogeneous graph, by node2vec's rule (Grover and Leskovec 2016).
+
+    From v, reached from t, a walk goes on to x in proportion to the weight of the edge v -> x times 1/p when x is t, 1
+    when there is an edge t -> x, and 1/q otherwise. The first step goes by the weights alone.
+
+    Parameters
+    ----------
+    nodes, prob, return_eids
+        as for :func:`random_walk`.
+    p, q
+        return and in-out parameters, above 0.
+    walk_length
+        number of steps.
+
+    Returns
+    -------
+    Node ids (num_walks, walk_length + 1), -1 after a walk has ended; with ``return_eids`` a pair of them and edge ids.
+
+    Raises
+    ------
+    DGLError
+        The graph is not homogeneous, p or q is not above 0, or as :func:`random_walk`.
+    """
+    if not g.is_homogeneous:
+        raise DGLError("node2vec_random_walk needs one node type and one edge type")
+    if not (0 < p < np.inf and 0 < q < np.inf):
+        raise DGLError(f"p and q must be above 0 and finite, got p={p} and q={q}")
+    length = len(_relations(g, None, walk_length))
+    starts, adjacency = g._set_ids(nodes, 0), g.adjacencies[0]
+    (weights,) = edge_weights(g, prob)
+    traces = np.empty((len(starts), length + 1), g._idtype)
+    traces[:, 0] = starts
+    edges = np.empty((len(starts), length if return_eids else 0), g._idtype)
+    by_src, bad = adjacency.sorted_csr(), np.full(1, -1, np.int64)
+    edge_ids = by_src.indices[:0] if by_src.edge_ids is None else by_src.edge_ids
+    inputs = by_src.indptr, by_src.indices, edge_ids, _NO_WEIGHTS if weights is None else weights
+    arguments = *inputs, np.array([1 / p, 1, 1 / q]), length, draw_key(), traces.reshape(-1), edges.reshape(-1), bad
+    run = compiled().rows.run_rows
+    run(compiled().walk.node2vec, len(starts), len(starts) * length, active.num_threads(), *arguments)
+    check_weights(bad, "edge")
+    return (g._ids_tensor(traces), g._ids_tensor(edges)) if return_eids else g._ids_tensor(traces)

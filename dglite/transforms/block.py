@@ -1,0 +1,199 @@
+"""Blocks: the nodes and edges that one layer of message passing on a sample needs, numbered compactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from ..frame import EID, NID, Frame
+from ..graph import DGLGraph
+from ..graph.base import copies
+from ..graph.storage import make_graph
+from ..structure import Adjacency, Metagraph
+
+__all__ = ["to_block"]
+
+
+def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True, src_nodes: Any = None) -> DGLGraph:
+    """Return the block of a graph's edges: sources and destinations are separate sets without idle nodes.
+
+    Destination nodes are ``dst_nodes``, in their order. Source nodes are first those again, then the other ends of the
+    edges in the order in which they first appear, edge type after edge type. Edges keep their ids.
+
+    ``srcdata[NID]``, ``dstdata[NID]`` and ``edata[EID]`` have the ids in ``g``. Features follow; those of nodes are
+    gathered when they are first read.
+
+    Parameters
+    ----------
+    g
+        the graph, commonly a sample of a larger one.
+    dst_nodes
+        node ids, or a dictionary of them by node type: of each type that is given, all nodes with in-edges must be
+        among them; edges into the other types are left out. An id that is repeated gets a node each time, the last of
+        which has its edges. By default the nodes that have in-edges, in ascending order.
+    include_dst_in_src
+        whether the source nodes begin with the destination nodes.
+    src_nodes
+        the source nodes, in this order: ids, or a dictionary of them by node type; every node with an out-edge must be
+        among them, and with ``include_dst_in_src`` they begin with the destination nodes.
+
+    Raises
+    ------
+    DGLError
+        The graph is a block, a node or type does not exist, or an end of an edge is not among the nodes given.
+
+    Examples
+    --------
+    >>> import dglite
+    >>> block = to_block(dglite.graph(([1, 2], [2, 3])), [3, 2])
+    >>> block.srcdata[dglite.NID]
+    tensor([3, 2, 1])
+    """
+    if g.is_block:
+        raise DGLError("the graph is a block already")
+    count = len(g._metagraph.ntypes)
+    dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes"), _by_set(g, src_nodes, "src_nodes")
+    dst_ids = [_destinations(g, i) if dst_given is None else dst_given.get(i, _NO_IDS) for i in range(count)]
+    edges = _kept_edges(g, dst_given)
+    sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
+    ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
+    src_ids = [sides.src_ids(i) for i in range(count)]
+    adjacencies = tuple(
+        Adjacency.from_coo(len(src_ids[a]), len(dst_ids[b]), *pair, g._idtype, validate=False, copy=False)
+        for (a, b), pair in zip(g._metagraph.ends, ends, strict=True)
+    )
+    counts = [len(ids) for ids in (*src_ids, *dst_ids)]
+    made = make_graph(_block_metagraph(g._metagraph), adjacencies, counts, g._device)
+    made._idtype = g._idtype
+    made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    made._edge_frames = _edge_frames(g, made, dst_given)
+    return made
+
+
+_NO_IDS = np.empty(0, np.int64)
+
+
+def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
+    """Return the ids given for each node set, or None for none given."""
+    if nodes is None:
+        return None
+    if not isinstance(nodes, Mapping):
+        if len(g._metagraph.ntypes) != 1:
+            raise DGLError(f"{what} has no types, but the graph has {g.ntypes}; give a dictionary by node type")
+        nodes = {g._metagraph.ntypes[0]: nodes}
+    sets = {g._metagraph.node_set(ntype): ids for ntype, ids in nodes.items()}
+    # Copies: features wait to be gathered with them, and users may write to their tensors meanwhile.
+    return {node_set: g._set_ids(ids, node_set).copy() for node_set, ids in sets.items()}
+
+
+def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the endpoints of each relation's edges, none of those into a type that is not asked for."""
+    return [
+        adjacency.endpoints() if dst_given is None or dst_set in dst_given else (_NO_IDS, _NO_IDS)
+        for adjacency, (_, dst_set) in zip(g.adjacencies, g._metagraph.ends, strict=True)
+    ]
+
+
+def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
+    """Return the nodes of a set that have in-edges, ascending."""
+    parts = [x.endpoints()[1] for x, ends in zip(g.adjacencies, g._metagraph.ends, strict=True) if ends[1] == node_set]
+    if sum(map(len, parts)) * 8 < g._num_nodes[node_set]:
+        return np.unique(np.concatenate([_NO_IDS, *parts]))
+    entered = np.zeros(g._num_nodes[node_set], bool)
+    for part in parts:
+        entered[part] = True
+    return entered.nonzero()[0]
+
+
+class _Sides:
+    """The numbers that a block gives to the nodes of each type, on either side."""
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        dst_ids: list[np.ndarray],
+        include: bool,
+        src_given: dict[int, np.ndarray] | None,
+        edges: list[tuple[np.ndarray, np.ndarray]],
+    ) -> None:
+        # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+        from ..kernels.cpu.hashing import Numbering
+
+        self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
+        ends, counts = g._metagraph.ends, g._num_nodes
+        index_dtypes = [x.index_dtype for x in g.adjacencies]
+        dtype = np.dtype(np.int64) if np.dtype(np.int64) in index_dtypes else np.dtype(np.int32)
+        if max(counts, default=0) > np.iinfo(dtype).max:
+            dtype = np.dtype(np.int64)
+        self._sources: list[Numbering] = []
+        self._destinations: list[Numbering] = []
+        for i, ids in enumerate(dst_ids):
+            first = src_given.get(i, _NO_IDS) if src_given is not None else ids if include else _NO_IDS
+            if src_given is not None and include and not np.array_equal(first[: len(ids)], ids):
+                raise DGLError(
+                    f"src_nodes of type {g._metagraph.ntypes[i]!r} must begin with the {len(ids)} destination nodes; "
+                    "or pass include_dst_in_src=False"
+                )
+            most = len(first) + sum(len(edges[j][0]) for j, pair in enumerate(ends) if pair[0] == i)
+            sources = Numbering(counts[i], most, dtype)
+            sources.place(first.astype(dtype))
+            self._sources.append(sources)
+            if include and src_given is None:
+                self._destinations.append(sources)
+            else:
+                destinations = Numbering(counts[i], len(ids), dtype)
+                destinations.place(ids.astype(dtype))
+                self._destinations.append(destinations)
+
+    def src_ids(self, node_set: int) -> np.ndarray:
+        """Return the ids in ``g`` of a type's source nodes."""
+        # A copy: the numbering has room for every end of an edge, which the block must not keep alive.
+        return self._sources[node_set].ids.copy()
+
+    def renumber(self, relation: int, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return a relation's endpoints in the block's numbers."""
+        src_set, dst_set = self._g._metagraph.ends[relation]
+        destinations, missing = self._destinations[dst_set].find(dst, len(self._dst_ids[dst_set]))
+        if missing >= 0:
+            raise self._not_given("dst_nodes", dst[missing], dst_set, "in-edges")
+        if not self._fixed:
+            return self._sources[src_set].add(src), destinations
+        sources, missing = self._sources[src_set].find(src, len(self._sources[src_set].ids))
+        if missing >= 0:
+            raise self._not_given("src_nodes", src[missing], src_set, "out-edges")
+        return sources, destinations
+
+    def _not_given(self, what: str, node: int, node_set: int, edges: str) -> DGLError:
+        name = self._g._metagraph.ntypes[node_set]
+        return DGLError(f"{what} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
+
+
+@lru_cache(maxsize=64)
+def _block_metagraph(metagraph: Metagraph) -> Metagraph:
+    return Metagraph(metagraph.ntypes, metagraph.canonical_etypes, metagraph.ntypes)
+
+
+def _node_frame(g: DGLGraph, made: DGLGraph, node_set: int, ids: np.ndarray, position: int) -> Frame:
+    frame = g._node_frames[node_set]
+    taken = made._node_frame(position) if frame is None or not len(frame) else frame.take(ids)
+    # A copy: the users' tensor of ids must not be what columns wait to be gathered with, nor what numbers nodes.
+    taken[NID] = made._ids_tensor(ids.astype(made._idtype))
+    return taken
+
+
+def _edge_frames(g: DGLGraph, made: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[Frame | None]:
+    """Return the edges' features: shared, as all edges of a relation are kept, or none of them."""
+    frames = copies(g._edge_frames)
+    for i, adjacency in enumerate(made.adjacencies):
+        frame = frames[i]
+        if frame is None or len(frame) == 0:
+            frame = made._edge_frame(i)
+        elif frame.num_rows != adjacency.num_edges:
+            frame = frame.take(_NO_IDS)
+        frame[EID] = made._ids_tensor(np.arange(adjacency.num_edges, dtype=made._idtype))
+        frames[i] = frame
+    return frames
