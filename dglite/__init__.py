@@ -19,6 +19,7 @@ from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph, rand_power_law_graph
 from .graph import DGLGraph
+from .io import from_pyg, load_graphs, save_graphs, to_pyg
 from .random import seed
 from .scheduler import explain
 from .structure import ALL
@@ -45,16 +46,20 @@ __all__ = [
     "data",
     "explain",
     "from_networkx",
+    "from_pyg",
     "from_scipy",
     "function",
     "graph",
     "heterograph",
+    "load_graphs",
     "nn",
     "ops",
     "rand_bipartite",
     "rand_graph",
     "rand_power_law_graph",
     "reorder_graph",
+    "save_graphs",
     "seed",
     "to_networkx",
+    "to_pyg",
 ]

@@ -20,7 +20,9 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/message_passing.md", "docs/large_graphs.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/message_passing.md", "docs/large_graphs.md", "docs/file_format.md"]
+)
 def test_the_code_runs(page: str) -> None:
     torch.manual_seed(0)
     names: dict[str, object] = {}

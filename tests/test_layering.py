@@ -26,7 +26,7 @@ FLOORS = {
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
 
-NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert")}
+NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert"), ("io", "convert")}
 """(importer, imported) on one floor, where the first is written in terms of the second."""
 
 OWNERS = {

@@ -1,0 +1,7 @@
+"""Helpers of data sets, by DGL's names."""
+
+from __future__ import annotations
+
+from ..io import load_graphs, load_info, load_labels, save_graphs, save_info
+
+__all__ = ["load_graphs", "load_info", "load_labels", "save_graphs", "save_info"]
