@@ -4,7 +4,7 @@
 is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``.
 """
 
-from . import backend, data, function, nn, ops
+from . import backend, data, function, nn, ops, sparse
 from .convert import (
     bipartite_from_networkx,
     bipartite_from_scipy,
@@ -60,6 +60,7 @@ __all__ = [
     "reorder_graph",
     "save_graphs",
     "seed",
+    "sparse",
     "to_networkx",
     "to_pyg",
 ]

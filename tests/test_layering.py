@@ -30,7 +30,7 @@ NEIGHBOURS = {("config", "errors"), ("expr", "opspec"), ("generators", "convert"
 """(importer, imported) on one floor, where the first is written in terms of the second."""
 
 OWNERS = {
-    "torch": {"backend/torch.py", "nn", "data", "dynamic", "tofu"},
+    "torch": {"backend/torch.py", "sparse/exchange.py", "nn", "data", "dynamic", "tofu"},
     "numba": {"kernels/cpu"},
     "llvmlite": {"kernels/cpu"},
     "cupy": {"backend/cupy.py", "kernels/cuda"},
