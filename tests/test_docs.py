@@ -13,7 +13,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("message_passing", "large_graphs", "file_format")
+PAGES = ("message_passing", "large_graphs", "file_format", "sparse_matrices")
 
 
 def _blocks(page: str, language: str) -> list[str]:

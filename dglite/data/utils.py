@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from ..io import load_graphs, load_info, load_labels, save_graphs, save_info
+from ..io import load_graphs, load_info, load_labels, load_tensors, save_graphs, save_info, save_tensors
 
-__all__ = ["load_graphs", "load_info", "load_labels", "save_graphs", "save_info"]
+__all__ = [
+    "load_graphs",
+    "load_info",
+    "load_labels",
+    "load_tensors",
+    "save_graphs",
+    "save_info",
+    "save_tensors",
+]

@@ -25,9 +25,12 @@ def coalesce(A: Matrix) -> Matrix:
     """Return the matrix with its entries in order of row, then column, those that share a place added up."""
     if A.nnz == 0:
         return A
+    if A.nnz < max(A.shape) // 8:  # compressed rows would be larger than the entries
+        row, col = A.places()
+        order = np.lexsort((col, row))
+        return summed(A, row[order], col[order], order)
     by_row = A.along(0).sorted_csr()  # edges run from columns to rows; turned round, the rows come first
-    row, col, order = by_row.rows(), by_row.indices, by_row.entry_edge_ids()
-    return summed(A, row, col, order)
+    return summed(A, by_row.rows(), by_row.indices, by_row.entry_edge_ids())
 
 
 def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Matrix:

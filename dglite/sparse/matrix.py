@@ -33,6 +33,9 @@ class SparseMatrix(MatrixBase):
 
     __slots__ = ()
 
+    def __init__(self) -> None:
+        raise TypeError("a SparseMatrix is made by spmatrix, from_coo, from_csr, from_csc, diag or identity")
+
     def __repr__(self) -> str:
         more = f", val_size={value_shape(self.val)}" if value_shape(self.val) else ""
         parts = (
@@ -72,6 +75,8 @@ class SparseMatrix(MatrixBase):
     def _compressed(self, dim: int) -> tuple[Tensor, Tensor, Tensor | None]:
         stored = self.along(dim).csc()
         ids = stored.edge_ids
+        if ids is not None and (ids[1:] > ids[:-1]).all():
+            ids = None
         return self._ids(stored.indptr), self._ids(stored.indices), None if ids is None else self._ids(ids)
 
     def to_dense(self) -> Tensor:

@@ -92,6 +92,7 @@ def test_numbers():
         (2 * A, A.val * 2),
         (mul(3, A), A.val * 3),
         (A * two, A.val * two),
+        (two * A, A.val * two),
         (A / 2, A.val / 2),
         (A / two, A.val / two),
         (A**2, A.val**2),

@@ -186,6 +186,8 @@ def test_pickling():
 def test_what_does_not_fit_is_named(call, message):
     with pytest.raises(DGLError, match=message):
         call()
+    with pytest.raises(TypeError, match="made by spmatrix"):
+        SparseMatrix()
 
 
 def test_it_is_reached_from_the_package():

@@ -120,6 +120,14 @@ def test_spspmm_gradients(first, second):
         torch.testing.assert_close(mine, reference)
 
 
+@pytest.mark.parametrize("grad", [False, True])
+def test_an_entry_stands_where_products_cancel(grad):
+    A = spmatrix(torch.tensor([[0, 0, 1], [0, 1, 0]]), torch.tensor([1.0, 1.0, 0.0]).requires_grad_(grad), (2, 2))
+    B = spmatrix(torch.tensor([[0, 1], [0, 0]]), torch.tensor([1.0, -1.0]), (2, 1))
+    C = A @ B
+    assert (C.indices().tolist(), C.val.tolist()) == ([[0, 1], [0, 0]], [0.0, 0.0])
+
+
 def test_spspmm_of_larger_matrices_by_both_ways():
     torch.manual_seed(0)
     A = spmatrix(torch.randint(0, 300, (2, 3000)), torch.rand(3000), (300, 300))
