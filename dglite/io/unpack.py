@@ -29,13 +29,16 @@ class GraphReader:
         self.num_graphs = len(group_of)
         if self.num_graphs and not 0 <= group_of.min() <= group_of.max() < len(groups):
             raise file.damaged("a graph belongs to a group that is not there")
-        self._place = np.empty(self.num_graphs, np.int64)
+        sizes = np.bincount(group_of, minlength=len(groups))
         self._group_of = group_of
-        self._groups = []
-        for k, header in enumerate(groups):
-            members = (group_of == k).nonzero()[0]
-            self._place[members] = np.arange(len(members))
-            self._groups.append(_Group(file, f"{k}", header, len(members)))
+        self._place = np.empty(self.num_graphs, np.int64)
+        """Position of each graph in its group."""
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self._place[np.argsort(group_of, kind="stable")] = np.arange(self.num_graphs) - first
+        self._groups = [
+            _Group(file, f"{k}", header, size)
+            for k, (header, size) in enumerate(zip(groups, sizes.tolist(), strict=True))
+        ]
 
     def graph(self, i: int) -> DGLGraph:
         """Return graph ``i``."""
