@@ -6,7 +6,7 @@ import json
 import os
 import pickle
 import random
-import resource
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -207,9 +207,12 @@ def test_a_folder_is_refused(tmp_path):
         load_graphs(tmp_path)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is counted by Linux's means")
 @pytest.mark.parametrize("which", ["ours", "dgl"])
 def test_a_file_with_any_byte_changed_or_any_end_cut_is_a_graph_or_an_error(tmp_path, path, which):
     """Read thousands of damaged files under a limit of memory: an absurd allocation, or another error, fails this."""
+    import resource  # not on every system
+
     content = path.read_bytes() if which == "ours" else _dgl_file().read_bytes()
     choose = random.Random(0)
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -235,14 +238,12 @@ def test_a_file_with_any_byte_changed_or_any_end_cut_is_a_graph_or_an_error(tmp_
 
 
 def _dgl_file():
-    from pathlib import Path
-
     return Path(__file__).parent / "dgl_2_1_formats.bin"
 
 
 def _address_space():
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize(

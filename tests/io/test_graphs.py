@@ -199,6 +199,7 @@ def test_wrong_places_are_named(tmp_path):
         load_graphs(3)
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read by Linux's means")
 def test_large_features_are_read_when_they_are_used(tmp_path):
     g = dglite.graph(([], []), num_nodes=4_000_000)
     g.ndata["h"] = torch.ones(4_000_000, 8)
@@ -212,8 +213,6 @@ def test_large_features_are_read_when_they_are_used(tmp_path):
         print(resident() - before)
         assert h[123456].sum() == 8
     """
-    if not Path("/proc/self/statm").exists():
-        return
     grown = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "g.bin"], capture_output=True, text=True, check=True
     ).stdout
