@@ -5,7 +5,7 @@ is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn
 ``dglite.sampling``, ``dglite.transforms``.
 """
 
-from . import backend, data, function, nn, ops, sampling, transforms
+from . import backend, data, function, nn, ops, sampling, sparse, transforms
 from .batch import batch, merge, slice_batch, unbatch
 from .convert import (
     bipartite_from_networkx,
@@ -29,6 +29,7 @@ from .homophily import (
     node_homophily,
     node_label_informativeness,
 )
+from .io import from_pyg, load_graphs, save_graphs, to_pyg
 from .propagate import (
     prop_edges,
     prop_edges_dfs,
@@ -210,6 +211,7 @@ __all__ = [
     "edge_type_subgraph",
     "explain",
     "from_networkx",
+    "from_pyg",
     "from_scipy",
     "function",
     "graph",
@@ -225,6 +227,7 @@ __all__ = [
     "laplacian_pe",
     "line_graph",
     "linkx_homophily",
+    "load_graphs",
     "max_edges",
     "max_nodes",
     "mean_edges",
@@ -260,6 +263,7 @@ __all__ = [
     "reorder_graph",
     "reverse",
     "sampling",
+    "save_graphs",
     "seed",
     "segmented_knn_graph",
     "shortest_dist",
@@ -268,6 +272,7 @@ __all__ = [
     "softmax_nodes",
     "sort_csc_by_tag",
     "sort_csr_by_tag",
+    "sparse",
     "sum_edges",
     "sum_nodes",
     "svd_pe",
@@ -280,6 +285,7 @@ __all__ = [
     "to_heterogeneous",
     "to_homogeneous",
     "to_networkx",
+    "to_pyg",
     "to_simple",
     "to_simple_graph",
     "topk_edges",

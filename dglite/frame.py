@@ -63,6 +63,17 @@ class _Selection:
             return self.value
         return self.source.like() if type(self.source) is _Selection else self.source
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Gathered first: a pickle of a sampled block must not hold the features of the graph that it came from.
+        return _gathered, (self.gather(),)
+
+
+def _gathered(value: Tensor) -> _Selection:
+    """Return a selection whose rows have been gathered."""
+    made = _Selection(None, np.empty(0, np.int64))
+    made.value = value
+    return made
+
 
 class Frame(MutableMapping[str, Tensor]):
     """A mapping from column names to tensors of shape (num_rows, *feat).

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("message_passing", "large_graphs", "file_format", "sparse_matrices")
 
 
 def _blocks(page: str, language: str) -> list[str]:
@@ -22,7 +23,7 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 PAGES = ["README.md"] + [
-    f"docs/{page}.md" for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile")
+    f"docs/{page}.md" for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile", "file_format")
 ]
 
 

@@ -3,6 +3,7 @@
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
+from .utils import load_graphs, load_labels, load_tensors, save_graphs, save_tensors
 
 __all__ = [
     "CitationGraphDataset",
@@ -11,4 +12,9 @@ __all__ = [
     "DGLDataset",
     "KarateClubDataset",
     "PubmedGraphDataset",
+    "load_graphs",
+    "load_labels",
+    "load_tensors",
+    "save_graphs",
+    "save_tensors",
 ]

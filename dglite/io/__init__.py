@@ -1,0 +1,18 @@
+"""Files of graphs and of data sets' facts, and exchange with PyTorch Geometric. Nothing in a file is ever executed."""
+
+from .graphs import load_graphs, load_labels, save_graphs
+from .info import load_info, save_info
+from .pyg import from_pyg, to_pyg
+from .tensors import load_tensors, save_tensors
+
+__all__ = [
+    "from_pyg",
+    "load_graphs",
+    "load_info",
+    "load_labels",
+    "load_tensors",
+    "save_graphs",
+    "save_info",
+    "save_tensors",
+    "to_pyg",
+]

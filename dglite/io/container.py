@@ -1,0 +1,278 @@
+"""Arrays and a JSON header in one file that nothing executes: a safetensors container, mapped into memory when read.
+
+The safetensors library checks that arrays lie inside the file and do not overlap; what they mean is checked here and
+by those who read them. Layout: docs/file_format.md.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+
+__all__ = ["DGL_MAGIC", "VERSION", "Container", "Rows", "first_bytes", "local_path", "write_container"]
+
+VERSION = 1
+"""Version of the layout that is written; files of later versions are refused."""
+
+DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
+"""How a graph file of DGL's own begins."""
+
+_KEY = "dglite"
+_NUMPY = frozenset(
+    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
+)
+_LARGEST_COUNT = 1 << 48
+"""No count of nodes or edges in a file may exceed this; sums of counts then fit 64 bits."""
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+def local_path(filename: Any) -> Path:
+    """Return the path that a file's name means.
+
+    Raises
+    ------
+    DGLError
+        The name is neither a string nor a path, or that of a remote store.
+    """
+    if not isinstance(filename, str | os.PathLike):
+        raise DGLError(f"a file is given by its name, got {type(filename).__name__}")
+    text = os.fspath(filename)
+    if isinstance(text, str) and "://" in text:
+        raise DGLError(f"{text} is not on this machine; copy it to a local disk, remote stores are not read or written")
+    return Path(os.fsdecode(text))
+
+
+def write_container(
+    filename: Any, kind: str, header: Mapping[str, Any], arrays: Mapping[str, Tensor | np.ndarray]
+) -> None:
+    """Write arrays and a header. A file of that name is replaced when the new one is complete, never before.
+
+    Raises
+    ------
+    DGLError
+        The name is a folder, an array has a dtype that the container has no name for, or the disk refuses.
+    """
+    path = local_path(filename)
+    if path.is_dir():
+        raise DGLError(f"{path} is a folder; give the name of a file")
+    specs, owners, complex128 = {}, [], []
+    for name, values in arrays.items():
+        spec, owner = _spec(name, values)
+        if str(values.dtype).endswith("complex128"):
+            complex128.append(name)
+        specs[name] = spec
+        owners.append(owner)  # the specs hold addresses only
+    about = {"kind": kind, "version": VERSION, "complex128": complex128, **header}
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            serialize_file(specs, made, {_KEY: json.dumps(about)})
+            made.chmod(0o666 & ~_umask())  # the library makes files that only their owner may read
+            made.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise DGLError(f"{path} cannot be written: {error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:
+    """Return what the container stores for one array, and the object that owns the memory."""
+    dtype = str(values.dtype).rpartition(".")[2]
+    shape = list(values.shape)
+    owner: Any
+    if isinstance(values, np.ndarray) or _in_numpy(dtype):
+        array = values if isinstance(values, np.ndarray) else active.to_numpy(values)
+        owner = np.ascontiguousarray(array).reshape(array.shape)
+        address, size = owner.ctypes.data, owner.nbytes
+    else:  # bfloat16 and its like
+        owner = active.contiguous(active.to_device(active.detach(values), active.cpu()))
+        address, size = active.address(owner), math.prod(shape) * values.dtype.itemsize
+    if dtype == "complex128":
+        dtype, shape = "float64", [*shape, 2]
+    try:
+        return TensorSpec(dtype=dtype, shape=shape, data_ptr=address, data_len=size), owner
+    except SafetensorError as error:
+        raise DGLError(f"{name} has dtype {dtype}, which a file cannot hold ({error}); convert it first") from error
+
+
+def _in_numpy(dtype: str) -> bool:
+    # Not np.dtype(name): other packages register bfloat16 with NumPy, which tensors do not convert to.
+    return dtype in _NUMPY
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def first_bytes(path: Path, count: int = 8) -> bytes:
+    """Return how a file begins.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, or it cannot be read.
+    """
+    try:
+        with open(path, "rb") as file:
+            return file.read(count)
+    except FileNotFoundError:
+        raise DGLError(f"File {path} does not exist.") from None
+    except OSError as error:
+        raise DGLError(f"{path} cannot be read: {error}") from error
+
+
+class Container:
+    """A file that is open for reading. Arrays are read when they are used, page after page, by the system.
+
+    Attributes
+    ----------
+    header
+        What the writer said about the arrays. As trustworthy as whoever made the file: take fields by :meth:`field`.
+    """
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Open a container of ``kind``; a file that is none, or of another kind or version, raises ``DGLError``."""
+        self.path = path
+        start = first_bytes(path)
+        try:
+            self._file = safe_open(path, framework=active.name)
+            metadata = self._file.metadata() or {}
+            self.names = frozenset(self._file.keys())
+        except (OSError, SafetensorError) as error:
+            raise DGLError(f"{path} is not read: {_guess(start)} ({error})") from error
+        self.header = self._parsed(metadata.get(_KEY))
+        found, version = self.header.get("kind"), self.header.get("version")
+        if found != kind:
+            raise self.damaged(f"it holds {found!r}, not {kind!r}")
+        if type(version) is not int or not 1 <= version <= VERSION:
+            raise DGLError(f"{path} is of version {version!r}; this dglite reads up to {VERSION}: update it")
+        self._complex128 = frozenset(map(str, self.field(self.header, "complex128", list)))
+
+    def _parsed(self, text: str | None) -> dict[str, Any]:
+        if text is None:
+            raise DGLError(
+                f"{self.path} is not read: it is a safetensors file, but not one of dglite's; "
+                "its tensors are read by safetensors.torch.load_file"
+            )
+        try:
+            header = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(f"its header is not JSON ({error})") from error
+        if not isinstance(header, dict):
+            raise self.damaged("its header is not a JSON object")
+        return header
+
+    def damaged(self, why: str) -> DGLError:
+        """Return the error that says why the file is not read."""
+        return DGLError(f"{self.path} is not read, it is damaged or was not written by dglite: {why}")
+
+    def field(self, of: Any, name: str, kind: type | tuple[type, ...]) -> Any:
+        """Return ``of[name]``, which must be of type ``kind``."""
+        value = of.get(name) if isinstance(of, dict) else None
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if type(value) not in kinds:
+            raise self.damaged(f"field {name!r} of its header is missing or of the wrong type")
+        return value
+
+    def names_of(self, values: Any) -> list[str]:
+        """Return ``values`` if they are a list of strings."""
+        if not isinstance(values, list) or not all(isinstance(x, str) for x in values):
+            raise self.damaged(f"{values!r:.60} should be a list of names")
+        return values
+
+    def rows(self, name: str) -> Rows:
+        """Return an array with a first axis, to be cut."""
+        values = self.tensor(name)
+        if not len(active.shape(values)):
+            raise self.damaged(f"array {name!r} has no axes")
+        return Rows(values)
+
+    def tensor(self, name: str) -> Tensor:
+        """Return an array of the file as a tensor. Its memory is the file's, privately: writing changes no file."""
+        values = self._get(name)
+        if name not in self._complex128:
+            return _separate(values)
+        pairs = active.to_numpy(values)
+        if pairs.dtype != np.float64 or pairs.shape[-1:] != (2,):
+            raise self.damaged(f"complex array {name!r} is not made of pairs of float64")
+        return active.from_numpy(np.ascontiguousarray(pairs).view(np.complex128)[..., 0])
+
+    def array(self, name: str, kinds: str = "i", ndim: int = 1) -> np.ndarray:
+        """Return an array of the file as a NumPy array of integers (kind ``i``, 32 or 64 bits, by default)."""
+        values = self._get(name)
+        array = active.to_numpy(values)
+        if array.dtype.kind not in kinds or array.dtype.itemsize < 4 or array.ndim != ndim:
+            raise self.damaged(f"array {name!r} is {array.dtype} with {array.ndim} axes; expected {ndim} of integers")
+        return array
+
+    def counts(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an array of numbers from 0 up to a sane limit, int64 of ``shape``."""
+        array = self.array(name, ndim=len(shape))
+        if array.shape != shape:
+            raise self.damaged(f"array {name!r} has shape {array.shape}; expected {shape}")
+        if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_COUNT):
+            raise self.damaged(f"array {name!r} holds a number outside 0 .. 2**48")
+        if array.sum(dtype=np.float64) > 2.0**62:
+            raise self.damaged(f"the numbers in {name!r} sum to more than 2**62")
+        return array.astype(np.int64)
+
+    def _get(self, name: str) -> Tensor:
+        if name not in self.names:
+            raise self.damaged(f"array {name!r} is missing")
+        try:
+            return self._file.get_tensor(name)
+        except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
+            raise self.damaged(f"array {name!r} cannot be read ({error})") from error
+
+
+class Rows:
+    """An array of a file that is cut by rows."""
+
+    __slots__ = ("_array", "_tensor", "num_rows")
+
+    def __init__(self, values: Tensor) -> None:
+        self._tensor = values
+        self.num_rows = int(active.shape(values)[0])
+        self._array = active.to_numpy(values) if _in_numpy(_dtype_name(values)) else None
+
+    def __getitem__(self, rows: slice) -> Tensor:
+        if self._array is not None:
+            return active.from_numpy(self._array[rows])
+        return active.concat([self._tensor[rows]])
+
+
+def _dtype_name(values: Any) -> str:
+    return str(values.dtype).rpartition(".")[2]
+
+
+def _separate(values: Tensor) -> Tensor:
+    """Return a tensor whose storage is its own elements.
+
+    The library gives views of one storage, the file: pickling such a tensor, to a worker say, would send all of it.
+    """
+    if _in_numpy(_dtype_name(values)):
+        return active.from_numpy(active.to_numpy(values))
+    return active.reshape(active.concat([active.reshape(values, (-1,))]), active.shape(values))
+
+
+def _guess(start: bytes) -> str:
+    if start == DGL_MAGIC:
+        return "it is a graph file of DGL"
+    if start[:1] == b"\x80":
+        return "it looks like a pickle, which could run code; write its content again with dglite or safetensors"
+    if start[:2] == b"PK":
+        return "it looks like a zip archive, such as torch.save and numpy.savez write"
+    return "it is damaged, cut short, or was not written by dglite"

@@ -1,0 +1,129 @@
+"""``save_graphs`` and ``load_graphs``: graphs with their features in one file. Layout: docs/file_format.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..structure.adjacency import FORMATS
+from .container import DGL_MAGIC, Container, first_bytes, local_path, write_container
+from .dgl_file import DGLFile
+from .pack import pack_graphs
+from .unpack import GraphReader
+
+__all__ = ["load_graphs", "load_labels", "save_graphs"]
+
+_KIND = "graphs"
+
+
+def save_graphs(
+    filename: Any,
+    g_list: DGLGraph | Sequence[DGLGraph],
+    labels: Mapping[str, Tensor] | None = None,
+    formats: str | Sequence[str] | None = None,
+) -> None:
+    """Write graphs, with structure, features and batch sizes, and tensors that label them, to a file.
+
+    The file is replaced when the new one is complete. Folders on the way to it are made. Initializers, registered
+    functions and gradients are not kept.
+
+    Parameters
+    ----------
+    filename
+        Name of a local file; any extension.
+    g_list
+        Graphs, blocks among them, or one.
+    labels
+        Tensors by name, of any shape.
+    formats
+        Sparse formats to store, some of ``coo``, ``csr`` and ``csc``, which exist again after loading. By default one
+        that each graph has: ``coo`` if it has that, else ``csc``, else ``csr``.
+
+    Raises
+    ------
+    DGLError
+        Something else than a graph or a tensor is given, a format is unknown, a dtype has no name in the file, or the
+        file cannot be written; a file that was there before is then left as it was.
+
+    Examples
+    --------
+    >>> import os, tempfile, dglite
+    >>> path = os.path.join(tempfile.mkdtemp(), "graphs.bin")
+    >>> save_graphs(path, [dglite.graph(([0, 1], [1, 2]))])
+    >>> load_graphs(path)[0][0].num_edges()
+    2
+    """
+    graphs = [g_list] if isinstance(g_list, DGLGraph) else list(g_list)
+    for graph in graphs:
+        if not isinstance(graph, DGLGraph):
+            raise DGLError(f"g_list must be a DGLGraph or a list of them, it holds a {type(graph).__name__}")
+    header, arrays = pack_graphs(graphs, _wanted(formats))
+    names: list[str] = []
+    header["labels"] = names
+    for name, values in dict(labels or {}).items():
+        if not isinstance(name, str) or not active.is_tensor(values):
+            raise DGLError(f"labels are tensors by name, got {name!r}: {type(values).__name__}")
+        arrays[f"labels.{len(names)}"] = values
+        names.append(name)
+    write_container(filename, _KIND, header, arrays)
+
+
+def _wanted(formats: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    if formats is None:
+        return None
+    given = (formats,) if isinstance(formats, str) else tuple(formats)
+    if not given:
+        return None
+    unknown = [name for name in given if name not in FORMATS]
+    if unknown:
+        raise DGLError(f"formats must be some of {list(FORMATS)}, got {formats!r}")
+    return tuple(name for name in FORMATS if name in given)
+
+
+def load_graphs(filename: Any, idx_list: Sequence[int] | None = None) -> tuple[list[DGLGraph], dict[str, Tensor]]:
+    """Read graphs and labels that :func:`save_graphs` wrote, or a graph file that DGL 0.5 to 2.x wrote.
+
+    Large features and edge lists are mapped: the system reads them when they are first used, and writing to them does
+    not change the file. Nothing in the file is executed, and everything that is read of it is checked.
+
+    Parameters
+    ----------
+    filename
+        Name of a local file.
+    idx_list
+        Numbers of the graphs to read, in the order wanted; all by default.
+
+    Returns
+    -------
+    tuple
+        The graphs, on the CPU, and all labels by name.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, it is damaged, contradicts itself or was not written by either library, or it has no
+        graph of a number.
+    """
+    reader = _reader(filename)
+    chosen = list(range(reader.num_graphs))
+    if idx_list is not None and len(idx_list):
+        chosen = [int(i) for i in idx_list]
+    for i in chosen:
+        if not 0 <= i < reader.num_graphs:
+            raise DGLError(f"graph {i} is not in {filename}, which holds {reader.num_graphs} graphs, counted from 0")
+    return [reader.graph(i) for i in chosen], reader.labels()
+
+
+def load_labels(filename: Any) -> dict[str, Tensor]:
+    """Return the labels in a file of graphs, without reading the graphs; errors are those of :func:`load_graphs`."""
+    return _reader(filename).labels()
+
+
+def _reader(filename: Any) -> DGLFile | GraphReader:
+    path = local_path(filename)
+    if first_bytes(path) == DGL_MAGIC:
+        return DGLFile(path)
+    return GraphReader(Container(path, _KIND))

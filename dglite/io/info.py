@@ -1,0 +1,111 @@
+"""``save_info`` and ``load_info``: what a data set knows beside its graphs, as JSON and arrays, never as a pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from .container import Container, local_path, write_container
+
+__all__ = ["load_info", "save_info"]
+
+_KIND = "info"
+_PLAIN = (str, bool, float, type(None))
+_SEQUENCES: dict[str, Callable[[Any], Any]] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+def save_info(path: Any, info: Mapping[str, Any]) -> None:
+    """Write a dictionary to a file: numbers, strings, bytes, tensors, arrays, and lists, tuples, sets, dicts of them.
+
+    Raises
+    ------
+    DGLError
+        A value is of another type: the message says where. Or the file cannot be written.
+    """
+    arrays: dict[str, Any] = {}
+    write_container(path, _KIND, {"info": _described(info, "info", arrays)}, arrays)
+
+
+def load_info(path: Any) -> Any:
+    """Return the dictionary that :func:`save_info` wrote. Tensors come on the CPU; nothing in the file is executed.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, it is damaged, or it was not written by :func:`save_info`, as DGL's, which are pickles.
+    """
+    file = Container(local_path(path), _KIND)
+    try:
+        return _restored(file.header.get("info"), file)
+    except (RecursionError, TypeError, ValueError) as error:
+        raise file.damaged(f"its content is not understood ({error})") from error
+
+
+def _described(value: Any, where: str, arrays: dict[str, Any]) -> Any:
+    """Return ``value`` as JSON. What JSON has not is a list: a type name, then the content."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is np.str_:
+        return str(value)
+    if kind is int:
+        return value if abs(value) < 2**63 else ["int", str(value)]
+    if kind.__name__ in _SEQUENCES and kind is _SEQUENCES[kind.__name__]:
+        return [kind.__name__, [_described(x, f"{where}[{i}]", arrays) for i, x in enumerate(value)]]
+    if isinstance(value, Mapping):
+        pairs = [[_described(k, f"a key of {where}", arrays), _described(v, f"{where}[{k!r}]", arrays)]
+                 for k, v in value.items()]  # fmt: skip
+        return ["dict", pairs]
+    if kind is complex:
+        return ["complex", value.real, value.imag]
+    if kind in (bytes, bytearray):
+        return ["bytes", _stored(np.frombuffer(value, np.uint8), arrays)]
+    if active.is_tensor(value):
+        return ["tensor", _stored(value, arrays)]
+    if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+        return ["strings", list(value.shape), value.ravel().tolist()]
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
+        array = np.asarray(value)
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return ["array" if isinstance(value, np.ndarray) else "scalar", _stored(native, arrays)]
+    raise DGLError(
+        f"{where} is a {kind.__name__}, which cannot be saved; expected numbers, strings, bytes, tensors, arrays, "
+        "or lists, tuples, sets and dicts of these"
+    )
+
+
+def _stored(values: Tensor | np.ndarray, arrays: dict[str, Any]) -> str:
+    name = str(len(arrays))
+    arrays[name] = values
+    return name
+
+
+def _restored(value: Any, file: Container) -> Any:
+    if not isinstance(value, list):
+        if isinstance(value, dict):
+            raise file.damaged("its content holds a bare JSON object")
+        return value
+    kind, content = value[:2]
+    if kind == "dict":
+        return {_restored(key, file): _restored(x, file) for key, x in content}
+    if kind in _SEQUENCES:
+        return _SEQUENCES[kind](_restored(x, file) for x in content)
+    if kind == "int" and isinstance(content, str):
+        return int(content)
+    if kind == "complex":
+        return complex(*map(float, value[1:]))
+    if kind == "strings":
+        return np.array(value[2], dtype=np.str_).reshape(content)
+    if kind not in ("tensor", "array", "scalar", "bytes"):
+        raise file.damaged(f"its content holds an unknown {kind!r:.40}")
+    tensor = file.tensor(str(content))
+    if kind == "tensor":
+        return tensor
+    array = active.to_numpy(tensor)
+    if kind == "bytes":
+        return array.tobytes()
+    return array if kind == "array" else array[()]

@@ -1,0 +1,120 @@
+"""Graphs to arrays: those that have the same types and features are laid end to end, so a file has few arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..frame import Frame
+from ..graph import DGLGraph
+from ..structure import Adjacency, Compressed
+from ..structure.adjacency import FORMATS
+
+__all__ = ["pack_graphs"]
+
+_PREFERRED = ("coo", "csc", "csr")
+"""Which of the formats that a graph has is stored when the user names none."""
+
+Arrays = dict[str, Tensor | np.ndarray]
+
+
+def pack_graphs(graphs: Sequence[DGLGraph], formats: tuple[str, ...] | None) -> tuple[dict[str, Any], Arrays]:
+    """Return the header and the arrays of a file of graphs, stored in ``formats`` or the best that each has."""
+    groups: dict[Any, list[DGLGraph]] = {}
+    number: dict[Any, int] = {}
+    group_of = np.empty(len(graphs), np.int32)
+    for i, graph in enumerate(graphs):
+        key = _schema(graph, formats)
+        groups.setdefault(key, []).append(graph)
+        group_of[i] = number.setdefault(key, len(number))
+    arrays: Arrays = {"group": group_of}
+    packed = [_pack(f"{k}", members, key[0], arrays) for k, (key, members) in enumerate(groups.items())]
+    return {"groups": packed}, arrays
+
+
+def _schema(graph: DGLGraph, formats: tuple[str, ...] | None) -> tuple[Any, ...]:
+    """Return what graphs must have in common to be laid end to end; the formats to store come first."""
+    metagraph = graph._metagraph
+    allowed = tuple(name for name in FORMATS if all(name in x.allowed for x in graph.adjacencies))
+    if formats is None:
+        created = [name for name in _PREFERRED if all(name in x.formats for x in graph.adjacencies)]
+        formats = (next(iter([*created, *(name for name in _PREFERRED if name in allowed), "coo"])),)
+    types = metagraph.is_block, metagraph.ntypes, metagraph.srctypes, metagraph.canonical_etypes
+    columns = tuple(_columns(frame) for frame in _frames(graph))
+    batched = graph._batch_num_nodes is None, graph._batch_num_edges is None
+    return formats, allowed, types, str(graph._idtype), columns, batched
+
+
+def _frames(graph: DGLGraph) -> list[Frame]:
+    nodes = [graph._node_frame(i) for i in range(len(graph._num_nodes))]
+    return nodes + [graph._edge_frame(i) for i in range(len(graph.adjacencies))]
+
+
+def _columns(frame: Frame) -> tuple[Any, ...]:
+    return tuple(sorted((name, str(dtype), tuple(shape)) for name, (shape, dtype) in frame.schemes.items()))
+
+
+def _pack(prefix: str, graphs: list[DGLGraph], formats: tuple[str, ...], arrays: Arrays) -> dict[str, Any]:
+    """Add the arrays of graphs of one schema, and return what the header says about them."""
+    first = graphs[0]
+    metagraph, num_sets, num_types = first._metagraph, len(first._num_nodes), len(first.adjacencies)
+    nodes = np.array([graph._num_nodes for graph in graphs], np.int64).reshape(len(graphs), num_sets)
+    edges = [[adjacency.num_edges for adjacency in graph.adjacencies] for graph in graphs]
+    arrays[f"{prefix}.num_nodes"] = nodes
+    arrays[f"{prefix}.num_edges"] = np.array(edges, np.int64).reshape(len(graphs), num_types)
+    for j in range(num_types):
+        relations = [graph.adjacencies[j] for graph in graphs]
+        for name in formats:
+            _pack_format(f"{prefix}.edges.{j}.{name}", name, relations, arrays)
+    frames = [_frames(graph) for graph in graphs]
+    columns = []
+    for i in range(num_sets + num_types):
+        side, own = ("nodes", i) if i < num_sets else ("edges", i - num_sets)
+        names = list(frames[0][i])
+        for c, name in enumerate(names):
+            parts = [graph_frames[i][name] for graph_frames in frames]
+            arrays[f"{prefix}.{side}.{own}.data.{c}"] = parts[0] if len(parts) == 1 else active.concat(parts)
+        columns.append(names)
+    _pack_batches(f"{prefix}.nodes", [graph._batch_num_nodes for graph in graphs], arrays)
+    _pack_batches(f"{prefix}.edges", [graph._batch_num_edges for graph in graphs], arrays)
+    return {
+        "ntypes": list(metagraph.srctypes if metagraph.is_block else metagraph.ntypes),
+        "dsttypes": list(metagraph.dsttypes) if metagraph.is_block else None,
+        "etypes": [list(etype) for etype in metagraph.canonical_etypes],
+        "idtype": str(first._idtype),
+        "allowed": [name for name in FORMATS if name in formats or all(name in x.allowed for x in first.adjacencies)],
+        "stored": list(formats),
+        "node_data": columns[:num_sets],
+        "edge_data": columns[num_sets:],
+        "batched_nodes": first._batch_num_nodes is not None,
+        "batched_edges": first._batch_num_edges is not None,
+    }
+
+
+def _pack_format(prefix: str, name: str, relations: list[Adjacency], arrays: Arrays) -> None:
+    if name == "coo":
+        ends = [relation.endpoints() for relation in relations]
+        arrays[f"{prefix}.src"] = _joined([src for src, _ in ends])
+        arrays[f"{prefix}.dst"] = _joined([dst for _, dst in ends])
+        return
+    rows: list[Compressed] = [relation.csr() if name == "csr" else relation.csc() for relation in relations]
+    arrays[f"{prefix}.indptr"] = _joined([x.indptr for x in rows])
+    arrays[f"{prefix}.indices"] = _joined([x.indices for x in rows])
+    if any(x.edge_ids is not None for x in rows):  # where entry j is edge j everywhere, ids would say nothing
+        arrays[f"{prefix}.edge_ids"] = _joined([x.entry_edge_ids() for x in rows])
+
+
+def _pack_batches(prefix: str, batches: list[tuple[np.ndarray, ...] | None], arrays: Arrays) -> None:
+    """Add how many graphs each graph is a batch of, and their sizes by type."""
+    given = [sizes for sizes in batches if sizes is not None]
+    if given:
+        arrays[f"{prefix}.batch_size"] = np.array([len(sizes[0]) if sizes else 0 for sizes in given], np.int64)
+        for i in range(len(given[0])):
+            arrays[f"{prefix}.{i}.batch"] = _joined([sizes[i].astype(np.int64) for sizes in given])
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

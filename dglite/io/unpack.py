@@ -1,0 +1,211 @@
+"""Arrays to graphs: the inverse of ``pack.py``, for files that may be damaged or hostile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..graph.storage import make_graph
+from ..structure import Adjacency, Metagraph
+from ..structure.adjacency import FORMATS
+from ..structure.metagraph import HOMOGENEOUS
+from ..structure.restore import restore
+from .container import Container, Rows
+
+__all__ = ["GraphReader", "metagraph_of"]
+
+
+class GraphReader:
+    """The graphs in a container. A graph is made when it is asked for; the others stay on the disk."""
+
+    def __init__(self, file: Container) -> None:
+        self._file = file
+        groups = file.field(file.header, "groups", list)
+        group_of = file.array("group")
+        self.num_graphs = len(group_of)
+        if self.num_graphs and not 0 <= group_of.min() <= group_of.max() < len(groups):
+            raise file.damaged("a graph belongs to a group that is not there")
+        sizes = np.bincount(group_of, minlength=len(groups))
+        self._group_of = group_of
+        self._place = np.empty(self.num_graphs, np.int64)
+        """Position of each graph in its group."""
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        self._place[np.argsort(group_of, kind="stable")] = np.arange(self.num_graphs) - first
+        self._groups = [
+            _Group(file, f"{k}", header, size)
+            for k, (header, size) in enumerate(zip(groups, sizes.tolist(), strict=True))
+        ]
+
+    def graph(self, i: int) -> DGLGraph:
+        """Return graph ``i``."""
+        try:
+            return self._groups[self._group_of[i]].graph(int(self._place[i]))
+        except DGLError as error:
+            raise self._file.damaged(f"graph {i}: {error}") from error
+
+    def labels(self) -> dict[str, Tensor]:
+        """Return the labels by name."""
+        names = self._file.names_of(self._file.field(self._file.header, "labels", list))
+        return {name: self._file.tensor(f"labels.{i}") for i, name in enumerate(names)}
+
+
+def metagraph_of(ntypes: list[str], etypes: list[tuple[str, str, str]], dsttypes: list[str] | None = None) -> Metagraph:
+    """Return the metagraph of types that come from a file.
+
+    Raises
+    ------
+    DGLError
+        A type occurs twice, or a relation joins a type that is not there.
+    """
+    sides = (ntypes, ntypes if dsttypes is None else dsttypes)
+    for names in (*sides, etypes):
+        if len(set(names)) != len(names):
+            raise DGLError(f"a type occurs twice in {names}")
+    for src, name, dst in etypes:
+        if src not in sides[0] or dst not in sides[1]:
+            raise DGLError(f"relation {name!r} joins {src!r} and {dst!r}, one of which is not a node type")
+    plain = dsttypes is None and (tuple(ntypes), tuple(etypes)) == (HOMOGENEOUS.ntypes, HOMOGENEOUS.canonical_etypes)
+    return HOMOGENEOUS if plain else Metagraph(ntypes, etypes, dsttypes)
+
+
+class _Group:
+    """Graphs of the same types and features, laid end to end."""
+
+    def __init__(self, file: Container, prefix: str, header: Any, num_graphs: int) -> None:
+        self._file, self._prefix = file, prefix
+        self._read_header(header)
+        ends = self._metagraph.ends
+        num_sets = len(self._metagraph.set_names())
+        self._num_nodes = file.counts(f"{prefix}.num_nodes", (num_graphs, num_sets))
+        self._num_edges = file.counts(f"{prefix}.num_edges", (num_graphs, len(ends)))
+        self._first_node, self._first_edge = _starts(self._num_nodes), _starts(self._num_edges)
+        self._formats = [self._relation(j) for j in range(len(ends))]
+        self._node_data = self._columns(header, "nodes", self._first_node[-1])
+        self._edge_data = self._columns(header, "edges", self._first_edge[-1])
+        self._node_batches = self._batches(header, "nodes", self._num_nodes)
+        self._edge_batches = self._batches(header, "edges", self._num_edges)
+
+    def _read_header(self, header: Any) -> None:
+        file = self._file
+        ntypes = file.names_of(file.field(header, "ntypes", list))
+        dsttypes = file.field(header, "dsttypes", (list, type(None)))
+        etypes = [tuple(file.names_of(etype)) for etype in file.field(header, "etypes", list)]
+        if any(len(etype) != 3 for etype in etypes):
+            raise file.damaged("an edge type is not made of three names")
+        try:
+            self._metagraph = metagraph_of(ntypes, etypes, None if dsttypes is None else file.names_of(dsttypes))  # type: ignore[arg-type]
+        except DGLError as error:
+            raise file.damaged(str(error)) from error
+        idtype = file.field(header, "idtype", str)
+        if idtype not in ("int32", "int64"):
+            raise file.damaged(f"its ids are of dtype {idtype!r}")
+        self._idtype = np.dtype(idtype)
+        self._allowed, self._stored = (tuple(file.names_of(header.get(name))) for name in ("allowed", "stored"))
+        if not self._stored or not set(self._stored) <= set(self._allowed) <= set(FORMATS):
+            raise file.damaged(f"its formats {self._stored} of {self._allowed} are not understood")
+
+    def _array(self, name: str, length: int) -> np.ndarray:
+        array = self._file.array(f"{self._prefix}.{name}")
+        if len(array) != length:
+            raise self._file.damaged(f"array {self._prefix}.{name} has {len(array)} entries; expected {length}")
+        return array
+
+    def _relation(self, j: int) -> dict[str, tuple[np.ndarray | None, ...]]:
+        """Return the arrays of one relation by format: all graphs' together, of checked lengths."""
+        found: dict[str, tuple[np.ndarray | None, ...]] = {}
+        num_edges, num_graphs = int(self._first_edge[-1, j]), len(self._num_nodes)
+        for name in self._stored:
+            prefix = f"edges.{j}.{name}"
+            if name == "coo":
+                found[name] = tuple(self._array(f"{prefix}.{end}", num_edges) for end in ("src", "dst"))
+                continue
+            row_set = self._metagraph.ends[j][0 if name == "csr" else 1]
+            num_pointers = int(self._first_node[-1, row_set]) + num_graphs
+            has_ids = f"{self._prefix}.{prefix}.edge_ids" in self._file.names
+            found[name] = (
+                self._array(f"{prefix}.indptr", num_pointers),
+                self._array(f"{prefix}.indices", num_edges),
+                self._array(f"{prefix}.edge_ids", num_edges) if has_ids else None,
+            )
+        return found
+
+    def _columns(self, header: Any, side: str, num_rows: np.ndarray) -> list[dict[str, Rows]]:
+        """Return the features of each node set or edge type: all graphs' together, of checked lengths."""
+        file = self._file
+        listed = file.field(header, f"{side[:-1]}_data", list)
+        if len(listed) != len(num_rows):
+            raise file.damaged(f"features are listed for {len(listed)} types of {side}; there are {len(num_rows)}")
+        found = []
+        for i, names in enumerate(listed):
+            prefix = f"{self._prefix}.{side}.{i}.data"
+            columns = {name: file.rows(f"{prefix}.{c}") for c, name in enumerate(file.names_of(names))}
+            for name, column in columns.items():
+                if column.num_rows != num_rows[i]:
+                    raise file.damaged(f"feature {name!r} has {column.num_rows} rows for {num_rows[i]} {side}")
+            found.append(columns)
+        return found
+
+    def _batches(self, header: Any, side: str, counts: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]] | None:
+        """Return where each graph's batch sizes begin, and the sizes by type; None where graphs are no batches."""
+        file, num_graphs = self._file, len(counts)
+        if not file.field(header, f"batched_{side}", bool):
+            return None
+        starts = _starts(file.counts(f"{self._prefix}.{side}.batch_size", (num_graphs,)))
+        total = (int(starts[-1]),)
+        sizes = [file.counts(f"{self._prefix}.{side}.{i}.batch", total) for i in range(counts.shape[1])]
+        for i, of_type in enumerate(sizes):
+            running = _starts(of_type)
+            if (running[starts[1:]] - running[starts[:-1]] != counts[:, i]).any():
+                raise file.damaged(f"batch sizes do not sum to the numbers of {side}")
+        return starts, sizes
+
+    def graph(self, i: int) -> DGLGraph:
+        """Return the ``i``-th graph of the group."""
+        adjacencies = tuple(self._adjacency(i, j) for j in range(len(self._formats)))
+        made = make_graph(self._metagraph, adjacencies, self._num_nodes[i].tolist())
+        made._idtype = self._idtype
+        for s, columns in enumerate(self._node_data):
+            if columns:
+                rows = slice(self._first_node[i, s], self._first_node[i + 1, s])
+                made._node_frame(s).update({name: column[rows] for name, column in columns.items()})
+        for j, columns in enumerate(self._edge_data):
+            if columns:
+                rows = slice(self._first_edge[i, j], self._first_edge[i + 1, j])
+                made._edge_frame(j).update({name: column[rows] for name, column in columns.items()})
+        made._batch_num_nodes = _cut(self._node_batches, i)
+        made._batch_num_edges = _cut(self._edge_batches, i)
+        return made
+
+    def _adjacency(self, i: int, j: int) -> Adjacency:
+        src_set, dst_set = self._metagraph.ends[j]
+        num_src, num_dst = int(self._num_nodes[i, src_set]), int(self._num_nodes[i, dst_set])
+        edges = slice(self._first_edge[i, j], self._first_edge[i + 1, j])
+        parts: dict[str, Any] = {}
+        for name, arrays in self._formats[j].items():
+            if name == "coo":
+                parts["endpoints"] = tuple(ends[edges] for ends in arrays if ends is not None)
+                continue
+            row_set = src_set if name == "csr" else dst_set
+            # Each graph has one row pointer more than rows.
+            pointers = slice(self._first_node[i, row_set] + i, self._first_node[i + 1, row_set] + i + 1)
+            indptr, indices, ids = arrays
+            parts[name] = indptr[pointers], indices[edges], None if ids is None else ids[edges]  # type: ignore[index]
+        return restore((num_src, num_dst, int(self._num_edges[i, j])), self._idtype, self._allowed, **parts)
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """Return the running sums of ``counts`` along the first axis, from 0."""
+    starts = np.zeros((len(counts) + 1, *counts.shape[1:]), np.int64)
+    np.cumsum(counts, axis=0, out=starts[1:])
+    return starts
+
+
+def _cut(batches: tuple[np.ndarray, list[np.ndarray]] | None, i: int) -> tuple[np.ndarray, ...] | None:
+    if batches is None:
+        return None
+    starts, sizes = batches
+    return tuple(of_type[starts[i] : starts[i + 1]].copy() for of_type in sizes)

@@ -1,0 +1,123 @@
+"""What every operation on sparse matrices builds on: a structure, which never changes, and one value per entry."""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import Any, Self
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..ops import core
+from ..ops.operands import FLOATS
+from ..structure import Adjacency
+
+__all__ = ["MatrixBase", "is_float", "is_scalar", "taken", "value_shape"]
+
+
+def is_scalar(x: Any) -> bool:
+    """Whether ``x`` is a number or a tensor without axes."""
+    return isinstance(x, Number) or (active.is_tensor(x) and len(active.shape(x)) == 0)
+
+
+def is_float(x: Tensor) -> bool:
+    """Whether the kernels take values of this dtype, and gradients exist."""
+    return active.dtype(x) in FLOATS
+
+
+def taken(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
+    """Return ``x[rows]``; with ``permutation`` every row occurs once."""
+    return core.take_rows(x, rows, permutation) if is_float(x) else active.take(x, rows)
+
+
+def value_shape(x: Tensor) -> tuple[int, ...]:
+    """Return the shape of one value: () or (D,)."""
+    return tuple(active.shape(x)[1:])
+
+
+class MatrixBase:
+    """A sparse matrix of shape (num_rows, num_cols): entry i is ``val[i]`` at (``row[i]``, ``col[i]``).
+
+    The structure is a relation from columns to rows, so that a product with dense features sums over in-edges.
+    Entries keep the order in which they were given; several may share a place, and then add up.
+    """
+
+    __slots__ = ("_adj", "_val")
+
+    _adj: Adjacency
+    _val: Tensor
+
+    def made(self, adj: Adjacency, val: Tensor) -> Self:
+        """Return a matrix of another structure and other values."""
+        result = object.__new__(type(self))
+        result._adj, result._val = adj, val
+        return result
+
+    def like(self, val: Tensor) -> Self:
+        """Return a matrix with the same places and other values, (nnz,) or (nnz, D), after checking them."""
+        return self.made(self._adj, checked_values(val, self._adj.num_edges))
+
+    def from_places(self, row: np.ndarray, col: np.ndarray, val: Tensor, shape: tuple[int, int] | None = None) -> Self:
+        """Return a matrix with values at other places, which are valid; of this matrix's shape by default."""
+        num_rows, num_cols = self.shape if shape is None else shape
+        adj = Adjacency.from_coo(num_cols, num_rows, col, row, self._adj.idtype, validate=False)
+        return self.made(adj, val)
+
+    # -- facts --------------------------------------------------------------------------------------------------
+    @property
+    def val(self) -> Tensor:
+        """Values of the entries, (nnz,) or (nnz, D)."""
+        return self._val
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns."""
+        return self._adj.num_dst, self._adj.num_src
+
+    @property
+    def nnz(self) -> int:
+        """Number of entries, zeros and repeated places among them."""
+        return self._adj.num_edges
+
+    @property
+    def dtype(self) -> Any:
+        """The values' dtype."""
+        return self._val.dtype
+
+    @property
+    def device(self) -> Any:
+        """The values' device; structure stays on the host."""
+        return active.device(self._val)
+
+    # -- structure ----------------------------------------------------------------------------------------------
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (row, column) of each entry as arrays, which may be shared: do not write to them."""
+        col, row = self._adj.endpoints()
+        return row, col
+
+    def along(self, dim: int) -> Adjacency:
+        """Return the structure in which the entries of one row (``dim`` 1) or column (0) share a destination."""
+        if dim not in (0, 1):
+            raise DGLError(f"dim={dim!r} is not understood; expected 0 (columns) or 1 (rows)")
+        return self._adj if dim == 1 else self._adj.reverse()
+
+    def _ids(self, array: np.ndarray) -> Tensor:
+        made = np.array(array, self._adj.idtype)  # a copy: users may write to it
+        return active.from_numpy(made, None if active.on_cpu(self._val) else self.device)
+
+
+def checked_values(val: Any, nnz: int) -> Tensor:
+    """Return ``val`` if it can be the values of ``nnz`` entries.
+
+    Raises
+    ------
+    DGLError
+        It is no tensor, has more than two axes, or another length.
+    """
+    if not active.is_tensor(val):
+        raise DGLError(f"values must be a tensor, got {type(val).__name__}")
+    shape = active.shape(val)
+    if len(shape) not in (1, 2) or shape[0] != nnz:
+        raise DGLError(f"values have shape {tuple(shape)}; expected ({nnz},) or ({nnz}, D), one for each entry")
+    return val

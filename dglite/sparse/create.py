@@ -1,0 +1,152 @@
+"""Making sparse matrices: from places, compressed rows or columns, a diagonal, or another matrix's places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..structure import Adjacency
+from ..structure.ids import check_range, integer_array
+from .base import checked_values
+from .matrix import SparseMatrix
+
+__all__ = ["diag", "from_coo", "from_csc", "from_csr", "identity", "spmatrix", "val_like"]
+
+Shape = tuple[int, int]
+
+_INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
+
+
+def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
+    """Make a matrix of entries at given places.
+
+    Parameters
+    ----------
+    indices
+        (2, nnz): rows, then columns; int32 or int64. Places may repeat.
+    val
+        (nnz,) or (nnz, D); ones of float32 by default.
+    shape
+        Numbers of rows and columns; one more than the largest by default.
+
+    Raises
+    ------
+    DGLError
+        Shapes do not fit, or a place is outside the matrix.
+
+    Examples
+    --------
+    >>> import torch
+    >>> spmatrix(torch.tensor([[1, 1, 2], [2, 4, 3]])).shape
+    (3, 5)
+    """
+    found = integer_array(indices, "indices")
+    if found.ndim != 2 or len(found) != 2:
+        raise DGLError(f"indices have shape {found.shape}; expected (2, nnz), rows and columns")
+    return _from_places(found[0], found[1], val, shape, _device(indices))
+
+
+def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
+    """Make a matrix of entries at (``row[i]``, ``col[i]``); see :func:`spmatrix`."""
+    rows, cols = integer_array(row, "rows"), integer_array(col, "columns")
+    if rows.ndim != 1 or rows.shape != cols.shape:
+        raise DGLError(f"rows have shape {rows.shape} and columns {cols.shape}; expected (nnz,) both")
+    return _from_places(rows, cols, val, shape, _device(row))
+
+
+def from_csr(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
+    """Make a matrix of rows: row i has columns ``indices[indptr[i]:indptr[i + 1]]`` and the values there.
+
+    ``shape`` is (len(indptr) - 1, largest column + 1) by default and may be larger. Errors are those of
+    :func:`spmatrix`; also, ``indptr`` must ascend from 0 to nnz.
+    """
+    adj = _from_rows(indptr, indices, shape)
+    return _made(adj, val, _device(indices))
+
+
+def from_csc(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
+    """Make a matrix of columns: column j has rows ``indices[indptr[j]:indptr[j + 1]]``; see :func:`from_csr`."""
+    adj = _from_rows(indptr, indices, None if shape is None else (shape[1], shape[0]))
+    return _made(adj.reverse(), val, _device(indices))
+
+
+def val_like(mat: SparseMatrix, val: Tensor) -> SparseMatrix:
+    """Make a matrix with the places of ``mat`` and other values, (nnz,) or (nnz, D)."""
+    return mat.like(val)
+
+
+def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
+    """Make a matrix with ``val``, (N,) or (N, D), on its diagonal; ``shape``, (N, N) by default, has N as its minimum.
+
+    Raises
+    ------
+    DGLError
+        ``val`` has another shape.
+    """
+    if not active.is_tensor(val) or not active.shape(val):
+        raise DGLError("the diagonal must be a tensor of shape (N,) or (N, D)")
+    size = int(active.shape(val)[0])
+    shape = (size, size) if shape is None else _checked_shape(shape)
+    if size != min(shape):
+        raise DGLError(f"{size} values for the diagonal of a matrix of shape {shape}; expected {min(shape)}")
+    places = np.arange(size)
+    return _from_places(places, places, val, shape, None)
+
+
+def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any = None) -> SparseMatrix:
+    """Make a matrix with ones on its diagonal: numbers, or vectors of length ``d``; float32 by default."""
+    size = min(_checked_shape(shape))
+    name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
+    ones = active.full((size,) if d is None else (size, d), 1, name, active.cpu() if device is None else device)
+    return diag(ones, shape)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+def _device(ids: Any) -> Any:
+    return active.device(ids) if active.is_tensor(ids) else None
+
+
+def _checked_shape(shape: Any) -> Shape:
+    found = tuple(shape)
+    if len(found) != 2 or any(int(size) != size or size < 0 for size in found):
+        raise DGLError(f"a shape is two numbers from 0 up, got {shape!r}")
+    return int(found[0]), int(found[1])
+
+
+def _idtype(*ids: np.ndarray) -> np.dtype:
+    return _INT32 if all(array.dtype == _INT32 for array in ids) else _INT64
+
+
+def _from_places(row: np.ndarray, col: np.ndarray, val: Any, shape: Shape | None, device: Any) -> SparseMatrix:
+    num_rows, num_cols = _bounds(row, col) if shape is None else _checked_shape(shape)
+    check_range(row, num_rows, "row")
+    check_range(col, num_cols, "column")
+    adj = Adjacency.from_coo(num_cols, num_rows, col, row, _idtype(row, col), validate=False)
+    return _made(adj, val, device)
+
+
+def _bounds(*ids: np.ndarray) -> Shape:
+    first, second = (int(array.max()) + 1 if array.size else 0 for array in ids)
+    return first, second
+
+
+def _from_rows(indptr: Any, indices: Any, shape: Shape | None) -> Adjacency:
+    pointers, cols = integer_array(indptr, "indptr"), integer_array(indices, "indices")
+    if pointers.ndim != 1 or cols.ndim != 1 or not len(pointers):
+        raise DGLError(f"indptr has shape {pointers.shape}, indices {cols.shape}; expected (N + 1,) and (nnz,)")
+    num_rows, num_cols = (len(pointers) - 1, *_bounds(cols, cols)[:1]) if shape is None else _checked_shape(shape)
+    if num_rows > len(pointers) - 1:
+        pointers = np.append(pointers, np.full(num_rows - len(pointers) + 1, pointers[-1]))
+    check_range(cols, num_cols, "column")
+    return Adjacency.from_csc(num_cols, num_rows, pointers, cols, None, _idtype(cols))
+
+
+def _made(adj: Adjacency, val: Any, device: Any) -> SparseMatrix:
+    if val is None:
+        val = active.full((adj.num_edges,), 1, "float32", active.cpu() if device is None else device)
+    made = object.__new__(SparseMatrix)
+    made._adj, made._val = adj, checked_values(val, adj.num_edges)
+    return made

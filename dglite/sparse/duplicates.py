@@ -1,0 +1,67 @@
+"""Entries that share a place: finding them, adding them up, and matching the places of two matrices."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from ..opspec import Reducer
+from ..structure import Adjacency, Compressed
+from .base import MatrixBase, taken
+from .reduction import reduced
+
+__all__ = ["coalesce", "has_duplicate", "keys_of", "summed"]
+
+Matrix = TypeVar("Matrix", bound=MatrixBase)
+
+
+def has_duplicate(A: MatrixBase) -> bool:
+    """Whether two entries share a place."""
+    return A.along(0).is_multigraph
+
+
+def coalesce(A: Matrix) -> Matrix:
+    """Return the matrix with its entries in order of row, then column, those that share a place added up."""
+    if A.nnz == 0:
+        return A
+    if A.nnz < max(A.shape) // 8:  # compressed rows would be larger than the entries
+        row, col = A.places()
+        order = np.lexsort((col, row))
+        return summed(A, row[order], col[order], order)
+    by_row = A.along(0).sorted_csr()  # edges run from columns to rows; turned round, the rows come first
+    return summed(A, by_row.rows(), by_row.indices, by_row.entry_edge_ids())
+
+
+def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Matrix:
+    """Return the matrix of entries ``order`` of ``A.val`` at sorted places; those that share a place are added up."""
+    new = np.empty(len(row), np.bool_)
+    new[:1] = True
+    np.not_equal(row[1:], row[:-1], out=new[1:])
+    new[1:] |= col[1:] != col[:-1]
+    first = new.nonzero()[0]
+    if len(first) == len(row):
+        return A.from_places(row, col, taken(A.val, order.astype(np.int64, copy=False), permutation=True))
+    groups = grouping(np.append(first, len(row)), order)
+    return A.from_places(row[first], col[first], reduced(groups, A.val, Reducer.SUM))
+
+
+def grouping(starts: np.ndarray, order: np.ndarray) -> Adjacency:
+    """Return the relation in which group i has the edges ``order[starts[i]:starts[i + 1]]``; every edge is in one."""
+    made = Adjacency(1, len(starts) - 1, len(order))
+    dtype = made.index_dtype
+    indices = np.zeros(len(order), dtype)
+    made._csc = Compressed(starts.astype(dtype), indices, order.astype(dtype))
+    return made
+
+
+def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:
+    """Return a number for each entry of two matrices of one shape, the same for the same place, in order of places."""
+    (row, col), (other_row, other_col) = A.places(), B.places()
+    num_rows, num_cols = A.shape
+    rows, cols = np.concatenate([row, other_row]), np.concatenate([col, other_col])
+    if num_rows * num_cols >= 2**63:  # number only the rows and columns that occur
+        rows, cols = (np.unique(x, return_inverse=True)[1] for x in (rows, cols))
+        num_cols = int(cols.max(initial=-1)) + 1
+    keys = rows.astype(np.int64) * num_cols + cols
+    return keys[: A.nnz], keys[A.nnz :]

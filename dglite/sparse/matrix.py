@@ -1,0 +1,176 @@
+"""The class ``SparseMatrix``: attributes, conversions, and the operations of the other modules as methods."""
+
+from __future__ import annotations
+
+from typing import Any, Self, final
+
+import numpy as np
+
+from ..backend import Tensor, active
+from . import elementwise, products, reduction, select
+from .base import MatrixBase, is_scalar, value_shape
+from .duplicates import coalesce, has_duplicate
+
+__all__ = ["SparseMatrix"]
+
+
+@final
+class SparseMatrix(MatrixBase):
+    """A sparse matrix whose entries are numbers or vectors of one length; made by :func:`dglite.sparse.spmatrix`.
+
+    Immutable; gradients flow to and through the values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite.sparse import spmatrix
+    >>> A = spmatrix(torch.tensor([[0, 1, 1], [1, 0, 2]]), torch.tensor([1.0, 2.0, 3.0]))
+    >>> A.shape, A.nnz
+    ((2, 3), 3)
+    >>> A @ torch.ones(3)
+    tensor([1., 5.])
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        raise TypeError("a SparseMatrix is made by spmatrix, from_coo, from_csr, from_csc, diag or identity")
+
+    def __repr__(self) -> str:
+        more = f", val_size={value_shape(self.val)}" if value_shape(self.val) else ""
+        parts = (
+            "indices=" + str(self.indices()).replace("\n", "\n" + " " * 8) + ",",
+            "values=" + str(self.val).replace("\n", "\n" + " " * 7) + ",",
+            f"shape={self.shape}, nnz={self.nnz}{more})",
+        )
+        return "SparseMatrix(" + "\n".join(parts).replace("\n", "\n" + " " * 13)
+
+    # -- structure ----------------------------------------------------------------------------------------------
+    @property
+    def row(self) -> Tensor:
+        """Row of each entry, (nnz,)."""
+        return self._ids(self.places()[0])
+
+    @property
+    def col(self) -> Tensor:
+        """Column of each entry, (nnz,)."""
+        return self._ids(self.places()[1])
+
+    def coo(self) -> tuple[Tensor, Tensor]:
+        """Return row and column of each entry."""
+        return self.row, self.col
+
+    def indices(self) -> Tensor:
+        """Return rows and columns of the entries as one tensor, (2, nnz)."""
+        return self._ids(np.stack(self.places()))
+
+    def csr(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return row pointers (num_rows + 1,), columns (nnz,), and the entry that each is; None where in order."""
+        return self._compressed(1)
+
+    def csc(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return column pointers (num_cols + 1,), rows (nnz,), and the entry that each is; None where in order."""
+        return self._compressed(0)
+
+    def _compressed(self, dim: int) -> tuple[Tensor, Tensor, Tensor | None]:
+        stored = self.along(dim).csc()
+        ids = stored.edge_ids
+        if ids is not None and (ids[1:] > ids[:-1]).all():
+            ids = None
+        return self._ids(stored.indptr), self._ids(stored.indices), None if ids is None else self._ids(ids)
+
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix, (num_rows, num_cols, *D); entries that share a place are added up."""
+        whole = coalesce(self)
+        num_rows, num_cols = whole.shape
+        row, col = (x.astype(np.int64) for x in whole.places())
+        zeros = active.full((num_rows * num_cols, *value_shape(self.val)), 0, active.dtype(self.val), self.device)
+        dense = active.put(zeros, row * num_cols + col, whole.val)
+        return active.reshape(dense, (num_rows, num_cols, *value_shape(self.val)))
+
+    def transpose(self) -> SparseMatrix:
+        """Return the transpose, in O(1)."""
+        return self.made(self._adj.reverse(), self._val)
+
+    t = transpose
+    T = property(transpose, doc="The transpose, in O(1).")
+
+    coalesce = coalesce
+    has_duplicate = has_duplicate
+
+    def is_diag(self) -> bool:
+        """Whether all entries are on the diagonal."""
+        return bool(np.array_equal(*self.places()))
+
+    # -- dtype and device ---------------------------------------------------------------------------------------
+    def to(self, device: Any = None, dtype: Any = None) -> Self:
+        """Return the matrix with values of another dtype or on another device; itself when nothing changes."""
+        val = self.val
+        if device is not None:
+            val = active.to_device(val, device)
+        if dtype is not None:
+            val = active.astype(val, str(dtype).rpartition(".")[2])
+        return self if val is self.val else self.made(self._adj, val)
+
+    def cuda(self) -> Self:
+        """Return the matrix with its values on the GPU. Operations run on the CPU; move it back for them."""
+        return self.to(device="cuda")
+
+    def cpu(self) -> Self:
+        """Return the matrix with its values on the CPU."""
+        return self.to(device=active.cpu())
+
+    def float(self) -> Self:
+        """Return the matrix with float32 values."""
+        return self.to(dtype="float32")
+
+    def double(self) -> Self:
+        """Return the matrix with float64 values."""
+        return self.to(dtype="float64")
+
+    def int(self) -> Self:
+        """Return the matrix with int32 values."""
+        return self.to(dtype="int32")
+
+    def long(self) -> Self:
+        """Return the matrix with int64 values."""
+        return self.to(dtype="int64")
+
+    # -- operations ---------------------------------------------------------------------------------------------
+    neg = __neg__ = elementwise.neg
+    inv = elementwise.inv
+
+    def __add__(self, other: Any) -> Any:
+        return elementwise.add(self, other) if isinstance(other, MatrixBase) else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return elementwise.sub(self, other) if isinstance(other, MatrixBase) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        known = is_scalar(other) or isinstance(other, MatrixBase)
+        return elementwise.mul(self, other) if known else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Any:
+        known = is_scalar(other) or isinstance(other, MatrixBase)
+        return elementwise.div(self, other) if known else NotImplemented
+
+    def __pow__(self, other: Any) -> Any:
+        return elementwise.power(self, other) if is_scalar(other) else NotImplemented
+
+    def __matmul__(self, other: Any) -> Any:
+        return products.matmul(self, other)
+
+    reduce = reduction.reduce
+    sum = reduction.sum
+    smax = reduction.smax
+    smin = reduction.smin
+    smean = reduction.smean
+    sprod = reduction.sprod
+    softmax = reduction.softmax
+
+    index_select = select.index_select
+    range_select = select.range_select
+    sample = select.sample
+    compact = select.compact

@@ -1,0 +1,99 @@
+"""Relations from arrays that nobody has vouched for, as those of a file: everything is checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from .adjacency import FORMATS, Adjacency
+from .compressed import Compressed, check_indptr, check_permutation, scattered
+from .ids import check_range
+
+__all__ = ["restore"]
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+"""``indptr``, ``indices``, and the edge id of each entry, None where entry j is edge j."""
+
+
+def restore(
+    counts: tuple[int, int, int],
+    idtype: np.dtype,
+    allowed: tuple[str, ...],
+    endpoints: tuple[np.ndarray, np.ndarray] | None = None,
+    csr: Rows | None = None,
+    csc: Rows | None = None,
+) -> Adjacency:
+    """Return a relation that has the given formats. Arrays of the right dtype become its own; nobody may write to them.
+
+    Parameters
+    ----------
+    counts
+        Numbers of source nodes, destination nodes and edges.
+    allowed
+        The formats that the relation may keep.
+
+    Raises
+    ------
+    DGLError
+        Lengths do not fit the counts, an id is out of range, edge ids are no permutation, or formats disagree.
+    """
+    num_src, num_dst, num_edges = counts
+    made = Adjacency(num_src, num_dst, num_edges, np.dtype(idtype))
+    made.allowed = tuple(name for name in FORMATS if name in allowed)
+    if endpoints is not None:
+        _check_ids(endpoints[0], num_edges, num_src, "source node")
+        _check_ids(endpoints[1], num_edges, num_dst, "destination node")
+        made._endpoints = tuple(end.astype(made.index_dtype, copy=False) for end in endpoints)  # type: ignore[assignment]
+    for name, rows, num_rows, num_cols in (("csr", csr, num_src, num_dst), ("csc", csc, num_dst, num_src)):
+        if rows is not None:
+            _add_rows(made, name, _checked(rows, num_rows, num_cols, num_edges, made.index_dtype))
+    if not made.formats:
+        raise DGLError("a relation was given in no format; expected some of coo, csr and csc")
+    return made
+
+
+def _check_ids(ids: np.ndarray, num_edges: int, count: int, what: str) -> None:
+    if ids.shape != (num_edges,):
+        raise DGLError(f"{what}s of the edges have shape {ids.shape}; expected ({num_edges},)")
+    check_range(ids, count, what)
+
+
+def _checked(rows: Rows, num_rows: int, num_cols: int, num_edges: int, dtype: np.dtype) -> Compressed:
+    indptr, indices, edge_ids = rows
+    _check_ids(indices, num_edges, num_cols, "neighbour node")
+    check_indptr(indptr, num_rows, num_edges)
+    if edge_ids is not None:
+        check_permutation(edge_ids, num_edges)
+    arrays: list[Any] = [None if x is None else x.astype(dtype, copy=False) for x in (indptr, indices, edge_ids)]
+    return Compressed(*arrays)
+
+
+def _add_rows(made: Adjacency, name: str, stored: Compressed) -> None:
+    """Give ``made`` a checked CSR or CSC, after holding it against the format that it has already."""
+    rows, ids = stored.rows(), stored.edge_ids
+    known = made._endpoints
+    if known is None and made.formats:
+        known = made._endpoints_from_rows()
+    if known is not None:
+        ends = (rows, stored.indices) if name == "csr" else (stored.indices, rows)
+        for end, expected in zip(ends, known, strict=True):
+            if not np.array_equal(end, expected if ids is None else expected[ids]):
+                raise DGLError(f"the edges in {name} are not those of the other formats")
+    if not _ascending_inside_rows(rows, ids):
+        # Ours are sorted stably, which kernels rely on for the order of reductions; other libraries' need not be.
+        if known is None:
+            ends = (rows, stored.indices) if name == "csr" else (stored.indices, rows)
+            made._endpoints = tuple(scattered(end, ids) for end in ends)  # type: ignore[assignment, arg-type]
+        return
+    if name == "csr":
+        made._csr = stored
+    else:
+        made._csc = stored
+
+
+def _ascending_inside_rows(rows: np.ndarray, edge_ids: np.ndarray | None) -> bool:
+    if edge_ids is None:
+        return True
+    return bool(((edge_ids[1:] > edge_ids[:-1]) | (rows[1:] != rows[:-1])).all())

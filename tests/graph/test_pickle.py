@@ -1,0 +1,52 @@
+"""Graphs are pickled and copied whole."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import dglite
+from tests.io.graphs import KINDS, assert_same
+
+
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickled_graph_is_the_same(kind, protocol):
+    g = KINDS[kind]()
+    assert_same(g, pickle.loads(pickle.dumps(g, protocol)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deep_copy_is_the_same_and_its_own(kind):
+    g = KINDS[kind]()
+    for i in range(len(g._num_nodes)):
+        for name, column in g._node_frame(i).items():
+            g._node_frame(i)[name] = column.detach()
+    made = copy.deepcopy(g)
+    assert_same(KINDS[kind]() if kind == "empty" else g, made)
+    for i in range(len(g._num_nodes)):
+        for name, column in made._node_frame(i).items():
+            assert column is not g._node_frame(i)[name]
+
+
+def test_formats_and_waiting_messages():
+    g = dglite.graph(([0, 1], [1, 2]))
+    g.ndata["h"] = torch.ones(3, 1)
+    g.create_formats_()
+    g.send(g.edges(), dglite.function.copy_u("h", "m"))
+    made = pickle.loads(pickle.dumps(g))
+    assert made.formats()["created"] == ["coo", "csr", "csc"]
+    assert made.ndata["h"].tolist() == [[1.0], [1.0], [1.0]]
+
+
+def test_a_selected_feature_is_pickled_alone():
+    g = dglite.graph(([], []), num_nodes=2)
+    whole = dglite.graph(([], []), num_nodes=100_000)
+    whole.ndata["h"] = torch.rand(100_000, 4)
+    g._node_frames = [whole._node_frame(0).take(torch.tensor([7, 0]).numpy())]
+    content = pickle.dumps(g)
+    assert len(content) < 10_000
+    assert torch.equal(pickle.loads(content).ndata["h"], whole.ndata["h"][[7, 0]])

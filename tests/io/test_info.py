@@ -1,0 +1,83 @@
+"""Facts about data sets come back from files as they were; what cannot be written is named."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from dglite import DGLError
+from dglite.data.utils import load_info, save_info
+
+FACTS = {
+    "num_classes": 7,
+    "big": 2**80,
+    "ratio": 0.1,
+    "infinite": math.inf,
+    "name": "Zürich \0",
+    "nothing": None,
+    "truth": True,
+    "complex": 1 + 2j,
+    "bytes": b"\x00\xff",
+    "list": [1, [2, []], "x"],
+    "tuple": (1, (2, ())),
+    "set": {1, 2},
+    "frozen": frozenset("ab"),
+    3: {"nested": {(1, 2): "tuple key"}},
+    "empty": {},
+}
+ARRAYS = {
+    "float": np.arange(6.0).reshape(2, 3),
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "big-endian": np.array([1, 2], ">i4"),
+    "bool": np.array([True, False]),
+    "empty": np.empty((0, 4), np.int16),
+    "complex": np.array([1 + 2j]),
+    "names": np.array([["a", "longer"]]),
+    "no axes": np.array(3.0),
+}
+
+
+def test_plain_values_come_back(tmp_path):
+    save_info(tmp_path / "info.pkl", FACTS)
+    found = load_info(tmp_path / "info.pkl")
+    assert found == FACTS
+    assert [type(x) for x in found.values()] == [type(x) for x in FACTS.values()]
+
+
+def test_arrays_and_tensors_come_back(tmp_path):
+    tensors = {name: torch.arange(3).to(getattr(torch, name)) for name in ("float32", "bfloat16", "bool", "complex128")}
+    save_info(tmp_path / "i", {"arrays": ARRAYS, "tensors": tensors, "scalar": np.float32(0.5), "text": np.str_("x")})
+    found = load_info(tmp_path / "i")
+    for name, array in ARRAYS.items():
+        assert isinstance(found["arrays"][name], np.ndarray)
+        assert found["arrays"][name].shape == array.shape
+        assert np.array_equal(found["arrays"][name], array)
+        assert found["arrays"][name].dtype == array.dtype.newbyteorder("=")
+    for name, tensor in tensors.items():
+        assert torch.equal(found["tensors"][name], tensor)
+        assert found["tensors"][name].dtype == tensor.dtype
+    assert (found["scalar"], type(found["scalar"])) == (0.5, np.float32)
+    assert found["text"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("info", "where"),
+    [
+        ({"a": object()}, r"info\['a'\] is a object"),
+        ({"a": [1, {"b": print}]}, r"info\['a'\]\[1\]\['b'\] is a builtin"),
+        ({"a": np.array([None])}, "is a ndarray"),
+        ({object(): 1}, "a key of info"),
+    ],
+)
+def test_what_cannot_be_written_is_named(tmp_path, info, where):
+    with pytest.raises(DGLError, match=where):
+        save_info(tmp_path / "i", info)
+    assert not (tmp_path / "i").exists()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DGLError, match="does not exist"):
+        load_info(tmp_path / "absent")

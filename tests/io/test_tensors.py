@@ -1,0 +1,33 @@
+"""Tensors come back from files as they were."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from dglite import DGLError
+from dglite.data.utils import load_tensors, save_graphs, save_tensors
+from tests.io.graphs import DTYPES
+
+
+def test_tensors_come_back(tmp_path):
+    tensors = {name: torch.arange(6).reshape(2, 3).to(getattr(torch, name)) for name in DTYPES}
+    tensors |= {"": torch.tensor(3.0), "__metadata__": torch.empty(0, 4), "turned": torch.rand(2, 3).T}
+    tensors["part"] = tensors["float32"][1:]
+    assert save_tensors(tmp_path / "t", tensors)
+    found = load_tensors(tmp_path / "t")
+    assert list(found) == list(tensors)
+    for name, values in tensors.items():
+        assert found[name].dtype == values.dtype
+        assert torch.equal(found[name], values)
+    assert save_tensors(tmp_path / "t", {})
+    assert load_tensors(tmp_path / "t") == {}
+
+
+def test_what_does_not_fit_is_named(tmp_path):
+    for wrong in ({"a": [1]}, {1: torch.ones(1)}):
+        with pytest.raises(DGLError, match="saved by name"):
+            save_tensors(tmp_path / "t", wrong)
+    save_graphs(tmp_path / "g", [])
+    with pytest.raises(DGLError, match="not 'tensors'"):
+        load_tensors(tmp_path / "g")
