@@ -45,12 +45,8 @@ def dgl_is_dglite():
 def test_a_script_runs_unmodified(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run(
-        [sys.executable, "-m", "dglite.compat", str(script), "--epochs", "3"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "dglite.compat", str(script), "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["__main__", f"['{script}',", "'--epochs',", "'3']"]
 
