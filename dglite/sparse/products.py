@@ -146,11 +146,21 @@ def spspmm(A: Matrix, B: Matrix) -> Matrix:
 
 
 def _by_scipy(A: Matrix, B: Matrix) -> Matrix:
-    product = _as_scipy(A) @ _as_scipy(B)
+    """Return the product. SciPy leaves out what cancels, so the places come from a product of ones, which cannot."""
+    first, second = _as_scipy(A), _as_scipy(B)
+    product = first @ second
+    first.data, second.data = np.ones_like(first.data), np.ones_like(second.data)
+    places = first @ second
     product.sort_indices()
-    row = np.repeat(np.arange(A.shape[0]), np.diff(product.indptr))
-    val = active.from_numpy(product.data)
-    return A.from_places(row, product.indices, val, (A.shape[0], B.shape[1]))
+    places.sort_indices()
+    row = np.repeat(np.arange(A.shape[0]), np.diff(places.indptr))
+    data = product.data
+    if product.nnz < places.nnz:
+        width = B.shape[1]
+        found = np.repeat(np.arange(A.shape[0]), np.diff(product.indptr)) * width + product.indices
+        data = np.zeros(places.nnz, product.dtype)
+        data[np.searchsorted(row * width + places.indices, found)] = product.data
+    return A.from_places(row, places.indices, active.from_numpy(data), (A.shape[0], B.shape[1]))
 
 
 def _as_scipy(A: MatrixBase) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +30,10 @@ from dglite.nn import (
 )
 from tests.nn import dense
 
-BACKENDS = ["eager", "aot_eager"] + (["inductor"] if shutil.which("g++") or shutil.which("clang++") else [])
+FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+BACKENDS = ["eager", "aot_eager"] + (["inductor"] if FULL and COMPILER else [])
+"""Inductor starts a C++ compiler, which takes half a minute: with ``--full`` only."""
 
 
 @pytest.fixture(autouse=True)

