@@ -11,6 +11,7 @@ expressed there raises :class:`Unrecordable`, and the function is called in degr
 from __future__ import annotations
 
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -50,8 +51,9 @@ class Deferred:
 
     _value: Tensor | None
 
+    @abstractmethod
     def _compute(self) -> Tensor:
-        raise NotImplementedError
+        """Return the tensor."""
 
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return function(*realised(args), **realised(kwargs))
@@ -242,7 +244,7 @@ class Column(Deferred):
         return method
 
 
-class Tape:
+class Tape(ABC):
     """The operands that a function's columns read, and how to compute a column.
 
     ``sources[slot]`` says what operand ``slot`` is; a number is one of ``captured``, tensors that are no columns.
@@ -325,9 +327,9 @@ class Tape:
         """Return the tensor that operand ``slot`` reads."""
         return self.tensors[slot]
 
+    @abstractmethod
     def compute(self, column: Column) -> Tensor:
         """Return the column's value for every edge, (num_edges, *feat), in edge order."""
-        raise NotImplementedError
 
     def used_rows(self, side: Side) -> np.ndarray | None:
         """Return the rows of a side that some edge reads, None where that is all."""

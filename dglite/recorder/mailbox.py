@@ -7,6 +7,7 @@ tensor with a row for every node; nothing else in a mailbox has a value before.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Sequence
 from typing import Any
@@ -27,13 +28,13 @@ MAILBOX = Table(MESSAGES)
 class Mailbox(Tape):
     """The tape of a mailbox."""
 
+    @abstractmethod
     def reduce(self, reducer: Reducer, column: Column) -> Tensor:
         """Return the reduction of each node's messages, (num_nodes, *feat)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def softmax(self, column: Column) -> Column:
         """Return the messages normalised by a softmax at each node."""
-        raise NotImplementedError
 
 
 class Reduced(Deferred):
