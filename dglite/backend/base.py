@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "RegisteredOp", "Tensor"]
+__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor"]
 
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
@@ -63,6 +63,27 @@ class RegisteredOp(DifferentiableOp, Protocol):
 
         Wrong inputs are refused here as they are by ``forward``.
         """
+
+
+class Recipe(Protocol):
+    """How a tensor is computed that nobody has read yet."""
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """The tensor's shape."""
+
+    @property
+    def sources(self) -> Sequence[Tensor]:
+        """What it is computed from, all of its dtype and on its device."""
+
+    def compute(self, *sources: Tensor) -> Tensor:
+        """Return its values, differentiable in the sources."""
+
+    def leaky_relu(self, slope: float) -> Recipe | None:
+        """Return the recipe of its leaky ReLU, None where that takes the values."""
+
+    def dropout(self, p: float) -> Recipe | None:
+        """Return the recipe of what dropout makes of it, None where that takes the values."""
 
 
 Description = tuple[Sequence[int], str]
@@ -245,6 +266,14 @@ class Backend(ABC):
     @abstractmethod
     def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
+
+    @abstractmethod
+    def defer(self, recipe: Recipe) -> Tensor:
+        """Return the recipe's tensor, computed when something reads it; at once where tensors cannot wait."""
+
+    @abstractmethod
+    def recipe_of(self, x: Tensor) -> Recipe | None:
+        """Return how ``x`` is computed, None once it has been: most tensors."""
 
     # -- compilers and mixed precision --------------------------------------------------------------------------
     @abstractmethod

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from . import torch_library
-from .base import RESULT, Backend, DifferentiableOp, MakeOp
+from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe
+from .torch_deferred import Deferred, values
 
 __all__ = ["TorchBackend"]
 
@@ -170,8 +171,14 @@ class TorchBackend(Backend):
         if torch.is_grad_enabled():
             for x in inputs:
                 if x.requires_grad:
-                    return _Recorded.apply(op, *inputs)
+                    return _Recorded.apply(op, *values(inputs))
         return op.forward(*inputs)
+
+    def defer(self, recipe: Recipe) -> torch.Tensor:
+        return Deferred.make(recipe, recipe.sources[0].dtype)
+
+    def recipe_of(self, x: torch.Tensor) -> Recipe | None:
+        return x.recipe if type(x) is Deferred and x.computed is None else None
 
     def detach(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach()

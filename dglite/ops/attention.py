@@ -142,22 +142,26 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
     if how.score is Score.DOT:
         scores = sddmm(adj, _MUL, (x, given["right"]), dot=True) * how.scale
     elif how.score is Score.GATED:
-        both = _leaky_relu(sddmm(adj, _ADD, (x, given["right"])), how.slope)
+        both = leaky_relu(sddmm(adj, _ADD, (x, given["right"])), how.slope)
         scores = active.sum(both * given["attn"], -1, keepdims=True)
     elif how.projected:
         left, right = (active.sum(x * given[name], -1, keepdims=True) for name in ("attn", "attn_right"))
-        scores = _leaky_relu(sddmm(adj, _ADD, (left, right[: adj.num_dst])), how.slope)
+        scores = leaky_relu(sddmm(adj, _ADD, (left, right[: adj.num_dst])), how.slope)
     else:
         left, right = (active.reshape(given[name], (*active.shape(given[name]), 1)) for name in ("left", "right"))
-        scores = _leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
-    weights = edge_softmax(adj, scores)
-    if how.dropout and is_traced(adj):
-        weights = active.dropout(weights, how.dropout)
-    elif how.dropout:
-        weights = weights * _multipliers(adj, how, x)
+        scores = leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
+    weights = normalised(adj, how, scores)
     if "weight" in given:
         weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))
     return weights
+
+
+def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
+    """Return the softmax of scores, (num_edges, heads, 1), after dropout."""
+    weights = edge_softmax(adj, scores)
+    if how.dropout and is_traced(adj):
+        return active.dropout(weights, how.dropout)
+    return weights * _multipliers(adj, how, weights) if how.dropout else weights
 
 
 def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
@@ -165,7 +169,8 @@ def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
     return spmm(adj, _WEIGHTED, Reducer.SUM, (inputs[0], _weights(adj, how, inputs)))
 
 
-def _leaky_relu(x: Tensor, slope: float) -> Tensor:
+def leaky_relu(x: Tensor, slope: float) -> Tensor:
+    """Return x where it is positive, ``slope * x`` elsewhere; differentiable twice."""
     return x * (active.astype(x > 0, active.dtype(x)) * (1 - slope) + slope)
 
 

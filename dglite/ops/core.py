@@ -5,20 +5,23 @@ from __future__ import annotations
 from .attention import Attention, Score, attention, attention_weights
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .rows import segment_reduce, take_rows
-from .softmax import edge_softmax
-from .sparse import sddmm, spmm
+from .scores import attends, edge_scores, edge_softmax, scores_wait, spmm
+from .sparse import sddmm
 from .traced import reversed_of
 
 __all__ = [
     "DEGREE_SCALES",
     "Attention",
     "Score",
+    "attends",
     "attention",
     "attention_weights",
     "degree_scale",
+    "edge_scores",
     "edge_softmax",
     "require_in_edges",
     "reversed_of",
+    "scores_wait",
     "sddmm",
     "segment_reduce",
     "spmm",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..expr import Call, Constant, Expr, Operand, Side
 
-__all__ = ["Seen", "find_attention"]
+__all__ = ["Seen", "find_attention", "leaky_sum"]
 
 
 class Seen(NamedTuple):
@@ -32,12 +32,12 @@ def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> Seen | None:
         return None
     for weight, x in (expr.args, reversed(expr.args)):
         if isinstance(weight, Operand) and weight.slot in scores and isinstance(x, Operand) and x.side is Side.U:
-            ends = _leaky_sum(scores[weight.slot])
+            ends = leaky_sum(scores[weight.slot])
             return None if ends is None else Seen(x.slot, *ends)
     return None
 
 
-def _leaky_sum(score: Expr) -> tuple[int, int, float] | None:
+def leaky_sum(score: Expr) -> tuple[int, int, float] | None:
     """Return the slots of left and right and the slope where ``score`` is leaky_relu(left + right)."""
     slope = 1.0
     if isinstance(score, Call) and score.op.name == "where":

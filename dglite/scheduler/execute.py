@@ -24,6 +24,7 @@ from .plan import (
     CopyColumn,
     CrossReduce,
     EdgeCompute,
+    EdgeScores,
     FusedReduce,
     GroupEdges,
     Instruction,
@@ -103,6 +104,11 @@ def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
     if not step.keepdim:
         values = backend.reshape(values, backend.shape(values)[:-1])
     return {step.out_field: values}
+
+
+def _edge_scores(step: EdgeScores, relation: Relation, run: Run) -> Table:
+    left, right = run.load(step.left, relation), run.load(step.right, relation)
+    return {step.out_field: core.edge_scores(relation.adjacency, left, right, step.slope)}
 
 
 def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
@@ -225,6 +231,7 @@ _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     Waiting: _waiting,
     CopyColumn: _copy_column,
     EdgeCompute: _edge_compute,
+    EdgeScores: _edge_scores,
     RunEdgeUDF: _run_edge_udf,
     GroupEdges: _group_edges,
     FusedReduce: _fused_reduce,

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..backend import active as backend
 from ..errors import DGLError
-from ..expr import Side
+from ..expr import Operand, Side
 from ..function import MessageFunction, ReduceFunction
 from ..kernels.layout import broadcast_layout, broadcast_shape
+from ..ops import core
 from ..recorder import Unrecordable, refusal
 from ..structure.adjacency import Adjacency
 from ..udf import function_name
@@ -24,6 +25,7 @@ from .plan import (
     Column,
     CopyColumn,
     EdgeCompute,
+    EdgeScores,
     Field,
     FusedReduce,
     Instruction,
@@ -179,6 +181,8 @@ class _Accountant:
                 lines.append(self._copy_column(step, reason))
             elif isinstance(step, EdgeCompute):
                 lines.append(self._edge_compute(step, reason))
+            elif isinstance(step, EdgeScores):
+                lines.append(self._edge_scores(step, reason))
             elif isinstance(step, BucketReduce):
                 lines.append(self._bucket_reduce(step, reason))
             elif isinstance(step, ReduceOnce):
@@ -198,8 +202,14 @@ class _Accountant:
         read = _total(
             [_structure_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))]
         )
-        kernel = f"g-SpMM {step.reducer.value}, {pattern}"
+        kernel = "attention" if self._is_attention(step) else f"g-SpMM {step.reducer.value}, {pattern}"
         return Line(step, kernel, "CSC; CSR in backward", read, _times(adjacency.num_dst, shape), reason)
+
+    def _is_attention(self, step: FusedReduce) -> bool:
+        """Whether an operand is the weights of an attention that have not been computed yet."""
+        columns = [self.relation.column(x.side, x.name) for x in step.operands if isinstance(x, Column)]
+        adjacency = self.relation.adjacency
+        return len(columns) == len(step.operands) and core.attends(adjacency, step.expr, step.reducer, columns)
 
     def _copy_column(self, step: CopyColumn, reason: str) -> Line:
         kind = self._kind(step.column)
@@ -210,6 +220,15 @@ class _Accountant:
         moved = _times(adjacency.num_edges, kind)
         read = _total([_structure_bytes(adjacency), moved])
         return Line(step, "row gather", "CSC; CSR in backward", read, moved, reason)
+
+    def _edge_scores(self, step: EdgeScores, reason: str) -> Line:
+        ends = [self.relation.column(column.side, column.name) for column in (step.left, step.right)]
+        if not core.scores_wait(self.relation.adjacency, *ends):
+            expr = Operand(step.left.side, 0) + Operand(step.right.side, 1)
+            computed = EdgeCompute(step.out, step.relation, expr, (step.left, step.right), False, step.out_field)
+            return self._edge_compute(computed, "not the scores of an attention, or few: computed at once")
+        self.kinds[step.out] = {step.out_field: self._kind(step.left)}
+        return Line(step, "none yet", "", 0, 0, reason)
 
     def _edge_compute(self, step: EdgeCompute, reason: str) -> Line:
         kinds = [self._kind(source) for source in step.operands]

@@ -23,6 +23,7 @@ __all__ = [
     "CopyColumn",
     "CrossReduce",
     "EdgeCompute",
+    "EdgeScores",
     "Field",
     "FusedReduce",
     "GroupEdges",
@@ -171,6 +172,21 @@ class EdgeCompute(Instruction):
     def text(self) -> str:
         formula = spell(self.expr, self.operands)
         return f"{f'dot {formula}' if self.dot else formula} -> {self.out_field!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeScores(Instruction):
+    """Scores of an attention, leaky_relu(left of the source + right of the destination), computed when read."""
+
+    left: Column
+    right: Column
+    slope: float
+    out_field: str
+
+    @property
+    def text(self) -> str:
+        formula = f"({self.left} + {self.right})"
+        return f"{formula if self.slope == 1 else f'leaky_relu{formula}'} -> {self.out_field!r}"
 
 
 @dataclass(frozen=True, slots=True)

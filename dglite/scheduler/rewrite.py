@@ -14,11 +14,13 @@ from typing import Any
 from ..config import debug_level
 from ..expr import Operand, Side
 from ..function import MessageFunction, ReduceFunction
+from .attend import leaky_sum
 from .plan import (
     BucketReduce,
     Column,
     CopyColumn,
     EdgeCompute,
+    EdgeScores,
     Field,
     FusedReduce,
     Instruction,
@@ -27,7 +29,6 @@ from .plan import (
     Reduce,
     ReduceOnce,
     RunEdgeUDF,
-    Source,
     UserFunction,
     Write,
     verify,
@@ -85,7 +86,7 @@ def _has_kernel(function: Any) -> bool:
     return isinstance(function, ReduceFunction) and function.reducer.fused
 
 
-def _columns(function: MessageFunction) -> tuple[Source, ...]:
+def _columns(function: MessageFunction) -> tuple[Column, ...]:
     return tuple(Column(side, name) for side, name in function.fields)
 
 
@@ -148,6 +149,24 @@ def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCo
     return EdgeCompute(step.out, step.relation, function.expr, _columns(function), *how)
 
 
+def _is_score(function: Any) -> bool:
+    return (
+        _is_elementwise(function)
+        and leaky_sum(function.expr) is not None
+        and all(isinstance(name, str) for _, name in function.fields)
+    )
+
+
+def _score_later(step: Message, makers: Mapping[int, Instruction]) -> EdgeScores:
+    function = step.function
+    assert isinstance(function, MessageFunction)
+    found = leaky_sum(function.expr)
+    assert found is not None  # the pattern has seen it
+    left, right, slope = found
+    columns = _columns(function)
+    return EdgeScores(step.out, step.relation, columns[left], columns[right], slope, function.out_field)
+
+
 def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF:
     assert isinstance(step.function, UserFunction)
     return RunEdgeUDF(step.out, step.relation, step.function)
@@ -185,6 +204,12 @@ RULES = (
         "the reducer reads the whole mailbox: bucketed by degree, messages permuted once",
     ),
     Rule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
+    Rule(
+        "leave scores for later",
+        Pattern(Message, _is_score),
+        _score_later,
+        "may be the scores of an attention: computed when something reads them, never where all of it is one kernel",
+    ),
     Rule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
     Rule(
         "run a message UDF",

@@ -60,7 +60,9 @@ def test_each_rule_for_reducers(rule: str, message: Any, reduce: Any, expected: 
     ("rule", "message", "expected"),
     [
         ("copy a column", (COPY,), ["CopyColumn", "Write"]),
+        ("leave scores for later", (fn.u_add_v("l", "r", "m"),), ["EdgeScores", "Write"]),
         ("compute a built-in message", (DOT,), ["EdgeCompute", "Write"]),
+        ("compute a built-in message", (fn.u_add_e("l", "w", "m"),), ["EdgeCompute", "Write"]),
         ("run a message UDF", MESSAGE, ["RunEdgeUDF", "Write"]),
     ],
 )
@@ -75,7 +77,7 @@ def test_the_tests_above_name_every_rule() -> None:
         for message in ((COPY,), (DOT,), MESSAGE)
         for reduce in ((SUM,), (PROD,), REDUCE, RECORDED)
     ]
-    plans.append(rewrite(lower_edges((COPY,))))
+    plans += [rewrite(lower_edges((message,))) for message in (COPY, fn.u_add_v("l", "r", "m"))]
     assert {rule for plan in plans for rule in rules(plan)} == {rule.name for rule in RULES}
 
 

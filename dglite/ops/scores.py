@@ -1,0 +1,180 @@
+"""Attention that is written step by step: scores on the edges, softmax, dropout, and a weighted sum at the end.
+
+``edge_scores`` and ``edge_softmax`` give tensors that are computed when something reads them. Where nothing but
+``spmm`` does, the steps have become attention in one kernel, and nothing of the size of edges x heads has existed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..expr import Call, Expr, Operand, Side
+from ..opspec import Reducer
+from ..structure.adjacency import Adjacency
+from . import softmax, sparse
+from .attention import MOST_HEADS, Attention, Score, attention, leaky_relu, normalised
+from .operands import FLOATS
+from .traced import is_traced
+
+__all__ = ["attends", "edge_scores", "edge_softmax", "scores_wait", "spmm"]
+
+WORTH_DEFERRING = 1 << 14
+"""Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
+
+_ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeAttention:
+    """Scores leaky_relu(left[u] + right[v]) of edges, or the weights that softmax and dropout make of them.
+
+    ``left`` and ``right`` have shape (rows, *heads, 1) or (rows, *heads). ``versions`` tell when one of them has been
+    changed in place since.
+    """
+
+    adj: Adjacency
+    sources: tuple[Tensor, Tensor]
+    versions: tuple[int, int]
+    how: Attention
+    normalised: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(num_edges, *heads[, 1])."""
+        return (self.adj.num_edges, *active.shape(self.sources[0])[1:])
+
+    def leaky_relu(self, slope: float) -> EdgeAttention | None:
+        """Return the scores with this slope below 0; None where they have one or are weights."""
+        if self.normalised or self.how.slope != 1.0:
+            return None
+        return replace(self, how=replace(self.how, slope=slope))
+
+    def softmax(self) -> EdgeAttention | None:
+        """Return the weights; None where these are weights already."""
+        return None if self.normalised else replace(self, normalised=True)
+
+    def dropout(self, p: float) -> EdgeAttention | None:
+        """Return the weights, dropped with probability ``p`` by a seed that is drawn now; None for scores."""
+        if not self.normalised or self.how.dropout:
+            return None
+        return replace(self, how=replace(self.how, dropout=p).seeded())
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether the sources are what they were."""
+        return tuple([active.version(x) for x in self.sources]) == self.versions
+
+    def compute(self, *sources: Tensor) -> Tensor:
+        """Return the values, differentiable."""
+        if not self.unchanged:
+            raise DGLError(
+                "features that edge scores are computed from were changed in place before the scores were read; change "
+                "a copy (x = x * 2 instead of x.mul_(2)), or read the scores before"
+            )
+        scores = sparse.sddmm(self.adj, _ADD, sources)
+        if self.how.slope != 1.0:
+            scores = leaky_relu(scores, self.how.slope)
+        if not self.normalised:
+            return scores
+        flat = active.reshape(scores, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
+        return active.reshape(normalised(self.adj, self.how, flat), self.shape)
+
+
+def edge_scores(adj: Adjacency, left: Tensor, right: Tensor, slope: float = 1.0) -> Tensor:
+    """Return leaky_relu(left[u] + right[v]) for every edge ``u -> v``, which may be computed when it is read.
+
+    ``left`` is (num_src, *heads, 1) or (num_src, *heads), ``right`` the same for destinations. Raises ``DGLError`` as
+    ``sddmm`` does.
+    """
+    recipe = EdgeAttention(adj, (left, right), (0, 0), Attention(Score.ADDITIVE, slope))
+    if is_traced(adj) or not scores_wait(adj, left, right):
+        scores = sparse.sddmm(adj, _ADD, (left, right))
+        return scores if slope == 1.0 else leaky_relu(scores, slope)
+    return active.defer(replace(recipe, versions=(active.version(left), active.version(right))))
+
+
+def scores_wait(adj: Adjacency, left: Tensor, right: Tensor) -> bool:
+    """Whether :func:`edge_scores` waits: the kernel takes these, one number for each head, and there are enough."""
+    if not active.is_tensor(left) or not active.is_tensor(right):
+        return False
+    feat, dtype = tuple(active.shape(left)[1:]), active.dtype(left)
+    heads = math.prod(feat)
+    return (
+        (len(feat) < 2 or feat[-1] == 1)
+        and feat == tuple(active.shape(right)[1:])
+        and (active.shape(left)[0], active.shape(right)[0]) == (adj.num_src, adj.num_dst)
+        and dtype in FLOATS
+        and dtype == active.dtype(right)
+        and active.on_cpu(left)
+        and active.on_cpu(right)
+        and 0 < heads <= MOST_HEADS
+        and adj.num_edges * heads >= WORTH_DEFERRING
+    )
+
+
+def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
+    """Return what :func:`.softmax.edge_softmax` does; of scores that nobody has read, weights that wait, too."""
+    recipe = active.recipe_of(logits)
+    if isinstance(recipe, EdgeAttention) and recipe.adj is adj:
+        weights = recipe.softmax()
+        if weights is not None:
+            return active.defer(weights)
+    return softmax.edge_softmax(adj, logits)
+
+
+def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
+    """Return what :func:`.sparse.spmm` does; the sum of sources weighted by attention that nobody has read, at once."""
+    if reducer is Reducer.SUM and len(operands) == 2:
+        found = _attention_of(adj, expr, operands)
+        if found is not None:
+            recipe, x, wide = found
+            flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in recipe.sources]
+            return active.reshape(
+                attention(adj, recipe.how, active.reshape(x, wide), flat), (adj.num_dst, *active.shape(x)[1:])
+            )
+    return sparse.spmm(adj, expr, reducer, operands)
+
+
+def attends(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> bool:
+    """Whether :func:`spmm` would do attention in one kernel."""
+    return reducer is Reducer.SUM and len(operands) == 2 and _attention_of(adj, expr, operands) is not None
+
+
+def _attention_of(
+    adj: Adjacency, expr: Expr, operands: Sequence[Tensor]
+) -> tuple[EdgeAttention, Tensor, tuple[int, int, int]] | None:
+    """Return the attention, the feature x that it sums and x's shape for the kernel, where that is what is meant."""
+    for slot in (0, 1):
+        recipe = active.recipe_of(operands[slot])
+        if not isinstance(recipe, EdgeAttention):
+            continue
+        x = operands[1 - slot]
+        if recipe.adj is adj and recipe.normalised and recipe.unchanged and _is_weighted(expr, slot):
+            left = recipe.sources[0]
+            wide = _wide(tuple(active.shape(left)[1:]), tuple(active.shape(x)))
+            if wide is not None and wide[0] == adj.num_src and active.dtype(x) == active.dtype(left):
+                return recipe, x, wide
+    return None
+
+
+@lru_cache(maxsize=64)
+def _is_weighted(expr: Expr, slot: int) -> bool:
+    """Whether the expression is a source's feature times the edge's operand ``slot``."""
+    if not isinstance(expr, Call) or expr.op.name != "mul":
+        return False
+    return set(expr.args) == {Operand(Side.E, slot), Operand(Side.U, 1 - slot)}
+
+
+def _wide(score: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """Return ``x``, (rows, *feat), as (rows, heads, d) where each of its heads has one score, else None."""
+    rows, feat = x[0], x[1:]
+    if feat == score:  # every element is a head of its own
+        return rows, math.prod(feat), 1
+    if score and score[-1] == 1 and feat[:-1] == score[:-1] and feat:
+        return rows, math.prod(score), feat[-1]
+    return None
