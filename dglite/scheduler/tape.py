@@ -201,7 +201,7 @@ class RelationTape(Mailbox):
     def softmax(self, column: Column) -> Column:
         """Return a softmax that is computed when it is needed on the edges: inside attention it never is."""
         slot = len(self.sources)
-        self.sources.append((Side.E, f"softmax({self.spelled(column)})"))
+        self.sources.append((Side.E, "softmax" if self.log is None else f"softmax({self.spelled(column)})"))
         self.tensors.append(None)
         self._softmaxes[slot] = column
         return Column(self, Operand(Side.E, slot), column._feat, column._dtype)
@@ -246,7 +246,7 @@ def reduce_once(
     Unrecordable
         The function uses the mailbox in a way that has no kernel, or draws random numbers. Nothing has changed then.
     """
-    adjacency, receivers = _receiving(relation)
+    adjacency, receivers, order = _receiving(relation)
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
     fields_by_name = {name: (expr, sources) for name, expr, sources in fields}
@@ -279,12 +279,11 @@ def reduce_once(
         refused.function = function
         raise
     note_builtins(function, result, read)
-    if receivers is None:
+    if order is None:
         return whole
-    empty = np.flatnonzero(relation.adjacency.in_degrees() == 0)
-    order = np.argsort(np.concatenate([empty, receivers]))
+    missing = relation.adjacency.num_dst - adjacency.num_dst
     return {
-        name: core.take_rows(backend.concat([relation.initial(name, len(empty), x), x]), order, permutation=True)
+        name: core.take_rows(backend.concat([relation.initial(name, missing, x), x]), order, permutation=True)
         for name, x in whole.items()
     }
 
@@ -298,20 +297,24 @@ def _called(function: Any, batch: NodeBatch) -> Any:
         raise Unrecordable(f"it raised {type(error).__name__} on a deferred mailbox", lasting=False) from error
 
 
-def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None]:
-    """Return the relation's structure without nodes that receive nothing, and the others; None if that is all."""
+def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.ndarray | None]:
+    """Return the relation's structure without nodes that receive nothing, and the others; None if that is all.
+
+    The third gives every node its row in a table of first the nodes that receive nothing, then the others.
+    """
     adjacency = relation.adjacency
-    found: tuple[Adjacency, np.ndarray | None] | None = adjacency.cache.get("receiving")
+    found: tuple[Adjacency, np.ndarray | None, np.ndarray | None] | None = adjacency.cache.get("receiving")
     if found is None:
-        receivers = np.flatnonzero(adjacency.in_degrees())
-        found = adjacency, None
+        degrees = adjacency.in_degrees()
+        receivers = np.flatnonzero(degrees)
+        found = adjacency, None, None
         if len(receivers) < adjacency.num_dst:
             csc = adjacency.csc()
             indptr = np.append(csc.indptr[receivers], csc.indptr[-1:])
             compressed = Adjacency.from_csc(
                 adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
             )
-            found = compressed, receivers
+            found = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
         adjacency.cache["receiving"] = found
     return found
 
