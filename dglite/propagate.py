@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .errors import DGLError
 from .graph import DGLGraph
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
 
@@ -45,7 +46,7 @@ def prop_nodes_bfs(
 
     With ``reverse`` frontiers follow in-edges; messages go along edges all the same.
     """
-    prop_nodes(graph, bfs_nodes_generator(graph, source, reverse), message_func, reduce_func, apply_node_func)
+    prop_nodes(graph, bfs_nodes_generator(graph, source, _checked(reverse)), message_func, reduce_func, apply_node_func)
 
 
 def prop_nodes_topo(
@@ -55,7 +56,7 @@ def prop_nodes_topo(
 
     With ``reverse`` frontiers follow in-edges; messages go along edges all the same.
     """
-    prop_nodes(graph, topological_nodes_generator(graph, reverse), message_func, reduce_func, apply_node_func)
+    prop_nodes(graph, topological_nodes_generator(graph, _checked(reverse)), message_func, reduce_func, apply_node_func)
 
 
 def prop_edges_dfs(
@@ -69,8 +70,16 @@ def prop_edges_dfs(
     apply_node_func: Any = None,
 ) -> None:
     """``send_and_recv`` along edges in the order of :func:`dglite.dfs_labeled_edges_generator`."""
+    reverse = _checked(reverse)
     frontiers = dfs_labeled_edges_generator(graph, source, reverse, has_reverse_edge, has_nontree_edge, False)
     prop_edges(graph, frontiers, message_func, reduce_func, apply_node_func)
+
+
+def _checked(reverse: Any) -> bool:
+    """Return ``reverse``; a function in its place would be taken for True."""
+    if callable(reverse):
+        raise DGLError(f"reverse={reverse!r} is a function; expected True or False. Pass it as apply_node_func=")
+    return bool(reverse)
 
 
 def _given(function: Any) -> Any:

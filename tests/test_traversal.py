@@ -138,6 +138,8 @@ def test_propagation_visits_frontiers_in_order() -> None:
     g = chain()
     dglite.prop_nodes_topo(g, *pair, reverse=True, apply_node_func=add)
     assert g.ndata["h"].tolist() == [1, 3, 5, 7, 7]
+    with pytest.raises(DGLError, match="Pass it as apply_node_func="):
+        dglite.prop_nodes_topo(g, *pair, add)
     g = chain()
     g.register_message_func(pair[0])
     g.register_reduce_func(pair[1])
