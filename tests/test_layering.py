@@ -39,7 +39,12 @@ NEIGHBOURS = {
 """(importer, imported) on one floor, where the first is written in terms of the second."""
 
 OWNERS = {
-    "torch": {"backend/torch.py", "backend/torch_library.py", "sparse/exchange.py", "nn", "data", "dynamic", "tofu"},
+    "torch": {
+        "backend/torch.py",
+        "backend/torch_library.py",
+        "sparse/exchange.py",
+        *"nn data dynamic tofu compat".split(),
+    },
     "numba": {"kernels/cpu"},
     "llvmlite": {"kernels/cpu"},
     "cupy": {"backend/cupy.py", "kernels/cuda"},
