@@ -10,6 +10,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Initializer, Scheme
 from ..structure.ids import as_ids
+from .base import dgl_warning
 
 __all__ = ["Column", "Frame", "Scheme", "infer_scheme"]
 
@@ -154,16 +155,13 @@ class Frame(MutableMapping[str, Tensor]):
 
     # -- rows and columns -----------------------------------------------------------------------------------------
     def update_column(self, name: str, data: Any) -> None:
-        """Set a whole column. The first column of a frame without rows says how many there are."""
-        values = Column.create(data).data
-        if not self._frame and not self.num_rows:
-            self._frame.num_rows = len(values)
-        self._frame[name] = values
+        """Set a whole column, which must have the frame's number of rows."""
+        self._frame[name] = Column.create(data).data
 
     def add_column(self, name: str, scheme: Scheme, ctx: Any) -> None:
-        """Add a column of what the initializer gives. Raises ``DGLError`` where there is one of this name."""
+        """Add a column of what the initializer gives; one of this name is replaced, with a warning."""
         if name in self:
-            raise DGLError(f"there is a column {name!r} already")
+            dgl_warning(f"there was a column {name!r}; it is replaced")
         self._frame[name] = self._frame.initial(name, self.num_rows, scheme.shape, scheme.dtype, ctx)
 
     def add_rows(self, num_rows: int) -> None:

@@ -19,6 +19,9 @@ _INTERNAL = "internal to DGL; dglite reads graph data in dglite.graph and dglite
 _SHARED = "use torch.Tensor.share_memory_(), or pass the graph to forked processes"
 _NEVER_WAS = "DGL 2 lists the name, but no backend of DGL has it"
 _CUGRAPH = "RAPIDS cuGraph is not used"
+_LAZY = "dglite's subgraphs and blocks gather features when they are read, without it"
+_SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.SparseMatrix"
+_FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
 
 _NOT_PLANNED = {
     "dgl.backend.NodeEmbedding": _NEVER_WAS,
@@ -29,18 +32,36 @@ _NOT_PLANNED = {
     "dgl.core.data_dict_to_list": _INTERNAL,
     "dgl.cuda": "torch.cuda has what concerns devices",
     "dgl.data.graph_serialize.StorageMetaData": _NO_LIBRARY,
+    "dgl.DGLGraph.get_edge_storage": "features are tensors: g.edges[etype].data[name]",
+    "dgl.DGLGraph.get_node_storage": "features are tensors: g.nodes[ntype].data[name]",
+    "dgl.DGLGraph.materialize_data": _LAZY,
+    "dgl.DGLGraph.record_stream": "torch's allocator follows the streams of tensors",
+    "dgl.DGLGraph.shared_memory": _SHARED,
+    "dgl.DGLGraph.to_cugraph": _CUGRAPH,
+    "dgl.backend.set_default_backend": "set DGLITE_BACKEND, or write ~/.dglite/config.json",
+    "dgl.base.dgl_warning_format": "warnings are shown as Python shows them",
     "dgl.distgnn": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.distributed": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.extract_ext_funcs": _NO_LIBRARY,
-    "dgl.frame.LazyFeature": "dglite's subgraphs and blocks gather features when they are read, without it",
+    "dgl.frame.LazyFeature": _LAZY,
+    "dgl.frame.Frame.pin_memory_": "use torch.Tensor.pin_memory() of the columns",
+    "dgl.frame.Frame.record_stream": "torch's allocator follows the streams of tensors",
+    "dgl.frame.Frame.unpin_memory_": "a frame is never pinned",
     "dgl.from_cugraph": _CUGRAPH,
+    "dgl.function.BinaryMessageFunction": _FUNCTION,
+    "dgl.function.BuiltinFunction": _FUNCTION,
+    "dgl.function.CopyMessageFunction": _FUNCTION,
+    "dgl.function.TargetCode": _FUNCTION,
     "dgl.get_global_func": _NO_LIBRARY,
     "dgl.graph_index": _NO_LIBRARY,
     "dgl.graphbolt": "use dglite.sampling, which draws mini-batches on graphs in memory",
     "dgl.heterograph_index": _NO_LIBRARY,
     "dgl.hetero_from_shared_memory": _SHARED,
-    "dgl.LazyFeature": "dglite's subgraphs and blocks gather features when they are read, without it",
+    "dgl.LazyFeature": _LAZY,
     "dgl.list_global_func_names": _NO_LIBRARY,
+    "dgl.multiprocessing.call_once_and_share": "compute before the processes start; they inherit or receive tensors",
+    "dgl.multiprocessing.shared_tensor": "use torch.empty(...).share_memory_()",
+    "dgl.multiprocessing.thread_wrapped_func": "torch.multiprocessing.Process runs a function as it is",
     "dgl.ndarray.SparseFormat": _NO_LIBRARY,
     "dgl.ndarray.SparseMatrix": "use dglite.sparse.SparseMatrix",
     "dgl.ndarray.cast_to_signed": _NO_LIBRARY,
@@ -59,11 +80,26 @@ _NOT_PLANNED = {
     "dgl.optim": "use torch.optim.SparseAdam on torch.nn.Embedding(..., sparse=True), or torch.optim.Adagrad",
     "dgl.register_func": _NO_LIBRARY,
     "dgl.sampling.utils": _NO_LIBRARY,
+    "dgl.set_dst_lazy_features": _LAZY,
+    "dgl.set_edge_lazy_features": _LAZY,
+    "dgl.set_node_lazy_features": _LAZY,
+    "dgl.set_src_lazy_features": _LAZY,
+    "dgl.sparse.is_scalar": _SPARSE,
+    "dgl.sparse.load_dgl_sparse": _NO_LIBRARY,
+    "dgl.sparse.sp_add": _SPARSE,
+    "dgl.sparse.sp_div": _SPARSE,
+    "dgl.sparse.sp_mul": _SPARSE,
+    "dgl.sparse.sp_power": _SPARSE,
+    "dgl.sparse.sp_sub": _SPARSE,
+    "dgl.sparse.spsp_add": _SPARSE,
+    "dgl.sparse.spsp_div": _SPARSE,
+    "dgl.sparse.spsp_mul": _SPARSE,
     "dgl.storages": "features are tensors; a NumPy memory map becomes one by torch.from_numpy",
     "dgl.to_cugraph": _CUGRAPH,
     "dgl.TypeCode": _NO_LIBRARY,
     "dgl.utils.ExceptionWrapper": _INTERNAL,
     "dgl.utils.KeyErrorMessage": _INTERNAL,
+    "dgl.utils.SparseAdjTuple": _INTERNAL,
     "dgl.utils.create_shared_mem_array": _SHARED,
     "dgl.utils.elist2tensor": _INTERNAL,
     "dgl.utils.extract_edge_subframes": _INTERNAL,
@@ -82,10 +118,14 @@ _NOT_PLANNED = {
 }
 
 _NOT_YET = {
+    "dgl.DGLGraph.is_pinned": "graphs are not pinned",
     "dgl.DGLGraph.pin_memory_": "pin the features: torch.Tensor.pin_memory()",
-    "dgl.DGLGraph.unpin_memory_": "nothing is pinned",
+    "dgl.DGLGraph.unpin_memory_": "graphs are not pinned",
     "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
+    "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
     "dgl.geometry": "torch_cluster.fps samples points, networkx.maximal_matching matches neighbours",
+    "dgl.nn.pytorch": "write it with dglite.function and update_all; a fused kernel runs it",
+    "dgl.sampling.sample_neighbors_fused": "use dglite.sampling.sample_neighbors, then dglite.to_block",
 }
 
 

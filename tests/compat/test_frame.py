@@ -9,7 +9,7 @@ import torch
 import dglite
 from dglite.compat import init, random
 from dglite.compat.frame import Column, Frame, Scheme, infer_scheme
-from dglite.errors import DGLError
+from dglite.errors import DGLError, DGLWarning
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def test_columns_by_name(frame: Frame) -> None:
         frame["w"] = torch.zeros(2)
 
 
-def test_a_frame_takes_its_size_from_the_first_column() -> None:
-    frame = Frame()
-    frame["h"] = torch.zeros(4, 1)
-    assert frame.num_rows == 4 and Frame(num_rows=3).num_rows == 3
+def test_the_size_of_a_frame() -> None:
+    assert Frame().num_rows == 0 and Frame(num_rows=3).num_rows == Frame({"h": torch.zeros(3)}).num_rows == 3
+    with pytest.raises(DGLError):
+        Frame()["h"] = torch.zeros(4, 1)
     with pytest.raises(DGLError):
         Frame({"h": torch.zeros(2)}, num_rows=3)
 
@@ -45,8 +45,9 @@ def test_rows(frame: Frame) -> None:
     assert frame["y"].tolist() == [1, 2, 3, 0, 7, 7] and frame["h"][4:].tolist() == [[1, 1], [1, 1]]
     frame.add_column("z", Scheme((), torch.int32), torch.device("cpu"))
     assert frame["z"].dtype is torch.int32
-    with pytest.raises(DGLError, match="already"):
-        frame.add_column("z", Scheme((), torch.int32), torch.device("cpu"))
+    with pytest.warns(DGLWarning, match="replaced"):
+        frame.add_column("z", Scheme((1,), torch.int64), torch.device("cpu"))
+    assert frame.schemes["z"] == Scheme((1,), torch.int64)
     part = frame.subframe(torch.tensor([4, 0]))
     assert part["y"].tolist() == [7, 1] and part.num_rows == 2
     frame.clear()

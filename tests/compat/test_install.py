@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 import re
 import subprocess
 import sys
@@ -43,7 +44,19 @@ def test_a_script_runs_unmodified(tmp_path: Path) -> None:
     assert done.stdout.split() == ["__main__", f"['{script}',", "'--epochs',", "'3']"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["no such file.py"]])
+def test_a_module_runs_unmodified(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("import dgl\n")
+    (tmp_path / "package" / "train.py").write_text(
+        "import sys; from . import dgl; print(dgl.nn.GraphConv, sys.argv[1:])"
+    )
+    command = [sys.executable, "-m", "dglite.compat", "-m", "package.train", "--epochs", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dglite.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.stdout == "<class 'dglite.nn.graphconv.GraphConv'> ['--epochs', '3']\n", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["-m"], ["no such file.py"]])
 def test_the_command_line_says_what_is_wrong(arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dglite.compat", *arguments], capture_output=True, text=True, check=False

@@ -21,7 +21,11 @@ def test_the_page_is_up_to_date() -> None:
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize("name", sorted({**missing._NOT_PLANNED, **missing._NOT_YET}))
+_WHOLE = ("dgl.data", "dgl.nn.pytorch")
+"""Modules that are there; what is said is about names in them that are not."""
+
+
+@pytest.mark.parametrize("name", sorted({*missing._NOT_PLANNED, *missing._NOT_YET}.difference(_WHOLE)))
 def test_what_is_said_to_be_missing_is_missing(dgl_is_dglite: None, name: str) -> None:
     import dgl
 

@@ -173,7 +173,8 @@ def test_functions_over_containers() -> None:
     assert utils.recursive_apply(nested, lambda x: -x) == {"a": [-1, (-2, -3)], "b": -4}
     assert utils.recursive_apply_pair(nested, nested, lambda x, y, z: x * y + z, 1) == {"a": [2, (5, 10)], "b": 17}
     assert utils.group_as_dict([("a", 1), ("b", 2), ("a", 3)]) == {"a": [1, 3], "b": [2]}
-    assert utils.is_dict_like({}) and utils.is_iterable("") and not utils.is_listlike("")
+    assert utils.is_dict_like({}) and utils.is_iterable("")
+    assert utils.is_listlike(range(2)) and not utils.is_listlike("")
 
 
 def test_mappings() -> None:

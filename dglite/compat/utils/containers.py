@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -42,8 +42,8 @@ def is_iterable(obj: object) -> bool:
 
 
 def is_listlike(data: object) -> bool:
-    """Whether ``data`` is a sequence of things: a list or tuple, not a string."""
-    return isinstance(data, list | tuple)
+    """Whether ``data`` is a sequence, such as a list, tuple or range, but no string."""
+    return isinstance(data, Sequence) and not isinstance(data, str)
 
 
 def apply_each(data: Any, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
