@@ -42,7 +42,7 @@ class _Alias(ModuleType):
             raise AttributeError(name)
         try:
             return importlib.import_module(f"{self.__name__}.{name}")
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             raise AttributeError(str(error)) from error
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from .. import ops
 from ..backend import Tensor
 from ..graph import DGLGraph
 from ..structure import ALL
-from . import backend as F
+from . import relations
 
 __all__ = ["copy_e", "edge_softmax", "gather_mm", "gsddmm", "gspmm", "segment_mm"]
 
@@ -22,7 +22,7 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Any:
     if not _several(g):
         return ops.gspmm(g, op, reduce_op, lhs_data, rhs_data)
     lhs, rhs = _listed(lhs_data, len(g.ntypes)), _listed(rhs_data, len(g.etypes))
-    return F.gspmm_hetero(g, op, reduce_op, len(lhs), *lhs, *rhs)
+    return relations.gspmm_hetero(g, op, reduce_op, len(lhs), *lhs, *rhs)
 
 
 def gsddmm(g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
@@ -34,7 +34,7 @@ def gsddmm(g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u",
         return ops.gsddmm(g, op, lhs_data, rhs_data, lhs_target, rhs_target)
     counts = {"u": len(g.ntypes), "v": len(g.ntypes), "e": len(g.etypes)}
     lhs, rhs = _listed(lhs_data, counts[lhs_target]), _listed(rhs_data, counts[rhs_target])
-    return F.gsddmm_hetero(g, op, len(lhs), lhs_target, rhs_target, *lhs, *rhs)
+    return relations.gsddmm_hetero(g, op, len(lhs), lhs_target, rhs_target, *lhs, *rhs)
 
 
 def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
@@ -45,7 +45,9 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
     if not isinstance(logits, Mapping):
         return ops.edge_softmax(graph, logits, eids, norm_by)
     scores = {graph.to_canonical_etype(etype): x for etype, x in logits.items()}
-    weights = F.edge_softmax_hetero(graph, eids, norm_by, *[scores.get(etype) for etype in graph.canonical_etypes])
+    weights = relations.edge_softmax_hetero(
+        graph, eids, norm_by, *[scores.get(etype) for etype in graph.canonical_etypes]
+    )
     found = dict(zip(graph.canonical_etypes, weights, strict=True))
     return {etype: found[graph.to_canonical_etype(etype)] for etype in logits}
 
@@ -57,12 +59,12 @@ def copy_e(g: Any, x: Tensor) -> Tensor:
 
 def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Tensor:
     """Multiply runs of rows of ``a``, (N, D1), by a matrix each, ``b`` of (R, D1, D2), to (N, D2)."""
-    return F.segment_mm(a, b, seglen_a)
+    return relations.segment_mm(a, b, seglen_a)
 
 
 def gather_mm(a: Tensor, b: Tensor, *, idx_b: Tensor) -> Tensor:
     """Multiply row i of ``a``, (N, D1), by matrix ``idx_b[i]`` of ``b``, (R, D1, D2), to (N, D2)."""
-    return F.gather_mm(a, b, idx_B=idx_b)
+    return relations.gather_mm(a, b, idx_B=idx_b)
 
 
 def _several(g: Any) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from .. import backend
 from ..graph import DGLGraph
-from .backend import backend_name, load_backend
 from .base import dgl_warning
-from .utils import apply_each
+from .containers import apply_each
 
 __all__ = [
     "DGLHeteroGraph",
@@ -25,6 +25,15 @@ __version__ = "2.1.0"
 """The version of DGL whose names and behaviour this is, for scripts that ask."""
 
 DGLHeteroGraph = DGLGraph
+
+backend_name = "pytorch" if backend.name == "torch" else backend.name
+"""What DGL calls the tensor library."""
+
+
+def load_backend(mod_name: str) -> None:
+    """Accept the backend that is loaded; raise ``ImportError`` for another one, which has to be chosen before."""
+    if mod_name != backend_name:
+        raise ImportError(f"the backend is {backend_name}; to use {mod_name}, set DGLITE_BACKEND before the import")
 
 
 def use_libxsmm(flag: bool) -> None:

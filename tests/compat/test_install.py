@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dglite
+import dglite.compat.backend
 import dglite.compat.utils
 from dglite.compat import install, uninstall
 
@@ -166,6 +167,17 @@ def test_the_version_is_that_of_dgl(dgl_is_dglite: None) -> None:
     import dgl
 
     assert re.fullmatch(r"2\.\d+\.\d+", dgl.__version__) and dglite.__version__ != dgl.__version__
+
+
+def test_other_backends_do_without_functions_of_torch(dgl_is_dglite: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dglite.backend, "name", "numpy")
+    monkeypatch.delitem(sys.modules, "dglite.compat.backend")
+    import dgl
+    import dgl.ops
+
+    assert dgl.graph is dglite.graph and dgl.ops.gspmm and not hasattr(dgl, "backend")
+    with pytest.raises(ImportError, match=r"dglite runs on numpy; unset DGLITE_BACKEND"):
+        from dgl import backend  # noqa: F401
 
 
 def test_uninstall_gives_the_name_back() -> None:

@@ -35,3 +35,7 @@ def test_a_layer_made_of_helpers() -> None:
 
 def test_a_data_set_of_ones_own(tmp_path: Path) -> None:
     assert _run("graph_classification.py", str(tmp_path)) == "accuracy 1.00\n"
+
+
+def test_mini_batches(tmp_path: Path) -> None:
+    assert float(_run("mini_batches.py", str(tmp_path)).split()[1]) > 0.8

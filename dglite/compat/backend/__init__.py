@@ -14,6 +14,7 @@ if _active.name != "torch":
         "use the library's own functions"
     )
 
+from ..top import backend_name, load_backend
 from . import functions, graphs, tensors
 from .functions import *  # noqa: F403 - a hundred names, which each module lists
 from .graphs import *  # noqa: F403
@@ -31,16 +32,7 @@ __all__ = [
     *tensors.__all__,
 ]
 
-backend_name = "pytorch"
-"""DGL's name of torch."""
-
 globals().update(data_type_dict)
-
-
-def load_backend(mod_name: str) -> None:
-    """Accept the backend that is loaded; raise ``ImportError`` for another one, which has to be chosen before."""
-    if mod_name != backend_name:
-        raise ImportError(f"the backend is {backend_name}; to use {mod_name}, set DGLITE_BACKEND before the import")
 
 
 def get_preferred_backend() -> str:

@@ -11,8 +11,8 @@ import torch
 from ...errors import DGLError
 from ...graph import DGLGraph
 from .. import backend as F
+from ..containers import is_listlike
 from ..ndarray import Context
-from .containers import is_listlike
 
 __all__ = [
     "check_all_same_device",
