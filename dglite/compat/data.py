@@ -52,6 +52,11 @@ class DGLBuiltinDataset(DGLDataset):
         utils.extract_archive(archive, self.raw_path)
 
 
+def _get_dgl_url(file_url: str) -> str:
+    """Return where DGL keeps a file of its data sets; scripts import this in spite of its name."""
+    return f"https://data.dgl.ai/{file_url}"
+
+
 def register_data_args(parser: argparse.ArgumentParser) -> None:
     """Add the argument ``--dataset`` to a parser."""
     parser.add_argument("--dataset", type=str, help=f"one of {', '.join(_BY_NAME)}")

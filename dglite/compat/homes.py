@@ -41,6 +41,8 @@ _HOMES = {
 """Modules of DGL that have another place here, or more than one. All others have the same name."""
 
 _INNER = {
+    "dgl.backend": "backend pytorch",
+    "dgl.backend.pytorch": "sparse tensor",
     "dgl.dataloading": "base cluster_gcn dataloader graphsaint labor_sampler negative_sampler neighbor_sampler shadow",
     "dgl.function": "base message reducer",
     "dgl.mpops": "edgewise fused nodewise",

@@ -124,7 +124,7 @@ _NOT_YET = {
     "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
     "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
     "dgl.geometry": "torch_cluster.fps samples points, networkx.maximal_matching matches neighbours",
-    "dgl.nn.pytorch": "write it with dglite.function and update_all; a fused kernel runs it",
+    "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
     "dgl.sampling.sample_neighbors_fused": "use dglite.sampling.sample_neighbors, then dglite.to_block",
 }
 

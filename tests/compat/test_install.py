@@ -139,6 +139,8 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("import dgl; x = dgl.backend.gspmm", "compat.backend.gspmm"),
         ("import dgl; x = dgl.utils.expand_as_pair", "compat.utils.expand_as_pair"),
         ("import dgl; x = dgl.data.utils.Subset", "data.Subset"),
+        ("from dgl.data.utils import _get_dgl_url as x", "compat.data._get_dgl_url"),
+        ("import dgl.backend.pytorch as F; x = F.gspmm", "compat.backend.gspmm"),
     ],
 )
 def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, same: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import warnings
+import zipfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 import dglite
 import dglite.function as fn
 from dglite.compat import base, core, data, mpops, nn, ops, top
+from dglite.data import utils
 from dglite.errors import DGLError, DGLWarning
 
 
@@ -87,6 +90,32 @@ def test_data_sets_by_name() -> None:
     data.register_data_args(parser)
     with pytest.raises(DGLError, match=r"'reddit'.*cora, citeseer, pubmed"):
         data.load_data(parser.parse_args(["--dataset", "reddit"]))
+
+
+class Archived(data.DGLBuiltinDataset):
+    """A graph whose edges are in a table in an archive."""
+
+    def process(self) -> None:
+        edges = torch.from_numpy(utils.loadtxt(Path(self.raw_path) / "edges.csv", ","))
+        self.graph = dglite.graph((edges[:, 0], edges[:, 1]))
+
+    def __getitem__(self, index: int) -> dglite.DGLGraph:
+        return self.graph
+
+    def __len__(self) -> int:
+        return 1
+
+
+def test_a_data_set_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def download(url: str, path: Path) -> str:
+        assert url == "https://data.dgl.ai/dataset/tiny.zip" and path == tmp_path / "tiny.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("edges.csv", "0,1\n1,2\n")
+        return str(path)
+
+    monkeypatch.setattr(utils, "download", download)
+    dataset = Archived("tiny", data._get_dgl_url("dataset/tiny.zip"), raw_dir=tmp_path)
+    assert dataset[0].num_edges() == 2 and (tmp_path / "tiny" / "edges.csv").is_file()
 
 
 def test_helpers_of_layers() -> None:
