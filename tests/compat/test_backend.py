@@ -140,6 +140,7 @@ def test_memory_is_shared() -> None:
     assert given[0] == 5
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
 @pytest.mark.parametrize("force_format", [False, True])
 def test_sparse_matrices(force_format: bool) -> None:
     values, rows, columns = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 1, 1]), torch.tensor([2, 0, 1])
