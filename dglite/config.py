@@ -2,7 +2,8 @@
 
 ======================  ==============================================================================
 ``DGLITE_BACKEND``      tensor backend: ``torch`` (default). ``DGLBACKEND=pytorch`` is understood too
-``DGLITE_DATA_DIR``     folder with datasets; read where it has them, written to by downloads
+``DGLITE_DATA_DIR``     folder with datasets; read where it has them, written to by downloads.
+                        ``DGL_DOWNLOAD_DIR`` is understood too
 ``DGLITE_CACHE_DIR``    folder of compiled kernels; default: the user's cache folder of this platform
 ``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite, ``2`` also prints kernel sources
 ======================  ==============================================================================
@@ -50,7 +51,7 @@ def cache_dir() -> Path:
 
 def data_dir() -> Path:
     """Return the folder in which datasets are looked for, and into which they are downloaded."""
-    chosen = os.environ.get("DGLITE_DATA_DIR")
+    chosen = os.environ.get("DGLITE_DATA_DIR") or os.environ.get("DGL_DOWNLOAD_DIR")
     return Path(chosen) if chosen else Path(platformdirs.user_data_dir("dglite", appauthor=False))
 
 

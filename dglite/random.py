@@ -16,10 +16,10 @@ _generator = np.random.default_rng()
 _forked: np.random.SeedSequence | None = None
 
 
-def seed(value: int) -> None:
+def seed(val: int) -> None:
     """Restart the generator, so that what follows can be repeated. Layers draw from the framework: seed that too."""
     global _generator
-    _generator = np.random.default_rng(value)
+    _generator = np.random.default_rng(val)
 
 
 def generator() -> np.random.Generator:

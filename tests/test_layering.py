@@ -43,6 +43,7 @@ OWNERS = {
         "backend/torch.py",
         "backend/torch_deferred.py",
         "backend/torch_library.py",
+        "compat",
         "sparse/exchange.py",
         "nn",
         "data",

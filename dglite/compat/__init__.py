@@ -1,7 +1,7 @@
 """Run code that was written for DGL: ``import dgl`` gives dglite.
 
 ``install()`` makes ``dgl`` and its submodules importable; ``python -m dglite.compat script.py`` runs a script so. A
-name that dglite lacks raises an error that says so where it is used, not somewhere later.
+name that dglite lacks raises an error that says so where it is used, and what to use instead, not somewhere later.
 """
 
 from __future__ import annotations
@@ -15,41 +15,67 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from .homes import homes
+from .missing import explanation
+
 __all__ = ["install", "uninstall"]
 
 _ROOT = "dgl"
-_ELSEWHERE = {
-    "dgl.base": "dglite.compat.base",
-    "dgl.nn.pytorch.conv": "dglite.nn",
-    "dgl.nn.pytorch.softmax": "dglite.nn.pytorch",
-    "dgl.nn.functional": "dglite.nn.functional",
-    "dgl.heterograph": "dglite.graph",
-    "dgl.transform": "dglite.transforms",
-}
-"""Modules of DGL that have another place here. All others have the same name."""
+_NOTHING = object()
 
 
 class _Alias(ModuleType):
-    """A module of DGL that reads everything from its counterpart."""
+    """A module of DGL that reads everything from its counterparts here."""
 
-    def __init__(self, name: str, target: ModuleType) -> None:
-        super().__init__(name, target.__doc__)
+    def __init__(self, name: str, targets: Sequence[ModuleType]) -> None:
+        super().__init__(name, targets[0].__doc__)
         self.__dict__["__path__"] = []
-        self.__dict__["_target"] = target
+        self.__dict__["_targets"] = targets
 
     def __getattr__(self, name: str) -> Any:
-        target: ModuleType = self.__dict__["_target"]
-        if hasattr(target, name):
-            return getattr(target, name)
+        if name == "__all__":
+            return self._listed()
+        value = self._value(name)
+        if value is not _NOTHING and not _is_ours(value):
+            return value
         if name.startswith("__"):
             raise AttributeError(name)
-        raise AttributeError(
-            f"dglite has no {self.__name__}.{name} (looked in {target.__name__}); what it has is listed by "
-            f"dir({target.__name__})"
-        )
+        try:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        except ImportError as error:
+            raise AttributeError(str(error)) from error
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # An import binds a submodule to its package. Some, such as dgl.batch, have a function's name, which stays.
+        if not (isinstance(value, _Alias) and self._is_shadowed(name)):
+            super().__setattr__(name, value)
+
+    def _is_shadowed(self, name: str) -> bool:
+        value = self._value(name)
+        return value is not _NOTHING and not isinstance(value, ModuleType)
 
     def __dir__(self) -> list[str]:
-        return dir(self.__dict__["_target"])
+        return sorted({name for target in self.__dict__["_targets"] for name in dir(target)})
+
+    def _value(self, name: str) -> Any:
+        """Return what the first counterpart that has a name calls so, else ``_NOTHING``."""
+        for target in self.__dict__["_targets"]:
+            value = getattr(target, name, _NOTHING)
+            if value is not _NOTHING:
+                return value
+        return _NOTHING
+
+    def _listed(self) -> list[str]:
+        public = [getattr(target, "__all__", None) or _public(target) for target in self.__dict__["_targets"]]
+        return list(dict.fromkeys(name for names in public for name in names))
+
+
+def _is_ours(value: Any) -> bool:
+    return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "dglite"
+
+
+def _public(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if not name.startswith("_")]
 
 
 class _Finder(MetaPathFinder, Loader):
@@ -61,16 +87,16 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        counterpart = _ELSEWHERE.get(spec.name, f"dglite{spec.name.removeprefix(_ROOT)}")
         try:
-            return _Alias(spec.name, importlib.import_module(counterpart))
+            return _Alias(spec.name, [importlib.import_module(home) for home in homes(spec.name)])
         except ModuleNotFoundError as error:
             if not (error.name or "").startswith("dglite"):
                 raise  # something that the counterpart needs is not installed
-            raise ModuleNotFoundError(f"dglite has no counterpart of {spec.name}", name=spec.name) from None
+            # Named after the counterpart: for an error about dgl.x, `from dgl import x` puts one that explains nothing.
+            raise ModuleNotFoundError(explanation(spec.name), name=error.name) from None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the counterpart has been imported."""
+        """Do nothing: the counterparts have been imported."""
 
 
 _finder = _Finder()

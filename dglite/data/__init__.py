@@ -3,7 +3,23 @@
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
-from .utils import load_graphs, load_labels, load_tensors, save_graphs, save_tensors
+from .utils import (
+    Subset,
+    add_node_property_split,
+    add_nodepred_split,
+    check_sha1,
+    download,
+    extract_archive,
+    get_download_dir,
+    load_graphs,
+    load_labels,
+    load_tensors,
+    loadtxt,
+    mask_nodes_by_property,
+    save_graphs,
+    save_tensors,
+    split_dataset,
+)
 
 __all__ = [
     "CitationGraphDataset",
@@ -12,9 +28,19 @@ __all__ = [
     "DGLDataset",
     "KarateClubDataset",
     "PubmedGraphDataset",
+    "Subset",
+    "add_node_property_split",
+    "add_nodepred_split",
+    "check_sha1",
+    "download",
+    "extract_archive",
+    "get_download_dir",
     "load_graphs",
     "load_labels",
     "load_tensors",
+    "loadtxt",
+    "mask_nodes_by_property",
     "save_graphs",
     "save_tensors",
+    "split_dataset",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import dglite
+import dglite.compat.backend
+import dglite.compat.utils
 from dglite.compat import install, uninstall
 
 SCRIPT = """
@@ -31,17 +36,6 @@ SCRIPT = """
 """
 
 
-@pytest.fixture
-def dgl_is_dglite():
-    before = {name: module for name, module in sys.modules.items() if name == "dgl" or name.startswith("dgl.")}
-    for name in before:
-        del sys.modules[name]
-    install()
-    yield
-    uninstall()
-    sys.modules.update(before)
-
-
 def test_a_script_runs_unmodified(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
@@ -51,7 +45,19 @@ def test_a_script_runs_unmodified(tmp_path: Path) -> None:
     assert done.stdout.split() == ["__main__", f"['{script}',", "'--epochs',", "'3']"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["no such file.py"]])
+def test_a_module_runs_unmodified(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("import dgl\n")
+    (tmp_path / "package" / "train.py").write_text(
+        "import sys; from . import dgl; print(dgl.nn.GraphConv, sys.argv[1:])"
+    )
+    command = [sys.executable, "-m", "dglite.compat", "-m", "package.train", "--epochs", "3"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(dglite.__file__).parents[1])}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
+    assert done.stdout == "<class 'dglite.nn.graphconv.GraphConv'> ['--epochs', '3']\n", done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["-m"], ["no such file.py"]])
 def test_the_command_line_says_what_is_wrong(arguments: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dglite.compat", *arguments], capture_output=True, text=True, check=False
@@ -59,25 +65,121 @@ def test_the_command_line_says_what_is_wrong(arguments: list[str]) -> None:
     assert done.returncode != 0 and ("usage" in done.stderr or "no such file.py" in done.stderr)
 
 
-def test_names_are_those_of_dglite(dgl_is_dglite) -> None:
+def test_names_are_those_of_dglite(dgl_is_dglite: None) -> None:
     import dgl
     import dgl.ops
     from dgl import DGLGraph, function
 
     assert DGLGraph is dglite.DGLGraph and function.copy_u is dglite.function.copy_u
-    assert dgl.ops.edge_softmax is dglite.ops.edge_softmax and "graph" in dir(dgl)
+    assert dgl.ops.u_mul_e_sum is dglite.ops.u_mul_e_sum and "graph" in dir(dgl)
     assert dglite.__spec__.name == "dglite"
 
 
-def test_what_is_missing_is_named(dgl_is_dglite) -> None:
+@pytest.mark.parametrize(
+    "code, why",
+    [
+        ("import dgl; dgl.no_such_thing", r"AttributeError: dglite has no dgl\.no_such_thing; docs/dgl_names"),
+        ("from dgl import no_such_thing", r"ModuleNotFoundError: dglite has no dgl\.no_such_thing"),
+        ("import dgl.distributed", r"ModuleNotFoundError: dglite has no dgl\.distributed: training over several"),
+        ("import dgl; dgl.distributed.initialize('ip')", r"AttributeError: dglite has no dgl\.distributed: training"),
+        ("from dgl.distributed import DistGraph", r"ModuleNotFoundError: dglite has no dgl\.distributed: training"),
+        ("from dgl import graphbolt", r"ModuleNotFoundError: dglite has no dgl\.graphbolt: use dglite\.sampling"),
+        ("from dgl.optim import SparseAdam", r"dglite has no dgl\.optim: use torch\.optim\.SparseAdam"),
+        ("from dgl.nn.pytorch import CuGraphSAGEConv", r"has no dgl\.nn\.pytorch\.CuGraphSAGEConv: .*use SAGEConv"),
+        ("from dgl.utils import pin_memory_inplace", r"has no dgl\.utils\.pin_memory_inplace: use torch"),
+        ("import dgl.function.no_such_thing", r"ModuleNotFoundError: dglite has no dgl\.function\.no_such_thing"),
+    ],
+)
+def test_what_is_missing_is_named(dgl_is_dglite: None, code: str, why: str) -> None:
+    with pytest.raises((AttributeError, ImportError)) as caught:
+        exec(code, {})
+    assert re.search(why, f"{type(caught.value).__name__}: {caught.value}")
+
+
+def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
     import dgl
 
-    with pytest.raises(AttributeError, match=r"dglite has no dgl\.no_such_thing"):
-        _ = dgl.no_such_thing
-    with pytest.raises(ModuleNotFoundError, match=r"no counterpart of dgl\.geometry"):
-        import dgl.geometry
-    with pytest.raises(ImportError, match="no_such_thing"):
-        from dgl import no_such_thing  # noqa: F401
+    assert not hasattr(dgl, "no_such_thing") and not hasattr(dgl, "graphbolt")
+    assert getattr(dgl.nn, "NoConv", None) is None
+
+
+@pytest.mark.parametrize(
+    "statement, same",
+    [
+        ("from dgl.nn.pytorch.conv.graphconv import GraphConv as x", "nn.GraphConv"),
+        ("from dgl.nn.pytorch.conv import GATConv as x", "nn.GATConv"),
+        ("from dgl.nn.pytorch.softmax import edge_softmax as x", "ops.edge_softmax"),
+        ("from dgl.nn import GraphConv as x", "nn.GraphConv"),
+        ("from dgl.transforms.functional import to_block as x", "to_block"),
+        ("from dgl.transforms.module import GCNNorm as x", "transforms.GCNNorm"),
+        ("from dgl.transform import add_self_loop as x", "add_self_loop"),
+        ("from dgl.convert import to_homogeneous as x", "to_homogeneous"),
+        ("from dgl.convert import graph as x", "graph"),
+        ("from dgl.batch import unbatch as x", "unbatch"),
+        ("from dgl.subgraph import node_subgraph as x", "node_subgraph"),
+        ("from dgl.readout import sum_nodes as x", "sum_nodes"),
+        ("from dgl.traversal import bfs_nodes_generator as x", "bfs_nodes_generator"),
+        ("from dgl.propagate import prop_nodes as x", "prop_nodes"),
+        ("from dgl.sampling.neighbor import sample_neighbors as x", "sampling.sample_neighbors"),
+        ("from dgl.sampling import random_walk as x", "sampling.random_walk"),
+        ("from dgl.ops.spmm import u_mul_e_sum as x", "ops.u_mul_e_sum"),
+        ("from dgl.function.message import copy_u as x", "function.copy_u"),
+        ("from dgl.heterograph import DGLGraph as x", "DGLGraph"),
+        ("from dgl.udf import NodeBatch as x", "NodeBatch"),
+        ("from dgl.sparse import spmatrix as x", "sparse.spmatrix"),
+        ("from dgl.sparse.sparse_matrix import SparseMatrix as x", "sparse.SparseMatrix"),
+        ("from dgl.data.karate import KarateClubDataset as x", "data.KarateClubDataset"),
+        ("from dgl.data.citation_graph import load_cora as x", "data.CoraGraphDataset"),
+        ("from dgl.data import citegrh; x = citegrh.load_pubmed", "data.PubmedGraphDataset"),
+        ("from dgl.data.utils import load_graphs as x", "load_graphs"),
+        ("from dgl.utils.internal import expand_as_pair as x", "compat.utils.expand_as_pair"),
+        ("from dgl.random import seed as x", "seed"),
+        ("import dgl; x = dgl.DGLHeteroGraph", "DGLGraph"),
+        ("import dgl; x = dgl.nn.pytorch.conv.GraphConv", "nn.GraphConv"),
+        ("import dgl; x = dgl.backend.gspmm", "compat.backend.gspmm"),
+        ("import dgl; x = dgl.utils.expand_as_pair", "compat.utils.expand_as_pair"),
+        ("import dgl; x = dgl.data.utils.Subset", "data.Subset"),
+        ("from dgl.data.utils import _get_dgl_url as x", "compat.data._get_dgl_url"),
+        ("import dgl.backend.pytorch as F; x = F.gspmm", "compat.backend.gspmm"),
+    ],
+)
+def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, same: str) -> None:
+    names: dict[str, object] = {}
+    exec(statement, names)
+    assert names["x"] is operator.attrgetter(same)(dglite)
+
+
+def test_importing_a_module_leaves_the_function_of_its_name(dgl_is_dglite: None) -> None:
+    import dgl
+    import dgl.batch
+    import dgl.ops.edge_softmax
+    from dgl.merge import merge
+
+    assert dgl.batch is dglite.batch and dgl.merge is merge and callable(dgl.ops.edge_softmax)
+    assert sys.modules["dgl.batch"].unbatch is dglite.unbatch
+
+
+def test_star_imports(dgl_is_dglite: None) -> None:
+    names: dict[str, object] = {}
+    exec("from dgl.nn.pytorch import *; from dgl.data.utils import *; from dgl import *", names)
+    assert {"GraphConv", "split_dataset", "deprecate_property", "heterograph", "apply_each"} <= set(names)
+
+
+def test_the_version_is_that_of_dgl(dgl_is_dglite: None) -> None:
+    import dgl
+
+    assert re.fullmatch(r"2\.\d+\.\d+", dgl.__version__) and dglite.__version__ != dgl.__version__
+
+
+def test_other_backends_do_without_functions_of_torch(dgl_is_dglite: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dglite.backend, "name", "numpy")
+    monkeypatch.delitem(sys.modules, "dglite.compat.backend")
+    import dgl
+    import dgl.ops
+
+    assert dgl.graph is dglite.graph and dgl.ops.gspmm and not hasattr(dgl, "backend")
+    with pytest.raises(ImportError, match=r"dglite runs on numpy; unset DGLITE_BACKEND"):
+        from dgl import backend  # noqa: F401
 
 
 def test_uninstall_gives_the_name_back() -> None:

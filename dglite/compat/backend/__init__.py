@@ -1,0 +1,45 @@
+"""``dgl.backend``: one set of names over the tensor library, which scripts import as ``F``.
+
+The dtypes of ``data_type_dict`` are attributes, too: ``F.float32``. They exist for torch; under another backend of
+dglite, importing this module says so.
+"""
+
+from __future__ import annotations
+
+from ... import backend as _active
+
+if _active.name != "torch":
+    raise ImportError(
+        f"dgl.backend has functions of torch tensors only, and dglite runs on {_active.name}; unset DGLITE_BACKEND, or "
+        "use the library's own functions"
+    )
+
+from ..top import backend_name, load_backend
+from . import functions, graphs, tensors
+from .functions import *  # noqa: F403 - a hundred names, which each module lists
+from .graphs import *  # noqa: F403
+from .tensors import *  # noqa: F403
+from .tensors import data_type_dict
+
+__all__ = [
+    "backend_name",
+    "get_preferred_backend",
+    "is_enabled",
+    "load_backend",
+    *data_type_dict,
+    *functions.__all__,
+    *graphs.__all__,
+    *tensors.__all__,
+]
+
+globals().update(data_type_dict)
+
+
+def get_preferred_backend() -> str:
+    """Return the name of the backend: "pytorch"."""
+    return backend_name
+
+
+def is_enabled(api: str) -> bool:
+    """Whether a function exists in this backend."""
+    return api in globals()

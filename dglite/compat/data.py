@@ -1,0 +1,84 @@
+"""``dgl.data``: data sets under their older names, and what its example scripts call for them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..data import CiteseerGraphDataset, CoraGraphDataset, DGLDataset, KarateClubDataset, PubmedGraphDataset, utils
+from ..errors import DGLError
+from .base import dgl_warning
+
+__all__ = [
+    "DGLBuiltinDataset",
+    "KarateClub",
+    "deprecate_class",
+    "deprecate_function",
+    "deprecate_property",
+    "load_citeseer",
+    "load_cora",
+    "load_data",
+    "load_pubmed",
+    "register_data_args",
+]
+
+KarateClub = KarateClubDataset
+load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset
+
+_BY_NAME = {"cora": load_cora, "citeseer": load_citeseer, "pubmed": load_pubmed}
+
+
+class DGLBuiltinDataset(DGLDataset):
+    """Base of data sets whose raw files are an archive at ``url``, which is unpacked into ``raw_path``."""
+
+    def __init__(
+        self,
+        name: str,
+        url: str,
+        raw_dir: str | Path | None = None,
+        hash_key: tuple[Any, ...] = (),
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(name, url, raw_dir, None, hash_key, force_reload, verbose, transform)
+
+    def download(self) -> None:
+        """Download the archive into ``raw_dir`` and unpack it."""
+        assert self.url is not None
+        archive = utils.download(self.url, Path(self.raw_dir) / self.url.rsplit("/", 1)[-1])
+        utils.extract_archive(archive, self.raw_path)
+
+
+def _get_dgl_url(file_url: str) -> str:
+    """Return where DGL keeps a file of its data sets; scripts import this in spite of its name."""
+    return f"https://data.dgl.ai/{file_url}"
+
+
+def register_data_args(parser: argparse.ArgumentParser) -> None:
+    """Add the argument ``--dataset`` to a parser."""
+    parser.add_argument("--dataset", type=str, help=f"one of {', '.join(_BY_NAME)}")
+
+
+def load_data(args: Any) -> DGLDataset:
+    """Return the data set that ``args.dataset`` names; raise ``DGLError`` for one that is not known."""
+    if args.dataset not in _BY_NAME:
+        raise DGLError(f"no data set {args.dataset!r} is loaded by name; expected one of {', '.join(_BY_NAME)}")
+    return _BY_NAME[args.dataset]()
+
+
+def deprecate_property(old: str, new: str) -> None:
+    """Warn that a property has another name now."""
+    dgl_warning(f"property {old} will go; use {new}", stacklevel=3)
+
+
+def deprecate_function(old: str, new: str) -> None:
+    """Warn that a function has another name now."""
+    dgl_warning(f"function {old} will go; use {new}", stacklevel=3)
+
+
+def deprecate_class(old: str, new: str) -> None:
+    """Warn that a class has another name now."""
+    dgl_warning(f"class {old} will go; use {new}", stacklevel=3)

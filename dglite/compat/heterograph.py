@@ -1,0 +1,9 @@
+"""``dgl.heterograph`` as a module: the classes of graphs, which here are one."""
+
+from __future__ import annotations
+
+from ..graph import DGLGraph
+
+__all__ = ["DGLBlock", "DGLGraph", "DGLHeteroGraph"]
+
+DGLHeteroGraph = DGLBlock = DGLGraph

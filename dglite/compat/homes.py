@@ -1,0 +1,70 @@
+"""Where the modules of DGL are: each reads its names from one or more modules here, the first that has it."""
+
+from __future__ import annotations
+
+__all__ = ["homes"]
+
+_ROOT, _PACKAGE = "dgl", "dglite"
+
+_HOMES = {
+    "dgl": "dglite.compat.top dglite.compat.mpops dglite",
+    "dgl.backend": "dglite.compat.backend",
+    "dgl.base": "dglite.compat.base",
+    "dgl.convert": "dglite.convert dglite.transforms",
+    "dgl.core": "dglite.compat.core",
+    "dgl.data": "dglite.data dglite.compat.data",
+    "dgl.data.citation_graph": "dglite.data.citation dglite.compat.data",
+    "dgl.data.citegrh": "dglite.data.citation dglite.compat.data",
+    "dgl.data.dgl_dataset": "dglite.data.dataset dglite.compat.data",
+    "dgl.data.graph_serialize": "dglite.io",
+    "dgl.data.heterograph_serialize": "dglite.io",
+    "dgl.data.tensor_serialize": "dglite.io",
+    "dgl.data.utils": "dglite.data.utils dglite.compat.data",
+    "dgl.frame": "dglite.compat.frame",
+    "dgl.global_config": "dglite.compat.top",
+    "dgl.heterograph": "dglite.compat.heterograph",
+    "dgl.init": "dglite.compat.init",
+    "dgl.label_informativeness": "dglite.homophily",
+    "dgl.logging": "dglite.compat.top",
+    "dgl.merge": "dglite.batch",
+    "dgl.mpops": "dglite.compat.mpops",
+    "dgl.multiprocessing": "torch.multiprocessing",
+    "dgl.ndarray": "dglite.compat.ndarray",
+    "dgl.nn.pytorch.utils": "dglite.nn.pytorch dglite.compat.nn",
+    "dgl.nn.utils": "dglite.nn.pytorch dglite.compat.nn",
+    "dgl.ops": "dglite.compat.ops dglite.ops",
+    "dgl.partition": "dglite.transforms",
+    "dgl.random": "dglite.compat.random",
+    "dgl.transform": "dglite.transforms",
+    "dgl.utils": "dglite.compat.utils",
+}
+"""Modules of DGL that have another place here, or more than one. All others have the same name."""
+
+_INNER = {
+    "dgl.backend": "backend pytorch",
+    "dgl.backend.pytorch": "sparse tensor",
+    "dgl.dataloading": "base cluster_gcn dataloader graphsaint labor_sampler negative_sampler neighbor_sampler shadow",
+    "dgl.function": "base message reducer",
+    "dgl.mpops": "edgewise fused nodewise",
+    "dgl.nn": "conv explain factory glob gt hetero linear link network_emb softmax",
+    "dgl.nn.pytorch": "conv explain factory glob gt hetero linear link network_emb softmax",
+    "dgl.ops": "edge_softmax gather_mm sddmm segment spmm",
+    "dgl.sampling": "labor negative neighbor node2vec_randomwalk pinsage randomwalks",
+    "dgl.sparse": "broadcast elementwise_op elementwise_op_sp matmul reduction sddmm softmax sparse_matrix unary_op",
+    "dgl.transforms": "functional module to_block",
+    "dgl.utils": "checks data exception filter internal pin_memory shared_mem",
+}
+"""Packages of DGL whose inner modules have the names that the package has."""
+
+
+def homes(module: str) -> tuple[str, ...]:
+    """Return the names of the modules that a module of DGL reads from; they need not exist."""
+    found = _HOMES.get(module)
+    if found is not None:
+        return tuple(found.split())
+    package, _, name = module.rpartition(".")
+    if name in _INNER.get(package, "").split():
+        return homes(package)
+    if package == "dgl.nn.pytorch.conv":
+        return (f"dglite.nn.{name}",)
+    return (_PACKAGE + module.removeprefix(_ROOT),)

@@ -1,0 +1,146 @@
+"""What is said about a name of DGL that is not here: what to use instead, or why there is nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Lacking", "explanation", "lacking"]
+
+
+class Lacking(NamedTuple):
+    """Why a name is not here."""
+
+    planned: bool
+    why: str
+
+
+_NO_LIBRARY = "there is no C++ library behind dglite, so nothing of its interface"
+_INTERNAL = "internal to DGL; dglite reads graph data in dglite.graph and dglite.heterograph"
+_SHARED = "use torch.Tensor.share_memory_(), or pass the graph to forked processes"
+_NEVER_WAS = "DGL 2 lists the name, but no backend of DGL has it"
+_CUGRAPH = "RAPIDS cuGraph is not used"
+_LAZY = "dglite's subgraphs and blocks gather features when they are read, without it"
+_SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.SparseMatrix"
+_FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
+
+_NOT_PLANNED = {
+    "dgl.backend.NodeEmbedding": _NEVER_WAS,
+    "dgl.backend.binary_reduce": _NEVER_WAS,
+    "dgl.backend.copy_reduce": _NEVER_WAS,
+    "dgl.container": _NO_LIBRARY,
+    "dgl.contrib": "DGL removed it; its samplers became dgl.dataloading and dgl.sampling",
+    "dgl.core.data_dict_to_list": _INTERNAL,
+    "dgl.cuda": "torch.cuda has what concerns devices",
+    "dgl.data.graph_serialize.StorageMetaData": _NO_LIBRARY,
+    "dgl.DGLGraph.get_edge_storage": "features are tensors: g.edges[etype].data[name]",
+    "dgl.DGLGraph.get_node_storage": "features are tensors: g.nodes[ntype].data[name]",
+    "dgl.DGLGraph.materialize_data": _LAZY,
+    "dgl.DGLGraph.record_stream": "torch's allocator follows the streams of tensors",
+    "dgl.DGLGraph.shared_memory": _SHARED,
+    "dgl.DGLGraph.to_cugraph": _CUGRAPH,
+    "dgl.backend.set_default_backend": "set DGLITE_BACKEND, or write ~/.dglite/config.json",
+    "dgl.base.dgl_warning_format": "warnings are shown as Python shows them",
+    "dgl.distgnn": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
+    "dgl.distributed": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
+    "dgl.extract_ext_funcs": _NO_LIBRARY,
+    "dgl.frame.LazyFeature": _LAZY,
+    "dgl.frame.Frame.pin_memory_": "use torch.Tensor.pin_memory() of the columns",
+    "dgl.frame.Frame.record_stream": "torch's allocator follows the streams of tensors",
+    "dgl.frame.Frame.unpin_memory_": "a frame is never pinned",
+    "dgl.from_cugraph": _CUGRAPH,
+    "dgl.function.BinaryMessageFunction": _FUNCTION,
+    "dgl.function.BuiltinFunction": _FUNCTION,
+    "dgl.function.CopyMessageFunction": _FUNCTION,
+    "dgl.function.TargetCode": _FUNCTION,
+    "dgl.get_global_func": _NO_LIBRARY,
+    "dgl.graph_index": _NO_LIBRARY,
+    "dgl.graphbolt": "use dglite.sampling, which draws mini-batches on graphs in memory",
+    "dgl.heterograph_index": _NO_LIBRARY,
+    "dgl.hetero_from_shared_memory": _SHARED,
+    "dgl.LazyFeature": _LAZY,
+    "dgl.list_global_func_names": _NO_LIBRARY,
+    "dgl.multiprocessing.call_once_and_share": "compute before the processes start; they inherit or receive tensors",
+    "dgl.multiprocessing.shared_tensor": "use torch.empty(...).share_memory_()",
+    "dgl.multiprocessing.thread_wrapped_func": "torch.multiprocessing.Process runs a function as it is",
+    "dgl.ndarray.SparseFormat": _NO_LIBRARY,
+    "dgl.ndarray.SparseMatrix": "use dglite.sparse.SparseMatrix",
+    "dgl.ndarray.cast_to_signed": _NO_LIBRARY,
+    "dgl.ndarray.create_shared_mem_array": _SHARED,
+    "dgl.ndarray.empty": "use dgl.ndarray.array, or a tensor",
+    "dgl.ndarray.empty_shared_mem": _SHARED,
+    "dgl.ndarray.exist_shared_mem_array": _SHARED,
+    "dgl.ndarray.from_dlpack": "use torch.from_dlpack",
+    "dgl.ndarray.get_shared_mem_array": _SHARED,
+    "dgl.ndarray.numpyasarray": _NO_LIBRARY,
+    "dgl.nn.pytorch.CuGraphGATConv": f"{_CUGRAPH}; use GATConv",
+    "dgl.nn.pytorch.CuGraphRelGraphConv": f"{_CUGRAPH}; use RelGraphConv",
+    "dgl.nn.pytorch.CuGraphSAGEConv": f"{_CUGRAPH}; use SAGEConv",
+    "dgl.nn.pytorch.NodeEmbedding": "use torch.nn.Embedding(..., sparse=True)",
+    "dgl.nn.pytorch.sparse_emb": "use torch.nn.Embedding(..., sparse=True)",
+    "dgl.optim": "use torch.optim.SparseAdam on torch.nn.Embedding(..., sparse=True), or torch.optim.Adagrad",
+    "dgl.register_func": _NO_LIBRARY,
+    "dgl.sampling.utils": _NO_LIBRARY,
+    "dgl.set_dst_lazy_features": _LAZY,
+    "dgl.set_edge_lazy_features": _LAZY,
+    "dgl.set_node_lazy_features": _LAZY,
+    "dgl.set_src_lazy_features": _LAZY,
+    "dgl.sparse.is_scalar": _SPARSE,
+    "dgl.sparse.load_dgl_sparse": _NO_LIBRARY,
+    "dgl.sparse.sp_add": _SPARSE,
+    "dgl.sparse.sp_div": _SPARSE,
+    "dgl.sparse.sp_mul": _SPARSE,
+    "dgl.sparse.sp_power": _SPARSE,
+    "dgl.sparse.sp_sub": _SPARSE,
+    "dgl.sparse.spsp_add": _SPARSE,
+    "dgl.sparse.spsp_div": _SPARSE,
+    "dgl.sparse.spsp_mul": _SPARSE,
+    "dgl.storages": "features are tensors; a NumPy memory map becomes one by torch.from_numpy",
+    "dgl.to_cugraph": _CUGRAPH,
+    "dgl.TypeCode": _NO_LIBRARY,
+    "dgl.utils.ExceptionWrapper": _INTERNAL,
+    "dgl.utils.KeyErrorMessage": _INTERNAL,
+    "dgl.utils.SparseAdjTuple": _INTERNAL,
+    "dgl.utils.create_shared_mem_array": _SHARED,
+    "dgl.utils.elist2tensor": _INTERNAL,
+    "dgl.utils.extract_edge_subframes": _INTERNAL,
+    "dgl.utils.extract_node_subframes": _INTERNAL,
+    "dgl.utils.extract_node_subframes_for_block": _INTERNAL,
+    "dgl.utils.get_numa_nodes_cores": "threads are placed by the operating system; see numactl",
+    "dgl.utils.get_shared_mem_array": _SHARED,
+    "dgl.utils.graphdata2tensors": _INTERNAL,
+    "dgl.utils.infer_num_nodes": _INTERNAL,
+    "dgl.utils.networkx2tensor": _INTERNAL,
+    "dgl.utils.networkxbipartite2tensors": _INTERNAL,
+    "dgl.utils.pin_memory_inplace": "use torch.Tensor.pin_memory(), which returns a pinned copy",
+    "dgl.utils.scipy2tensor": _INTERNAL,
+    "dgl.utils.set_new_frames": _INTERNAL,
+    "dgl.view": "the views are g.nodes, g.edges, g.ndata and g.edata of a graph; their classes have no public names",
+}
+
+_NOT_YET = {
+    "dgl.DGLGraph.is_pinned": "graphs are not pinned",
+    "dgl.DGLGraph.pin_memory_": "pin the features: torch.Tensor.pin_memory()",
+    "dgl.DGLGraph.unpin_memory_": "graphs are not pinned",
+    "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
+    "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
+    "dgl.geometry": "torch_cluster.fps samples points, networkx.maximal_matching matches neighbours",
+    "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
+    "dgl.sampling.sample_neighbors_fused": "use dglite.sampling.sample_neighbors, then dglite.to_block",
+}
+
+
+def lacking(name: str) -> Lacking:
+    """Return why a dotted name of DGL is not here; the nearest of it and what it is in that something is known of."""
+    while name:
+        if name in _NOT_PLANNED:
+            return Lacking(False, _NOT_PLANNED[name])
+        if name in _NOT_YET:
+            return Lacking(True, _NOT_YET[name])
+        name = name.rpartition(".")[0]
+    return Lacking(True, "")
+
+
+def explanation(name: str) -> str:
+    """Return a sentence for an error about a dotted name of DGL."""
+    why = lacking(name).why
+    return f"dglite has no {name}" + (f": {why}" if why else "; docs/dgl_names.md lists what it has")

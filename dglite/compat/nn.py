@@ -1,0 +1,26 @@
+"""``dgl.nn.pytorch.utils``: the helpers of layers that dglite's own layers do without."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["Identity", "bmm_maybe_select", "matmul_maybe_select"]
+
+Identity = torch.nn.Identity
+
+
+def matmul_maybe_select(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
+    """Return ``A @ B``, (..., D2); integers ``A`` are numbers of rows of ``B``, (D1, D2), as if they were one-hot."""
+    if A.dtype is torch.int64 and A.dim() == 1:
+        return B.index_select(0, A)
+    return A @ B
+
+
+def bmm_maybe_select(A: torch.Tensor, B: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Return row i of ``A``, (N, D1), times matrix ``index[i]`` of ``B``, (R, D1, D2), to (N, D2).
+
+    Integers ``A``, (N,), are numbers of rows of those matrices, as if they were one-hot.
+    """
+    if A.dtype is torch.int64 and A.dim() == 1:
+        return B[index, A]
+    return torch.bmm(A.unsqueeze(1), B.index_select(0, index)).squeeze(1)

@@ -1,0 +1,75 @@
+"""``dgl.ops``: what DGL's operations take beyond dglite's, heterographs and products by groups of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import ops
+from ..backend import Tensor
+from ..graph import DGLGraph
+from ..structure import ALL
+from . import relations
+
+__all__ = ["copy_e", "edge_softmax", "gather_mm", "gsddmm", "gspmm", "segment_mm"]
+
+
+def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Any:
+    """Return :func:`dglite.ops.gspmm`; of several relations at once, a tuple by destination node type.
+
+    There ``lhs_data`` and ``rhs_data`` are lists of tensors by node type and by edge type.
+    """
+    if not _several(g):
+        return ops.gspmm(g, op, reduce_op, lhs_data, rhs_data)
+    lhs, rhs = _listed(lhs_data, len(g.ntypes)), _listed(rhs_data, len(g.etypes))
+    return relations.gspmm_hetero(g, op, reduce_op, len(lhs), *lhs, *rhs)
+
+
+def gsddmm(g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v") -> Any:
+    """Return :func:`dglite.ops.gsddmm`; of several relations at once, a tuple by edge type.
+
+    There the operands are lists of tensors, by node type, or by edge type where the target is "e".
+    """
+    if not _several(g):
+        return ops.gsddmm(g, op, lhs_data, rhs_data, lhs_target, rhs_target)
+    counts = {"u": len(g.ntypes), "v": len(g.ntypes), "e": len(g.etypes)}
+    lhs, rhs = _listed(lhs_data, counts[lhs_target]), _listed(rhs_data, counts[rhs_target])
+    return relations.gsddmm_hetero(g, op, len(lhs), lhs_target, rhs_target, *lhs, *rhs)
+
+
+def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
+    """Return :func:`dglite.ops.edge_softmax`; from scores by edge type, weights by edge type.
+
+    There a node's weights over its edges of all types sum to 1.
+    """
+    if not isinstance(logits, Mapping):
+        return ops.edge_softmax(graph, logits, eids, norm_by)
+    scores = {graph.to_canonical_etype(etype): x for etype, x in logits.items()}
+    weights = relations.edge_softmax_hetero(
+        graph, eids, norm_by, *[scores.get(etype) for etype in graph.canonical_etypes]
+    )
+    found = dict(zip(graph.canonical_etypes, weights, strict=True))
+    return {etype: found[graph.to_canonical_etype(etype)] for etype in logits}
+
+
+def copy_e(g: Any, x: Tensor) -> Tensor:
+    """Return the edge feature itself, (num_edges, *feat)."""
+    return x
+
+
+def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Tensor:
+    """Multiply runs of rows of ``a``, (N, D1), by a matrix each, ``b`` of (R, D1, D2), to (N, D2)."""
+    return relations.segment_mm(a, b, seglen_a)
+
+
+def gather_mm(a: Tensor, b: Tensor, *, idx_b: Tensor) -> Tensor:
+    """Multiply row i of ``a``, (N, D1), by matrix ``idx_b[i]`` of ``b``, (R, D1, D2), to (N, D2)."""
+    return relations.gather_mm(a, b, idx_B=idx_b)
+
+
+def _several(g: Any) -> bool:
+    return isinstance(g, DGLGraph) and len(g.adjacencies) > 1
+
+
+def _listed(data: Sequence[Tensor | None] | None, count: int) -> Sequence[Tensor | None]:
+    return [None] * count if data is None else data

@@ -1,0 +1,141 @@
+"""Operations beyond ``dglite.ops`` that DGL has: over all relations of a graph at once, and on rows by group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..structure import ALL, Adjacency, is_all
+from ..structure.ids import integer_array
+
+__all__ = [
+    "edge_softmax_hetero",
+    "gather_mm",
+    "gsddmm_hetero",
+    "gspmm_hetero",
+    "scatter_add",
+    "segment_mm",
+    "segment_reduce",
+]
+
+Tensors = tuple[Tensor | None, ...]
+Operands = tuple[Tensor | None, Tensor | None]
+
+
+# -- all relations of a graph at once ----------------------------------------------------------------------------------
+def gspmm_hetero(g: DGLGraph, op: str, reduce_op: str, lhs_len: int, *lhs_and_rhs_tuple: Tensor | None) -> Tensors:
+    """Return ``gspmm`` over all relations together: what arrives at a node along any of them is reduced at once.
+
+    The first ``lhs_len`` tensors are source features by node type, the others edge features by edge type. Returns one
+    tensor by destination node type: 0 for a node without in-edges, None for a type that no relation with features
+    points to. ``reduce_op`` is ``sum``, ``max`` or ``min``; raises ``DGLError`` for another one.
+    """
+    if reduce_op not in ("sum", "max", "min"):
+        raise DGLError(f"no reduce operation {reduce_op!r} over several relations; expected sum, max or min")
+    lhs, rhs = lhs_and_rhs_tuple[:lhs_len], lhs_and_rhs_tuple[lhs_len:]
+    arrived: dict[int, list[tuple[Tensor, np.ndarray]]] = {}
+    for i, adjacency in enumerate(g.adjacencies):
+        operands = _operands(op, lhs, g.src_type_id(i), rhs, i)
+        if operands is not None:
+            result = ops.gspmm(adjacency, op, reduce_op, *operands)
+            arrived.setdefault(g.dst_type_id(i), []).append((result, adjacency.in_degrees() > 0))
+    counts = len(g._node_frames)
+    return tuple(_joined(arrived[i], reduce_op) if i in arrived else None for i in range(counts))
+
+
+def _joined(parts: list[tuple[Tensor, np.ndarray]], reduce_op: str) -> Tensor:
+    """Reduce what arrived along several relations; a node that one of them does not reach is not reduced with its 0."""
+    result, received = parts[0]
+    for other, also in parts[1:]:
+        if reduce_op == "sum":
+            result = result + other
+            continue
+        better = active.functions["maximum" if reduce_op == "max" else "minimum"](result, other)
+        feat = (len(received), *(1,) * (len(active.shape(result)) - 1))
+        both = active.from_numpy((received & also).reshape(feat), active.device(result))
+        result = active.functions["where"](both, better, result + other)  # of the other two, one is 0
+        received = received | also
+    return result
+
+
+def gsddmm_hetero(
+    g: DGLGraph, op: str, lhs_len: int, lhs_target: str = "u", rhs_target: str = "v", *lhs_and_rhs_tuple: Tensor | None
+) -> Tensors:
+    """Return ``gsddmm`` of each relation: a tensor by edge type, None where an operand of it is None.
+
+    The first ``lhs_len`` tensors are left operands, the others right ones, by node type, or by edge type for "e".
+    """
+    lhs, rhs = lhs_and_rhs_tuple[:lhs_len], lhs_and_rhs_tuple[lhs_len:]
+    found: list[Tensor | None] = []
+    for i, adjacency in enumerate(g.adjacencies):
+        place = {"u": g.src_type_id(i), "v": g.dst_type_id(i), "e": i}
+        operands = _operands(op, lhs, place[lhs_target], rhs, place[rhs_target])
+        found.append(None if operands is None else ops.gsddmm(adjacency, op, *operands, lhs_target, rhs_target))
+    return tuple(found)
+
+
+def _operands(op: str, lhs: Tensors, i: int, rhs: Tensors, j: int) -> Operands | None:
+    """Return the two operands of a relation, None for one that is not read; None where one that is read is missing."""
+    x, y = None if op == "copy_rhs" else lhs[i], None if op == "copy_lhs" else rhs[j]
+    missing = (x is None and op != "copy_rhs") or (y is None and op != "copy_lhs")
+    return None if missing else (x, y)
+
+
+def edge_softmax_hetero(gidx: DGLGraph, eids: Any = ALL, norm_by: str = "dst", *logits: Tensor | None) -> Tensors:
+    """Return a softmax of edge scores over all edges that enter (``norm_by="src"``: leave) a node, of every type.
+
+    ``logits`` are by edge type, None for types that take no part. ``eids`` must be ``ALL``.
+    """
+    if not is_all(eids):
+        raise DGLError("a softmax over several relations takes all edges; use an edge_subgraph for fewer")
+    g = gidx.reverse() if norm_by == "src" else gidx
+    # Scores of a node minus their maximum, of which no gradient is wanted: the result does not depend on it.
+    fixed = [None if x is None else active.detach(x) for x in logits]
+    highest = gspmm_hetero(g, "copy_rhs", "max", 0, *fixed)
+    centred = gsddmm_hetero(g, "sub", len(logits), "e", "v", *logits, *highest)
+    weights = [None if x is None else active.functions["exp"](x) for x in centred]
+    totals = gspmm_hetero(g, "copy_rhs", "sum", 0, *weights)
+    return gsddmm_hetero(g, "div", len(weights), "e", "v", *weights, *totals)
+
+
+# -- rows and matrices -------------------------------------------------------------------------------------------------
+def segment_reduce(op: str, x: Tensor, offsets: Tensor) -> Tensor:
+    """Reduce rows ``offsets[i]`` up to ``offsets[i + 1]`` to row i by ``sum``, ``max``, ``min`` or ``mean``."""
+    return ops.segment_reduce(np.diff(integer_array(offsets, "offsets")), x, op)
+
+
+def scatter_add(x: Tensor, idx: Tensor, m: int) -> Tensor:
+    """Return ``m`` rows: row i is the sum of the rows of ``x`` with ``idx`` i, 0 for none."""
+    targets = integer_array(idx)
+    rows = np.arange(len(targets), dtype=targets.dtype)
+    return ops.gspmm(Adjacency.from_coo(len(targets), m, rows, targets), "copy_lhs", "sum", x, None)
+
+
+def segment_mm(A: Tensor, B: Tensor, seglen_A: Tensor) -> Tensor:
+    """Multiply the first ``seglen_A[0]`` rows of ``A`` by ``B[0]``, the next ``seglen_A[1]`` by ``B[1]``, ...
+
+    (N, D1) and (R, D1, D2) give (N, D2). Raises ``DGLError`` where the lengths do not sum to N.
+    """
+    sizes = integer_array(seglen_A, "lengths").tolist()
+    if len(sizes) != len(B) or sum(sizes) != len(A):
+        raise DGLError(f"segment_mm: got lengths {sizes} for {len(A)} rows and {len(B)} matrices; they must match")
+    return active.concat([rows @ matrix for rows, matrix in zip(active.split(A, sizes), B, strict=True)])
+
+
+def gather_mm(A: Tensor, B: Tensor, idx_A: Tensor | None = None, idx_B: Tensor | None = None) -> Tensor:
+    """Multiply row ``idx_A[i]`` of ``A`` by matrix ``idx_B[i]`` of ``B``; without an index, row or matrix i.
+
+    (N, D1) and (R, D1, D2) give (K, D2). Rows that meet one matrix are multiplied together.
+    """
+    rows = A if idx_A is None else active.take(A, idx_A)
+    if idx_B is None:
+        return (rows[:, None] @ B)[:, 0]
+    groups = integer_array(idx_B)
+    order = np.argsort(groups, kind="stable")
+    found = segment_mm(active.take(rows, order), B, np.bincount(groups, minlength=len(B)))
+    return active.take(found, np.argsort(order))

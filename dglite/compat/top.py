@@ -1,0 +1,50 @@
+"""Names of ``dgl`` itself that dglite does not have, or has with another value."""
+
+from __future__ import annotations
+
+import logging
+
+from .. import backend
+from ..graph import DGLGraph
+from .base import dgl_warning
+from .containers import apply_each
+
+__all__ = [
+    "DGLHeteroGraph",
+    "__version__",
+    "apply_each",
+    "backend_name",
+    "dgl_warning",
+    "enable_verbose_logging",
+    "is_libxsmm_enabled",
+    "load_backend",
+    "use_libxsmm",
+]
+
+__version__ = "2.1.0"
+"""The version of DGL whose names and behaviour this is, for scripts that ask."""
+
+DGLHeteroGraph = DGLGraph
+
+backend_name = "pytorch" if backend.name == "torch" else backend.name
+"""What DGL calls the tensor library."""
+
+
+def load_backend(mod_name: str) -> None:
+    """Accept the backend that is loaded; raise ``ImportError`` for another one, which has to be chosen before."""
+    if mod_name != backend_name:
+        raise ImportError(f"the backend is {backend_name}; to use {mod_name}, set DGLITE_BACKEND before the import")
+
+
+def use_libxsmm(flag: bool) -> None:
+    """Do nothing: kernels are compiled for this machine, there are no others to choose."""
+
+
+def is_libxsmm_enabled() -> bool:
+    """Return False: libxsmm is not used."""
+    return False
+
+
+def enable_verbose_logging() -> None:
+    """Let the logger ``dgl-core`` show debug messages."""
+    logging.getLogger("dgl-core").setLevel(logging.DEBUG)
