@@ -34,6 +34,7 @@ def test_every_combination_exists():
     assert [getattr(fn, r.value)("m", "h").reducer for r in Reducer] == list(Reducer)
 
 
+@pytest.mark.filterwarnings("ignore:fn:DeprecationWarning")
 def test_classic_names():
     assert fn.copy_src(src="h", out="m") is fn.copy_u("h", "m")
     assert fn.copy_edge(edge="w", out="m") is fn.copy_e("w", "m")

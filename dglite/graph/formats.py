@@ -78,20 +78,6 @@ class FormatMixin(GraphBase):
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
         return tuple(self._ids_tensor(array.astype(self._idtype)) for array in arrays)
 
-    def adj(self, etype: EdgeType | None = None, eweight_name: str | None = None) -> Tensor:
-        """Return the adjacency matrix (num_src, num_dst) as a sparse COO tensor.
-
-        Entry i is edge i. Values are the edge feature ``eweight_name``, with its gradient, or ones.
-        """
-        src, dst = self.adjacency(etype).endpoints()
-        if eweight_name is None:
-            values = active.full((len(src),), 1, "float32", self._device)
-        else:
-            values = self.edge_frame(etype)[eweight_name]
-        return active.sparse_coo(np.stack([src, dst]), values, self._adj_shape(etype))
-
-    adjacency_matrix = adj
-
     def adj_external(
         self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None
     ) -> Any:
@@ -137,6 +123,4 @@ class FormatMixin(GraphBase):
         values = active.from_numpy(ones, self._device if ctx is None else ctx)
         return active.sparse_coo(np.stack([nodes, edges]), values, (num_nodes, adjacency.num_edges))
 
-    def _adj_shape(self, etype: EdgeType | None) -> tuple[int, int]:
-        adjacency = self.adjacency(etype)
-        return adjacency.num_src, adjacency.num_dst
+    incidence_matrix = inc

@@ -67,10 +67,6 @@ class MutationMixin(GraphBase):
         made.allowed = old.allowed
         self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame})
 
-    def add_edge(self, u: int, v: int, data: Mapping[str, Tensor] | None = None, etype: EdgeType | None = None) -> None:
-        """Add one edge."""
-        self.add_edges(u, v, data, etype)
-
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
 

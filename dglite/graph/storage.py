@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
+from ..errors import warn_deprecated
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
-from ..structure.parse import parse_edges
+from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
 from .base import copies, id_dtype, tensor_dtype
+from .deprecated import READONLY, DeprecatedMixin
 from .features import FeatureMixin
 from .formats import FormatMixin
 from .messages import MessageMixin
@@ -37,7 +39,9 @@ _STATE = (
 )
 
 
-class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin):
+class DGLGraph(
+    DeprecatedMixin, TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin
+):
     """A directed graph with features, of one or of many types of nodes and edges.
 
     Make one with :func:`dglite.graph`, :func:`dglite.heterograph` or :func:`dglite.create_block`, or grow one:
@@ -52,13 +56,28 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
     (3, 2)
     """
 
-    def __init__(self, graph_data: Any = None, num_nodes: int | None = None) -> None:
-        """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges."""
+    def __init__(
+        self,
+        graph_data: Any = None,
+        num_nodes: int | None = None,
+        *,
+        multigraph: bool | None = None,
+        readonly: bool | None = None,
+    ) -> None:
+        """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges.
+
+        ``multigraph`` and ``readonly`` are classic: any graph may have parallel edges, and one made with
+        ``readonly=True`` cannot be changed in place.
+        """
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
             adjacency = parse_edges(graph_data, num_nodes, num_nodes, square=True)
-        _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,))
+        _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,), device_of(graph_data))
+        if multigraph is not None or readonly is not None:
+            warn_deprecated("DGLGraph(multigraph=, readonly=)", "drop them; any graph may have parallel edges")
+            if readonly:
+                self._readonly = READONLY
 
     def __repr__(self) -> str:
         names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes

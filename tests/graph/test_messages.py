@@ -279,6 +279,7 @@ def test_filters_return_the_ids_for_which_the_predicate_holds(g: Any) -> None:
 
 
 # -- registered functions --------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:g.register:DeprecationWarning")
 def test_registered_functions_serve_verbs_without_arguments() -> None:
     g = small()
     g.register_message_func(fn.copy_u("h", "m"))

@@ -32,7 +32,7 @@ def test_the_classic_way():
     assert g.num_nodes() == 0 and g.idtype == torch.int64
     g.add_nodes(3)
     g.add_edges([0, 1], [1, 2])
-    g.add_edge(2, 0)
+    g.add_edges(2, 0)
     g.add_edges(0, torch.tensor([0, 1]))
     assert [x.tolist() for x in g.edges()] == [[0, 1, 2, 0, 0], [1, 2, 0, 0, 1]]
     assert DGLGraph([(0, 1), (1, 2)]).num_nodes() == 3
