@@ -112,7 +112,7 @@ def hetero_from_relations(
         A graph has several edge types, or two have the same.
     """
     warn_deprecated("hetero_from_relations", "use dglite.heterograph")
-    relations = {g.to_canonical_etype(None): g for g in rel_graphs}
+    relations = {g.canonical_etypes[g.etype_id()]: g for g in rel_graphs}
     if len(relations) != len(rel_graphs):
         raise DGLError(f"hetero_from_relations: some of the {len(rel_graphs)} graphs have the same edge type")
     made = heterograph(relations, num_nodes_per_type)

@@ -324,8 +324,8 @@ def to_networkx(
 ) -> networkx.MultiDiGraph:
     """Return the graph as a NetworkX multigraph with the given features as attributes, one tensor per node or edge.
 
-    Edges carry their id as ``edge_id_attr``. With several types, nodes are numbered type after type and carry their
-    type as ``ntype_attr``; edges carry their canonical type as ``etype_attr``.
+    Edges carry their id as ``edge_id_attr``. With several types, nodes and edges are numbered type after type; nodes
+    carry their type as ``ntype_attr``, edges their canonical type as ``etype_attr``.
     """
     import networkx  # 0.1 s, which `import dglite` must not pay
 
@@ -340,14 +340,16 @@ def to_networkx(
             if several:
                 attributes[ntype_attr] = names[i]
             made.add_node(first[i] + local, **attributes)
+    first_edge = 0
     for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
         rows = _rows(g._edge_frame(i), edge_attrs, len(src), several)
         for edge, attributes in enumerate(rows):
-            attributes[edge_id_attr] = edge
+            attributes[edge_id_attr] = first_edge + edge
             if several:
                 attributes[etype_attr] = g.canonical_etypes[i]
             made.add_edge(first[src_set] + src[edge], first[dst_set] + dst[edge], **attributes)
+        first_edge += len(src)
     return made
 
 
@@ -359,7 +361,7 @@ def _edges_of(data: Any, etype: tuple[str, str, str], counts: dict[str, int]) ->
     adjacency = data.adjacency()
     counts[etype[0]] = max(counts.get(etype[0], 0), adjacency.num_src)
     counts[etype[2]] = max(counts.get(etype[2], 0), adjacency.num_dst)
-    return tuple(end.astype(data._idtype) for end in adjacency.endpoints())
+    return data.edges()
 
 
 def _rows(frame: Any, names: Sequence[str] | None, count: int, several: bool) -> list[dict[str, Any]]:
@@ -375,7 +377,9 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: An
     values = [row[name] for row in rows]
     if values and active.is_tensor(values[0]):
         return active.stack(values)
-    return active.asarray(np.asarray(values) if values else np.empty(0, np.float32), device=device)
+    if values and not isinstance(values[0], bool | int | float):
+        values = np.asarray(values)  # faster than one value after another, and of their dtype
+    return active.asarray(values, device=device)
 
 
 def _require_scipy(matrix: Any) -> None:

@@ -129,6 +129,12 @@ class Frame(MutableMapping[str, Tensor]):
     def __repr__(self) -> str:
         return repr(dict(self.items()))
 
+    def known(self, name: str) -> str:
+        """Return ``name`` if there is such a column, else raise KeyError."""
+        if name not in self._columns:
+            raise self._missing(name)
+        return name
+
     def _missing(self, name: str) -> KeyError:
         return KeyError(f"no feature {name!r} on the {self.label}s; there are {sorted(self._columns) or 'none'}")
 

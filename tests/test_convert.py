@@ -31,7 +31,7 @@ def ends(g, etype=None):
         ((SRC, DST), INT64),
         ((SRC, torch.tensor(DST, dtype=INT32)), INT32),
         ((np.array(SRC), np.array(DST)), INT64),
-        ((np.array(SRC, np.int32), np.array(DST, np.int32)), INT32),
+        ((np.array(SRC, np.int32), np.array(DST, np.int32)), INT64),
         ((np.array(SRC, np.uint8), np.array(DST, np.uint8)), INT64),
         ((range(3), (1, 2, 0)), INT64),
         (("coo", (SRC, DST)), INT64),

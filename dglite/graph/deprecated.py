@@ -16,6 +16,7 @@ from ..errors import DGLError, warn_deprecated
 from ..frame import EID, NID
 from ..structure.ids import ALL, integer_array, is_all
 from ..structure.metagraph import EdgeType
+from .attached import AttachedMixin
 from .formats import FormatMixin
 from .types import TypeMixin
 
@@ -71,7 +72,7 @@ class _PerGraph(Sequence[int]):
         return f"<method {self._name}: {active.to_numpy(self._method()).tolist()}>"
 
 
-class DeprecatedMixin(TypeMixin, FormatMixin):
+class DeprecatedMixin(TypeMixin, FormatMixin, AttachedMixin):
     """What code for DGL 0.4 to 1.0 calls."""
 
     number_of_nodes = _Renamed("num_nodes")
@@ -230,8 +231,9 @@ class DeprecatedMixin(TypeMixin, FormatMixin):
         """Return the adjacency matrix in SciPy's format ``fmt``: data are edge ids, or ones where these are refused."""
         warn_deprecated("g.adjacency_matrix_scipy()", "use g.adj_external(scipy_fmt='csr')")
         matrix = self.adj_external(bool(transpose), None, "csr", etype)
-        if return_edge_ids is False:
-            matrix.data = np.ones(matrix.nnz, np.float32)
+        if return_edge_ids is not False:
+            adjacency = self.adjacency(etype)
+            matrix.data = (adjacency.reverse() if transpose else adjacency).csr().entry_edge_ids().copy()
         return matrix.asformat(fmt)
 
 

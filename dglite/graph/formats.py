@@ -83,8 +83,7 @@ class FormatMixin(GraphBase):
     ) -> Any:
         """Return the adjacency matrix of ones: rows are sources, or destinations with ``transpose``.
 
-        A sparse COO tensor, or with ``scipy_fmt`` "coo" or "csr" a SciPy matrix whose data are the edge ids (csr) or
-        ones (coo).
+        A sparse COO tensor, or with ``scipy_fmt`` "coo" or "csr" a SciPy matrix of the ids' dtype.
         """
         adjacency = self.adjacency(etype)
         adjacency = adjacency.reverse() if transpose else adjacency
@@ -94,11 +93,12 @@ class FormatMixin(GraphBase):
             return active.sparse_coo(np.stack(adjacency.endpoints()), values, shape)
         import scipy.sparse  # 0.2 s, which `import dglite` must not pay
 
+        ones = np.ones(adjacency.num_edges, self._idtype)
         if scipy_fmt == "csr":
             csr = adjacency.csr()
-            return scipy.sparse.csr_matrix((csr.entry_edge_ids(), csr.indices, csr.indptr), shape=shape)
+            return scipy.sparse.csr_matrix((ones, csr.indices, csr.indptr), shape=shape, copy=True)
         if scipy_fmt == "coo":
-            return scipy.sparse.coo_matrix((np.ones(adjacency.num_edges), adjacency.endpoints()), shape=shape)
+            return scipy.sparse.coo_matrix((ones, adjacency.endpoints()), shape=shape, copy=True)
         raise DGLError(f"scipy_fmt={scipy_fmt!r} is not understood; expected 'coo' or 'csr'")
 
     def inc(self, typestr: str, ctx: Any = None, etype: EdgeType | None = None) -> Tensor:

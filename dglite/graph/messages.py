@@ -77,7 +77,14 @@ class MessageMixin(RegistryMixin):
             frame.update(table)
 
     def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
-        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``."""
+        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.
+
+        Without ``etype`` on a graph of several edge types, a built-in runs on every type that has the columns.
+        """
+        if etype is None and len(self.adjacencies) > 1 and isinstance(func, MessageFunction) and is_all(edges):
+            for index in _able(self, func):
+                self.apply_edges(func, etype=index)
+            return
         index = self.etype_id(etype)
         func = chosen(self, func, "apply edge", index)
         relation = _active(self, index, edges)
@@ -373,6 +380,12 @@ def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: An
             f"update_all without etype on a graph of {len(etypes)} edge types takes a built-in message and fn.sum, "
             f"fn.max or fn.min; pass etype, one of {etypes}, or use multi_update_all"
         )
+    graph.multi_update_all(dict.fromkeys(_able(graph, message), (message, reduce)), reduce.name, apply)
+
+
+def _able(graph: GraphBase, message: MessageFunction) -> list[int]:
+    """Return the edge types that have the columns which a built-in message reads; there is at least one."""
+    etypes = graph._metagraph.canonical_etypes
     able = [
         index
         for index in range(len(etypes))
@@ -380,4 +393,4 @@ def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: An
     ]
     if not able:
         raise KeyError(f"no edge type has the columns that {message} reads; edge types: {etypes}")
-    graph.multi_update_all(dict.fromkeys(able, (message, reduce)), reduce.name, apply)
+    return able

@@ -112,13 +112,13 @@ class QueryMixin(GraphBase):
     ) -> Any:
         """Return the id of an edge ``u[i] -> v[i]`` for each i, a tensor, or a number for two numbers.
 
-        Of parallel edges the lowest id is returned; with ``return_uv``, all of them, as tensors (u, v, id).
+        Of parallel edges the lowest id is returned; with ``return_uv``, all that there are, as tensors (u, v, id).
         ``force_multi`` is the classic name of ``return_uv``.
 
         Raises
         ------
         DGLError
-            A node does not exist, or no edge joins a pair.
+            A node does not exist, or no edge joins a pair and ``return_uv`` is false.
         """
         if force_multi is not None:
             warn_deprecated("edge_ids(force_multi=)", "use return_uv=")
@@ -126,11 +126,11 @@ class QueryMixin(GraphBase):
         index = self.etype_id(etype)
         adjacency = self.adjacencies[index]
         sources, destinations = self._pairs(u, v, index)
+        if return_uv:
+            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
         found = adjacency.edge_ids(sources, destinations)
         if len(found) and found.min() < 0:
             raise self._no_such_edge(sources, destinations, index)
-        if return_uv:
-            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
         return int(found[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(found)
 
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:

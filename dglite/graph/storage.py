@@ -81,20 +81,24 @@ class DGLGraph(
 
     def __repr__(self) -> str:
         names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes
+        meta = [(src, dst, name) for src, name, dst in etypes]
         edges: Any = {etype: x.num_edges for etype, x in zip(etypes, self.adjacencies, strict=True)}
         if self.is_block:
             sources: Any = {name: self.num_src_nodes(name) for name in self.srctypes}
             destinations: Any = {name: self.num_dst_nodes(name) for name in self.dsttypes}
             if len(edges) == 1 and len(names) == 2:
                 sources, destinations, edges = self.num_src_nodes(), self.num_dst_nodes(), self.num_edges()
-            return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
+                return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
+            return (
+                f"Block(num_src_nodes={sources},\n      num_dst_nodes={destinations},\n      num_edges={edges},\n"
+                f"      metagraph={meta})"
+            )
         if self.is_homogeneous:
             return (
                 f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
                 f"      ndata_schemes={self.node_attr_schemes()}\n      edata_schemes={self.edge_attr_schemes()})"
             )
         nodes = dict(zip(names, self._num_nodes, strict=True))
-        meta = [(src, dst, name) for src, name, dst in etypes]
         return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
 
     # -- copies -------------------------------------------------------------------------------------------------
@@ -110,6 +114,7 @@ class DGLGraph(
         return LocalScope(self)
 
     __copy__ = local_var
+    __iter__ = None  # or Python would try g[0], g[1], ...
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -160,6 +165,26 @@ class DGLGraph(
         for frames in (made._node_frames, made._edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]
         return made
+
+    def is_pinned(self) -> bool:
+        """Whether the structure lies in page-locked memory: never. It stays on the host, where samplers run."""
+        return False
+
+    def pin_memory_(self) -> DGLGraph:
+        """Do nothing and return the graph: no kernel on another device reads its structure."""
+        return self
+
+    unpin_memory_ = pin_memory_
+
+    def record_stream(self, stream: Any) -> DGLGraph:
+        """Do nothing and return the graph: its structure uses no memory of the stream's device."""
+        return self
+
+    def materialize_data(self) -> DGLGraph:
+        """Gather every feature that waits to be read, and return the graph."""
+        for frame in (*self._node_frames, *self._edge_frames):
+            dict(frame.items() if frame is not None else ())
+        return self
 
     def cpu(self) -> DGLGraph:
         """Return the graph with its features on the CPU."""

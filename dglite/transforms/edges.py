@@ -10,6 +10,7 @@ import numpy as np
 from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
+from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import make_graph
@@ -90,7 +91,8 @@ def add_reverse_edges(
     readonly
         accepted for DGL's sake.
     copy_ndata, copy_edata
-        keep node features; keep edge features, a reverse edge having those of its edge. Else there are none.
+        keep node features; keep edge features, a reverse edge having those of its edge, and their old ids as
+        ``edata[dglite.EID]``. Else there are none.
     ignore_bipartite
         leave edge types between different node types as they are, instead of refusing them.
     exclude_self
@@ -121,6 +123,8 @@ def add_reverse_edges(
     result._node_frames = node_frames(g, copy_ndata)
     if copy_edata:
         result._edge_frames = [x.take(taken) if x else None for x, taken in zip(g._edge_frames, rows, strict=True)]
+        for index, taken in enumerate(rows):
+            result._edge_frame(index)[EID] = result._ids_tensor(taken)
     return result
 
 

@@ -114,7 +114,7 @@ def test_what_queries_return_is_not_the_graphs_own_memory(g):
         (lambda g: g.in_edges([0.5]), "must be integers, got dtype float64"),
         (lambda g: g.find_edges(5), "edge id 5 does not exist; ids run from 0 to 4"),
         (lambda g: g.edge_ids(1, 0), "no edge from node 1 to node 0"),
-        (lambda g: g.edge_ids([0, 2], [1, 2], return_uv=True), "no edge from node 2 to node 2"),
+        (lambda g: g.edge_ids([0, 2], [1, 2]), "no edge from node 2 to node 2"),
         (lambda g: g.has_edges_between([0, 1], [1, 2, 3]), "2 source nodes but 3 destination nodes"),
         (lambda g: g.edges(form="x"), "form='x' is not understood"),
         (lambda g: g.edges(order="x"), "order='x' is not understood"),
