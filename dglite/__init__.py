@@ -5,7 +5,7 @@ is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn
 ``dglite.sampling``, ``dglite.transforms``.
 """
 
-from . import backend, data, function, nn, ops, sampling, sparse, transforms
+from . import backend, contrib, data, function, nn, ops, sampling, sparse, transforms
 from .batch import batch, merge, slice_batch, unbatch
 from .classic import (
     BatchedDGLGraph,
@@ -21,6 +21,7 @@ from .classic import (
     to_homo,
     unbatch_hetero,
 )
+from .contrib.sampling import NodeFlow
 from .convert import (
     bipartite_from_networkx,
     bipartite_from_scipy,
@@ -193,6 +194,7 @@ __all__ = [
     "LaplacianPE",
     "LineGraph",
     "NodeBatch",
+    "NodeFlow",
     "NodeShuffle",
     "RandomWalkPE",
     "RemoveSelfLoop",
@@ -221,6 +223,7 @@ __all__ = [
     "broadcast_edges",
     "broadcast_nodes",
     "compact_graphs",
+    "contrib",
     "create_block",
     "data",
     "dfs_edges_generator",

@@ -374,7 +374,7 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: An
     missing = [i for i, row in enumerate(rows) if name not in row]
     if missing:
         raise DGLError(f"{len(missing)} of {len(rows)} {what}s have no attribute {name!r}, {what} {missing[0]} first")
-    values = [row[name] for row in rows]
+    values: Any = [row[name] for row in rows]
     if values and active.is_tensor(values[0]):
         return active.stack(values)
     if values and not isinstance(values[0], bool | int | float):

@@ -16,6 +16,8 @@ from .expr import Call, Expr, Operand, Side
 from .opspec import Reducer, operator
 
 __all__ = [
+    "BinaryMessageFunction",
+    "CopyMessageFunction",
     "FieldName",
     "MessageFunction",
     "ReduceFunction",
@@ -96,6 +98,21 @@ class MessageFunction:
     dot: bool = False
     keepdim: bool = True
 
+    @property
+    def in_field(self) -> FieldName:
+        """The column that a copy reads, the first operand of others."""
+        return self.fields[0][1]
+
+    @property
+    def lhs_field(self) -> FieldName:
+        """The column of the first operand."""
+        return self.fields[0][1]
+
+    @property
+    def rhs_field(self) -> FieldName:
+        """The column of the last operand."""
+        return self.fields[-1][1]
+
     def __str__(self) -> str:
         if self.name not in _NAMES:
             return f"{self.name}: {self.out_field!r}"
@@ -138,6 +155,22 @@ def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFun
 def reduce_function(name: str, msg: str, out: str) -> ReduceFunction:
     """Return the built-in reducer called ``name``, e.g. ``reduce_function("sum", "m", "h")``."""
     return ReduceFunction(Reducer(name), msg, out)
+
+
+def BinaryMessageFunction(
+    binary_op: str, lhs: int | str, rhs: int | str, lhs_field: str, rhs_field: str, out_field: str
+) -> MessageFunction:
+    """Return the built-in message of an operator between two sides: 0 or "u", 1 or "v", 2 or "e"."""
+    return message_function(f"{_side(lhs)}_{binary_op}_{_side(rhs)}", (lhs_field, rhs_field), out_field)
+
+
+def CopyMessageFunction(target: int | str, in_field: str, out_field: str) -> MessageFunction:
+    """Return the built-in message that copies a column of a side: 0 or "u", 1 or "v", 2 or "e"."""
+    return message_function(f"copy_{_side(target)}", (in_field,), out_field)
+
+
+def _side(target: int | str) -> str:
+    return "uve"[target] if isinstance(target, int) else target
 
 
 def copy_u(u: str, out: str) -> MessageFunction:

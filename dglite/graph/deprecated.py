@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..frame import EID, NID
-from ..structure.ids import ALL, integer_array, is_all
+from ..structure.ids import ALL, integer_array, is_all, positions_of
 from ..structure.metagraph import EdgeType
 from .attached import AttachedMixin
 from .formats import FormatMixin
@@ -166,14 +164,17 @@ class DeprecatedMixin(TypeMixin, FormatMixin, AttachedMixin):
         """
         warn_deprecated("g.map_to_subgraph_nid()", "search in g.ndata[dglite.NID]")
         kept, wanted = active.to_numpy(self.node_frame()[NID]), integer_array(parent_vids, "node ids").reshape(-1)
-        order = np.argsort(kept, kind="stable")
-        at = np.searchsorted(kept[order], wanted)
-        found = order[np.minimum(at, len(kept) - 1)] if len(kept) else np.empty(0, np.int64)
-        if len(found) != len(wanted) or (kept[found] != wanted).any():
+        found = positions_of(wanted, kept)
+        if found.min(initial=0) < 0:
             raise DGLError(
                 f"some of the nodes {wanted.tolist()} are not in the subgraph, whose nodes are in ndata[NID]"
             )
         return self._ids_tensor(found)
+
+    def subgraphs(self, nodes: Sequence[Any]) -> list[Any]:
+        """Return the subgraph of each of several sets of nodes."""
+        warn_deprecated("g.subgraphs()", "call g.subgraph() for each")
+        return [self.subgraph(ids) for ids in nodes]
 
     def copy_from_parent(self, inplace: bool = False) -> None:
         """Do nothing: a subgraph has its parent's features as soon as it is made."""

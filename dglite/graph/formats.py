@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..backend import Tensor, active
-from ..errors import DGLError
+from ..errors import DGLError, warn_deprecated
 from ..structure.adjacency import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
@@ -46,14 +46,27 @@ class FormatMixin(GraphBase):
         for adjacency in self.adjacencies:
             adjacency.create_formats()
 
-    def reverse(self, copy_ndata: bool = True, copy_edata: bool = False) -> Self:
+    def reverse(
+        self,
+        copy_ndata: bool = True,
+        copy_edata: bool = False,
+        *,
+        share_ndata: bool | None = None,
+        share_edata: bool | None = None,
+    ) -> Self:
         """Return the graph with every edge turned round, in O(1). Edge ids stay; so do features where asked for.
+
+        ``share_ndata`` and ``share_edata`` are classic names of ``copy_ndata`` and ``copy_edata``.
 
         Raises
         ------
         DGLError
             The graph is a block.
         """
+        if share_ndata is not None or share_edata is not None:
+            warn_deprecated("reverse(share_ndata=, share_edata=)", "use copy_ndata= and copy_edata=")
+            copy_ndata = copy_ndata if share_ndata is None else share_ndata
+            copy_edata = copy_edata if share_edata is None else share_edata
         if self._metagraph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
         made = self.clone()

@@ -47,9 +47,7 @@ def reverse(
     DGLError
         The graph is a block.
     """
-    copy_ndata = copy_ndata if share_ndata is None else share_ndata
-    copy_edata = copy_edata if share_edata is None else share_edata
-    return DGLGraph.reverse(g, copy_ndata, copy_edata)
+    return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
 
 
 def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -> DGLGraph:

@@ -137,3 +137,38 @@ def test_graphs_become_those_of_other_libraries():
     assert sorted(zip(*lists(g.edges()), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]
     g.from_scipy_sparse_matrix(scipy.sparse.coo_matrix(([1.0], ([2], [0])), (3, 3)))
     assert lists(g.edges()) == ([2], [0]) and g.num_nodes() == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "today"),
+    [
+        (lambda g: g.reverse(share_ndata=False, share_edata=True), "copy_ndata"),
+        (lambda g: dglite.reverse(g, share_edata=True, share_ndata=False), "copy_ndata"),
+        (lambda g: dglite.batch([g.reverse()], node_attrs=None, edge_attrs=None).reverse(copy_edata=True), "ndata="),
+    ],
+)
+def test_classic_arguments(call, today):
+    g = make()
+    with pytest.warns(DeprecationWarning, match=today):
+        made = call(g)
+    assert not made.ndata and list(made.edata) == (["w"] if "copy" in today else [])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_more_classic_arguments():
+    g = make()
+    assert dglite.batch([g, g], node_attrs="h", edge_attrs=["w"]).batch_num_nodes == [4, 4]
+    assert [part.num_nodes() for part in g.subgraphs([[0], [1, 2]])] == [1, 2]
+    assert g.edge_subgraph([0], preserve_nodes=True).num_nodes() == 4
+    assert g.edge_subgraph([0], preserve_nodes=False).num_nodes() == 2
+    g.apply_nodes(lambda nodes: {"h": nodes.data["h"] * 2}, [1], inplace=True)
+    g.send_and_recv([1], fn.copy_u("h", "m"), fn.sum("m", "h"), inplace=True)
+    assert g.ndata["h"].tolist() == [0, 2, 2, 3]
+    g.register_message_func(fn.copy_u("h", "m"))
+    g.register_reduce_func(fn.sum("m", "s"))
+    tree = dglite.graph(([0, 1], [2, 2]))
+    tree.ndata["h"] = torch.ones(3)
+    tree.register_message_func(fn.copy_u("h", "m"))
+    tree.register_reduce_func(fn.sum("m", "h"))
+    dglite.prop_nodes_topo(tree)
+    assert tree.ndata["h"].tolist() == [0, 0, 0]

@@ -313,6 +313,18 @@ def hetero() -> Any:
     return g
 
 
+def test_built_in_messages_go_to_every_edge_type_that_has_the_columns() -> None:
+    g = hetero()
+    g.apply_edges(fn.copy_u("h", "s"))
+    assert g.edges["follows"].data["s"].flatten().tolist() == [-1, -2, -2] and len(g.edata["s"]) == 3
+    g.apply_edges(fn.u_add_v("h", "h", "t"))
+    assert list(g.edata["t"]) == [("user", "follows", "user")]
+    with pytest.raises(KeyError, match="no edge type has the columns"):
+        g.apply_edges(fn.copy_u("zz", "s"))
+    with pytest.raises(DGLError, match="name one of"):
+        g.apply_edges(lambda edges: {"s": edges.src["h"]})
+
+
 def test_verbs_take_an_edge_type_by_name_triple_or_slice() -> None:
     results = []
     for call in (

@@ -26,6 +26,9 @@ def test_simple_graphs_have_each_pair_once(g: DGLGraph, aggregator: str) -> None
     assert [after[i] for i in mapping.tolist()] == before
     assert simple.edata["n"].tolist() == [before.count(pair) for pair in after]
     assert simple.ndata["name"].tolist() == g.ndata["name"].tolist()
+    assert (dglite.EID in simple.edata) == (aggregator == "arbitrary")
+    if aggregator == "arbitrary":
+        assert torch.equal(simple.edata[dglite.EID], simple.edata["name"].to(g.idtype))
     for i, pair in enumerate(after):
         same = [j for j, other in enumerate(before) if other == pair]
         x, names = g.edata["w"][same], g.edata["name"][same]
