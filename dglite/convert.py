@@ -320,11 +320,11 @@ def to_networkx(
     edge_attrs: Sequence[str] | None = None,
     ntype_attr: str = "ntype",
     etype_attr: str = "etype",
-    edge_id_attr: str = "id",
+    eid_attr: str = "id",
 ) -> networkx.MultiDiGraph:
     """Return the graph as a NetworkX multigraph with the given features as attributes, one tensor per node or edge.
 
-    Edges carry their id as ``edge_id_attr``. With several types, nodes and edges are numbered type after type; nodes
+    Edges carry their id as ``eid_attr``. With several types, nodes and edges are numbered type after type; nodes
     carry their type as ``ntype_attr``, edges their canonical type as ``etype_attr``.
     """
     import networkx  # 0.1 s, which `import dglite` must not pay
@@ -345,7 +345,7 @@ def to_networkx(
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
         rows = _rows(g._edge_frame(i), edge_attrs, len(src), several)
         for edge, attributes in enumerate(rows):
-            attributes[edge_id_attr] = first_edge + edge
+            attributes[eid_attr] = first_edge + edge
             if several:
                 attributes[etype_attr] = g.canonical_etypes[i]
             made.add_edge(first[src_set] + src[edge], first[dst_set] + dst[edge], **attributes)
