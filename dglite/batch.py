@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DGLError
+from .errors import DGLError, warn_deprecated
 from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import make_graph
@@ -21,7 +21,9 @@ _NODE_FRAMES, _EDGE_FRAMES = attrgetter("_node_frames"), attrgetter("_edge_frame
 
 
 # -- together ----------------------------------------------------------------------------------------------------
-def batch(graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL) -> DGLGraph:
+def batch(
+    graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL, *, node_attrs: Any = ALL, edge_attrs: Any = ALL
+) -> DGLGraph:
     """Join graphs into one whose components they are; nodes and edges are numbered graph after graph.
 
     Parameters
@@ -32,6 +34,8 @@ def batch(graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL) -> DGL
     ndata, edata
         names of the features to join, None for none; all of them by default. Graphs that have no nodes (edges) of a
         type need not have its features.
+    node_attrs, edge_attrs
+        classic names of ``ndata`` and ``edata``, which may be one name.
 
     Raises
     ------
@@ -46,6 +50,11 @@ def batch(graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL) -> DGL
     >>> joined.batch_num_nodes().tolist(), [end.tolist() for end in joined.edges()]
     ([3, 2], [[0, 1, 3], [1, 2, 4]])
     """
+    if not is_all(node_attrs) or not is_all(edge_attrs):
+        warn_deprecated("batch(node_attrs=, edge_attrs=)", "use ndata= and edata=")
+        ndata, edata = (
+            [given] if isinstance(given, str) and not is_all(given) else given for given in (node_attrs, edge_attrs)
+        )
     graphs = list(graphs)
     _check_alike(graphs, "batch")
     first = graphs[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .backend import active
-from .errors import DGLError
+from .errors import DGLError, warn_deprecated
 from .graph import DGLGraph
 from .graph.attached import attach
 from .graph.base import id_dtype
@@ -34,12 +34,15 @@ __all__ = [
 
 def graph(
     data: Any,
+    ntype: str | None = None,
+    etype: str | None = None,
     *,
     num_nodes: int | None = None,
     idtype: Any = None,
     device: Any = None,
     row_sorted: bool = False,
     col_sorted: bool = False,
+    **classic: Any,
 ) -> DGLGraph:
     """Make a graph of one node type and one edge type.
 
@@ -57,6 +60,8 @@ def graph(
         where the graph says that it is, and where its features must be; that of the tensors by default.
     row_sorted, col_sorted
         accepted for DGL's sake; whether edges are sorted is seen when they are converted.
+    ntype, etype, **classic
+        classic: names of the types; ``card`` for ``num_nodes``; ``validate`` and ``restrict_format`` change nothing.
 
     Raises
     ------
@@ -71,10 +76,26 @@ def graph(
     """
     if isinstance(data, DGLGraph):
         raise DGLError("the edges given are a DGLGraph already; use it, or g.clone()")
+    if ntype is not None or etype is not None or classic:
+        return _classic_graph(data, ntype or "_N", etype or "_E", num_nodes, idtype, device, classic)
     found = device_of(data)
     dtype = None if idtype is None else id_dtype(idtype)
     adjacency = parse_edges(data, num_nodes, num_nodes, square=True, idtype=dtype)
     return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), found if device is None else device)
+
+
+def _classic_graph(
+    data: Any, ntype: str, etype: str, num_nodes: int | None, idtype: Any, device: Any, classic: Mapping[str, Any]
+) -> DGLGraph:
+    unknown = classic.keys() - {"card", "validate", "restrict_format", "index_dtype"}
+    if unknown:
+        raise TypeError(f"graph() got an unexpected keyword argument {min(unknown)!r}")
+    warn_deprecated(
+        "graph(data, ntype, etype, card=, ...)", "use dglite.heterograph({(ntype, etype, ntype): data})", stacklevel=4
+    )
+    count = classic.get("card") if num_nodes is None else num_nodes
+    counts = None if count is None else {ntype: count}
+    return heterograph({(ntype, etype, ntype): data}, counts, idtype or classic.get("index_dtype"), device)
 
 
 def heterograph(
@@ -88,7 +109,8 @@ def heterograph(
     Parameters
     ----------
     data_dict
-        from (source type, edge type, destination type) to edges, as :func:`graph` takes them.
+        from (source type, edge type, destination type) to edges, as :func:`graph` takes them; or to a graph of one edge
+        type, whose edges and numbers of nodes these are.
     num_nodes_dict
         number of nodes by type; types left out have one more than their largest id. It may name types without edges.
     idtype, device
@@ -107,6 +129,7 @@ def heterograph(
     """
     given = dict(num_nodes_dict or {})
     relations = _relations(data_dict)
+    data_dict = {etype: _edges_of(data_dict[etype], etype, given) for etype in relations}
     dtype = None if idtype is None else id_dtype(idtype)
     parsed = {
         etype: parse_edges(data_dict[etype], given.get(etype[0]), given.get(etype[2]), etype[0] == etype[2], dtype)
@@ -297,12 +320,12 @@ def to_networkx(
     edge_attrs: Sequence[str] | None = None,
     ntype_attr: str = "ntype",
     etype_attr: str = "etype",
-    edge_id_attr: str = "id",
+    eid_attr: str = "id",
 ) -> networkx.MultiDiGraph:
     """Return the graph as a NetworkX multigraph with the given features as attributes, one tensor per node or edge.
 
-    Edges carry their id as ``edge_id_attr``. With several types, nodes are numbered type after type and carry their
-    type as ``ntype_attr``; edges carry their canonical type as ``etype_attr``.
+    Edges carry their id as ``eid_attr``. With several types, nodes and edges are numbered type after type; nodes
+    carry their type as ``ntype_attr``, edges their canonical type as ``etype_attr``.
     """
     import networkx  # 0.1 s, which `import dglite` must not pay
 
@@ -317,18 +340,30 @@ def to_networkx(
             if several:
                 attributes[ntype_attr] = names[i]
             made.add_node(first[i] + local, **attributes)
+    first_edge = 0
     for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
         src, dst = (end.tolist() for end in g.adjacencies[i].endpoints())
         rows = _rows(g._edge_frame(i), edge_attrs, len(src), several)
         for edge, attributes in enumerate(rows):
-            attributes[edge_id_attr] = edge
+            attributes[eid_attr] = first_edge + edge
             if several:
                 attributes[etype_attr] = g.canonical_etypes[i]
             made.add_edge(first[src_set] + src[edge], first[dst_set] + dst[edge], **attributes)
+        first_edge += len(src)
     return made
 
 
 # -- parts -------------------------------------------------------------------------------------------------------
+def _edges_of(data: Any, etype: tuple[str, str, str], counts: dict[str, int]) -> Any:
+    """Return edges in a form that can be parsed; a graph's numbers of nodes are added to ``counts``."""
+    if not isinstance(data, DGLGraph):
+        return data
+    adjacency = data.adjacency()
+    counts[etype[0]] = max(counts.get(etype[0], 0), adjacency.num_src)
+    counts[etype[2]] = max(counts.get(etype[2], 0), adjacency.num_dst)
+    return data.edges()
+
+
 def _rows(frame: Any, names: Sequence[str] | None, count: int, several: bool) -> list[dict[str, Any]]:
     """Return one dictionary of attributes per row; with several types, columns that a type lacks are left out."""
     columns = {name: frame[name] for name in names or () if not several or name in frame}
@@ -339,10 +374,12 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: An
     missing = [i for i, row in enumerate(rows) if name not in row]
     if missing:
         raise DGLError(f"{len(missing)} of {len(rows)} {what}s have no attribute {name!r}, {what} {missing[0]} first")
-    values = [row[name] for row in rows]
+    values: Any = [row[name] for row in rows]
     if values and active.is_tensor(values[0]):
         return active.stack(values)
-    return active.asarray(np.asarray(values) if values else np.empty(0, np.float32), device=device)
+    if values and not isinstance(values[0], bool | int | float):
+        values = np.asarray(values)  # faster than one value after another, and of their dtype
+    return active.asarray(values, device=device)
 
 
 def _require_scipy(matrix: Any) -> None:

@@ -1,6 +1,10 @@
 """Exceptions and warnings. A message says what came, what was expected and what to do."""
 
-__all__ = ["DGLError", "DGLWarning"]
+from __future__ import annotations
+
+import warnings
+
+__all__ = ["DGLError", "DGLWarning", "warn_deprecated"]
 
 
 class DGLError(Exception):
@@ -8,4 +12,12 @@ class DGLError(Exception):
 
 
 class DGLWarning(UserWarning):
-    """Category of every warning that dglite gives."""
+    """Category of every warning that dglite gives, except for those about deprecated spellings."""
+
+
+def warn_deprecated(old: str, instead: str, stacklevel: int = 3) -> None:
+    """Give a :class:`DeprecationWarning` that ``old`` was written and that ``instead``, an imperative, helps.
+
+    It points at the line that called the function which calls this one; ``stacklevel`` counts as in ``warnings.warn``.
+    """
+    warnings.warn(f"{old} is deprecated; {instead}", DeprecationWarning, stacklevel=stacklevel)

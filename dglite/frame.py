@@ -6,7 +6,7 @@ stay right and frames may share columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, KeysView, Mapping, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,8 +126,18 @@ class Frame(MutableMapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._columns)
 
+    def keys(self) -> KeysView[str]:
+        """Return the names of the columns."""
+        return self._columns.keys()
+
     def __repr__(self) -> str:
         return repr(dict(self.items()))
+
+    def known(self, name: str) -> str:
+        """Return ``name`` if there is such a column, else raise KeyError."""
+        if name not in self._columns:
+            raise self._missing(name)
+        return name
 
     def _missing(self, name: str) -> KeyError:
         return KeyError(f"no feature {name!r} on the {self.label}s; there are {sorted(self._columns) or 'none'}")

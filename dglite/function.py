@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from .errors import warn_deprecated
 from .expr import Call, Expr, Operand, Side
 from .opspec import Reducer, operator
 
 __all__ = [
+    "BinaryMessageFunction",
+    "CopyMessageFunction",
     "FieldName",
     "MessageFunction",
     "ReduceFunction",
@@ -95,6 +98,21 @@ class MessageFunction:
     dot: bool = False
     keepdim: bool = True
 
+    @property
+    def in_field(self) -> FieldName:
+        """The column that a copy reads, the first operand of others."""
+        return self.fields[0][1]
+
+    @property
+    def lhs_field(self) -> FieldName:
+        """The column of the first operand."""
+        return self.fields[0][1]
+
+    @property
+    def rhs_field(self) -> FieldName:
+        """The column of the last operand."""
+        return self.fields[-1][1]
+
     def __str__(self) -> str:
         if self.name not in _NAMES:
             return f"{self.name}: {self.out_field!r}"
@@ -139,6 +157,22 @@ def reduce_function(name: str, msg: str, out: str) -> ReduceFunction:
     return ReduceFunction(Reducer(name), msg, out)
 
 
+def BinaryMessageFunction(
+    binary_op: str, lhs: int | str, rhs: int | str, lhs_field: str, rhs_field: str, out_field: str
+) -> MessageFunction:
+    """Return the built-in message of an operator between two sides: 0 or "u", 1 or "v", 2 or "e"."""
+    return message_function(f"{_side(lhs)}_{binary_op}_{_side(rhs)}", (lhs_field, rhs_field), out_field)
+
+
+def CopyMessageFunction(target: int | str, in_field: str, out_field: str) -> MessageFunction:
+    """Return the built-in message that copies a column of a side: 0 or "u", 1 or "v", 2 or "e"."""
+    return message_function(f"copy_{_side(target)}", (in_field,), out_field)
+
+
+def _side(target: int | str) -> str:
+    return "uve"[target] if isinstance(target, int) else target
+
+
 def copy_u(u: str, out: str) -> MessageFunction:
     """Message: the source node's column ``u``."""
     return message_function("copy_u", (u,), out)
@@ -151,16 +185,19 @@ def copy_e(e: str, out: str) -> MessageFunction:
 
 def copy_src(src: str, out: str) -> MessageFunction:
     """Classic name of :func:`copy_u`."""
+    warn_deprecated("fn.copy_src", "use fn.copy_u")
     return copy_u(src, out)
 
 
 def copy_edge(edge: str, out: str) -> MessageFunction:
     """Classic name of :func:`copy_e`."""
+    warn_deprecated("fn.copy_edge", "use fn.copy_e")
     return copy_e(edge, out)
 
 
 def src_mul_edge(src: str, edge: str, out: str) -> MessageFunction:
     """Classic name of ``u_mul_e``."""
+    warn_deprecated("fn.src_mul_edge", "use fn.u_mul_e")
     return message_function("u_mul_e", (src, edge), out)
 
 

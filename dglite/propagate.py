@@ -1,4 +1,7 @@
-"""Message passing frontier after frontier, in an order that the graph gives."""
+"""Message passing frontier after frontier, in an order that the graph gives.
+
+A function that is ``"default"`` or None is the one that the graph has registered.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ def prop_edges(
 def prop_nodes_bfs(
     graph: DGLGraph,
     source: Any,
-    message_func: Any,
-    reduce_func: Any,
+    message_func: Any = "default",
+    reduce_func: Any = "default",
     reverse: bool = False,
     apply_node_func: Any = None,
 ) -> None:
@@ -50,7 +53,11 @@ def prop_nodes_bfs(
 
 
 def prop_nodes_topo(
-    graph: DGLGraph, message_func: Any, reduce_func: Any, reverse: bool = False, apply_node_func: Any = None
+    graph: DGLGraph,
+    message_func: Any = "default",
+    reduce_func: Any = "default",
+    reverse: bool = False,
+    apply_node_func: Any = None,
 ) -> None:
     """Let nodes ``pull`` in the order of :func:`dglite.topological_nodes_generator`.
 
@@ -62,8 +69,8 @@ def prop_nodes_topo(
 def prop_edges_dfs(
     graph: DGLGraph,
     source: Any,
-    message_func: Any,
-    reduce_func: Any,
+    message_func: Any = "default",
+    reduce_func: Any = "default",
     reverse: bool = False,
     has_reverse_edge: bool = False,
     has_nontree_edge: bool = False,

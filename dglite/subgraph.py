@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import DGLError
+from .errors import DGLError, warn_deprecated
 from .frame import EID, NID
 from .graph import DGLGraph
 from .graph.attached import attach
@@ -80,7 +80,13 @@ def node_subgraph(
 
 # -- by edges ----------------------------------------------------------------------------------------------------
 def edge_subgraph(
-    graph: DGLGraph, edges: Any, *, relabel_nodes: bool = True, store_ids: bool = True, output_device: Any = None
+    graph: DGLGraph,
+    edges: Any,
+    *,
+    relabel_nodes: bool = True,
+    store_ids: bool = True,
+    output_device: Any = None,
+    preserve_nodes: bool | None = None,
 ) -> DGLGraph:
     """Return the edges given and their ends.
 
@@ -94,6 +100,8 @@ def edge_subgraph(
         keep all nodes of the graph.
     store_ids, output_device
         as in :func:`node_subgraph`.
+    preserve_nodes
+        classic: the opposite of ``relabel_nodes``.
 
     Raises
     ------
@@ -107,6 +115,9 @@ def edge_subgraph(
     >>> [end.tolist() for end in part.edges()], part.ndata["_ID"].tolist()
     ([[0, 1], [2, 0]], [0, 4, 1])
     """
+    if preserve_nodes is not None:
+        warn_deprecated("edge_subgraph(preserve_nodes=)", "use relabel_nodes=, its opposite")
+        relabel_nodes = not preserve_nodes
     _refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):
         given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype) for etype, ids in edges.items()}

@@ -131,7 +131,7 @@ def test_gradients_flow_through_a_batch() -> None:
 def test_the_id_type_is_kept(idtype: torch.dtype) -> None:
     joined = batch([graph(([0], [1]), idtype=idtype)] * 2)
     assert joined.idtype == idtype == joined.edges()[0].dtype == unbatch(joined)[1].edges()[0].dtype
-    assert joined.batch_num_nodes().dtype == torch.int64
+    assert joined.batch_num_nodes().dtype == joined.batch_num_edges().dtype == idtype
 
 
 def test_splits_may_be_given() -> None:

@@ -31,7 +31,7 @@ def ends(g, etype=None):
         ((SRC, DST), INT64),
         ((SRC, torch.tensor(DST, dtype=INT32)), INT32),
         ((np.array(SRC), np.array(DST)), INT64),
-        ((np.array(SRC, np.int32), np.array(DST, np.int32)), INT32),
+        ((np.array(SRC, np.int32), np.array(DST, np.int32)), INT64),
         ((np.array(SRC, np.uint8), np.array(DST, np.uint8)), INT64),
         ((range(3), (1, 2, 0)), INT64),
         (("coo", (SRC, DST)), INT64),
@@ -208,7 +208,7 @@ def test_networkx_attributes():
     source.add_edge(0, 1, w=1.5, number=0)
     g = convert.from_networkx(source, ["h"], ["w"], edge_id_attr_name="number", idtype=INT32)
     assert g.ndata["h"][:, 0].tolist() == [0, 1, 2] and g.edata["w"].tolist() == [1.5, 0.5]
-    assert ends(g) == [[0, 2], [1, 0]] and g.idtype == INT32
+    assert ends(g) == [[0, 2], [1, 0]] and g.idtype == INT32 and g.edata["w"].dtype == torch.float32
     for options, message in (
         ({"node_attrs": ["x"]}, "3 of 3 nodes have no attribute 'x'"),
         ({"edge_attrs": ["x"]}, "2 of 2 edges have no attribute 'x'"),
@@ -244,7 +244,10 @@ def test_typed_graphs_to_networkx():
     g.nodes["game"].data["p"] = torch.ones(1)
     oracle = convert.to_networkx(g, node_attrs=["p"])
     assert [d["ntype"] for _, d in oracle.nodes(data=True)] == ["game", "user", "user"] and "p" in oracle.nodes[0]
+    assert [d["id"] for _, _, d in oracle.edges(data=True)] == [0, 1]
     assert list(oracle.edges()) == [(1, 0), (2, 0)] and oracle.edges[1, 0, 0]["etype"] == ("user", "plays", "game")
+    g = heterograph({("a", "x", "a"): ([0, 1], [1, 0]), ("a", "y", "a"): ([1], [1])})
+    assert sorted(d["id"] for _, _, d in convert.to_networkx(g).edges(data=True)) == [0, 1, 2]
     block = convert.to_networkx(convert.create_block(([0, 1], [0, 0]), 2, 1))
     assert block.number_of_nodes() == 3 and list(block.edges()) == [(0, 2), (1, 2)]
 

@@ -34,6 +34,7 @@ def test_every_combination_exists():
     assert [getattr(fn, r.value)("m", "h").reducer for r in Reducer] == list(Reducer)
 
 
+@pytest.mark.filterwarnings("ignore:fn:DeprecationWarning")
 def test_classic_names():
     assert fn.copy_src(src="h", out="m") is fn.copy_u("h", "m")
     assert fn.copy_edge(edge="w", out="m") is fn.copy_e("w", "m")
@@ -43,3 +44,10 @@ def test_classic_names():
 def test_functions_are_frozen():
     with pytest.raises(AttributeError):
         fn.sum("m", "h").msg_field = "x"
+
+
+def test_messages_say_what_they_read():
+    dot = fn.BinaryMessageFunction("dot", "u", 2, "h", "w", "m")
+    assert dot is fn.u_dot_e("h", "w", "m") and (dot.lhs_field, dot.rhs_field, dot.out_field) == ("h", "w", "m")
+    assert fn.CopyMessageFunction(1, "h", "m") is fn.message_function("copy_v", ("h",), "m")
+    assert fn.CopyMessageFunction("e", "w", "m").in_field == "w"

@@ -21,7 +21,7 @@ FLOORS = {
     5: "scheduler",
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse",
-    8: "nn data dataloading dynamic tofu",
+    8: "nn data dataloading dynamic tofu classic contrib",
     9: "compat",
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
@@ -32,6 +32,7 @@ NEIGHBOURS = {
     ("generators", "convert"),
     ("io", "convert"),
     ("propagate", "traversal"),
+    ("sampling", "transforms"),
     ("transforms", "batch"),
     ("transforms", "convert"),
     ("transforms", "subgraph"),

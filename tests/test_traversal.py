@@ -121,6 +121,7 @@ def chain() -> DGLGraph:
     return g
 
 
+@pytest.mark.filterwarnings("ignore:g.register:DeprecationWarning")
 def test_propagation_visits_frontiers_in_order() -> None:
     def add(nodes: Any) -> Any:
         return {"h": nodes.data["h"] + nodes.data["s"]}

@@ -24,17 +24,26 @@ class AttachedMixin(GraphBase):
     khop_out_subgraph: ClassVar[_Function]
     node_type_subgraph: ClassVar[_Function]
     edge_type_subgraph: ClassVar[_Function]
+    adj: ClassVar[_Function]
+    sample_neighbors: ClassVar[_Function]
+    sample_neighbors_fused: ClassVar[_Function]
+    sample_neighbors_biased: ClassVar[_Function]
+    sample_etype_neighbors: ClassVar[_Function]
+    sample_labors: ClassVar[_Function]
+    select_topk: ClassVar[_Function]
+    global_uniform_negative_sampling: ClassVar[_Function]
+    reorder_graph: ClassVar[_Function]
     line_graph: ClassVar[_Function]
     add_self_loop: ClassVar[_Function]
     remove_self_loop: ClassVar[_Function]
     to_simple: ClassVar[_Function]
 
 
-def attach(**functions: _Function) -> None:
-    """Make functions whose first argument is a graph its methods.
+def attach(owner: type[GraphBase] = AttachedMixin, /, **functions: _Function) -> None:
+    """Make functions whose first argument is a graph its methods; ``owner`` is the class that declares them.
 
     A graph imports nothing from the floors above, so they hand their functions down when they are imported.
     """
     for name, function in functions.items():
-        assert name in AttachedMixin.__annotations__, f"declare {name} in AttachedMixin"
-        setattr(AttachedMixin, name, function)
+        assert name in owner.__annotations__, f"declare {name} in {owner.__name__}"
+        setattr(owner, name, function)

@@ -10,7 +10,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Frame
 from ..structure import Adjacency, Metagraph
-from ..structure.ids import as_ids
+from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
 
 __all__ = ["GraphBase", "copies", "id_dtype", "tensor_dtype"]
@@ -149,7 +149,8 @@ class GraphBase:
     def edge_ids_of(self, edges: Any, etype: EdgeType | int | None = None) -> np.ndarray:
         """Return the int64 ids that ``edges`` selects: ids, a slice, a mask, ``ALL``, or a pair ``(u, v)`` of nodes.
 
-        A pair stands for all edges ``u[i] -> v[i]``.
+        A pair stands for one edge ``u[i] -> v[i]`` for each i: the one of lowest id, and where a pair is repeated, its
+        parallel edges in turn, so that ``g.edges()`` stands for every edge once.
 
         Raises
         ------
@@ -160,8 +161,8 @@ class GraphBase:
         adjacency = self.adjacencies[index]
         if isinstance(edges, tuple) and len(edges) == 2:
             u, v = self._pairs(edges[0], edges[1], index)
-            found = adjacency.edges_between(u, v)[2]
-            if len(found) < len(u) or not adjacency.has_edges(u, v).all():
+            found = adjacency.edge_ids_in_turn(u, v)
+            if len(found) and found.min() < 0:
                 raise self._no_such_edge(u, v, index)
             return found.astype(np.int64, copy=False)
         names = self._metagraph.etypes
@@ -171,14 +172,7 @@ class GraphBase:
     def _pairs(self, u: Any, v: Any, index: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the endpoints of node pairs; one id on a side goes with every id on the other."""
         src_set, dst_set = self._metagraph.ends[index]
-        u, v = self._set_ids(u, src_set), self._set_ids(v, dst_set)
-        if len(u) != len(v):
-            if len(u) != 1 and len(v) != 1:
-                raise DGLError(
-                    f"{len(u)} source nodes but {len(v)} destination nodes; expected as many, or one of them"
-                )
-            u, v = np.broadcast_arrays(u, v)
-        return u, v
+        return broadcast_pair(self._set_ids(u, src_set), self._set_ids(v, dst_set))
 
     def _no_such_edge(self, u: np.ndarray, v: np.ndarray, index: int) -> DGLError:
         i = int(np.argmin(self.adjacencies[index].has_edges(u, v)))

@@ -8,7 +8,7 @@ from typing import Any
 from ..frame import Frame, Initializer, Scheme
 from ..structure.metagraph import EdgeType
 from .queries import QueryMixin
-from .views import EdgeView, NodeView, TypedData
+from .views import ColumnStorage, EdgeView, NodeView, TypedData
 
 __all__ = ["FeatureMixin"]
 
@@ -77,6 +77,16 @@ class FeatureMixin(QueryMixin):
     def edges(self) -> EdgeView:
         """``g.edges()`` gives endpoints, ``g.edges['follows'].data`` and ``g.edges[u, v].data`` features."""
         return EdgeView(self)
+
+    def get_node_storage(self, key: str, ntype: str | None = None) -> ColumnStorage:
+        """Return a node feature as data loaders read it: ``fetch(ids, device)`` gives rows."""
+        frame = self.node_frame(ntype)
+        return ColumnStorage(frame, frame.known(key))
+
+    def get_edge_storage(self, key: str, etype: EdgeType | None = None) -> ColumnStorage:
+        """Return an edge feature as data loaders read it: ``fetch(ids, device)`` gives rows."""
+        frame = self.edge_frame(etype)
+        return ColumnStorage(frame, frame.known(key))
 
     def set_n_initializer(
         self, initializer: Initializer | None, field: str | None = None, ntype: str | None = None

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..backend import Tensor, active
-from ..errors import DGLError
+from ..errors import DGLError, warn_deprecated
 from ..structure.adjacency import FORMATS
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
@@ -46,14 +46,27 @@ class FormatMixin(GraphBase):
         for adjacency in self.adjacencies:
             adjacency.create_formats()
 
-    def reverse(self, copy_ndata: bool = True, copy_edata: bool = False) -> Self:
+    def reverse(
+        self,
+        copy_ndata: bool = True,
+        copy_edata: bool = False,
+        *,
+        share_ndata: bool | None = None,
+        share_edata: bool | None = None,
+    ) -> Self:
         """Return the graph with every edge turned round, in O(1). Edge ids stay; so do features where asked for.
+
+        ``share_ndata`` and ``share_edata`` are classic names of ``copy_ndata`` and ``copy_edata``.
 
         Raises
         ------
         DGLError
             The graph is a block.
         """
+        if share_ndata is not None or share_edata is not None:
+            warn_deprecated("reverse(share_ndata=, share_edata=)", "use copy_ndata= and copy_edata=")
+            copy_ndata = copy_ndata if share_ndata is None else share_ndata
+            copy_edata = copy_edata if share_edata is None else share_edata
         if self._metagraph.is_block:
             raise DGLError("a block cannot be reversed: its messages flow from source to destination nodes only")
         made = self.clone()
@@ -78,27 +91,12 @@ class FormatMixin(GraphBase):
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
         return tuple(self._ids_tensor(array.astype(self._idtype)) for array in arrays)
 
-    def adj(self, etype: EdgeType | None = None, eweight_name: str | None = None) -> Tensor:
-        """Return the adjacency matrix (num_src, num_dst) as a sparse COO tensor.
-
-        Entry i is edge i. Values are the edge feature ``eweight_name``, with its gradient, or ones.
-        """
-        src, dst = self.adjacency(etype).endpoints()
-        if eweight_name is None:
-            values = active.full((len(src),), 1, "float32", self._device)
-        else:
-            values = self.edge_frame(etype)[eweight_name]
-        return active.sparse_coo(np.stack([src, dst]), values, self._adj_shape(etype))
-
-    adjacency_matrix = adj
-
     def adj_external(
         self, transpose: bool = False, ctx: Any = None, scipy_fmt: str | None = None, etype: EdgeType | None = None
     ) -> Any:
         """Return the adjacency matrix of ones: rows are sources, or destinations with ``transpose``.
 
-        A sparse COO tensor, or with ``scipy_fmt`` "coo" or "csr" a SciPy matrix whose data are the edge ids (csr) or
-        ones (coo).
+        A sparse COO tensor, or with ``scipy_fmt`` "coo" or "csr" a SciPy matrix of the ids' dtype.
         """
         adjacency = self.adjacency(etype)
         adjacency = adjacency.reverse() if transpose else adjacency
@@ -108,11 +106,12 @@ class FormatMixin(GraphBase):
             return active.sparse_coo(np.stack(adjacency.endpoints()), values, shape)
         import scipy.sparse  # 0.2 s, which `import dglite` must not pay
 
+        ones = np.ones(adjacency.num_edges, self._idtype)
         if scipy_fmt == "csr":
             csr = adjacency.csr()
-            return scipy.sparse.csr_matrix((csr.entry_edge_ids(), csr.indices, csr.indptr), shape=shape)
+            return scipy.sparse.csr_matrix((ones, csr.indices, csr.indptr), shape=shape, copy=True)
         if scipy_fmt == "coo":
-            return scipy.sparse.coo_matrix((np.ones(adjacency.num_edges), adjacency.endpoints()), shape=shape)
+            return scipy.sparse.coo_matrix((ones, adjacency.endpoints()), shape=shape, copy=True)
         raise DGLError(f"scipy_fmt={scipy_fmt!r} is not understood; expected 'coo' or 'csr'")
 
     def inc(self, typestr: str, ctx: Any = None, etype: EdgeType | None = None) -> Tensor:
@@ -137,6 +136,4 @@ class FormatMixin(GraphBase):
         values = active.from_numpy(ones, self._device if ctx is None else ctx)
         return active.sparse_coo(np.stack([nodes, edges]), values, (num_nodes, adjacency.num_edges))
 
-    def _adj_shape(self, etype: EdgeType | None) -> tuple[int, int]:
-        adjacency = self.adjacency(etype)
-        return adjacency.num_src, adjacency.num_dst
+    incidence_matrix = inc

@@ -57,12 +57,17 @@ class MessageMixin(RegistryMixin):
     a reduce function is a built-in, a list of built-ins, or a function of a ``NodeBatch``; an apply function takes a
     ``NodeBatch``, which shows the reduced columns over the graph's own. User functions return a dict of columns, which
     are written; with an apply function, what it returns is written, and it alone. A function left out is the
-    registered one. Where a verb raises, features and waiting messages are as before.
+    registered one. Where a verb raises, features and waiting messages are as before. ``inplace`` is classic and changes
+    nothing: features are written out of place.
     """
 
     # -- on nodes and edges alone -------------------------------------------------------------------------------
     def apply_nodes(
-        self, func: Callable[[NodeBatch], Any] | None = None, v: Any = ALL, ntype: str | None = None
+        self,
+        func: Callable[[NodeBatch], Any] | None = None,
+        v: Any = ALL,
+        ntype: str | None = None,
+        inplace: bool = False,
     ) -> None:
         """Write the columns that ``func`` computes from nodes ``v``."""
         func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
@@ -76,8 +81,15 @@ class MessageMixin(RegistryMixin):
         else:
             frame.update(table)
 
-    def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None) -> None:
-        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``."""
+    def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None, inplace: bool = False) -> None:
+        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.
+
+        Without ``etype`` on a graph of several edge types, a built-in runs on every type that has the columns.
+        """
+        if etype is None and len(self.adjacencies) > 1 and isinstance(func, MessageFunction) and is_all(edges):
+            for index in _able(self, func):
+                self.apply_edges(func, etype=index)
+            return
         index = self.etype_id(etype)
         func = chosen(self, func, "apply edge", index)
         relation = _active(self, index, edges)
@@ -85,7 +97,12 @@ class MessageMixin(RegistryMixin):
             execute(compiled(lower_edges, messages_of(func, 0, relation)), (relation,), (func,))
 
     def group_apply_edges(
-        self, group_by: str, func: Callable[[EdgeBatch], Any], edges: Any = ALL, etype: Any = None
+        self,
+        group_by: str,
+        func: Callable[[EdgeBatch], Any],
+        edges: Any = ALL,
+        etype: Any = None,
+        inplace: bool = False,
     ) -> None:
         """Write the columns that ``func`` computes on edges grouped by their ``"src"`` or ``"dst"`` node.
 
@@ -181,6 +198,7 @@ class MessageMixin(RegistryMixin):
         reduce_func: Any = None,
         apply_node_func: Any = None,
         etype: Any = None,
+        inplace: bool = False,
     ) -> None:
         """Send along ``edges`` and reduce at once the nodes that they reach; messages that wait are left alone."""
         index = self.etype_id(etype)
@@ -193,6 +211,7 @@ class MessageMixin(RegistryMixin):
         reduce_func: Any = None,
         apply_node_func: Any = None,
         etype: Any = None,
+        inplace: bool = False,
     ) -> None:
         """Send along the in-edges of ``v`` and reduce at ``v``; a node without in-edges is reduced to 0.
 
@@ -210,6 +229,7 @@ class MessageMixin(RegistryMixin):
         reduce_func: Any = None,
         apply_node_func: Any = None,
         etype: Any = None,
+        inplace: bool = False,
     ) -> None:
         """Send along the out-edges of ``u`` and reduce the nodes that they reach."""
         index = self.etype_id(etype)
@@ -373,11 +393,17 @@ def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: An
             f"update_all without etype on a graph of {len(etypes)} edge types takes a built-in message and fn.sum, "
             f"fn.max or fn.min; pass etype, one of {etypes}, or use multi_update_all"
         )
+    graph.multi_update_all(dict.fromkeys(_able(graph, message), (message, reduce)), reduce.name, apply)
+
+
+def _able(graph: GraphBase, message: MessageFunction) -> list[int]:
+    """Return the edge types that have the columns which a built-in message reads; there is at least one."""
+    etypes = graph._metagraph.canonical_etypes
     able = [
         index
         for index in range(len(etypes))
-        if all(_relation(graph, index).has_column(side, name) for side, name in message.fields)
+        if all(_relation(graph, index).has_column(side, str(name)) for side, name in message.fields)
     ]
     if not able:
         raise KeyError(f"no edge type has the columns that {message} reads; edge types: {etypes}")
-    graph.multi_update_all(dict.fromkeys(able, (message, reduce)), reduce.name, apply)
+    return able

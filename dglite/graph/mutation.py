@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,14 @@ from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..structure import Adjacency
+from ..structure.ids import broadcast_pair, integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 
 __all__ = ["MutationMixin"]
+
+_Numbers = tuple[np.ndarray, ...] | None
+"""Numbers of nodes or edges in each graph of a batch, by type."""
 
 
 class MutationMixin(GraphBase):
@@ -39,42 +43,39 @@ class MutationMixin(GraphBase):
         frame = self._node_frame(node_set).copy()
         frame.append(int(num), data)
         counts = [count + int(num) if i == node_set else count for i, count in enumerate(self._num_nodes)]
-        adjacencies = list(self.adjacencies)
-        for i, (src, dst) in enumerate(self._metagraph.ends):
-            if node_set in (src, dst):
-                adjacencies[i] = adjacencies[i].resized(counts[src], counts[dst])
-        self._exchange(adjacencies, counts, {node_set: frame}, {})
+        self._exchange(self._resized(counts), counts, {node_set: frame}, {})
 
     def add_edges(
         self, u: Any, v: Any, data: Mapping[str, Tensor] | None = None, etype: EdgeType | int | None = None
     ) -> None:
         """Add edges ``u[i] -> v[i]``; one id on a side goes with every id on the other. They get the next edge ids.
 
+        Nodes that do not exist yet are added first, up to the largest id, with features from the initializer.
+
         Raises
         ------
         DGLError
-            A node does not exist, features do not have one row per new edge, or the graph is a slice.
+            An id is negative, features do not have one row per new edge, the graph is a slice, or it is a block and a
+            node does not exist.
         """
         self._require_mutable("add_edges")
         index = self.etype_id(etype)
-        src, dst = self._pairs(u, v, index)
+        src, dst = broadcast_pair(_node_ids(u), _node_ids(v))
         frame = self._edge_frame(index).copy()
         frame.append(len(src), data)
-        old = self.adjacencies[index]
+        counts, node_frames = self._grown(index, src, dst)
+        adjacencies = self._resized(counts)
+        old = adjacencies[index]
         old_src, old_dst = old.endpoints()
         ends = np.concatenate([old_src, src]), np.concatenate([old_dst, dst])
         made = Adjacency.from_coo(old.num_src, old.num_dst, *ends, self._idtype, validate=False)
         made.allowed = old.allowed
-        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame})
-
-    def add_edge(self, u: int, v: int, data: Mapping[str, Tensor] | None = None, etype: EdgeType | None = None) -> None:
-        """Add one edge."""
-        self.add_edges(u, v, data, etype)
+        self._exchange(_replaced(adjacencies, index, made), counts, node_frames, {index: frame})
 
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
 
-        With ``store_ids``, ``edata[dglite.EID]`` has the old ids.
+        With ``store_ids``, ``edata[dglite.EID]`` has the old ids. A batch stays one.
 
         Raises
         ------
@@ -87,12 +88,13 @@ class MutationMixin(GraphBase):
         keep[self.edge_ids_of(eids, index)] = False
         src, dst = self.adjacencies[index].endpoints()
         made, frame = self._kept_edges(index, keep, src, dst, store_ids)
-        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame})
+        numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
+        self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
 
     def remove_nodes(self, nids: Any, ntype: str | None = None, store_ids: bool = False) -> None:
         """Remove nodes and the edges at them; the others are renumbered in order.
 
-        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the old ids.
+        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the old ids. A batch stays one.
 
         Raises
         ------
@@ -108,7 +110,7 @@ class MutationMixin(GraphBase):
         counts = [int(keep.sum()) if i == node_set else count for i, count in enumerate(self._num_nodes)]
         node_frames, edge_frames = {node_set: self._kept_rows(self._node_frame(node_set), keep, NID, store_ids)}, {}
         adjacencies = list(self.adjacencies)
-        new_ids = np.cumsum(keep) - 1
+        new_ids, kept_edges = np.cumsum(keep) - 1, {}
         for i, (src_set, dst_set) in enumerate(self._metagraph.ends):
             if node_set not in (src_set, dst_set):
                 continue
@@ -120,9 +122,14 @@ class MutationMixin(GraphBase):
             if dst_set == node_set:
                 kept &= keep[dst]
                 dst = new_ids[dst]
+            kept_edges[i] = kept
             sizes = counts[src_set], counts[dst_set]
             adjacencies[i], edge_frames[i] = self._kept_edges(i, kept, src, dst, store_ids, sizes)
-        self._exchange(adjacencies, counts, node_frames, edge_frames)
+        numbers = (
+            _kept_numbers(self._batch_num_nodes, {node_set: keep}),
+            _kept_numbers(self._batch_num_edges, kept_edges),
+        )
+        self._exchange(adjacencies, counts, node_frames, edge_frames, numbers)
 
     # -- parts --------------------------------------------------------------------------------------------------
     def _require_mutable(self, verb: str) -> None:
@@ -130,6 +137,24 @@ class MutationMixin(GraphBase):
             raise DGLError(f"{verb}: {self._readonly}")
         if self._metagraph.is_block and verb == "add_nodes":
             raise DGLError("add_nodes: the nodes of a block are fixed")
+
+    def _grown(self, index: int, src: np.ndarray, dst: np.ndarray) -> tuple[list[int], dict[int, Frame]]:
+        """Return the numbers of nodes with the ends of edges among them, and the frames of the types that grow."""
+        counts, frames = list(self._num_nodes), {}
+        for node_set, ids in zip(self._metagraph.ends[index], (src, dst), strict=True):
+            counts[node_set] = max(counts[node_set], int(ids.max(initial=-1)) + 1)
+        for node_set, (old, new) in enumerate(zip(self._num_nodes, counts, strict=True)):
+            if new > old:
+                if self._metagraph.is_block:
+                    raise DGLError(f"add_edges: node {new - 1} does not exist, and the nodes of a block are fixed")
+                frames[node_set] = self._node_frame(node_set).copy()
+                frames[node_set].append(new - old)
+        return counts, frames
+
+    def _resized(self, counts: Sequence[int]) -> tuple[Adjacency, ...]:
+        """Return the relations over other numbers of nodes."""
+        ends = zip(self.adjacencies, self._metagraph.ends, strict=True)
+        return tuple(adjacency.resized(counts[src], counts[dst]) for adjacency, (src, dst) in ends)
 
     def _kept_edges(
         self,
@@ -155,13 +180,37 @@ class MutationMixin(GraphBase):
         return kept
 
     def _exchange(
-        self, adjacencies: Any, num_nodes: Any, node_frames: Mapping[int, Frame], edge_frames: Mapping[int, Frame]
+        self,
+        adjacencies: Any,
+        num_nodes: Any,
+        node_frames: Mapping[int, Frame],
+        edge_frames: Mapping[int, Frame],
+        batch_numbers: tuple[_Numbers, _Numbers] = (None, None),
     ) -> None:
         """Put the new parts in place of the old ones. Slices and clones made before keep the old ones."""
         self.adjacencies, self._num_nodes = tuple(adjacencies), tuple(num_nodes)
         self._node_frames = [node_frames.get(i, frame) for i, frame in enumerate(self._node_frames)]
         self._edge_frames = [edge_frames.get(i, frame) for i, frame in enumerate(self._edge_frames)]
-        self._batch_num_nodes = self._batch_num_edges = None
+        self._batch_num_nodes, self._batch_num_edges = batch_numbers
+
+
+def _node_ids(ids: Any) -> np.ndarray:
+    """Return ids of nodes that need not exist yet."""
+    found = integer_array(ids, "node ids").reshape(-1)
+    if found.min(initial=0) < 0:
+        raise DGLError(f"node id {found.min()} is negative; node ids count from 0")
+    return found.astype(np.int64, copy=False)
+
+
+def _kept_numbers(numbers: _Numbers, kept: Mapping[int, np.ndarray]) -> _Numbers:
+    """Return how many of each graph's nodes or edges, by type, are kept."""
+    if numbers is None:
+        return None
+    result = list(numbers)
+    for index, keep in kept.items():
+        up_to = np.concatenate([[0], np.cumsum(keep)])
+        result[index] = np.diff(up_to[np.concatenate([[0], np.cumsum(numbers[index])])])
+    return tuple(result)
 
 
 def _replaced(adjacencies: tuple[Adjacency, ...], index: int, made: Adjacency) -> tuple[Adjacency, ...]:

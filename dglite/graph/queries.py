@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import Tensor
-from ..errors import DGLError
+from ..errors import DGLError, warn_deprecated
 from ..structure import ALL, is_all
 from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
@@ -47,11 +47,6 @@ class QueryMixin(GraphBase):
         names = metagraph.dsttypes if ntype is None else (ntype,)
         return sum([self._num_nodes[metagraph.dst_set(name)] for name in names])
 
-    number_of_nodes = num_nodes
-    number_of_edges = num_edges
-    number_of_src_nodes = num_src_nodes
-    number_of_dst_nodes = num_dst_nodes
-
     def __len__(self) -> int:
         """Return the number of nodes."""
         return sum(self._num_nodes)
@@ -80,9 +75,6 @@ class QueryMixin(GraphBase):
         found = degrees[self._set_ids(nodes, node_set)]
         return int(found[0]) if _is_number(nodes) else self._ids_tensor(found)
 
-    in_degree = in_degrees
-    out_degree = out_degrees
-
     # -- nodes --------------------------------------------------------------------------------------------------
     def has_nodes(self, vid: Any, ntype: str | None = None) -> Any:
         """Return whether each node exists, a boolean tensor, or a bool for one id."""
@@ -91,8 +83,6 @@ class QueryMixin(GraphBase):
             return bool(0 <= vid < count)
         ids = integer_array(vid, "node ids")
         return self._tensor(((ids >= 0) & (ids < count)).reshape(-1))
-
-    has_node = has_nodes
 
     def predecessors(self, v: Any, etype: EdgeType | None = None) -> Tensor:
         """Return the sources of the in-edges of node ``v``, in edge-id order; once per edge."""
@@ -117,29 +107,31 @@ class QueryMixin(GraphBase):
         found = self.adjacencies[index].has_edges(*self._pairs(u, v, index))
         return bool(found[0]) if _is_number(u) and _is_number(v) else self._tensor(found)
 
-    has_edge_between = has_edges_between
-
-    def edge_ids(self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None) -> Any:
+    def edge_ids(
+        self, u: Any, v: Any, return_uv: bool = False, etype: EdgeType | None = None, *, force_multi: bool | None = None
+    ) -> Any:
         """Return the id of an edge ``u[i] -> v[i]`` for each i, a tensor, or a number for two numbers.
 
-        Of parallel edges the lowest id is returned; with ``return_uv``, all of them, as tensors (u, v, id).
+        Of parallel edges the lowest id is returned; with ``return_uv``, all that there are, as tensors (u, v, id).
+        ``force_multi`` is the classic name of ``return_uv``.
 
         Raises
         ------
         DGLError
-            A node does not exist, or no edge joins a pair.
+            A node does not exist, or no edge joins a pair and ``return_uv`` is false.
         """
+        if force_multi is not None:
+            warn_deprecated("edge_ids(force_multi=)", "use return_uv=")
+            return_uv = force_multi
         index = self.etype_id(etype)
         adjacency = self.adjacencies[index]
         sources, destinations = self._pairs(u, v, index)
+        if return_uv:
+            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
         found = adjacency.edge_ids(sources, destinations)
         if len(found) and found.min() < 0:
             raise self._no_such_edge(sources, destinations, index)
-        if return_uv:
-            return tuple(self._ids_tensor(x) for x in adjacency.edges_between(sources, destinations))
         return int(found[0]) if _is_number(u) and _is_number(v) else self._ids_tensor(found)
-
-    edge_id = edge_ids
 
     def find_edges(self, eid: Any, etype: EdgeType | None = None) -> tuple[Tensor, Tensor]:
         """Return the endpoints (u, v) of the given edges."""

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import DGLError
+from ..errors import DGLError, warn_deprecated
 from .base import GraphBase
 
 __all__ = ["RegistryMixin", "chosen", "reducers", "state"]
 
 
 class RegistryMixin(GraphBase):
-    """The ``register_*`` methods of ``DGLGraph``."""
+    """The ``register_*`` methods of ``DGLGraph``, each deprecated: verbs take functions."""
 
     def register_message_func(self, func: Any, etype: Any = None) -> None:
         """Set the message function of verbs that are given none."""
+        _warn("register_message_func")
         state(self, "_registered")["message", self.etype_id(etype)] = func
 
     def register_reduce_func(self, func: Any, etype: Any = None) -> None:
         """Set the reduce function of verbs that are given none."""
+        _warn("register_reduce_func")
         state(self, "_registered")["reduce", self.etype_id(etype)] = func
 
     def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
         """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
+        _warn("register_apply_node_func")
         state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
 
     def register_apply_edge_func(self, func: Any, etype: Any = None) -> None:
         """Set the function of ``apply_edges`` where it is given none."""
+        _warn("register_apply_edge_func")
         state(self, "_registered")["apply edge", self.etype_id(etype)] = func
+
+
+def _warn(name: str) -> None:
+    warn_deprecated(f"g.{name}()", "pass the function to the verb, e.g. g.update_all(message, reduce)", stacklevel=4)
 
 
 def state(graph: GraphBase, name: str) -> dict[Any, Any]:

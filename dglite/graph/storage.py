@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
+from ..errors import warn_deprecated
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
-from ..structure.parse import parse_edges
+from ..structure.parse import device_of, parse_edges
 from .attached import AttachedMixin
 from .base import copies, id_dtype, tensor_dtype
+from .deprecated import READONLY, DeprecatedMixin
 from .features import FeatureMixin
 from .formats import FormatMixin
 from .messages import MessageMixin
@@ -37,7 +39,9 @@ _STATE = (
 )
 
 
-class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin):
+class DGLGraph(
+    DeprecatedMixin, TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, MessageMixin, AttachedMixin
+):
     """A directed graph with features, of one or of many types of nodes and edges.
 
     Make one with :func:`dglite.graph`, :func:`dglite.heterograph` or :func:`dglite.create_block`, or grow one:
@@ -52,30 +56,49 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
     (3, 2)
     """
 
-    def __init__(self, graph_data: Any = None, num_nodes: int | None = None) -> None:
-        """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges."""
+    def __init__(
+        self,
+        graph_data: Any = None,
+        num_nodes: int | None = None,
+        *,
+        multigraph: bool | None = None,
+        readonly: bool | None = None,
+    ) -> None:
+        """Make a graph of one type from what :func:`dglite.graph` takes; without data, one without edges.
+
+        ``multigraph`` and ``readonly`` are classic: any graph may have parallel edges, and one made with
+        ``readonly=True`` cannot be changed in place.
+        """
         if graph_data is None:
             adjacency = Adjacency.from_coo(num_nodes or 0, num_nodes or 0, _NO_IDS, _NO_IDS)
         else:
             adjacency = parse_edges(graph_data, num_nodes, num_nodes, square=True)
-        _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,))
+        _fill(self, HOMOGENEOUS, (adjacency,), (adjacency.num_src,), device_of(graph_data))
+        if multigraph is not None or readonly is not None:
+            warn_deprecated("DGLGraph(multigraph=, readonly=)", "drop them; any graph may have parallel edges")
+            if readonly:
+                self._readonly = READONLY
 
     def __repr__(self) -> str:
         names, etypes = self._metagraph.ntypes, self._metagraph.canonical_etypes
+        meta = [(src, dst, name) for src, name, dst in etypes]
         edges: Any = {etype: x.num_edges for etype, x in zip(etypes, self.adjacencies, strict=True)}
         if self.is_block:
             sources: Any = {name: self.num_src_nodes(name) for name in self.srctypes}
             destinations: Any = {name: self.num_dst_nodes(name) for name in self.dsttypes}
             if len(edges) == 1 and len(names) == 2:
                 sources, destinations, edges = self.num_src_nodes(), self.num_dst_nodes(), self.num_edges()
-            return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
+                return f"Block(num_src_nodes={sources}, num_dst_nodes={destinations}, num_edges={edges})"
+            return (
+                f"Block(num_src_nodes={sources},\n      num_dst_nodes={destinations},\n      num_edges={edges},\n"
+                f"      metagraph={meta})"
+            )
         if self.is_homogeneous:
             return (
                 f"Graph(num_nodes={self.num_nodes()}, num_edges={self.num_edges()},\n"
                 f"      ndata_schemes={self.node_attr_schemes()}\n      edata_schemes={self.edge_attr_schemes()})"
             )
         nodes = dict(zip(names, self._num_nodes, strict=True))
-        meta = [(src, dst, name) for src, name, dst in etypes]
         return f"Graph(num_nodes={nodes},\n      num_edges={edges},\n      metagraph={meta})"
 
     # -- copies -------------------------------------------------------------------------------------------------
@@ -91,6 +114,7 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
         return LocalScope(self)
 
     __copy__ = local_var
+    __iter__ = None  # or Python would try g[0], g[1], ...
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -141,6 +165,26 @@ class DGLGraph(TypeMixin, FeatureMixin, QueryMixin, MutationMixin, FormatMixin, 
         for frames in (made._node_frames, made._edge_frames):
             frames[:] = [None if frame is None else frame.to_device(target) for frame in frames]
         return made
+
+    def is_pinned(self) -> bool:
+        """Whether the structure lies in page-locked memory: never. It stays on the host, where samplers run."""
+        return False
+
+    def pin_memory_(self) -> DGLGraph:
+        """Do nothing and return the graph: no kernel on another device reads its structure."""
+        return self
+
+    unpin_memory_ = pin_memory_
+
+    def record_stream(self, stream: Any) -> DGLGraph:
+        """Do nothing and return the graph: its structure uses no memory of the stream's device."""
+        return self
+
+    def materialize_data(self) -> DGLGraph:
+        """Gather every feature that waits to be read, and return the graph."""
+        for frame in (*self._node_frames, *self._edge_frames):
+            dict(frame.items() if frame is not None else ())
+        return self
 
     def cpu(self) -> DGLGraph:
         """Return the graph with its features on the CPU."""

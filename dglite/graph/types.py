@@ -12,6 +12,7 @@ from ..errors import DGLError
 from ..structure.ids import integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
+from .combine import combine_relations
 
 if TYPE_CHECKING:
     import networkx
@@ -101,14 +102,20 @@ class TypeMixin(GraphBase):
     def __getitem__(self, key: Any) -> Any:
         """Return the slice of one relation: ``g['follows']`` or ``g['user', 'follows', 'user']``; ``:`` matches any.
 
-        The slice shares features with this graph and cannot be changed in place.
+        The slice shares features with this graph and cannot be changed in place. Where several relations match, they
+        are joined as :func:`~dglite.graph.combine.combine_relations` describes; features are copies then.
 
         Raises
         ------
         DGLError
-            No relation matches, or several do.
+            No relation matches.
         """
-        index = self._relation_of(key)
+        found = self._relations_of(key)
+        if len(found) > 1:
+            joined = object.__new__(type(self))
+            combine_relations(self, found, joined)
+            return joined
+        index = found[0]
         metagraph, sets = self._metagraph.slice([index])
         made = object.__new__(type(self))
         made.adjacencies = (self.adjacencies[index],)
@@ -125,23 +132,20 @@ class TypeMixin(GraphBase):
         )
         return made
 
-    def _relation_of(self, key: Any) -> int:
+    def _relations_of(self, key: Any) -> list[int]:
+        anything = slice(None)
         if not isinstance(key, tuple):
-            return self._metagraph.etype_id(key)
+            key = (anything, key, anything)
         if len(key) != 3:
             raise DGLError(f"g[{key!r}] is not understood; use g['etype'] or g['srctype', 'etype', 'dsttype']")
-        anything = slice(None)
         found = [
             i
             for i, etype in enumerate(self._metagraph.canonical_etypes)
             if all(want in (anything, name) for want, name in zip(key, etype, strict=True))
         ]
-        if len(found) != 1:
-            matches = [self._metagraph.canonical_etypes[i] for i in found] or "none"
-            raise DGLError(
-                f"g[{key!r}] must match one of {list(self._metagraph.canonical_etypes)}; it matches {matches}"
-            )
-        return found[0]
+        if not found:
+            raise DGLError(f"g[{key!r}] must match one of {list(self._metagraph.canonical_etypes)}; it matches none")
+        return found
 
     # -- batches ------------------------------------------------------------------------------------------------
     @property
@@ -150,18 +154,18 @@ class TypeMixin(GraphBase):
         return 1 if self._batch_num_nodes is None else len(self._batch_num_nodes[0])
 
     def batch_num_nodes(self, ntype: str | None = None) -> Tensor:
-        """Return the number of nodes of one type in each batched graph, int64 of shape (batch_size,)."""
+        """Return the number of nodes of one type in each batched graph, ids of shape (batch_size,)."""
         node_set = self._metagraph.node_set(ntype)
         if self._batch_num_nodes is None:
-            return self._tensor(np.array([self._num_nodes[node_set]], np.int64))
-        return self._tensor(self._batch_num_nodes[node_set].copy())
+            return self._ids_tensor(np.array([self._num_nodes[node_set]]))
+        return self._ids_tensor(self._batch_num_nodes[node_set].copy())
 
     def batch_num_edges(self, etype: EdgeType | None = None) -> Tensor:
-        """Return the number of edges of one type in each batched graph, int64 of shape (batch_size,)."""
+        """Return the number of edges of one type in each batched graph, ids of shape (batch_size,)."""
         index = self.etype_id(etype)
         if self._batch_num_edges is None:
-            return self._tensor(np.array([self.adjacencies[index].num_edges], np.int64))
-        return self._tensor(self._batch_num_edges[index].copy())
+            return self._ids_tensor(np.array([self.adjacencies[index].num_edges]))
+        return self._ids_tensor(self._batch_num_edges[index].copy())
 
     def set_batch_num_nodes(self, val: Tensor | Mapping[str, Tensor]) -> None:
         """Set the number of nodes in each batched graph, by node type where there are several.

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Frame
+from ..structure.ids import as_ids
 
 if TYPE_CHECKING:
     from .queries import QueryMixin
 
-__all__ = ["EdgeView", "NodeView", "Rows", "Space", "TypedData"]
+__all__ = ["ColumnStorage", "EdgeView", "NodeView", "Rows", "Space", "TypedData"]
 
 
 class Space(NamedTuple):
@@ -97,6 +98,24 @@ class TypedData(MutableMapping[str, Any]):
         return repr(dict(self.items()))
 
 
+class ColumnStorage:
+    """A feature as data loaders read it."""
+
+    __slots__ = ("_frame", "_name")
+
+    def __init__(self, frame: Frame, name: str) -> None:
+        self._frame, self._name = frame, name
+
+    def requires_ddp(self) -> bool:
+        """Whether loaders must know of other processes: never."""
+        return False
+
+    def fetch(self, indices: Any, device: Any = None, pin_memory: bool = False, **kwargs: Any) -> Tensor:
+        """Return the rows of the given ids, on ``device`` where one is given."""
+        rows = self._frame.rows_of(self._name, as_ids(indices, self._frame.num_rows, self._frame.label))
+        return rows if device is None else active.to_device(rows, device)
+
+
 class NodeView:
     """``g.nodes``: call it for the ids of a type, index it by type or by ids for features.
 
@@ -113,11 +132,12 @@ class NodeView:
         return self._graph._ids_tensor(np.arange(self._graph._num_nodes[self._node_set(ntype)]))
 
     def __getitem__(self, key: Any) -> Space:
-        """Return the features of a node type, or of the nodes with the given ids of the only type."""
+        """Return the features of a node type, of the nodes with the given ids of the only type, or of ``ids, type``."""
         graph = self._graph
         if isinstance(key, str) or key is None:
             return Space(graph._node_frame(self._node_set(key)))
-        node_set = self._node_set(None)
+        key, ntype = key if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], str) else (key, None)
+        node_set = self._node_set(ntype)
         if isinstance(key, slice) and key == slice(None):
             return Space(graph._node_frame(node_set))
         return Space(Rows(graph._node_frame(node_set), graph._set_ids(key, node_set)))

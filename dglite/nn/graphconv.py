@@ -127,4 +127,4 @@ class GraphConv(nn.Module):
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
         text = f"in={self._in_feats}, out={self._out_feats}, normalization={self._norm}"
-        return text if self._activation is None else f"{text}, activation={self._activation}"
+        return f"{text}, activation={self._activation}"

@@ -1,5 +1,6 @@
 """Sampling of neighbours, walks and non-edges. Every choice follows :func:`dglite.seed`, for any number of threads."""
 
+from .fused import sample_neighbors_fused
 from .labor import sample_labors
 from .negative import global_uniform_negative_sampling
 from .neighbor import sample_etype_neighbors, sample_neighbors, sample_neighbors_biased, select_topk
@@ -17,5 +18,6 @@ __all__ = [
     "sample_labors",
     "sample_neighbors",
     "sample_neighbors_biased",
+    "sample_neighbors_fused",
     "select_topk",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.attached import attach
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -167,3 +168,6 @@ def _optimise(
         if rounds < 0 and before - expected <= _CONVERGED * expected:
             break
         before = expected
+
+
+attach(sample_labors=sample_labors)

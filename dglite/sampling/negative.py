@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import Tensor
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.attached import attach
 from ..random import generator
 from ..structure import Adjacency
 
@@ -97,3 +98,6 @@ def _by_rejection(
             # The first of equal codes stays where it was: sorting would favour low codes when the surplus is cut off.
             found = found[np.sort(np.unique(found, return_index=True)[1])]
     return found[:num_samples]
+
+
+attach(global_uniform_negative_sampling=global_uniform_negative_sampling)

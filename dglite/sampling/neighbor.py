@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.attached import attach
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -329,3 +330,11 @@ def select_topk(
             raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
         chosen.append(rows.chosen())
     return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+
+
+attach(
+    sample_neighbors=sample_neighbors,
+    sample_neighbors_biased=sample_neighbors_biased,
+    sample_etype_neighbors=sample_etype_neighbors,
+    select_topk=select_topk,
+)

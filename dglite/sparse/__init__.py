@@ -4,6 +4,7 @@ A matrix is a relation from its columns to its rows with a value on each edge; `
 g-SDDMM.
 """
 
+from . import graphs as graphs
 from .create import diag, from_coo, from_csc, from_csr, identity, spmatrix, val_like
 from .elementwise import (
     add,

@@ -10,7 +10,7 @@ import numpy as np
 from ..backend import active
 from ..errors import DGLError
 
-__all__ = ["ALL", "as_ids", "check_range", "integer_array", "is_all"]
+__all__ = ["ALL", "as_ids", "broadcast_pair", "check_range", "integer_array", "is_all", "positions_of"]
 
 ALL = "__ALL__"
 """Stands for every node or every edge."""
@@ -116,3 +116,26 @@ def _unknown(bad: int, count: int, what: str) -> DGLError:
         return DGLError(f"{what} id {bad} is negative; ids run from 0 to {count - 1}")
     valid = f"ids run from 0 to {count - 1}" if count else f"there are no {what}s"
     return DGLError(f"{what} id {bad} does not exist; {valid}")
+
+
+def broadcast_pair(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return source and destination ids, as many of each; one id on a side goes with every id on the other.
+
+    Raises
+    ------
+    DGLError
+        There are different numbers of them, neither of which is one.
+    """
+    if len(u) != len(v):
+        if len(u) != 1 and len(v) != 1:
+            raise DGLError(f"{len(u)} source nodes but {len(v)} destination nodes; expected as many, or one of them")
+        u, v = np.broadcast_arrays(u, v)
+    return u, v
+
+
+def positions_of(wanted: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return where each of ``wanted`` is in ``ids``, which are distinct; -1 where it is not."""
+    order = np.argsort(ids, kind="stable")
+    at = np.append(order, -1)[np.searchsorted(ids, wanted, sorter=order)]
+    found: np.ndarray = np.where(np.append(ids, -1)[at] == wanted, at, -1)
+    return found

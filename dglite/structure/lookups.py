@@ -74,6 +74,24 @@ class Lookups(ABC):
         found[hits] = stored.edge_ids_of(first[hits] if entries is None else entries[first[hits]])
         return found
 
+    def edge_ids_in_turn(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Return the id of an edge ``u[i] -> v[i]`` for each i, in ``idtype``; -1 where there is none.
+
+        The first time that a pair occurs it gives its edge of lowest id, the second time the next one, and so on round.
+        """
+        if len(u) < 2 or not self.is_multigraph:
+            return self.edge_ids(u, v)
+        stored, _, first, last = self._pair_entries(u, v)
+        order = np.lexsort((v, u))
+        fresh = np.ones(len(u), bool)
+        fresh[1:] = (np.diff(u[order]) != 0) | (np.diff(v[order]) != 0)
+        place = np.arange(len(u))
+        turn = np.empty(len(u), np.int64)
+        turn[order] = place - np.maximum.accumulate(np.where(fresh, place, 0))
+        found, hits = np.full(len(u), -1, self.idtype), last > first
+        found[hits] = stored.edge_ids_of(first[hits] + turn[hits] % (last - first)[hits])
+        return found
+
     def has_edges(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return whether an edge ``u[i] -> v[i]`` exists."""
         _, _, first, last = self._pair_entries(u, v)

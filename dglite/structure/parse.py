@@ -134,15 +134,15 @@ def _bound(ids: np.ndarray, side: str) -> int:
 
 
 def _common_dtype(u: Any, v: Any, src: np.ndarray, dst: np.ndarray, idtype: np.dtype | None) -> np.dtype:
-    """Return int32 or int64, the dtype of both ends. Lists follow the tensor beside them; two tensors must agree."""
-    typed = [array.dtype for given, array in ((u, src), (v, dst)) if not isinstance(given, list | tuple) and array.size]
+    """Return int32 or int64, the dtype of both ends: that of the tensors, which must agree; int64 without any."""
+    tensors = [array for given, array in ((u, src), (v, dst)) if active.is_tensor(given)]
+    typed = [array.dtype for array in tensors if array.size]
     if len(set(typed)) > 1:
         raise DGLError(f"source nodes are {src.dtype} but destination nodes are {dst.dtype}; give both the same dtype")
     if any(dtype.kind == "b" for dtype in (src.dtype, dst.dtype)):
         raise DGLError("node ids must be integers, got booleans")
-    dtype = idtype or (typed[0] if typed and typed[0] == _INT32 else _INT64)
-    if not typed and idtype is None and src.dtype == dst.dtype == _INT32:
-        dtype = _INT32
+    known = typed or [array.dtype for array in tensors]
+    dtype = idtype or (_INT32 if known and all(x == _INT32 for x in known) else _INT64)
     if src.size and dtype == _INT32 and max(_bound(src, "source"), _bound(dst, "destination")) > 2**31:
         raise DGLError(f"a node id above {2**31 - 1} does not fit idtype int32; use int64")
     return dtype

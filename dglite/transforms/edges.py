@@ -10,6 +10,7 @@ import numpy as np
 from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
+from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.storage import make_graph
@@ -46,9 +47,7 @@ def reverse(
     DGLError
         The graph is a block.
     """
-    copy_ndata = copy_ndata if share_ndata is None else share_ndata
-    copy_edata = copy_edata if share_edata is None else share_edata
-    return DGLGraph.reverse(g, copy_ndata, copy_edata)
+    return DGLGraph.reverse(g, copy_ndata, copy_edata, share_ndata=share_ndata, share_edata=share_edata)
 
 
 def to_bidirected(g: DGLGraph, copy_ndata: bool = False, readonly: Any = None) -> DGLGraph:
@@ -90,7 +89,8 @@ def add_reverse_edges(
     readonly
         accepted for DGL's sake.
     copy_ndata, copy_edata
-        keep node features; keep edge features, a reverse edge having those of its edge. Else there are none.
+        keep node features; keep edge features, a reverse edge having those of its edge, and their old ids as
+        ``edata[dglite.EID]``. Else there are none.
     ignore_bipartite
         leave edge types between different node types as they are, instead of refusing them.
     exclude_self
@@ -121,6 +121,8 @@ def add_reverse_edges(
     result._node_frames = node_frames(g, copy_ndata)
     if copy_edata:
         result._edge_frames = [x.take(taken) if x else None for x, taken in zip(g._edge_frames, rows, strict=True)]
+        for index, taken in enumerate(rows):
+            result._edge_frame(index)[EID] = result._ids_tensor(taken)
     return result
 
 

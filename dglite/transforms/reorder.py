@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
+from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import check_permutation
@@ -192,3 +193,6 @@ def _reordered(adjacency: Adjacency, algorithm: str | None, config: Config) -> t
 
 def _taken(frame: Frame | None, rows: np.ndarray | None) -> Frame | None:
     return None if frame is None else frame.copy() if rows is None else frame.take(rows)
+
+
+attach(reorder_graph=reorder_graph)

@@ -10,7 +10,7 @@ import numpy as np
 from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
-from ..frame import NID
+from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..graph.base import copies
@@ -44,7 +44,8 @@ def to_simple(
     copy_ndata, copy_edata
         keep node features; join the edge features of parallel edges.
     aggregator
-        how they are joined: ``"sum"``, ``"mean"``, or ``"arbitrary"``, the feature of the edge with the lowest id.
+        how they are joined: ``"sum"``, ``"mean"``, or ``"arbitrary"``, that of the edge with the lowest id, which
+        ``edata[dglite.EID]`` then has.
 
     Raises
     ------
@@ -66,8 +67,10 @@ def to_simple(
     made._idtype = g._idtype
     made._node_frames = node_frames(g, copy_ndata)
     for index, (inverse, counts) in enumerate(groups):
+        order = np.argsort(inverse, kind="stable")
+        if copy_edata and aggregator == "arbitrary":
+            made._edge_frame(index)[EID] = made._ids_tensor(order[np.cumsum(counts) - counts])
         if copy_edata and g._edge_frames[index]:
-            order = np.argsort(inverse, kind="stable")
             made._edge_frame(index).update(
                 {name: _joined(x, order, counts, aggregator) for name, x in g._edge_frame(index).items()}
             )
@@ -97,8 +100,8 @@ def _joined(values: Tensor, order: np.ndarray, counts: np.ndarray, aggregator: s
 
 
 def to_simple_graph(g: DGLGraph) -> DGLGraph:
-    """Return the graph without parallel edges and without edge features; an older name of :func:`to_simple`."""
-    made: DGLGraph = to_simple(g, return_counts=None)
+    """Return the graph without parallel edges; an older name of :func:`to_simple`."""
+    made: DGLGraph = to_simple(g)
     return made
 
 

@@ -65,7 +65,7 @@ def to_homogeneous(
         if names:
             frame.join(frames, counts, [names] if isinstance(names, str) else list(names))
         if store_type:
-            frame[type_name] = made._ids_tensor(np.repeat(np.arange(len(counts)), counts))
+            frame[type_name] = made._tensor(np.repeat(np.arange(len(counts)), counts))
         frame[id_name] = made._ids_tensor(np.concatenate([np.arange(count) for count in (0, *counts)]))
     return (made, node_counts, edge_counts) if return_count else made
 

@@ -52,8 +52,11 @@ def test_rows_of_edges_by_ids_and_by_ends():
     g = triangle()
     g.edges[[1, 3]].data["w"] = torch.ones(2)
     assert g.edata["w"].tolist() == [0, 1, 0, 1]
-    g.edges[0, 1].data["w"] = torch.tensor([7.0, 8.0])  # both parallel edges
-    assert g.edata["w"].tolist() == [7, 1, 0, 8]
+    g.edges[0, 1].data["w"] = torch.tensor([7.0])  # the first of two parallel edges
+    assert g.edata["w"].tolist() == [7, 1, 0, 1]
+    g.edges[[0, 0, 0], [1, 1, 1]].data["w"] = torch.tensor([7.0, 8.0, 9.0])  # both, and the first again
+    assert g.edata["w"].tolist() == [9, 1, 0, 8]
+    assert g.edges[g.edges()].data["w"].tolist() == [9, 1, 0, 8]
     assert g.edges[[1, 2], [2, 0]].data["w"].tolist() == [1, 0]
     with pytest.raises(DGLError, match="no edge from node 1 to node 0"):
         g.edges[1, 0]
@@ -182,3 +185,29 @@ def _with_h():
     g = triangle()
     g.ndata["h"] = torch.ones(3)
     return g
+
+
+def test_rows_of_one_of_several_types():
+    g = heterograph({("a", "x", "b"): ([0, 1], [0, 0])})
+    g.nodes[[1], "a"].data["h"] = torch.tensor([5.0])
+    assert g.nodes["a"].data["h"].tolist() == [0, 5] and g.nodes[torch.tensor([1, 0]), "a"].data["h"].tolist() == [5, 0]
+    with pytest.raises(DGLError, match="node type 'c' does not exist"):
+        g.nodes[[0], "c"]
+
+
+def test_features_are_fetched_for_loaders():
+    g = triangle()
+    g.ndata["h"], g.edata["w"] = torch.arange(3.0), torch.arange(4.0)
+    nodes, edges = g.get_node_storage("h"), g.get_edge_storage("w")
+    assert torch.equal(nodes.fetch(torch.tensor([2, 0]), "cpu"), g.ndata["h"][[2, 0]]) and not nodes.requires_ddp()
+    assert torch.equal(edges.fetch([1]), g.edata["w"][[1]])
+    with pytest.raises(KeyError, match="no feature 'zz'"):
+        g.get_node_storage("zz")
+
+
+def test_structure_is_never_pinned():
+    g = triangle()
+    g.ndata["h"] = torch.arange(3.0)
+    part = g.subgraph([1])
+    assert g.pin_memory_() is g.unpin_memory_() is g.record_stream(None) is g and not g.is_pinned()
+    assert part.materialize_data() is part and torch.equal(part.ndata["h"], g.ndata["h"][[1]])

@@ -279,6 +279,7 @@ def test_filters_return_the_ids_for_which_the_predicate_holds(g: Any) -> None:
 
 
 # -- registered functions --------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:g.register:DeprecationWarning")
 def test_registered_functions_serve_verbs_without_arguments() -> None:
     g = small()
     g.register_message_func(fn.copy_u("h", "m"))
@@ -310,6 +311,18 @@ def hetero() -> Any:
     )
     g.nodes["user"].data["h"] = torch.tensor([[-1.0], [-2.0], [-3.0]])
     return g
+
+
+def test_built_in_messages_go_to_every_edge_type_that_has_the_columns() -> None:
+    g = hetero()
+    g.apply_edges(fn.copy_u("h", "s"))
+    assert g.edges["follows"].data["s"].flatten().tolist() == [-1, -2, -2] and len(g.edata["s"]) == 3
+    g.apply_edges(fn.u_add_v("h", "h", "t"))
+    assert list(g.edata["t"]) == [("user", "follows", "user")]
+    with pytest.raises(KeyError, match="no edge type has the columns"):
+        g.apply_edges(fn.copy_u("zz", "s"))
+    with pytest.raises(DGLError, match="name one of"):
+        g.apply_edges(lambda edges: {"s": edges.src["h"]})
 
 
 def test_verbs_take_an_edge_type_by_name_triple_or_slice() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dglite.frame
+from dglite.batch import batch
 from dglite.convert import create_block, graph, heterograph
 from dglite.errors import DGLError
 from dglite.graph import DGLGraph
@@ -27,12 +28,33 @@ def snapshot(g):
     return repr((g.num_nodes(), nodes, edges))
 
 
+def test_new_edges_bring_their_nodes():
+    g = featured([0, 1], [1, 2], 3)
+    g.add_edges([0, 5], 4)
+    assert g.num_nodes() == 6 and g.ndata["name"].tolist() == [0, 1, 2, 0, 0, 0] and g.in_degrees(4) == 2
+    h = heterograph({("a", "x", "b"): ([0], [0]), ("b", "y", "c"): ([0], [0])})
+    h.add_edges(1, 3, etype="x")
+    assert [h.num_nodes(name) for name in "abc"] == [2, 4, 1] and h.out_degrees(etype="y").tolist() == [1, 0, 0, 0]
+    with pytest.raises(DGLError, match="node 2 does not exist, and the nodes of a block are fixed"):
+        create_block(([0], [0])).add_edges(0, 2)
+
+
+def test_a_batch_that_loses_nodes_or_edges_stays_a_batch():
+    g = batch([graph(([0, 1], [1, 2])), graph(([], [])), graph(([0, 0], [1, 1]))])
+    g.remove_edges([0, 3])
+    assert g.batch_num_edges().tolist() == [1, 0, 1] and g.batch_num_nodes().tolist() == [3, 0, 2]
+    g.remove_nodes([2, 0])
+    assert g.batch_num_edges().tolist() == [0, 0, 1] and g.batch_num_nodes().tolist() == [1, 0, 2]
+    g.add_edges(0, 1)
+    assert g.batch_size == 1
+
+
 def test_the_classic_way():
     g = DGLGraph()
     assert g.num_nodes() == 0 and g.idtype == torch.int64
     g.add_nodes(3)
     g.add_edges([0, 1], [1, 2])
-    g.add_edge(2, 0)
+    g.add_edges(2, 0)
     g.add_edges(0, torch.tensor([0, 1]))
     assert [x.tolist() for x in g.edges()] == [[0, 1, 2, 0, 0], [1, 2, 0, 0, 1]]
     assert DGLGraph([(0, 1), (1, 2)]).num_nodes() == 3
@@ -93,7 +115,6 @@ def test_types_change_on_their_own():
         (lambda g: g.add_nodes(1.5), "must be an integer >= 0, got 1.5"),
         (lambda g: g.add_nodes(2, {"name": torch.ones(3, dtype=torch.int64)}), "first dimension must be 2"),
         (lambda g: g.add_nodes(1, {"name": torch.ones(1)}), "torch.float32"),
-        (lambda g: g.add_edges([0, 1], [2, 3]), "node id 3 does not exist; ids run from 0 to 2"),
         (lambda g: g.add_edges([0, -1], [2, 2]), "node id -1 is negative"),
         (lambda g: g.add_edges([0.5], [1]), "must be integers"),
         (lambda g: g.add_edges([0, 1], [0, 1, 2]), "2 source nodes but 3 destination nodes"),

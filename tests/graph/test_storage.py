@@ -128,8 +128,9 @@ def test_repr():
     assert repr(create_block(([0, 1], [0, 0]), 2, 1)) == "Block(num_src_nodes=2, num_dst_nodes=1, num_edges=2)"
     several = create_block({("a", "x", "b"): ([0], [0]), ("b", "y", "b"): ([1], [0])})
     assert repr(several) == (
-        "Block(num_src_nodes={'a': 1, 'b': 2}, num_dst_nodes={'b': 1}, "
-        "num_edges={('a', 'x', 'b'): 1, ('b', 'y', 'b'): 1})"
+        "Block(num_src_nodes={'a': 1, 'b': 2},\n      num_dst_nodes={'b': 1},\n"
+        "      num_edges={('a', 'x', 'b'): 1, ('b', 'y', 'b'): 1},\n"
+        "      metagraph=[('a', 'b', 'x'), ('b', 'b', 'y')])"
     )
 
 

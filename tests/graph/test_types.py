@@ -46,11 +46,9 @@ def test_metagraph():
     ("ask", "message"),
     [
         (lambda g: g.in_degrees(), "3 edge types; name one of"),
-        (lambda g: g["follows"], "'follows' is ambiguous; give one of"),
-        (lambda g: g["x"], "edge type 'x' does not exist"),
-        (lambda g: g[1.5], "edge type 1.5 does not exist"),
+        (lambda g: g["x"], "must match one of .* it matches none"),
+        (lambda g: g[1.5], "must match one of .* it matches none"),
         (lambda g: g["user", "plays"], "is not understood"),
-        (lambda g: g["user", :, :], "it matches"),
         (lambda g: g["user", "x", "game"], "matches none"),
         (lambda g: g.to_canonical_etype("follows"), "ambiguous"),
         (lambda g: g.num_nodes("x"), "node type 'x' does not exist; expected one of"),

@@ -142,7 +142,7 @@ def test_parameters_have_dgl_names() -> None:
         "bias": (2,),
     }
     assert not GraphConv(3, 2, weight=False, bias=False).state_dict()
-    assert repr(GraphConv(3, 2)) == "GraphConv(in=3, out=2, normalization=both)"
+    assert repr(GraphConv(3, 2)) == "GraphConv(in=3, out=2, normalization=both, activation=None)"
 
 
 # -- EdgeWeightNorm ----------------------------------------------------------------------------------------------------

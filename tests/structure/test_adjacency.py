@@ -302,6 +302,29 @@ def test_queries_agree_with_the_edge_list(relation, data):
     assert list(zip(*map(np.ndarray.tolist, adjacency.out_edges(a)), strict=True)) == outside
 
 
+@settings(max_examples=60, deadline=None)
+@given(relations(), st.randoms(use_true_random=False), st.integers(0, 3))
+def test_repeated_pairs_take_their_parallel_edges_in_turn(relation, random, more):
+    num_src, num_dst, u, v = relation
+    adjacency = Adjacency.from_coo(num_src, num_dst, np.array(u, np.int64), np.array(v, np.int64))
+    pairs = list(zip(u, v, strict=True))
+    wanted = [*pairs, *(random.choices(pairs, k=more) if pairs else ())]
+    random.shuffle(wanted)
+    found = adjacency.edge_ids_in_turn(*(np.array([pair[end] for pair in wanted], np.int64) for end in (0, 1)))
+    places = {pair: [i for i, other in enumerate(pairs) if other == pair] for pair in pairs}
+    seen = dict.fromkeys(pairs, 0)
+    for pair, edge in zip(wanted, found.tolist(), strict=True):
+        assert edge == places[pair][seen[pair] % len(places[pair])]
+        seen[pair] += 1
+    if not more:
+        assert sorted(found.tolist()) == list(range(len(pairs)))
+
+
+def test_a_pair_without_an_edge_has_no_turn():
+    adjacency = Adjacency.from_coo(2, 2, np.array([0, 0]), np.array([1, 1]))
+    assert adjacency.edge_ids_in_turn(np.array([1, 0, 0]), np.array([1, 1, 1])).tolist() == [-1, 0, 1]
+
+
 def test_lookups_of_many_pairs_use_the_sorted_rows():
     src, dst = edges(100, 90, 3000)
     adjacency = Adjacency.from_coo(100, 90, src, dst)

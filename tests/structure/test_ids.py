@@ -8,7 +8,7 @@ import torch
 
 from dglite.errors import DGLError
 from dglite.structure import ALL, is_all
-from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned
+from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned, positions_of
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,9 @@ def test_integer_array_shares_and_is_all():
     array = np.arange(3)
     assert integer_array(array) is array
     assert is_all("__ALL__") and not is_all(array) and not is_all("x")
+
+
+def test_positions_of_ids():
+    assert positions_of(np.array([5, 2, 9, 5]), np.array([2, 5, 7])).tolist() == [1, 0, -1, 1]
+    assert positions_of(np.array([-1, 0]), np.array([], np.int64)).tolist() == [-1, -1]
+    assert positions_of(np.array([], np.int64), np.array([3])).tolist() == []

@@ -26,7 +26,7 @@ def test_each_does_what_it_says(g: DGLGraph) -> None:
     doubled = dglite.add_reverse_edges(g, copy_edata=True)
     assert pairs(doubled) == before + proper
     names = [*range(len(before)), *(i for i, (u, v) in enumerate(before) if u != v)]
-    assert doubled.edata["name"].tolist() == names
+    assert doubled.edata["name"].tolist() == names == doubled.edata[dglite.EID].tolist()
     assert pairs(dglite.add_reverse_edges(g, exclude_self=False)) == before + [(v, u) for u, v in before]
     looped = g.add_self_loop(fill_data=-1)
     assert pairs(looped) == before + [(i, i) for i in range(g.num_nodes())]

@@ -22,6 +22,7 @@ def test_to_heterogeneous_undoes_to_homogeneous(g: DGLGraph) -> None:
     assert plain.is_homogeneous and plain.num_nodes() == g.num_nodes() and plain.num_edges() == g.num_edges()
     assert node_counts == [g.num_nodes(name) for name in g.ntypes]
     assert edge_counts == [g.num_edges(etype) for etype in g.canonical_etypes]
+    assert plain.ndata[dglite.NTYPE].dtype == plain.edata[dglite.ETYPE].dtype == torch.int64
     types, ids = plain.ndata[dglite.NTYPE].tolist(), plain.ndata[dglite.NID].tolist()
     for i, (u, v) in enumerate(pairs(plain)):
         etype = g.canonical_etypes[plain.edata[dglite.ETYPE][i]]

@@ -1,0 +1,1 @@
+"""What DGL kept apart as experimental: the samplers of version 0.4."""

@@ -1,0 +1,109 @@
+"""The neighbour sampler of DGL 0.4, by today's sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError, warn_deprecated
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..random import draw_key
+from ..sampling import sample_neighbors
+from ..structure.ids import integer_array
+from ..transforms import to_block
+from .nodeflow import NodeFlow
+
+__all__ = ["NeighborSampler", "NodeFlow"]
+
+
+class NeighborSampler:
+    """Iterates over mini-batches of nodes, each with its sampled neighbours as a :class:`NodeFlow`.
+
+    Deprecated: :func:`dglite.sampling.sample_neighbors` and :func:`dglite.to_block` do the same for one layer.
+
+    Parameters
+    ----------
+    g
+        the graph, of one type.
+    batch_size
+        nodes in the last layer of a flow; the last batch may have fewer.
+    expand_factor
+        neighbours of each node; all by default.
+    num_hops
+        blocks of a flow.
+    neighbor_type
+        "in": edges that enter the nodes; "out": edges that leave them, against which a flow's blocks then go.
+    transition_prob
+        edge feature with weights.
+    seed_nodes
+        the nodes; all by default.
+    shuffle
+        put the nodes in another order, which follows :func:`dglite.seed`.
+    add_self_loop
+        add an edge from each node to itself to its sample.
+    num_workers, prefetch
+        accepted for DGL's sake.
+
+    Raises
+    ------
+    DGLError
+        The graph has several types, or ``neighbor_type`` is something else.
+    """
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        batch_size: int,
+        expand_factor: int | None = None,
+        num_hops: int = 1,
+        neighbor_type: str = "in",
+        transition_prob: Any = None,
+        seed_nodes: Any = None,
+        shuffle: bool = False,
+        num_workers: int = 1,
+        prefetch: bool = False,
+        add_self_loop: bool = False,
+    ) -> None:
+        warn_deprecated("contrib.sampling.NeighborSampler", "use dglite.sampling.sample_neighbors and dglite.to_block")
+        if not g.is_homogeneous:
+            raise DGLError(f"NeighborSampler takes a graph of one type; this one has node types {g.ntypes}")
+        if neighbor_type not in ("in", "out"):
+            raise DGLError(f"neighbor_type={neighbor_type!r} is not understood; expected 'in' or 'out'")
+        self._graph, self._inward = g, g if neighbor_type == "in" else g.reverse(copy_edata=True)
+        self._size, self._hops, self._loops = int(batch_size), int(num_hops), add_self_loop
+        self._fanout = -1 if expand_factor is None else int(expand_factor)
+        self._prob, self._shuffle = transition_prob, shuffle
+        self._seeds = np.arange(g.num_nodes()) if seed_nodes is None else integer_array(seed_nodes, "seed nodes")
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        return -(-len(self._seeds) // self._size)
+
+    def __iter__(self) -> Iterator[NodeFlow]:
+        seeds = self._seeds
+        if self._shuffle:
+            seeds = np.random.default_rng(draw_key()).permutation(seeds)
+        for first in range(0, len(seeds), self._size):
+            yield self._flow(seeds[first : first + self._size])
+
+    def _flow(self, seeds: np.ndarray) -> NodeFlow:
+        blocks: list[DGLGraph] = []
+        for _ in range(self._hops):
+            blocks.insert(0, self._block(seeds))
+            seeds = active.to_numpy(blocks[0].srcdata[NID])
+        return NodeFlow(self._graph, blocks)
+
+    def _block(self, seeds: np.ndarray) -> DGLGraph:
+        frontier = sample_neighbors(self._inward, seeds, self._fanout, prob=self._prob, copy_ndata=False)
+        ids = active.to_numpy(frontier.edata[EID])
+        frontier.edata.clear()
+        if self._loops:
+            frontier.add_edges(seeds, seeds)
+            ids = np.concatenate([ids, np.full(len(seeds), -1, ids.dtype)])
+        block = to_block(frontier, seeds, include_dst_in_src=False)
+        block.edata[EID] = frontier._ids_tensor(ids)
+        return block

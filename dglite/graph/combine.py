@@ -1,0 +1,77 @@
+"""Several relations of a graph as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..frame import EID, ETYPE, NID, NTYPE, Frame
+from ..structure import Adjacency, Metagraph
+from .base import GraphBase
+
+__all__ = ["combine_relations"]
+
+
+def combine_relations(graph: GraphBase, indices: Sequence[int], made: GraphBase) -> None:
+    """Make ``made``, which has no state yet, the graph of one edge type that joins relations ``indices`` of ``graph``.
+
+    Its source nodes are those of all source types, type after type, and so are its destination nodes; they are one type
+    where these are the same types. Types are called by the names of theirs, sorted and joined by ``+``. Features that
+    all of them have follow; NTYPE, NID, ETYPE and EID say which nodes and edges they were.
+
+    Raises
+    ------
+    DGLError
+        A feature has different shapes or dtypes.
+    """
+    metagraph = graph._metagraph
+    sources, destinations = (sorted({metagraph.ends[i][side] for i in indices}) for side in (0, 1))
+    one_type = sources == destinations
+    sides = [sources] if one_type else [sources, destinations]
+    names = [_joined_name([metagraph.ntypes[i] for i in side]) for side in sides]
+    relation = (names[0], _joined_name([metagraph.etypes[i] for i in indices]), names[-1])
+    made._metagraph = (
+        Metagraph(names[:1], [relation], names[1:]) if metagraph.is_block else Metagraph(names, [relation])
+    )
+    made._num_nodes = tuple(sum(graph._num_nodes[i] for i in side) for side in sides)
+    made.adjacencies = (_adjacency(graph, indices, sources, destinations),)
+    made._idtype, made._device = graph._idtype, graph._device
+    made._batch_num_nodes = made._batch_num_edges = made._readonly = None
+    made._node_frames, made._edge_frames = [None] * len(sides), [None]
+    for i, side in enumerate(sides):
+        _fill(made, made._node_frame(i), graph._node_frame, side, (NTYPE, NID))
+    _fill(made, made._edge_frame(0), graph._edge_frame, indices, (ETYPE, EID))
+
+
+def _joined_name(names: list[str]) -> str:
+    return "+".join(sorted(names))
+
+
+def _adjacency(graph: GraphBase, indices: Sequence[int], sources: list[int], destinations: list[int]) -> Adjacency:
+    first = [_offsets(graph, side) for side in (sources, destinations)]
+    src, dst = [], []
+    for i in indices:
+        (u, v), (src_set, dst_set) = graph.adjacencies[i].endpoints(), graph._metagraph.ends[i]
+        src.append(u.astype(np.int64) + first[0][src_set])
+        dst.append(v.astype(np.int64) + first[1][dst_set])
+    counts = [sum(graph._num_nodes[i] for i in side) for side in (sources, destinations)]
+    ends = np.concatenate(src), np.concatenate(dst)
+    return Adjacency.from_coo(counts[0], counts[1], *ends, graph._idtype, validate=False)
+
+
+def _offsets(graph: GraphBase, side: list[int]) -> dict[int, int]:
+    ends = np.cumsum([graph._num_nodes[i] for i in side]).tolist()
+    return dict(zip(side, [0, *ends], strict=False))
+
+
+def _fill(
+    made: GraphBase, frame: Frame, part: Callable[[int], Frame], ids: Sequence[int], columns: tuple[str, str]
+) -> None:
+    """Join the columns that all parts have, and write which part each row is of and its row there."""
+    parts = [part(i) for i in ids]
+    counts = [x.num_rows for x in parts]
+    shared = [name for name in parts[0] if all(name in x for x in parts)]
+    frame.join(parts, counts, shared)
+    frame[columns[0]] = made._ids_tensor(np.repeat(np.array(ids), counts))
+    frame[columns[1]] = made._ids_tensor(np.concatenate([np.arange(count) for count in counts]))

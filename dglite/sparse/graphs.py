@@ -1,0 +1,44 @@
+"""Graphs as sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..backend import active
+from ..graph import DGLGraph
+from ..graph.attached import attach
+from .base import checked_values
+from .matrix import SparseMatrix
+
+__all__ = ["adj"]
+
+
+def adj(g: DGLGraph, etype: Any = None, eweight_name: str | None = None) -> SparseMatrix:
+    """Return the adjacency matrix of one edge type, (num_src, num_dst); it shares the graph's structure.
+
+    Entry i is edge i. Values are the edge feature ``eweight_name``, of shape (num_edges,) or (num_edges, D), or ones.
+
+    Raises
+    ------
+    DGLError
+        The edge type does not exist or is not given where there are several, or the feature has another shape.
+
+    Examples
+    --------
+    >>> from dglite.convert import graph
+    >>> adj(graph(([0, 1, 2], [1, 2, 2]))).to_dense()
+    tensor([[0., 1., 0.],
+            [0., 0., 1.],
+            [0., 0., 1.]])
+    """
+    relation = g.adjacency(etype)
+    if eweight_name is None:
+        values = active.full((relation.num_edges,), 1, "float32", g.device)
+    else:
+        values = checked_values(g.edge_frame(etype)[eweight_name], relation.num_edges)
+    made = object.__new__(SparseMatrix)
+    made._adj, made._val = relation.reverse(), values
+    return made
+
+
+attach(adj=adj)

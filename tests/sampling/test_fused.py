@@ -1,0 +1,37 @@
+"""A sample as a block: the same edges as a sample, numbered as a block."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import dglite
+from dglite import DGLError
+from dglite.sampling import sample_neighbors_fused
+from tests.sampling.graphs import random_graph
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_the_block_of_a_sample(idtype):
+    g = random_graph(idtype=idtype)
+    g.ndata["h"], g.edata["w"] = torch.arange(float(g.num_nodes())), torch.arange(float(g.num_edges()))
+    seeds = torch.tensor([5, 3, 40], dtype=idtype)
+    block = g.sample_neighbors_fused(seeds, 2, mapping={})
+    assert block.is_block and block.dstdata[dglite.NID].tolist() == [5, 3, 40] and block.idtype == idtype
+    assert block.srcdata[dglite.NID][:3].tolist() == [5, 3, 40]
+    assert torch.equal(block.srcdata["h"], block.srcdata[dglite.NID].float())
+    u, v = block.edges()
+    ends = g.find_edges(block.edata[dglite.EID])
+    assert torch.equal(block.srcdata[dglite.NID][u.long()], ends[0])
+    assert torch.equal(block.dstdata[dglite.NID][v.long()], ends[1])
+    assert torch.equal(block.edata["w"], block.edata[dglite.EID].float()) and block.in_degrees().max() <= 2
+
+
+def test_several_types_and_what_is_not_copied():
+    g = dglite.heterograph({("a", "x", "b"): ([0, 1, 2], [0, 0, 1]), ("b", "y", "a"): ([0], [2])})
+    block = sample_neighbors_fused(g, {"b": [0]}, -1)
+    assert sorted(block.edges["x"].data[dglite.EID].tolist()) == [0, 1] and block.num_edges("y") == 0
+    bare = sample_neighbors_fused(g, {"b": [0]}, -1, copy_ndata=False, copy_edata=False)
+    assert bare.num_edges("x") == 2 and not bare.edges["x"].data and not bare.dstnodes["b"].data
+    with pytest.raises(DGLError, match="use sample_neighbors"):
+        sample_neighbors_fused(g, {"b": [0]}, 2, edge_dir="out")
