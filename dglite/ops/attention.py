@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import kernels
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
@@ -20,6 +19,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .fused_attention import Attention, FusedAttention
 from .operands import agreed, check_tensor
+from .processors import processor_of
 from .softmax import edge_softmax
 from .sparse import sddmm, spmm
 from .traced import is_traced
@@ -174,8 +174,8 @@ def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
     assert how.seed is not None
     dtype, heads = active.dtype(like), active.shape(like)[1]
     out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), active.device(like))
-    compiled = kernels.compiled("attention")
-    compiled.dropout_multipliers(
-        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), active.num_threads()
+    processor = processor_of(out)
+    processor.kernels("attention").dropout_multipliers(
+        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), processor.worker
     )
     return active.astype(out, dtype)

@@ -15,6 +15,7 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, final
 
@@ -26,7 +27,7 @@ from .program import BLOCK, Program, library
 
 __all__ = ["Emulator", "available"]
 
-_FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
 
 
 def available() -> bool:
@@ -108,22 +109,47 @@ def _as_word(value: int | float) -> int:
 def _compile(programs: list[Program]) -> Path:
     """Return the shared library with all programs, from the cache where it is."""
     parts = tuple(dict.fromkeys(part for program in programs for part in program.parts))
-    header = (Path(__file__).parent / "emulation.h").read_text(encoding="utf-8")
     exports = [
         f"DG_EMULATE({program.prefix}, {program.name(kernel)})\n" for program in programs for kernel in program.kernels
     ]
-    text = "".join([header, library(parts), *[program.body for program in programs], *exports])
+    header = _header()
+    text = "".join([f'#include "{header.name}"\n', library(parts), *[program.body for program in programs], *exports])
+    path = _folder() / f"{_digest(header.name + text)}.so"
+    if not path.is_file():
+        _run_compiler(text, path, ["-shared", f"-I{header.parent}"], "kernels.cpp")
+    return path
+
+
+@cache
+def _header() -> Path:
+    """Return the emulation's header, compiled ahead: most of the time would go into what it includes."""
+    text = (Path(__file__).parent / "emulation.h").read_text(encoding="utf-8")
+    folder = _folder() / f"header_{_digest(text + _compiler())}"
+    compiled = folder / "emulation.h.gch"
+    if not compiled.is_file():
+        folder.mkdir(exist_ok=True)
+        (folder / "emulation.h").write_text(text, encoding="utf-8")
+        _run_compiler(text, compiled, ["-x", "c++-header"], "emulation.h")
+    return folder / "emulation.h"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _folder() -> Path:
     folder = cache_dir() / "emulated"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.so"
-    if not path.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            source, result = Path(work) / "kernels.cpp", Path(work) / "kernels.so"
-            source.write_text(text, encoding="utf-8")
-            done = subprocess.run(
-                [_compiler(), *_FLAGS, str(source), "-o", str(result)], capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise DGLError(f"{_compiler()} does not take the rendered kernels:\n{done.stderr[:4000]}")
-            os.replace(result, path)
-    return path
+    return folder
+
+
+def _run_compiler(text: str, path: Path, options: list[str], name: str) -> None:
+    """Compile ``text``, in a file called ``name``, to ``path``, which appears when it is complete."""
+    with tempfile.TemporaryDirectory(dir=_folder()) as work:
+        source, result = Path(work) / name, Path(work) / "result"
+        source.write_text(text, encoding="utf-8")
+        command = [_compiler(), *_FLAGS, *options, str(source), "-o", str(result)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DGLError(f"{_compiler()} does not take the rendered kernels:\n{done.stderr[:4000]}")
+        os.replace(result, path)

@@ -14,7 +14,7 @@ from ...opspec import Reducer
 from ..layout import Pattern
 from .program import CPP_TYPES, Program, make_program
 
-__all__ = ["MessageSpec", "ROWS", "expression_text", "sddmm_program", "spmm_program"]
+__all__ = ["ROWS", "MessageSpec", "expression_text", "sddmm_program", "spmm_program"]
 
 PARTS = ("common", "rows", "sparse")
 ROWS = """const index* __restrict__ indptr, const index* __restrict__ indices, const index* __restrict__ edge_ids,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from .convert import compress
 from .program import Memory, Runner
 
 __all__ = ["Structure", "row_limit"]
@@ -39,6 +40,7 @@ class Structure:
     num_long: int
     num_chunks: int
     cuts: Memory | None
+    ids_known: bool = True
     addresses: tuple[int, int, int, int] = field(init=False)
     """Of the chunks' rows, their first entries, the long rows, and their first chunks."""
 
@@ -49,11 +51,30 @@ class Structure:
 
     @classmethod
     def upload(
-        cls, runner: Runner, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None, limit: int = 0
+        cls, runner: Runner, indptr: np.ndarray, indices: np.ndarray, edge_ids: np.ndarray | None = None, limit: int = 0
     ) -> Structure:
         """Copy a compressed matrix from the host. ``limit`` is chosen unless given."""
-        arrays = [runner.upload(indptr), runner.upload(indices), None if edge_ids is None else runner.upload(edge_ids)]
-        return cls.of(runner, indptr, len(indices), *arrays, limit=limit)
+        made = cls.of(runner, indptr, len(indices), runner.upload(indptr), runner.upload(indices), None, limit)
+        made.ids_known = False
+        if edge_ids is not None:
+            made.add_edge_ids(runner, lambda: edge_ids)
+        return made
+
+    @classmethod
+    def sort(cls, runner: Runner, rows: np.ndarray, cols: np.ndarray, num_rows: int) -> Structure:
+        """Copy edges from the host and sort them by row on the device. Waits for the lengths of the rows."""
+        index, held = str(rows.dtype), [runner.upload(rows), runner.upload(cols)]
+        made = compress(runner, index, held[0].address, held[1].address, num_rows, len(rows))
+        indptr = runner.download(made.indptr.address, num_rows + 1, index)
+        return cls.of(runner, indptr, len(rows), made.indptr, made.indices, made.edge_ids)
+
+    def add_edge_ids(self, runner: Runner, make: Callable[[], np.ndarray | None]) -> None:
+        """Copy the edge ids that ``make`` gives to the device, unless they are there: few kernels need them."""
+        if self.ids_known:
+            return
+        edge_ids = make()
+        self.edge_ids = None if edge_ids is None else runner.upload(edge_ids)
+        self.ids_known = True
 
     @classmethod
     def of(
@@ -61,13 +82,12 @@ class Structure:
         runner: Runner,
         host_indptr: np.ndarray,
         num_entries: int,
-        indptr: Memory | None,
-        indices: Memory | None,
+        indptr: Memory,
+        indices: Memory,
         edge_ids: Memory | None,
         limit: int = 0,
     ) -> Structure:
         """Make a structure of arrays that are on the device already; ``host_indptr`` tells the lengths of rows."""
-        assert indptr is not None and indices is not None
         num_rows = len(host_indptr) - 1
         limit = limit or row_limit(num_rows, num_entries)
         lengths = np.diff(host_indptr)
@@ -84,7 +104,7 @@ class Structure:
             index, num_rows, num_entries, indptr, indices, edge_ids, limit, len(long_rows), len(chunk_rows), held
         )
 
-    @cached_property
+    @property
     def words(self) -> tuple[int, ...]:
         """The words of ``Rows`` in rows.cuh."""
         edge_ids = 0 if self.edge_ids is None else self.edge_ids.address
@@ -94,12 +114,12 @@ class Structure:
             *(*chunks, self.num_chunks, self.limit),
         )
 
-    @cached_property
+    @property
     def uncut_words(self) -> tuple[int, ...]:
         """The words of the same rows without chunks."""
         return (*self.words[:4], 0, 0, 0, 1 << 62)
 
-    @cached_property
+    @property
     def chunk_words(self) -> tuple[int, ...]:
         """The words of the chunks alone."""
         return (*self.words[:3], 0, *self.words[4:])
