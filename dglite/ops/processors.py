@@ -117,7 +117,7 @@ def processor_of(x: Tensor) -> Processor:
         return HOST
     device = active.device(x)
     if not str(device).startswith("cuda"):
-        raise DGLError(f"got features on {device}; kernels run on the CPU and on CUDA devices: move them there first")
+        raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
     return _card(str(device), active.stream(device))
 
 
