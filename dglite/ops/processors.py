@@ -17,7 +17,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 
-__all__ = ["HOST", "Card", "Processor", "processor_of"]
+__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of"]
 
 
 class Processor(Protocol):
@@ -109,6 +109,11 @@ class Card:
 
 
 HOST = Host()
+
+
+def can_launch() -> bool:
+    """Whether kernels can be started on a card."""
+    return bool(kernels.compiled("launch", "cuda").have_cupy())
 
 
 def processor_of(x: Tensor) -> Processor:

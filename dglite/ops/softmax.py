@@ -9,6 +9,7 @@ from ..backend import RESULT, Tensor, active
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from . import fallback
 from .operands import check_tensor
 from .processors import processor_of
 from .sparse import sddmm, spmm
@@ -25,6 +26,8 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     if is_traced(adj):
         return traced("edge_softmax", adj, "", (logits,))
     check_tensor(logits, adj.num_edges, "edge")
+    if fallback.lacks_kernels(logits):
+        return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
         return _forward(adj, logits)
     return active.apply(_EdgeSoftmax(adj), logits)

@@ -16,6 +16,7 @@ from ..backend import Tensor, active
 from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
+from . import fallback
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to
 from .processors import processor_of
@@ -53,6 +54,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         needed = reducer.selects and any(active.requires_grad(x) for x in operands)
         return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
     operands = check_operands(adj, expr, operands)
+    if fallback.lacks_kernels(operands[0]):
+        return fallback.spmm(adj, expr, reducer, operands)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_spmm(adj, expr, reducer, operands, None)
@@ -154,6 +157,8 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     if is_traced(adj):
         return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
     operands = check_operands(adj, expr, operands)
+    if fallback.lacks_kernels(operands[0]):
+        return fallback.sddmm(adj, expr, operands, dot)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_sddmm(adj, expr, operands, dot)

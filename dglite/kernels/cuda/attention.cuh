@@ -57,7 +57,7 @@ struct Attention {
         for (int v = 0; v < V; ++v) {
             const bool inside = wanted && column(v) < is.features;
             Pack<T, VEC> pack;
-            if (inside) pack = *reinterpret_cast<const Pack<T, VEC>*>(at + column(v));
+            if (inside) pack = load<VEC>(at + column(v));
 #pragma unroll
             for (int i = 0; i < VEC; ++i) values[v][i] = inside ? compute(widen(pack.item[i])) : compute(0);
         }

@@ -13,11 +13,9 @@ from .render import ROWS
 from .sparse import WARP, widest_vector
 from .structure import Structure
 
-__all__ = ["MOST_FEATURES", "attend", "attention_program", "dropout_multipliers", "dropout_words", "specify"]
+__all__ = ["attend", "attention_program", "dropout_multipliers", "dropout_words", "specify"]
 
 PARTS = ("common", "rows", "philox", "softmax", "attention")
-MOST_FEATURES = 1024
-"""Features of a head that the lanes of a warp hold; wider heads are composed of other kernels."""
 WORDS = {
     **dict.fromkeys(("x", "left", "right", "attn", "attn_right", "weight", "grad"), "const item*"),
     **dict.fromkeys(("log_sum", "out", "sloped_out", "sloped_sum", "state"), "compute*"),

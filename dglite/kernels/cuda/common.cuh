@@ -65,26 +65,37 @@ template <> struct limits<double> {
 // -- loads and stores -------------------------------------------------------------------------------------------------
 template <class T, int N> struct alignas(sizeof(T) * N) Pack { T item[N]; };
 
-template <int BYTES> struct word_of;
+template <int BYTES> struct word_of { using type = uint4; };
 template <> struct word_of<2> { using type = unsigned short; };
 template <> struct word_of<4> { using type = unsigned; };
 template <> struct word_of<8> { using type = uint2; };
-template <> struct word_of<16> { using type = uint4; };
 
-// Read values that no thread of the kernel writes: one instruction, by the read-only path.
+// Values and the words that they are loaded and stored as: left to itself the compiler may take them one by one.
+template <class T, int N> union Words {
+    static constexpr int BYTES = int(sizeof(T)) * N, COUNT = BYTES > 16 ? BYTES / 16 : 1;
+    using word = typename word_of<BYTES>::type;
+    word words[COUNT];
+    Pack<T, N> pack;
+    __device__ Words() : words() {}
+};
+
+// Read values that no thread of the kernel writes, by the read-only path.
 template <int N, class T> __device__ inline Pack<T, N> load(const T* at) {
-    using word = typename word_of<sizeof(T) * N>::type;
-    union Both { word raw; Pack<T, N> pack; __device__ Both() : raw() {} } both;
-    both.raw = __ldg(reinterpret_cast<const word*>(at));
+    Words<T, N> both;
+#pragma unroll
+    for (int i = 0; i < both.COUNT; ++i)
+        both.words[i] = __ldg(reinterpret_cast<const typename Words<T, N>::word*>(at) + i);
     return both.pack;
 }
 template <class T> __device__ inline compute_t<T> load1(const T* at) { return widen(load<1>(at).item[0]); }
 
 template <int N, class T> __device__ inline void store(T* at, const compute_t<T> (&values)[N]) {
-    Pack<T, N> pack;
+    Words<T, N> both;
 #pragma unroll
-    for (int i = 0; i < N; ++i) pack.item[i] = narrow<T>(values[i]);
-    *reinterpret_cast<Pack<T, N>*>(at) = pack;
+    for (int i = 0; i < N; ++i) both.pack.item[i] = narrow<T>(values[i]);
+#pragma unroll
+    for (int i = 0; i < both.COUNT; ++i)
+        __stwb(reinterpret_cast<typename Words<T, N>::word*>(at) + i, both.words[i]);
 }
 
 // -- the operator table's functions -----------------------------------------------------------------------------------

@@ -260,6 +260,10 @@ template <class T> T __ldg(const T* at) {
     std::memcpy(&value, at, sizeof(T));
     return value;
 }
+template <class T> void __stwb(T* at, T value) {
+    if (reinterpret_cast<std::uintptr_t>(at) % sizeof(T)) emulated::fail("a store is not aligned to its size");
+    std::memcpy(at, &value, sizeof(T));
+}
 inline float __uint_as_float(unsigned bits) { return emulated::of_bits<float>(bits); }
 inline unsigned __float_as_uint(float value) { return unsigned(emulated::to_bits(value)); }
 inline double __longlong_as_double(long long bits) { return emulated::of_bits<double>(std::uint64_t(bits)); }

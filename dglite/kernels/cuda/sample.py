@@ -46,13 +46,13 @@ def sample_neighbors(
     runner.launch(program, "counts", grid, [*words, counts.address])
     offsets = running_sums(runner, "int64", counts.address, num_seeds)
     total = int(runner.download(offsets.address + 8 * num_seeds, 1, "int64")[0])
-    chosen = [runner.empty(max(total, 1) * ITEM[index]) for _ in range(3)]
+    far, near, edges = (runner.empty(max(total, 1) * ITEM[index]) for _ in range(3))
     scratch = runner.empty(max(4 * 4 * fanout * num_seeds, 1))
     edge_ids = 0 if structure.edge_ids is None else structure.edge_ids.address
     arrays = [structure.indptr.address, structure.indices.address, edge_ids, seeds, num_seeds, fanout, int(replace)]
-    results = [offsets.address, counts.address, scratch.address, *(memory.address for memory in chosen)]
+    results = [offsets.address, counts.address, scratch.address, far.address, near.address, edges.address]
     runner.launch(program, "rows", grid, [*arrays, key, *results])
-    return Sampled(*chosen, offsets, total)
+    return Sampled(far, near, edges, offsets, total)
 
 
 def number_ids(runner: Runner, index: str, ids: int, count: int) -> Numbered:
