@@ -23,7 +23,7 @@ import numpy as np
 
 from ...config import cache_dir
 from ...errors import DGLError
-from .program import BLOCK, Program, library
+from .program import BLOCK, Program, library, packed
 
 __all__ = ["Emulator", "available"]
 
@@ -79,9 +79,8 @@ class Emulator:
         if not grid[0] * grid[1]:
             return
         self.prepare([program])
-        given = np.array([_as_word(word) for word in words], np.int64)
-        sizes = array("q", (*grid, BLOCK))
-        wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.ctypes.data, len(given))
+        given, sizes = packed(words), array("q", (*grid, BLOCK))
+        wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.buffer_info()[0], len(given))
         if wrong:
             raise DGLError(f"{program.name(kernel)}: {wrong.decode()}")
 
@@ -97,13 +96,6 @@ class Emulator:
         """Return a copy of ``count`` values."""
         size = count * np.dtype(dtype).itemsize
         return np.frombuffer(ctypes.string_at(address, size), dtype).copy()
-
-
-def _as_word(value: int | float) -> int:
-    """Return the 64 bits of an argument as a signed number."""
-    if isinstance(value, float):
-        return int(np.float64(value).view(np.int64))
-    return (int(value) + 2**63) % 2**64 - 2**63
 
 
 def _compile(programs: list[Program]) -> Path:

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+from array import array
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 
 from ...config import cache_dir, debug_level
 from ...errors import DGLError
-from .program import BLOCK, Memory, Program
+from .program import BLOCK, Memory, Program, packed
 
 __all__ = ["StreamRunner", "binary", "have_cupy"]
 
@@ -50,8 +51,8 @@ class StreamRunner:
     def __init__(self, device: int, stream: int, allocator: Allocator) -> None:
         import cupy
 
-        self._cupy, self._allocator = cupy, allocator
-        self._device, self._stream = cupy.cuda.Device(device), cupy.cuda.ExternalStream(stream, device)
+        self._cupy, self._allocator, self._stream = cupy, allocator, stream
+        self._device = cupy.cuda.Device(device)
         self._arch = int(self._device.compute_capability)
         self._functions: dict[tuple[str, str], Any] = {}
 
@@ -59,12 +60,17 @@ class StreamRunner:
         """Start ``kernel``; see :class:`~.program.Runner`."""
         if not grid[0] * grid[1]:
             return
-        arguments = tuple([_argument(word) for word in words])
+        given = packed(words)
+        start = given.buffer_info()[0]
+        pointers = array("q", range(start, start + 8 * len(given), 8))
         with self._device:
             function = self._functions.get((program.prefix, kernel))
             if function is None:
                 function = self._functions[program.prefix, kernel] = self._loaded(program, kernel)
-            function((*grid, 1), (BLOCK, 1, 1), arguments, 0, self._stream)
+            # The driver copies the arguments before it returns.
+            self._cupy.cuda.driver.launchKernel(
+                *(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], 0)
+            )
 
     def _loaded(self, program: Program, kernel: str) -> Any:
         module = self._cupy.RawModule(path=str(binary(self._cupy.cuda.nvrtc, program, self._arch)))
@@ -84,16 +90,9 @@ class StreamRunner:
         runtime = self._cupy.cuda.runtime
         with self._device:
             to_host = runtime.memcpyDeviceToHost
-            runtime.memcpyAsync(result.ctypes.data, address, result.nbytes, to_host, self._stream.ptr)
-            self._stream.synchronize()
+            runtime.memcpyAsync(result.ctypes.data, address, result.nbytes, to_host, self._stream)
+            runtime.streamSynchronize(self._stream)
         return result
-
-
-def _argument(word: int | float) -> np.generic:
-    """Return an argument as 64 bits: a double, or a number from -2**63 up to 2**64."""
-    if isinstance(word, float):
-        return np.float64(word)
-    return np.int64(word if word < 2**63 else word - 2**64)
 
 
 def binary(nvrtc: Any, program: Program, arch: int) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -11,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["BLOCK", "CPP_TYPES", "Memory", "Program", "Runner", "blocks_for", "make_program"]
+__all__ = ["BLOCK", "CPP_TYPES", "Memory", "Program", "Runner", "blocks_for", "make_program", "packed"]
 
 BLOCK = 256
 """Threads of every block (``BLOCK`` in common.cuh)."""
@@ -86,6 +88,18 @@ class Runner(Protocol):
 
     def download(self, address: int, count: int, dtype: str) -> np.ndarray:
         """Return a copy of ``count`` values on the host, when all that was started has run: the one call that waits."""
+
+
+def packed(words: Sequence[int | float]) -> array:
+    """Return arguments as 64 bits each: doubles, and numbers from -2**63 up to 2**64."""
+    return array("q", [_as_word(word) for word in words])
+
+
+def _as_word(word: int | float) -> int:
+    if isinstance(word, float):
+        bits: int = struct.unpack("q", struct.pack("d", word))[0]
+        return bits
+    return word if word < 2**63 else word - 2**64
 
 
 def blocks_for(threads: int) -> int:
