@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+# First, so that nothing else is imported in vain.
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
+if importlib.util.find_spec("cupy") is None:
+    pytest.skip("CuPy is not installed: pip install cupy-cuda12x, or cupy-cuda13x", allow_module_level=True)
+
 import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
@@ -23,11 +29,6 @@ from dglite.structure import Adjacency
 from tests.kernels.cuda import test_operations as operations
 from tests.kernels.cuda import test_sparse as sparse
 from tests.kernels.sparse_cases import assert_close, expression, graph, operands
-
-if not torch.cuda.is_available():
-    pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
-if importlib.util.find_spec("cupy") is None:
-    pytest.skip("CuPy is not installed: pip install cupy-cuda12x, or cupy-cuda13x", allow_module_level=True)
 
 CUDA = torch.device("cuda", torch.cuda.current_device())
 

@@ -162,12 +162,11 @@ def _place(spec: MessageSpec, operands: tuple[Operand, ...]) -> list[str]:
             starts.append(f"{operand!r}_table[group]" + (" + k" if pattern is Pattern.FULL else ""))
         else:
             starts.append({Pattern.FULL: "column", Pattern.SCALAR: "0", Pattern.REPEAT: "column / repeat"}[pattern])
-    group = ["        const long long group = column / inner, k = column % inner;"] if spec.grouped else []
+    found = f"return Place{{{', '.join(starts)}}};"
+    here, there = "return place_in(column / inner, column % inner);", "return place(group * inner + k);"
     return [
-        "    __device__ Place place(long long column) const {",
-        *group,
-        f"        return Place{{{', '.join(starts)}}};",
-        "    }",
+        f"    __device__ Place place(long long column) const {{ {here if spec.grouped else found} }}",
+        f"    __device__ Place place_in(long long group, long long k) const {{ {found if spec.grouped else there} }}",
     ]
 
 

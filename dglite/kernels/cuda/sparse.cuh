@@ -3,6 +3,7 @@
 // A message M knows its types (item, index), the shape of a team (VEC values per vector, FEATURE_LANES, ENTRY_LANES,
 // VECTORS of a lane, AHEAD entries under way at once) and
 //     Place place(column)                       where a vector's values are in the row of each operand
+//     Place place_in(group, k)                  the same, without a division
 //     Near near(row, place)                     values that all entries of a row share
 //     Far far(source, edge, place)              values of one entry
 //     void value(near, far, result)             the expression
@@ -190,18 +191,18 @@ __device__ inline void sddmm_dot(const M& message, const Rows<typename M::index>
     constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES;
     const Team<F, S> team;
     const Work<index> work = rows.work(team.number);
-    const long long end = (long long)work.last * groups;
-    long long pair = (long long)work.first * groups + team.entry;
-    while (any(pair < end)) {
+    const int num_groups = int(groups), whole_step = S / num_groups, rest_step = S % num_groups;
+    long long entry = (long long)work.first + team.entry / num_groups;
+    int group = team.entry % num_groups;
+    while (any(entry < work.last)) {
         compute total = 0;
-        const bool inside = pair < end;
-        const index entry = inside ? index(pair / groups) : index(0);
-        const long long group = inside ? pair % groups : 0, edge = inside ? (long long)rows.edge(entry) : 0;
+        const bool inside = entry < work.last;
+        const long long edge = inside ? (long long)rows.edge(index(entry)) : 0;
         if (inside) {
             const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
 #pragma unroll 4
             for (long long k = team.feature * VEC; k < inner; k += F * VEC) {
-                const typename M::Place place = message.place(group * inner + k);
+                const typename M::Place place = message.place_in(group, k);
                 compute value[VEC];
                 message.value(message.near(work.row, place), message.far(source, edge, place), value);
 #pragma unroll
@@ -210,7 +211,12 @@ __device__ inline void sddmm_dot(const M& message, const Rows<typename M::index>
         }
         total = sum_across<1, F>(total);
         if (inside && team.feature == 0) out[edge * groups + group] = narrow<typename M::item>(total);
-        pair += S;
+        entry += whole_step;
+        group += rest_step;
+        if (group >= num_groups) {
+            group -= num_groups;
+            ++entry;
+        }
     }
 }
 
