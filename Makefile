@@ -6,11 +6,12 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check format bench bench-quick clean
+.PHONY: help demo test test-full test-gpu check format bench bench-quick clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
+	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
 
@@ -34,6 +35,10 @@ test: $(BIN)/test.installed
 
 test-full: $(BIN)/test.installed
 	$(BIN)/python -m pytest --full --numprocesses auto
+
+# With the Python that has torch and CuPy for the card, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
+test-gpu:
+	PYTHONPATH=$(CURDIR) $(PYTHON) -m pytest tests/gpu
 
 check: $(BIN)/test.installed
 	$(BIN)/ruff check .

@@ -161,6 +161,10 @@ class Backend(ABC):
     def requires_grad(self, x: Tensor) -> bool:
         """Whether a gradient is being recorded for ``x`` now."""
 
+    def stream(self, device: Any) -> int:
+        """Return the handle of the stream on which the library works on ``device`` now; 0 for the default one."""
+        return 0
+
     @abstractmethod
     def version(self, x: Tensor) -> int:
         """Return a number that changes when ``x`` is written in place."""

@@ -93,6 +93,9 @@ class TorchBackend(Backend):
     def requires_grad(self, x: torch.Tensor) -> bool:
         return x.requires_grad and torch.is_grad_enabled()
 
+    def stream(self, device: Any) -> int:
+        return int(torch.cuda.current_stream(device).cuda_stream)
+
     def version(self, x: torch.Tensor) -> int:
         return x._version
 
@@ -217,7 +220,10 @@ class TorchBackend(Backend):
         torch._assert_async(condition, message)
 
     def autocast_dtype(self) -> str | None:
-        return _NAMES[torch.get_autocast_dtype("cpu")] if torch.is_autocast_enabled("cpu") else None
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                return _NAMES[torch.get_autocast_dtype(kind)]
+        return None
 
     def num_threads(self) -> int:
         return torch.get_num_threads()

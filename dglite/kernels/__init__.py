@@ -14,6 +14,6 @@ __all__ = ["compiled"]
 
 
 @cache
-def compiled(name: str) -> ModuleType:
-    """Return ``dglite.kernels.cpu.<name>``."""
-    return importlib.import_module(f".cpu.{name}", __name__)
+def compiled(name: str, target: str = "cpu") -> ModuleType:
+    """Return ``dglite.kernels.<target>.<name>``; the target is ``cpu`` or ``cuda``."""
+    return importlib.import_module(f".{target}.{name}", __name__)

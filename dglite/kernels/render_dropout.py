@@ -1,10 +1,17 @@
-"""Source of the kernel that writes the attention's dropout multipliers down, for where they are wanted as a tensor."""
+"""Dropout of attention weights: what decides it, and the kernel that writes the multipliers down as a tensor."""
 
 from __future__ import annotations
 
 from .spec import ITEM_BYTES
 
-__all__ = ["dropout_source"]
+__all__ = ["dropout_source", "dropout_words"]
+
+
+def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
+    """Return the arguments of a dropout: a word drawn below ``threshold`` drops, what is kept grows to make up."""
+    threshold = min(round(probability * 2**32), 2**32 - 1)
+    scale = 1.0 / (1.0 - probability) if probability < 1 else 0.0
+    return {"seed": seed % 2**64, "threshold": threshold, "keep_scale": scale}
 
 
 def dropout_source(dtype: str) -> str:

@@ -107,14 +107,15 @@ def normalised_sum(
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
     """
-    weights, dtype = () if edge_weight is None else (edge_weight,), active.dtype(feat)
+    weights, dtype, device = () if edge_weight is None else (edge_weight,), active.dtype(feat), active.device(feat)
     if norm == "both":
-        scales = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype), core.degree_scale(adjacency, _PER_ROOT_IN, dtype)
+        scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
         expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
         return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
     if norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, core.degree_scale(adjacency, _PER_OUT, dtype), *weights))
+        scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, scale, *weights))
     return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
 
 
@@ -132,7 +133,7 @@ def mean_with_self(
 ) -> torch.Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
     total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
-    return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total))
+    return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total), active.device(total))
 
 
 def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str, eps: float) -> torch.Tensor:

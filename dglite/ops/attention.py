@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import kernels
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
@@ -18,8 +17,10 @@ from ..kernels.render_tiles import Score
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from . import fallback
 from .fused_attention import Attention, FusedAttention
 from .operands import agreed, check_tensor
+from .processors import processor_of
 from .softmax import edge_softmax
 from .sparse import sddmm, spmm
 from .traced import is_traced
@@ -28,6 +29,8 @@ __all__ = ["Attention", "Score", "attention", "attention_weights"]
 
 MOST_HEADS = 64
 """A kernel's text grows with the number of heads; beyond this it is composed."""
+MOST_ON_CARD = 1024
+"""Features of a head that the lanes of a warp hold in registers."""
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _MUL: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
@@ -66,7 +69,8 @@ def attention(
     if is_traced(adj):  # a compiler keeps the operations that it is composed of
         return active.reshape(composed(adj, how, flat), (adj.num_dst, *heads, features))
     how = how.seeded()
-    if not 0 < math.prod(heads) <= MOST_HEADS or not features or not adj.num_edges:
+    beyond = not 0 < math.prod(heads) <= MOST_HEADS or (features > MOST_ON_CARD and not active.on_cpu(x))
+    if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
         result = composed(adj, how, flat)
     else:
         needs = any(active.requires_grad(tensor) for tensor in flat)
@@ -178,9 +182,10 @@ def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
     """Return the dropout multipliers, (num_edges, heads, 1)."""
     assert how.seed is not None
     dtype, heads = active.dtype(like), active.shape(like)[1]
-    out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), active.device(like))
-    compiled = kernels.compiled("attention")
-    compiled.dropout_multipliers(
-        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), active.num_threads()
+    device = active.cpu() if fallback.lacks_kernels(like) else active.device(like)
+    out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), device)
+    processor = processor_of(out)
+    processor.kernels("attention").dropout_multipliers(
+        dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), processor.worker
     )
-    return active.astype(out, dtype)
+    return active.astype(active.to_device(out, active.device(like)), dtype)

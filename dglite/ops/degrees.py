@@ -39,15 +39,19 @@ DEGREE_SCALES = {
 """By name. A degree of 0 counts as 1."""
 
 
-def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str) -> Tensor:
-    """Return ``scale`` of every node's degree, (nodes, 1), on the CPU; kept with the structure. Do not write to it."""
+def degree_scale(adj: Adjacency, scale: DegreeScale, dtype: str, device: object = None) -> Tensor:
+    """Return ``scale`` of every node's degree, (nodes, 1), on ``device``, which is the CPU unless given.
+
+    It is kept with the structure: do not write to it.
+    """
     if is_traced(adj):
         return traced("degree_scale", adj, f"{dtype} {scale.name}", ())
-    found = adj.cache.get((scale, dtype))
+    device = active.cpu() if device is None else device
+    found = adj.cache.get((scale, dtype, device))
     if found is None:
         degrees = adj.out_degrees() if scale.side is Side.U else adj.in_degrees()
-        found = active.astype(active.from_numpy(scale.function(degrees)[:, None]), dtype)
-        adj.cache[scale, dtype] = found
+        found = active.astype(active.from_numpy(scale.function(degrees)[:, None], device), dtype)
+        adj.cache[scale, dtype, device] = found
     return found
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .. import kernels
 from ..backend import RESULT, Tensor, active
 from ..errors import DGLError
 from ..kernels.render_tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
-from .operands import structure_of
+from .processors import processor_of
 
 __all__ = ["Attention", "FusedAttention"]
 
@@ -159,9 +158,10 @@ class FusedAttention:
         self, phase: Phase, rows: Adjacency, inputs: Sequence[Tensor], others: dict[str, Tensor], **flags: bool
     ) -> None:
         """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
-        how, compiled = self.how, kernels.compiled("attention")
+        how, processor = self.how, processor_of(inputs[0])
+        compiled = processor.kernels("attention")
         named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
-        structure, index = structure_of(rows, edges=how.dropout > 0 or "weight" in named)
+        structure, index = processor.structure(rows, edges=how.dropout > 0 or "weight" in named)
         _, heads, features = active.shape(inputs[0])
         flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named}
         spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, **flags)
@@ -171,7 +171,7 @@ class FusedAttention:
             arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:])
         if how.seed is not None:
             arguments |= compiled.dropout_words(how.dropout, how.seed)
-        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, active.num_threads())
+        compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, processor.worker)
 
 
 def _identity(size: int, like: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every operation does with its operands first: check them, find the structure's addresses, undo broadcasting.
+"""What every operation does with its operands: check them first, undo broadcasting last.
 
 The number of nodes and the shapes of features may be a compiler's symbols: see :mod:`.traced`.
 """
@@ -16,29 +16,11 @@ from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
 from .traced import Reference
 
-__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "reads_edges", "structure_of", "sum_to"]
+__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "reads_edges", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
 _OWNERS = ("source node", "edge", "destination node", "relation")
-
-
-def structure_of(adj: Adjacency, edges: bool = True) -> tuple[tuple[int, int, int, int, int], str]:
-    """Return the words of the CSC that kernels take and the dtype of its ids.
-
-    Without ``edges``, for a kernel that reads no edge ids, these are not made; their word may be 0.
-
-    Kept with the structure, together with the CSC itself: the words hold its addresses, and a structure that is
-    restricted to other formats would free it.
-    """
-    found = adj.cache.get("kernel structure")
-    if found is None or (edges and not found[3]):
-        csc = adj.csc() if found is None else found[2]
-        complete = edges or csc.has_edge_ids
-        addresses = csc.addresses if complete else (*csc.row_addresses, 0)
-        words = (*addresses, adj.num_dst, adj.num_edges)
-        found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
-    return found[0], found[1]
 
 
 @lru_cache(maxsize=1024)
@@ -65,6 +47,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
     if len(slots) > 1:
         operands = agreed(operands)
         _check_shapes(operands)
+        _check_devices(operands)
     return operands
 
 
@@ -95,7 +78,7 @@ def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
-    """Raise :class:`DGLError` unless ``x`` is a floating CPU tensor with ``num_rows`` rows, one per ``row``."""
+    """Raise :class:`DGLError` unless ``x`` is a floating tensor with ``num_rows`` rows, one per ``row``."""
     if not active.is_tensor(x):
         raise DGLError(f"got {type(x).__name__}; expected a {active.name} tensor with one row per {row}")
     shape = active.shape(x)
@@ -105,8 +88,6 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
         raise DGLError(
             f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first"
         )
-    if not active.on_cpu(x):
-        raise DGLError(f"got features on {active.device(x)}; the kernels run on the CPU: move them there first")
 
 
 def _check_shapes(operands: Sequence[Tensor]) -> None:
@@ -116,6 +97,13 @@ def _check_shapes(operands: Sequence[Tensor]) -> None:
     except ValueError:
         listed = " and ".join(str(tuple(shape)) for shape in shapes)
         raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
+
+
+def _check_devices(operands: Sequence[Tensor]) -> None:
+    device = active.device(operands[0])
+    for x in operands:
+        if active.device(x) != device:
+            raise DGLError(f"got features on {device} and on {active.device(x)}; move them to one device")
 
 
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:

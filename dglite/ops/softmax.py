@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .. import kernels
 from ..backend import RESULT, Tensor, active
 from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .operands import check_tensor, structure_of
+from . import fallback
+from .operands import check_tensor
+from .processors import processor_of
 from .sparse import sddmm, spmm
 from .traced import GraphOp, is_traced, registered, run, traced
 
@@ -25,6 +26,8 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     if is_traced(adj):
         return traced("edge_softmax", adj, "", (logits,))
     check_tensor(logits, adj.num_edges, "edge")
+    if fallback.lacks_kernels(logits):
+        return fallback.edge_softmax(adj, logits)
     if not active.requires_grad(logits):
         return _forward(adj, logits)
     return active.apply(_EdgeSoftmax(adj), logits)
@@ -35,12 +38,13 @@ def _heads(x: Tensor) -> int:
 
 
 def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
-    structure, index = structure_of(adj)
+    processor = processor_of(logits)
+    structure, index = processor.structure(adj)
     logits, dtype, heads = active.contiguous(logits), active.dtype(logits), _heads(logits)
     out = active.empty(active.shape(logits), dtype, active.device(logits))
     if heads:
         addresses = active.address(logits), active.address(out)
-        kernels.compiled("softmax").edge_softmax(structure, index, dtype, heads, *addresses, active.num_threads())
+        processor.kernels("softmax").edge_softmax(structure, index, dtype, heads, *addresses, processor.worker)
     return out
 
 
@@ -84,13 +88,14 @@ class _EdgeSoftmaxGradient(_PerEdge):
     saved = (0, 1)
 
     def forward(self, softmax: Tensor, grad: Tensor) -> Tensor:
-        structure, index = structure_of(self.adj)
+        processor = processor_of(grad)
+        structure, index = processor.structure(self.adj)
         softmax, grad = active.contiguous(softmax), active.contiguous(grad)
         out, heads = active.empty(active.shape(grad), active.dtype(grad), active.device(grad)), _heads(grad)
         if heads:
             addresses = active.address(softmax), active.address(grad), active.address(out)
-            gradient = kernels.compiled("softmax").edge_softmax_gradient
-            gradient(structure, index, active.dtype(grad), heads, *addresses, active.num_threads())
+            gradient = processor.kernels("softmax").edge_softmax_gradient
+            gradient(structure, index, active.dtype(grad), heads, *addresses, processor.worker)
         return out
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from .. import kernels
 from ..backend import Tensor, active
 from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
+from . import fallback
 from .degrees import DEGREE_SCALES, degree_scale
-from .operands import agreed, broadcast, check_operands, reads_edges, structure_of, sum_to
+from .operands import agreed, broadcast, check_operands, reads_edges, sum_to
+from .processors import processor_of
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
@@ -53,6 +54,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         needed = reducer.selects and any(active.requires_grad(x) for x in operands)
         return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
     operands = check_operands(adj, expr, operands)
+    if fallback.lacks_kernels(operands[0]):
+        return fallback.spmm(adj, expr, reducer, operands)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_spmm(adj, expr, reducer, operands, None)
@@ -62,18 +65,19 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 def _run_spmm(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: Tensor | None
 ) -> Tensor:
-    structure, index = structure_of(adj, reads_edges(expr))
     dense = [active.contiguous(x) for x in operands]
     first = dense[0]
+    processor = processor_of(first)
+    structure, index = processor.structure(adj, reads_edges(expr))
     dtype = active.dtype(first)
     shapes = tuple([active.shape(x)[1:] for x in dense])
-    kernel = kernels.compiled("sparse").bind_spmm(expr, reducer, dtype, index, shapes, winners is not None)
+    kernel = processor.kernels("sparse").bind_spmm(expr, reducer, dtype, index, shapes, winners is not None)
     out = active.empty((adj.num_dst, *kernel.layout.shape), dtype, active.device(first))
     kernel(
         structure,
         [active.address(x) for x in dense],
         active.address(out),
-        active.num_threads(),
+        processor.worker,
         0 if winners is None else active.address(winners),
     )
     return out
@@ -110,7 +114,7 @@ class _Spmm(GraphOp):
     def forward(self, *operands: Tensor) -> Tensor:
         if self.keeps:
             shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
-            index = str(self.adj.csc().indices.dtype)
+            index = str(self.adj.index_dtype)
             self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
         self.shapes = [tuple(active.shape(x)) for x in operands]
         return _run_spmm(self.adj, self.expr, self.reducer, operands, self.kept)
@@ -119,7 +123,7 @@ class _Spmm(GraphOp):
         if self.keeps:
             return winner_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
         if self.reducer is Reducer.MEAN:
-            scale = degree_scale(self.adj, DEGREE_SCALES["1 / in"], active.dtype(grad))
+            scale = degree_scale(self.adj, DEGREE_SCALES["1 / in"], active.dtype(grad), active.device(grad))
             grad = grad * active.reshape(scale, (self.adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
         operands = [*inputs[:-1], grad]
         grads: list[Tensor | None] = [None] * len(needs)
@@ -153,6 +157,8 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     if is_traced(adj):
         return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
     operands = check_operands(adj, expr, operands)
+    if fallback.lacks_kernels(operands[0]):
+        return fallback.sddmm(adj, expr, operands, dot)
     needs = tuple([active.requires_grad(x) for x in operands])
     if True not in needs:
         return _run_sddmm(adj, expr, operands, dot)
@@ -160,7 +166,6 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
 
 
 def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
-    structure, index = structure_of(adj)
     dense = [active.contiguous(x) for x in operands]
     first = dense[0]
     dtype = active.dtype(first)
@@ -168,10 +173,12 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
     layout_shape = broadcast(shapes)
     if dot and (not layout_shape or layout_shape[-1] == 0):
         return active.full((adj.num_edges, *layout_shape[:-1], 1), 0.0, dtype, active.device(first))
-    kernel = kernels.compiled("sparse").bind_sddmm(expr, dtype, index, shapes, dot)
+    processor = processor_of(first)
+    structure, index = processor.structure(adj)
+    kernel = processor.kernels("sparse").bind_sddmm(expr, dtype, index, shapes, dot)
     shape = kernel.layout.shape
     out = active.empty((adj.num_edges, *(shape[:-1] + (1,) if dot else shape)), dtype, active.device(first))
-    kernel(structure, [active.address(x) for x in dense], active.address(out), active.num_threads())
+    kernel(structure, [active.address(x) for x in dense], active.address(out), processor.worker)
     return out
 
 

@@ -7,17 +7,18 @@ gradient, so derivatives of any order exist.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from .. import kernels
 from ..backend import Tensor, active
 from ..expr import Constant, Expr, Side, derivative, evaluate, operands_of
 from ..structure.adjacency import Adjacency
 from .operands import sum_to
+from .processors import Processor, processor_of
 from .traced import GraphOp, Reference, registered, run
 
 __all__ = ["winner_gradients"]
@@ -71,10 +72,9 @@ class _Place:
             return np.zeros(self.adj.num_edges, dtype=csc.indices.dtype)
         return csc.indices if self.side is Side.U else csc.rows()
 
-    @property
-    def address(self) -> int:
-        """Address of the lookup, 0 without one."""
-        return 0 if self.lookup is None else int(self.lookup.ctypes.data)
+    def address(self, processor: Processor) -> int:
+        """Return the address of the lookup where ``processor`` reads it, 0 without one."""
+        return 0 if self.lookup is None else processor.array(self.adj, f"lookup {self.side.value}", self.lookup)
 
 
 def _at_winners(x: Tensor, winners: Tensor, place: _Place, feat: tuple[int, ...]) -> Tensor:
@@ -97,6 +97,15 @@ class _AtWinners(GraphOp):
     def recipe(self) -> str:
         return f"{self.place.side.value} {self.fill}"
 
+    def _run(self, kernel: str, x: Tensor, winners: Tensor, out: Tensor, last: int) -> Tensor:
+        processor, winners, x = processor_of(x), active.contiguous(winners), active.contiguous(x)
+        rows, *feat = active.shape(winners)
+        getattr(processor.kernels("winners"), kernel)(
+            *(active.dtype(x), active.dtype(winners), (rows, math.prod(feat)), active.address(winners)),
+            *(self.place.address(processor), active.address(x), active.address(out), processor.worker, last),
+        )
+        return out
+
 
 @registered
 class _Gather(_AtWinners):
@@ -108,10 +117,8 @@ class _Gather(_AtWinners):
         return (active.shape(winners), active.dtype(x)), None
 
     def forward(self, x: Tensor, winners: Tensor) -> Tensor:
-        out, x = active.empty(active.shape(winners), active.dtype(x), active.device(x)), active.contiguous(x)
-        addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").gather(active.dtype(x), active.to_numpy(winners), *addresses, self.fill)
-        return out
+        out = active.empty(active.shape(winners), active.dtype(x), active.device(x))
+        return self._run("gather", x, winners, out, self.fill)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Scatter(self.place), grad, inputs[1]), None]
@@ -128,10 +135,8 @@ class _Scatter(_AtWinners):
 
     def forward(self, x: Tensor, winners: Tensor) -> Tensor:
         shape = (self.place.num_rows, *active.shape(winners)[1:])
-        out, x = active.full(shape, 0.0, active.dtype(x), active.device(x)), active.contiguous(x)
-        addresses = self.place.address, active.address(x), active.address(out), active.num_threads()
-        kernels.compiled("winners").scatter(active.dtype(x), active.to_numpy(winners), *addresses)
-        return out
+        out = active.full(shape, 0.0, active.dtype(x), active.device(x))
+        return self._run("scatter", x, winners, out, self.place.num_rows)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         return [run(_Gather(self.place), grad, inputs[1]), None]

@@ -28,7 +28,7 @@ class _Messages:
     def fits(self, relation: Relation) -> bool:
         for side, name, feat, dtype in self.scheme:
             x = relation.peek(side, name)
-            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype or not backend.on_cpu(x):
+            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype:
                 return False
         return True
 

@@ -95,7 +95,7 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
     for message in messages:
         for side, name in message.fields:
             x = relation.column(side, name)
-            if backend.dtype(x) not in FLOATS or not backend.on_cpu(x):
+            if backend.dtype(x) not in FLOATS:
                 return False
     return True
 

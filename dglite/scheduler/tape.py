@@ -117,7 +117,7 @@ class RelationTape(Mailbox):
     def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
         def read(name: str) -> Tensor:
             tensor = self.relation.column(side, name)
-            if backend.dtype(tensor) in FLOATS and backend.on_cpu(tensor):
+            if backend.dtype(tensor) in FLOATS:
                 return self.column(side, name, tensor)
             self.particular = True
             return columns[name]
@@ -255,7 +255,7 @@ def reduce_once(
     def column(name: str) -> Any:
         if name in fields_by_name:
             read[name] = _mailbox_column(tape, relation, *fields_by_name[name], receivers)
-        elif backend.dtype(table[name]) in FLOATS and backend.on_cpu(table[name]):
+        elif backend.dtype(table[name]) in FLOATS:
             read[name] = tape.capture(Side.E, table[name])
         else:
             raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
@@ -333,7 +333,7 @@ def _mailbox_column(
     slots, feats, dtypes = {}, [], set()
     for position, (side, name) in enumerate(sources):
         tensor = relation.column(side, name)
-        if backend.dtype(tensor) not in FLOATS or not backend.on_cpu(tensor):
+        if backend.dtype(tensor) not in FLOATS:
             reason = f"messages are made of {side.value}.{name}, of dtype {backend.dtype(tensor)}"
             raise Unrecordable(reason, lasting=False)
         if side is Side.V and receivers is not None:

@@ -8,7 +8,7 @@ from functools import cache
 
 from ...opspec import Reducer
 from ..render_attention import attention_source
-from ..render_dropout import dropout_source
+from ..render_dropout import dropout_source, dropout_words
 from ..render_tiles import WORDS, AttentionSpec, Phase, Score
 from ..spec import compute_dtype
 from .driver import mode_word, whole_row_driver
@@ -46,13 +46,6 @@ def _as_word(value: int | float) -> int:
     kind = "d" if isinstance(value, float) else "Q"
     word: int = struct.unpack("q", struct.pack(kind, value))[0]
     return word
-
-
-def dropout_words(probability: float, seed: int) -> dict[str, int | float]:
-    """Return the arguments of a dropout: a word drawn below ``threshold`` drops, what is kept grows to make up."""
-    threshold = min(round(probability * 2**32), 2**32 - 1)
-    scale = 1.0 / (1.0 - probability) if probability < 1 else 0.0
-    return {"seed": seed % 2**64, "threshold": threshold, "keep_scale": scale}
 
 
 def dropout_multipliers(

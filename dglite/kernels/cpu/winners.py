@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
-
 from ..spec import ITEM_BYTES
 from .jit import load_source
 from .launch import launch, num_threads
@@ -75,19 +73,25 @@ def _addresses(dtype: str, index: str) -> tuple[int, int]:
     return module.gather.address, module.scatter.address
 
 
-def gather(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int, fill: int = 0) -> None:
+Shape = tuple[int, int]
+
+
+def gather(
+    dtype: str, index: str, shape: Shape, winners: int, lookup: int, x: int, out: int, threads: int, fill: int
+) -> None:
     """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
-    _run(0, dtype, winners, lookup, x, out, threads, fill)
+    _run(0, dtype, index, shape, [winners, *shape, x, out, fill, lookup], threads)
 
 
-def scatter(dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int) -> None:
-    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, except where there is no winner."""
-    _run(1, dtype, winners, lookup, x, out, threads, 0)
+def scatter(
+    dtype: str, index: str, shape: Shape, winners: int, lookup: int, x: int, out: int, threads: int, num_rows: int
+) -> None:
+    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, (num_rows, width), except where there is no winner."""
+    if num_rows:
+        _run(1, dtype, index, shape, [winners, *shape, x, out, 0, lookup], threads)
 
 
-def _run(which: int, dtype: str, winners: np.ndarray, lookup: int, x: int, out: int, threads: int, fill: int) -> None:
-    width = winners.size // max(len(winners), 1)
-    columns = max(width * ITEM_BYTES[dtype] // 64, 1)
-    threads = min(num_threads(winners.size, threads), columns)
-    words = [winners.ctypes.data, len(winners), width, x, out, fill, lookup]
-    launch(_addresses(dtype, str(winners.dtype))[which], words, threads, threads)
+def _run(which: int, dtype: str, index: str, shape: Shape, words: list[int], threads: int) -> None:
+    columns = max(shape[1] * ITEM_BYTES[dtype] // 64, 1)
+    threads = min(num_threads(shape[0] * shape[1], threads), columns)
+    launch(_addresses(dtype, index)[which], words, threads, threads)

@@ -1,0 +1,271 @@
+"""g-SpMM, g-SDDMM, edge softmax and a GAT step on a GPU, against torch.sparse, PyG and the card's copy bandwidth.
+
+    python benchmarks/gpu.py [--quick] [--edges 1e6,1e7,1e8] [--out results.json]
+
+Times are medians over CUDA events after a warm-up. The bytes of an operation are those that must move on a graph beyond
+the cache: every edge reads its source's row and its index, every result is written once. Needs torch with CUDA and
+CuPy; PyG is compared where it is installed. A peer that runs out of memory is said to.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import RESULTS, geometric_mean, load_pyg, machine, table
+
+import dglite
+from dglite import nn
+from dglite.expr import Operand, Side
+from dglite.ops import core
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+
+DEVICE = "cuda"
+MEAN_DEGREE = 20
+WIDTHS = (16, 32, 64, 128, 256)
+HEADS, FEATURES = 8, 16
+COPY, WEIGHTED = Operand(Side.U, 0), Operand(Side.U, 0) * Operand(Side.E, 1)
+PRODUCT = Operand(Side.U, 0) * Operand(Side.V, 1)
+
+
+# -- timing ------------------------------------------------------------------------------------------------------------
+def seconds(run: Callable[[], Any], least: int = 5, most: int = 30, budget: float = 0.5) -> float:
+    """Return the median time on the card; infinite where it runs out of memory."""
+    try:
+        run()
+        run()
+        torch.cuda.synchronize()
+        times: list[float] = []
+        while len(times) < least or (len(times) < most and sum(times) < budget):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            run()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) / 1e3)
+        return statistics.median(times)
+    except torch.cuda.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return math.inf
+    except (RuntimeError, NotImplementedError) as error:
+        print(f"  (a peer does not take this: {str(error).splitlines()[0][:120]})", file=sys.stderr)
+        return math.inf
+
+
+def copy_bandwidth(num_bytes: int) -> float:
+    """Return bytes read and written per second by a copy from device to device."""
+    source = torch.empty(num_bytes, dtype=torch.uint8, device=DEVICE)
+    target = torch.empty_like(source)
+    return 2 * num_bytes / seconds(lambda: target.copy_(source))
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+class Graph:
+    """A graph in random order, and what the peers need of it on the card."""
+
+    def __init__(self, kind: str, num_edges: int) -> None:
+        rng = np.random.default_rng(0)
+        self.kind, self.num_edges, self.num_nodes = kind, num_edges, num_edges // MEAN_DEGREE
+        src, dst = (self._ends(rng) for _ in range(2))
+        self.adj = Adjacency.from_coo(self.num_nodes, self.num_nodes, src, dst, validate=False, copy=False)
+        self.src, self.dst = (torch.from_numpy(ends).to(DEVICE).long() for ends in (src, dst))
+        order = torch.argsort(self.dst, stable=True)
+        counts = torch.bincount(self.dst, minlength=self.num_nodes)
+        self.indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        self.order, self.indices = order, self.src[order]
+        self.longest = int(counts.max())
+
+    def _ends(self, rng: np.random.Generator) -> np.ndarray:
+        if self.kind == "uniform":
+            return rng.integers(0, self.num_nodes, self.num_edges, dtype=np.int32)
+        ranks = (rng.random(self.num_edges, dtype=np.float32) ** 4 * self.num_nodes).astype(np.int32)
+        return rng.permutation(self.num_nodes).astype(np.int32)[np.minimum(ranks, self.num_nodes - 1)]
+
+    def csr(self, values: torch.Tensor) -> torch.Tensor:
+        """Return torch's sparse matrix by destination, with a value for each edge."""
+        size = (self.num_nodes, self.num_nodes)
+        narrow = self.indptr.int(), self.indices.int()
+        return torch.sparse_csr_tensor(*narrow, values[self.order], size, check_invariants=False)
+
+    def gathered(self, width: int, item: int, reads: int = 1) -> int:
+        """Return the bytes of a reduction of rows: ``reads`` rows and indices for an edge, a row for a node."""
+        return self.num_edges * (reads * width * item + 4) + self.num_nodes * (width * item + 4)
+
+
+# -- what is measured --------------------------------------------------------------------------------------------------
+def spmm_rows(graph: Graph, width: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Measure a sum of neighbours, and of neighbours times a weight."""
+    x = torch.randn(graph.num_nodes, width, device=DEVICE, dtype=dtype)
+    weight = torch.rand(graph.num_edges, 1, device=DEVICE, dtype=dtype)
+    matrices = {"sum": graph.csr(torch.ones(graph.num_edges, device=DEVICE, dtype=dtype)), "weighted sum": None}
+    matrices["weighted sum"] = graph.csr(weight[:, 0])
+    item, rows = x.element_size(), []
+    for name, expr, xs in (("sum", COPY, (x,)), ("weighted sum", WEIGHTED, (x, weight))):
+        check = core.spmm(graph.adj, expr, Reducer.SUM, xs).float()
+        if dtype is torch.float32 and graph.num_edges <= 10**7:
+            expected = matrices[name] @ x
+            scale = expected.abs().max()
+            assert (check - expected).abs().max() <= 1e-4 * scale, f"{name} is wrong by more than rounding"
+        moved = graph.gathered(width, item) + (graph.num_edges * (item + 4) if name != "sum" else 0)
+        ours = seconds(lambda expr=expr, xs=xs: core.spmm(graph.adj, expr, Reducer.SUM, xs))
+        peer = seconds(lambda name=name: matrices[name] @ x)
+        rows.append(row(graph, f"g-SpMM {name}", width, dtype, ours, {"torch.sparse": peer}, moved))
+    ours = seconds(lambda: core.spmm(graph.adj, COPY, Reducer.MAX, (x,)))
+    rows.append(row(graph, "g-SpMM max", width, dtype, ours, {}, graph.gathered(width, item)))
+    return rows
+
+
+def sddmm_rows(graph: Graph, width: int) -> list[dict[str, Any]]:
+    """Measure a dot product of both ends for every edge."""
+    x, y = (torch.randn(graph.num_nodes, width, device=DEVICE) for _ in range(2))
+    ours = seconds(lambda: core.sddmm(graph.adj, PRODUCT, (x, y), dot=True))
+    zeros, turned = graph.csr(torch.zeros(graph.num_edges, device=DEVICE)), x.T.contiguous()
+    peer = seconds(lambda: torch.sparse.sampled_addmm(zeros, y, turned))
+    moved = graph.num_edges * (width * 4 + 12) + graph.num_nodes * (width * 4 + 4)
+    return [row(graph, "g-SDDMM dot", width, torch.float32, ours, {"torch.sparse": peer}, moved)]
+
+
+def softmax_rows(graph: Graph) -> list[dict[str, Any]]:
+    """Measure the edge softmax of eight heads."""
+    logits = torch.randn(graph.num_edges, HEADS, device=DEVICE)
+    ours = seconds(lambda: core.edge_softmax(graph.adj, logits))
+    places = graph.dst[:, None].expand(-1, HEADS)
+
+    def composed() -> torch.Tensor:
+        top = logits.new_full((graph.num_nodes, HEADS), -math.inf).scatter_reduce(0, places, logits, "amax")
+        weights = (logits - top[graph.dst]).exp()
+        return weights / logits.new_zeros(graph.num_nodes, HEADS).index_add(0, graph.dst, weights)[graph.dst]
+
+    moved = graph.num_edges * (3 * HEADS * 4 + 2 * 4)
+    return [row(graph, "edge softmax", HEADS, torch.float32, ours, {"torch, composed": seconds(composed)}, moved)]
+
+
+def gat_rows(graph: Graph) -> list[dict[str, Any]]:
+    """Measure forward and backward of a GAT layer, its projection included."""
+    width = HEADS * FEATURES
+    x = torch.randn(graph.num_nodes, width, device=DEVICE, requires_grad=True)
+    layer = nn.GATConv(width, FEATURES, HEADS, allow_zero_in_degree=True).to(DEVICE)
+    g = on_graph(graph)
+    grad = torch.randn(graph.num_nodes, HEADS, FEATURES, device=DEVICE)
+
+    def step(forward: Callable[[], torch.Tensor], like: torch.Tensor) -> None:
+        x.grad = None
+        forward().backward(like)
+
+    peers = {}
+    pyg = load_pyg()
+    if pyg is not None:
+        from torch_geometric.nn import GATConv
+
+        theirs = GATConv(width, FEATURES, HEADS, add_self_loops=False).to(DEVICE)
+        edges = torch.stack([graph.src, graph.dst])
+        peers["PyG"] = seconds(lambda: step(lambda: theirs(x, edges), grad.reshape(graph.num_nodes, width)))
+    ours = seconds(lambda: step(lambda: layer(g, x), grad))
+    return [row(graph, "GAT step", width, torch.float32, ours, peers, 3 * graph.gathered(width, 4))]
+
+
+def on_graph(graph: Graph) -> dglite.DGLGraph:
+    """Return the graph as users have it, on the card."""
+    return dglite.graph((graph.src.cpu(), graph.dst.cpu()), num_nodes=graph.num_nodes).to(DEVICE)
+
+
+def row(
+    graph: Graph,
+    name: str,
+    width: int,
+    dtype: torch.dtype,
+    ours: float,
+    peers: dict[str, float],
+    moved: int,
+) -> dict[str, Any]:
+    """Return one measurement."""
+    return {
+        "operation": name,
+        "graph": graph.kind,
+        "edges": graph.num_edges,
+        "longest row": graph.longest,
+        "width": width,
+        "dtype": str(dtype).removeprefix("torch."),
+        "milliseconds": ours * 1e3,
+        "gigabytes per second": moved / ours / 1e9,
+        "peers": {peer: None if math.isinf(t) else t * 1e3 for peer, t in peers.items()},
+        "speed-up": {peer: None if math.isinf(t) else t / ours for peer, t in peers.items()},
+    }
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+def show(rows: list[dict[str, Any]], bandwidth: float) -> str:
+    """Return the measurements as a table."""
+    lines = []
+    for found in rows:
+        peers = [f"{found['speed-up'][p]:.2f}x {p}" if t else f"{p}: no" for p, t in found["peers"].items()]
+        rate = found["gigabytes per second"]
+        lines.append(
+            (
+                *(found["operation"], found["graph"], f"{found['edges']:.0e}", str(found["width"]), found["dtype"]),
+                *(f"{found['milliseconds']:.3f}", f"{rate:.0f}", f"{1e11 * rate / bandwidth:.0f}%", ", ".join(peers)),
+            )
+        )
+    header = ("operation", "graph", "edges", "width", "dtype", "ms", "GB/s", "of copy", "against")
+    return table(header, lines)
+
+
+def summary(rows: list[dict[str, Any]], bandwidth: float, cache: int) -> dict[str, float]:
+    """Return the figures to reach: g-SpMM beyond the cache against the copy, and against torch.sparse."""
+    spmm = [found for found in rows if found["operation"] in ("g-SpMM sum", "g-SpMM weighted sum")]
+    items = {"float32": 4, "float16": 2, "bfloat16": 2}
+    beyond = [f for f in spmm if f["edges"] // MEAN_DEGREE * f["width"] * items[f["dtype"]] > 2 * cache]
+    return {
+        "g-SpMM beyond the cache, share of the copy bandwidth, geometric mean": geometric_mean(
+            f["gigabytes per second"] * 1e9 / bandwidth for f in beyond
+        ),
+        "g-SpMM against torch.sparse, geometric mean": geometric_mean(
+            ratio for f in spmm for ratio in f["speed-up"].values() if ratio
+        ),
+    }
+
+
+def main() -> None:
+    """Measure, print and write."""
+    options = argparse.ArgumentParser(description="dglite's kernels on a GPU")
+    options.add_argument("--quick", action="store_true", help="one small graph, to see that it works")
+    options.add_argument("--edges", default="1e6,1e7,1e8", help="numbers of edges")
+    options.add_argument("--out", type=Path, default=RESULTS / "gpu.json", help="where to write the results")
+    given = options.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit("no CUDA device, or a torch without CUDA: nothing is measured")
+    card = torch.cuda.get_device_properties(0)
+    sizes = [10**5] if given.quick else [int(float(size)) for size in given.edges.split(",")]
+    bandwidth, rows = copy_bandwidth(1 << (26 if given.quick else 32)), []
+    print(f"{card.name}: copies at {bandwidth / 1e9:.0f} GB/s, cache of {card.L2_cache_size >> 20} MiB", flush=True)
+    for size in sizes:
+        for kind in ("uniform", "power law"):
+            graph, start = Graph(kind, size), len(rows)
+            for width in WIDTHS if not given.quick else WIDTHS[:2]:
+                rows += spmm_rows(graph, width, torch.float32)
+                torch.cuda.empty_cache()
+            rows += spmm_rows(graph, 128, torch.bfloat16) + sddmm_rows(graph, 64) + softmax_rows(graph)
+            torch.cuda.empty_cache()
+            rows += gat_rows(graph)
+            print(show(rows[start:], bandwidth), flush=True)
+            del graph
+            torch.cuda.empty_cache()
+            reached = summary(rows, bandwidth, card.L2_cache_size)
+            content = {"card": card.name, "copy bandwidth": bandwidth, "reached": reached, "rows": rows}
+            given.out.parent.mkdir(parents=True, exist_ok=True)
+            given.out.write_text(json.dumps({"machine": machine(), **content}, indent=1) + "\n", encoding="utf-8")
+    for name, value in reached.items():
+        print(f"{name}: {value:.2f}")
+
+
+if __name__ == "__main__":
+    main()

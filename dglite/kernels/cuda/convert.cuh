@@ -1,0 +1,88 @@
+// Stable counting sort of edges by row, eight bits of the row at a time, and the starts of rows.
+//
+// A block deals its tile of edges to 256 buckets. Each warp takes a run of the tile, 32 edges after 32, so that edges
+// keep their order: an edge's place in its bucket is what the scan says of earlier blocks, plus what earlier warps hold,
+// plus what the warp has counted so far, plus the lanes before it with the same digit.
+
+namespace dg {
+
+constexpr int DIGITS = 256, WARPS = BLOCK / WARP;
+
+template <class index> __device__ inline int digit_of(index row, int shift) { return int((row >> shift) & (DIGITS - 1)); }
+
+// counts[digit * number of blocks + block]
+template <class index>
+__device__ inline void count_digits(const index* rows, long long* counts, long long count, int shift) {
+    __shared__ int found[DIGITS];
+    found[threadIdx.x] = 0;
+    __syncthreads();
+    const long long first = (long long)blockIdx.x * TILE + threadIdx.x;
+    for (int i = 0; i < PER_THREAD; ++i)
+        if (first + i * BLOCK < count) atomicAdd(&found[digit_of(rows[first + i * BLOCK], shift)], 1);
+    __syncthreads();
+    counts[(long long)threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];
+}
+
+// Without `values` they are 0, 1, 2, ...
+template <class index>
+__device__ inline void deal(const index* rows, const index* values, index* rows_out, index* values_out,
+                            const long long* starts, long long count, int shift) {
+    __shared__ int seen[WARPS][DIGITS];
+    __shared__ long long bases[WARPS][DIGITS];
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    for (int w = 0; w < WARPS; ++w) seen[w][threadIdx.x] = 0;
+    __syncthreads();
+    const long long first = (long long)blockIdx.x * TILE + warp * WARP * PER_THREAD + lane;
+    index row[PER_THREAD];
+    int place[PER_THREAD];
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
+        const bool inside = first + i * WARP < count;
+        row[i] = inside ? rows[first + i * WARP] : index(0);
+        const int digit = inside ? digit_of(row[i], shift) : DIGITS;  // lanes beyond the end are among themselves
+        const unsigned same = __match_any_sync(ALL_LANES, unsigned(digit));
+        const int before = __popc(same & ((1u << lane) - 1u));
+        const int counted = inside ? seen[warp][digit] : 0;
+        place[i] = counted + before;
+        __syncwarp();
+        if (inside && before == 0) seen[warp][digit] = counted + __popc(same);
+        __syncwarp();
+    }
+    __syncthreads();
+    long long base = starts[(long long)threadIdx.x * gridDim.x + blockIdx.x];
+    for (int w = 0; w < WARPS; ++w) {
+        bases[w][threadIdx.x] = base;
+        base += seen[w][threadIdx.x];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < PER_THREAD; ++i) {
+        const long long from = first + i * WARP;
+        if (from >= count) continue;
+        const long long to = bases[warp][digit_of(row[i], shift)] + place[i];
+        rows_out[to] = row[i];
+        values_out[to] = values ? values[from] : index(from);
+    }
+}
+
+// indptr[r]: the first edge whose row is r or more.
+template <class index>
+__device__ inline void row_starts(const index* rows, index* indptr, long long count, long long num_rows) {
+    const long long row = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    if (row > num_rows) return;
+    long long low = 0, high = count;
+    while (low < high) {
+        const long long middle = (low + high) / 2;
+        if (rows[middle] < row) low = middle + 1;
+        else high = middle;
+    }
+    indptr[row] = index(low);
+}
+
+template <class index>
+__device__ inline void pick(const index* from, const index* places, index* out, long long count) {
+    const long long i = (long long)blockIdx.x * BLOCK + threadIdx.x;
+    if (i < count) out[i] = from[places[i]];
+}
+
+}  // namespace dg

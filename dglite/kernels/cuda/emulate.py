@@ -1,0 +1,147 @@
+"""Runs kernels on the CPU by compiling their own text with g++, for tests and for a look into a kernel by a debugger.
+
+Nothing is fast here. Blocks run one after the other, threads as fibers (``emulation.h``); a load that is not aligned,
+an exchange that a lane misses, or a barrier that is never reached raises.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from ...config import cache_dir
+from ...errors import DGLError
+from .program import BLOCK, Program, library, packed
+
+__all__ = ["Emulator", "available"]
+
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-U_FORTIFY_SOURCE")
+
+
+def available() -> bool:
+    """Whether there is a compiler to emulate with."""
+    return shutil.which(_compiler()) is not None
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX", "g++")
+
+
+@dataclass(eq=False)
+class HostMemory:
+    """Memory that stands for the device's."""
+
+    array: np.ndarray
+
+    @property
+    def address(self) -> int:
+        """Address of the first byte."""
+        return int(self.array.ctypes.data)
+
+
+@final
+class Emulator:
+    """A runner without a card: addresses are the host's."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Any] = {}
+
+    def prepare(self, programs: Iterable[Program]) -> None:
+        """Compile programs that will be launched, all at once: each compilation costs more than many kernels do."""
+        wanted = {
+            program.prefix: program for program in programs if program.name(program.kernels[0]) not in self._functions
+        }
+        if not wanted:
+            return
+        library_path = _compile([wanted[prefix] for prefix in sorted(wanted)])
+        loaded = ctypes.CDLL(str(library_path))
+        for program in wanted.values():
+            for kernel in program.kernels:
+                function = getattr(loaded, f"emulate_{program.name(kernel)}")
+                function.restype = ctypes.c_char_p
+                function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+                self._functions[program.name(kernel)] = function
+
+    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+        """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a card."""
+        if not grid[0] * grid[1]:
+            return
+        self.prepare([program])
+        given, sizes = packed(words), array("q", (*grid, BLOCK))
+        wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.buffer_info()[0], len(given))
+        if wrong:
+            raise DGLError(f"{program.name(kernel)}: {wrong.decode()}")
+
+    def empty(self, num_bytes: int) -> HostMemory:
+        """Return memory full of NaN: what is read before it is written shows."""
+        return HostMemory(np.full(num_bytes, 0xFF, np.uint8))
+
+    def upload(self, array: np.ndarray) -> HostMemory:
+        """Return a copy."""
+        return HostMemory(np.array(array, order="C"))
+
+    def download(self, address: int, count: int, dtype: str) -> np.ndarray:
+        """Return a copy of ``count`` values."""
+        size = count * np.dtype(dtype).itemsize
+        return np.frombuffer(ctypes.string_at(address, size), dtype).copy()
+
+
+def _compile(programs: list[Program]) -> Path:
+    """Return the shared library with all programs, from the cache where it is."""
+    parts = tuple(dict.fromkeys(part for program in programs for part in program.parts))
+    exports = [
+        f"DG_EMULATE({program.prefix}, {program.name(kernel)})\n" for program in programs for kernel in program.kernels
+    ]
+    header = _header()
+    text = "".join([f'#include "{header.name}"\n', library(parts), *[program.body for program in programs], *exports])
+    path = _folder() / f"{_digest(header.name + text)}.so"
+    if not path.is_file():
+        _run_compiler(text, path, ["-shared", f"-I{header.parent}"], "kernels.cpp")
+    return path
+
+
+@cache
+def _header() -> Path:
+    """Return the emulation's header, compiled ahead: most of the time would go into what it includes."""
+    text = (Path(__file__).parent / "emulation.h").read_text(encoding="utf-8")
+    folder = _folder() / f"header_{_digest(text + _compiler())}"
+    compiled = folder / "emulation.h.gch"
+    if not compiled.is_file():
+        folder.mkdir(exist_ok=True)
+        (folder / "emulation.h").write_text(text, encoding="utf-8")
+        _run_compiler(text, compiled, ["-x", "c++-header"], "emulation.h")
+    return folder / "emulation.h"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _folder() -> Path:
+    folder = cache_dir() / "emulated"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _run_compiler(text: str, path: Path, options: list[str], name: str) -> None:
+    """Compile ``text``, in a file called ``name``, to ``path``, which appears when it is complete."""
+    with tempfile.TemporaryDirectory(dir=_folder()) as work:
+        source, result = Path(work) / name, Path(work) / "result"
+        source.write_text(text, encoding="utf-8")
+        command = [_compiler(), *_FLAGS, *options, str(source), "-o", str(result)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DGLError(f"{_compiler()} does not take the rendered kernels:\n{done.stderr[:4000]}")
+        os.replace(result, path)

@@ -1,0 +1,138 @@
+"""Compiles programs with NVRTC, keeps the binaries on disk, and starts kernels through CuPy.
+
+CuPy is imported when the first tensor on a card comes. Tensors are given by their addresses, not by DLPack: see
+docs/decisions/0043-kernels-on-a-card-take-addresses.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from ...config import cache_dir, debug_level
+from ...errors import DGLError
+from .program import BLOCK, Memory, Program, packed
+
+__all__ = ["StreamRunner", "binary", "have_cupy"]
+
+OPTIONS = ("-std=c++17", "-default-device", "-lineinfo")
+
+
+class Allocator(Protocol):
+    """Where a runner's memory comes from."""
+
+    def empty(self, num_bytes: int) -> Memory:
+        """Return uninitialised memory."""
+
+    def upload(self, array: np.ndarray) -> Memory:
+        """Return a copy of an array; it is there when this returns."""
+
+
+@cache
+def have_cupy() -> bool:
+    """Whether CuPy is installed; it is not imported."""
+    return importlib.util.find_spec("cupy") is not None
+
+
+@final
+class StreamRunner:
+    """Starts kernels on one stream (its handle) of one device, the device's current context."""
+
+    def __init__(self, device: int, stream: int, allocator: Allocator) -> None:
+        import cupy
+
+        self._cupy, self._allocator, self._stream = cupy, allocator, stream
+        self._device = cupy.cuda.Device(device)
+        self._arch = int(self._device.compute_capability)
+        self._functions: dict[tuple[str, str], Any] = {}
+
+    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+        """Start ``kernel``; see :class:`~.program.Runner`."""
+        if not grid[0] * grid[1]:
+            return
+        given = packed(words)
+        start = given.buffer_info()[0]
+        pointers = array("q", range(start, start + 8 * len(given), 8))
+        with self._device:
+            function = self._functions.get((program.prefix, kernel))
+            if function is None:
+                function = self._functions[program.prefix, kernel] = self._loaded(program, kernel)
+            # The driver copies the arguments before it returns.
+            self._cupy.cuda.driver.launchKernel(
+                *(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], 0)
+            )
+
+    def _loaded(self, program: Program, kernel: str) -> Any:
+        module = self._cupy.RawModule(path=str(binary(self._cupy.cuda.nvrtc, program, self._arch)))
+        return module.get_function(program.name(kernel)).kernel
+
+    def empty(self, num_bytes: int) -> Memory:
+        """Return uninitialised memory."""
+        return self._allocator.empty(num_bytes)
+
+    def upload(self, array: np.ndarray) -> Memory:
+        """Return a copy of ``array`` on the device."""
+        return self._allocator.upload(array)
+
+    def download(self, address: int, count: int, dtype: str) -> np.ndarray:
+        """Return a copy of ``count`` values, when all that was started on the stream has run."""
+        result = np.empty(count, dtype)
+        runtime = self._cupy.cuda.runtime
+        with self._device:
+            to_host = runtime.memcpyDeviceToHost
+            runtime.memcpyAsync(result.ctypes.data, address, result.nbytes, to_host, self._stream)
+            runtime.streamSynchronize(self._stream)
+        return result
+
+
+def binary(nvrtc: Any, program: Program, arch: int) -> Path:
+    """Return the file with the machine code of ``program`` for compute capability ``arch`` (90 for 9.0).
+
+    Compiled when it is not in the cache folder. For a card newer than the compiler the file holds PTX, which the
+    driver translates.
+    """
+    known = [number for number in nvrtc.getSupportedArchs() if number <= arch]
+    if not known:
+        raise DGLError(f"this NVRTC has no support for compute capability {arch / 10}; use a newer card or older CuPy")
+    real = max(known) == arch
+    options = (*OPTIONS, f"-arch={'sm' if real else 'compute'}_{max(known)}")
+    key = "\n".join([program.text, *options, str(nvrtc.getVersion())])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:20]
+    folder = cache_dir() / "cuda"
+    path = folder / f"{program.prefix}_{digest}.{'cubin' if real else 'ptx'}"
+    if not path.is_file():
+        if debug_level() >= 2:
+            print(program.body, file=sys.stderr)
+        _write(path, _compiled(nvrtc, program, options, real))
+    return path
+
+
+def _compiled(nvrtc: Any, program: Program, options: Sequence[str], real: bool) -> bytes:
+    made = nvrtc.createProgram(program.text, f"{program.prefix}.cu", [], [])
+    try:
+        nvrtc.compileProgram(made, list(options))
+        result = nvrtc.getCUBIN(made) if real else nvrtc.getPTX(made)
+        return result if isinstance(result, bytes) else str(result).encode()
+    except nvrtc.NVRTCError as error:
+        raise DGLError(f"NVRTC does not take {program.prefix}: {error}\n{nvrtc.getProgramLog(made)}") from error
+    finally:
+        nvrtc.destroyProgram(made)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that other processes may be waiting for: it appears when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)

@@ -1,0 +1,153 @@
+"""Where an operation runs: on the host's cores or on a card. The one place that tells them apart.
+
+Both have the same kernels by the same names. The host's are started with a number of threads and the words of a
+structure in its memory; a card's with a stream and a structure that was copied there once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from .. import kernels
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..structure.adjacency import Adjacency
+
+__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of"]
+
+
+class Processor(Protocol):
+    """What starts kernels."""
+
+    @property
+    def worker(self) -> Any:
+        """The argument by which kernels are told where to run: a number of threads, or a stream."""
+
+    def kernels(self, name: str) -> ModuleType:
+        """Return the module of kernels ``name``."""
+
+    def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
+        """Return the CSC as kernels take it and the dtype of its ids.
+
+        Without ``edges``, for a kernel that reads no edge ids, these are not made.
+        """
+
+    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
+        """Return the address of an array that belongs to the structure and is kept with it under ``name``."""
+
+
+@final
+class Host:
+    """The processor that Python runs on."""
+
+    @property
+    def worker(self) -> int:
+        return active.num_threads()
+
+    def kernels(self, name: str) -> ModuleType:
+        return kernels.compiled(name)
+
+    def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
+        # Kept together with the CSC itself: the words hold its addresses, and a structure that is restricted to other
+        # formats would free it.
+        found = adj.cache.get("kernel structure")
+        if found is None or (edges and not found[3]):
+            csc = adj.csc() if found is None else found[2]
+            complete = edges or csc.has_edge_ids
+            addresses = csc.addresses if complete else (*csc.row_addresses, 0)
+            words = (*addresses, adj.num_dst, adj.num_edges)
+            found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
+        return found[0], found[1]
+
+    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
+        return int(array.ctypes.data)
+
+
+@final
+class Card:
+    """A device that ``runner`` starts kernels on.
+
+    What is copied there is kept for one stream: memory that two streams share would need events between them.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self.runner = runner
+
+    @property
+    def worker(self) -> Any:
+        return self.runner
+
+    def kernels(self, name: str) -> ModuleType:
+        return kernels.compiled(name, "cuda")
+
+    def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
+        found = adj.cache.get(("structure", self.runner))
+        if found is None:
+            found = adj.cache["structure", self.runner] = self._copied(adj)
+        if edges:
+            found.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
+        return found, found.index
+
+    def _copied(self, adj: Adjacency) -> Any:
+        """Return the CSC on the card; sorted there where the host has not done it."""
+        structure = self.kernels("structure")
+        if "csc" in adj.formats:
+            csc = adj.csc()
+            return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
+        src, dst = adj.endpoints()
+        return structure.Structure.sort(self.runner, dst, src, adj.num_dst)
+
+    def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
+        key = (name, self.runner)
+        if key not in adj.cache:
+            adj.cache[key] = self.runner.upload(array)
+        return int(adj.cache[key].address)
+
+
+HOST = Host()
+
+
+def can_launch() -> bool:
+    """Whether kernels can be started on a card."""
+    return bool(kernels.compiled("launch", "cuda").have_cupy())
+
+
+def processor_of(x: Tensor) -> Processor:
+    """Return what works on ``x``, in the order of the tensor library's current stream."""
+    if active.on_cpu(x):
+        return HOST
+    device = active.device(x)
+    if not str(device).startswith("cuda"):
+        raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
+    return _card(str(device), active.stream(device))
+
+
+@lru_cache(maxsize=256)
+def _card(device: str, stream: int) -> Card:
+    number = int(device.partition(":")[2] or 0)
+    runner = kernels.compiled("launch", "cuda").StreamRunner(number, stream, _Allocator(device))
+    return Card(runner)
+
+
+class _Allocator:
+    """Memory of a device from the tensor library, which hands it out again in the order of the stream."""
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+
+    def empty(self, num_bytes: int) -> _Memory:
+        return _Memory(active.empty((num_bytes,), "uint8", self.device))
+
+    def upload(self, array: np.ndarray) -> _Memory:
+        return _Memory(active.from_numpy(np.array(array, order="C"), self.device))
+
+
+class _Memory:
+    """A tensor as memory."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self.address = tensor, active.address(tensor)

@@ -1,0 +1,215 @@
+"""The real thing: kernels compiled by NVRTC and run on a card, through torch's tensors. ``make test-gpu``.
+
+Skipped where there is no card. The same kernels run on an emulated card in tests/kernels/cuda.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+import torch
+
+# First, so that nothing else is imported in vain.
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device, or a torch without CUDA", allow_module_level=True)
+if importlib.util.find_spec("cupy") is None:
+    pytest.skip("CuPy is not installed: pip install cupy-cuda12x, or cupy-cuda13x", allow_module_level=True)
+
+import dglite
+from dglite import nn
+from dglite.expr import Operand, Side
+from dglite.kernels import reference
+from dglite.kernels.cuda.sample import number_ids, sample_neighbors
+from dglite.kernels.cuda.structure import Structure
+from dglite.ops import core, processors
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+from tests.kernels.cuda import test_operations as operations
+from tests.kernels.cuda import test_sparse as sparse
+from tests.kernels.sparse_cases import assert_close, expression, graph, operands
+
+CUDA = torch.device("cuda", torch.cuda.current_device())
+
+
+def runner():
+    """Return what starts kernels on torch's current stream."""
+    return processors.processor_of(torch.empty(0, device=CUDA)).worker
+
+
+def on_cuda(values: list[np.ndarray], dtype: str) -> list[torch.Tensor]:
+    return [torch.from_numpy(value).to(CUDA, getattr(torch, dtype)) for value in values]
+
+
+def relation(kind: str) -> tuple[Adjacency, object]:
+    coo = graph(kind)
+    return Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst), coo
+
+
+@pytest.mark.parametrize(("op", "reducer", "dtype", "index", "shape", "kind", "limit"), sparse.SPMM)
+def test_spmm_equals_the_oracle(op, reducer, dtype, index, shape, kind, limit):
+    expr, (adj, coo) = expression(op), relation(kind)
+    xs = on_cuda(operands(expr, coo, sparse.SHAPES[shape]), dtype)
+    got = core.spmm(adj, expr, Reducer(reducer), xs)
+    assert got.device == CUDA and got.dtype == xs[0].dtype
+    rounded = [x.double().cpu().numpy() for x in xs]
+    want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
+    assert_close(got.double().cpu().numpy(), want, dtype)
+
+
+@pytest.mark.parametrize(("op", "dot", "dtype", "index", "shape", "kind", "limit"), sparse.SDDMM)
+def test_sddmm_equals_the_oracle(op, dot, dtype, index, shape, kind, limit):
+    expr, (adj, coo) = expression(op), relation(kind)
+    xs = on_cuda(operands(expr, coo, sparse.SHAPES[shape]), dtype)
+    got = core.sddmm(adj, expr, xs, dot)
+    want = reference.sddmm(expr, coo.src, coo.dst, [x.double().cpu().numpy() for x in xs], dot)
+    assert_close(got.double().cpu().numpy(), want, dtype)
+
+
+@pytest.mark.parametrize(("score", "dtype", "shape", "dropout", "weighted", "limit"), operations.ATTENTION)
+def test_attention_and_its_gradients(score, dtype, shape, dropout, weighted, limit, monkeypatch):
+    want = operations.attend_by_torch(score, dtype, shape, dropout, weighted)
+    there = operations.rounded
+    monkeypatch.setattr(
+        operations, "rounded", lambda xs, *kinds: [x.detach().to(CUDA).requires_grad_() for x in there(xs, *kinds)]
+    )
+    monkeypatch.setattr(torch, "linspace", _on_cuda(torch.linspace))
+    for found, expected in zip(operations.attend(score, dtype, shape, dropout, weighted), want, strict=True):
+        assert_close(found.cpu().numpy(), expected.numpy(), dtype)
+
+
+@pytest.mark.parametrize(("message", "reducer", "dtype", "limit"), operations.SPARSE)
+def test_reductions_and_their_gradients(message, reducer, dtype, limit, monkeypatch):
+    want = operations.reduce_by_torch(message, reducer, dtype)
+    there = operations.rounded
+    monkeypatch.setattr(
+        operations, "rounded", lambda xs, *kinds: [x.detach().to(CUDA).requires_grad_() for x in there(xs, *kinds)]
+    )
+    monkeypatch.setattr(torch, "linspace", _on_cuda(torch.linspace))
+    for found, expected in zip(operations.reduce(message, reducer, dtype), want, strict=True):
+        assert_close(found.cpu().numpy(), expected.numpy(), dtype)
+
+
+def _on_cuda(function):
+    return lambda *args, **more: function(*args, device=CUDA, **more)
+
+
+def power_law(num_nodes: int = 20_000, num_edges: int = 400_000) -> Adjacency:
+    """Return a graph in which one node has a fifth of all edges."""
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, num_nodes, num_edges), rng.integers(0, num_nodes, num_edges)
+    dst[: num_edges // 5] = 7
+    return Adjacency.from_coo(num_nodes, num_nodes, src, dst)
+
+
+@pytest.mark.parametrize("reducer", ["sum", "max"])
+def test_hubs_and_determinism(reducer):
+    """Every run of the same operation gives the same bits, rows that are cut among them, gradients too."""
+    adj, x = power_law(), torch.randn(20_000, 48, device=CUDA, requires_grad=True)
+    weights = torch.randn(400_000, 1, device=CUDA, requires_grad=True)
+    product = Operand(Side.U, 0) * Operand(Side.E, 1)
+    found = []
+    for _ in range(2):
+        out = core.spmm(adj, product, Reducer(reducer), (x, weights))
+        found.append([out.detach(), *torch.autograd.grad(out.square().sum(), (x, weights))])
+    for first, second in zip(*found, strict=True):
+        assert torch.equal(first, second)
+    plain = [x.detach().cpu(), weights.detach().cpu()]
+    assert_close(found[0][0].cpu().numpy(), core.spmm(adj, product, Reducer(reducer), plain).numpy(), "float32")
+
+
+def test_attention_and_softmax_on_hubs():
+    adj = power_law()
+    x, left, right = (torch.randn(20_000, *feat, device=CUDA) for feat in ((4, 16), (4,), (4,)))
+    how = core.Attention(core.Score.ADDITIVE, dropout=0.25, seed=3)
+    want = core.attention(adj, how, x.cpu(), (left.cpu(), right.cpu()))
+    assert_close(core.attention(adj, how, x, (left, right)).cpu().numpy(), want.numpy(), "float32")
+    logits = torch.randn(400_000, 3, device=CUDA)
+    want = core.edge_softmax(adj, logits.cpu())
+    assert_close(core.edge_softmax(adj, logits).cpu().numpy(), want.numpy(), "float32")
+
+
+def test_nothing_waits_for_the_card():
+    """A call that synchronises cannot be captured."""
+    adj, x = power_law(), torch.randn(20_000, 32, device=CUDA)
+    copy = Operand(Side.U, 0)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        want = core.spmm(adj, copy, Reducer.SUM, (x,))  # copies the structure, compiles
+    torch.cuda.current_stream().wait_stream(stream)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured, stream=stream):
+        out = core.spmm(adj, copy, Reducer.SUM, (x,))
+    captured.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(out, want)
+
+
+def test_streams_side_by_side():
+    """Work on several streams, with memory that comes and goes, is not mixed up."""
+    adj, copy = power_law(), Operand(Side.U, 0)
+    xs = [torch.full((20_000, 32), float(i), device=CUDA) for i in range(4)]
+    want = [core.spmm(adj, copy, Reducer.MAX, (x,)) for x in xs]
+    torch.cuda.synchronize()
+    streams = [torch.cuda.Stream() for _ in xs]
+    for _ in range(5):
+        outs = []
+        for stream, x in zip(streams, xs, strict=True):
+            with torch.cuda.stream(stream):
+                outs.append(core.spmm(adj, copy, Reducer.MAX, (x,)))
+        torch.cuda.synchronize()
+        assert all(torch.equal(out, expected) for out, expected in zip(outs, want, strict=True))
+
+
+def test_sampling_and_numbering_are_those_of_the_cpu():
+    from dglite.kernels.cpu import sample as cpu
+
+    card, rng = runner(), np.random.default_rng(1)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 60, 5000))])
+    indices = rng.integers(0, 5000, indptr[-1])
+    seeds, fanout, key = rng.permutation(5000)[:3000], 10, 99
+    starts, offsets = np.zeros(3000, np.int64), np.zeros(3001, np.int64)
+    cpu.row_bounds(indptr, seeds, fanout, False, starts, offsets)
+    want = [np.zeros(offsets[-1], np.int64) for _ in range(3)]
+    arrays = indptr, indices, np.zeros(0, np.int64), seeds, starts, offsets
+    cpu.uniform_rows(*arrays, fanout, 0, np.int64(key), *want, 0, 3000)
+    held = card.upload(seeds)
+    structure = Structure.upload(card, indptr, indices)
+    found = sample_neighbors(card, structure, held.address, 3000, fanout, False, key)
+    assert found.count == offsets[-1]
+    for memory, expected in zip((found.far, found.near, found.edges), want, strict=True):
+        np.testing.assert_array_equal(card.download(memory.address, found.count, "int64"), expected)
+    made = number_ids(card, "int64", found.far.address, found.count)
+    distinct, first, inverse = np.unique(want[0], return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    np.testing.assert_array_equal(card.download(made.numbers.address, found.count, "int64"), rank[inverse])
+    assert made.count == len(distinct)
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gat", "sage"])
+def test_layers_train_as_on_the_cpu(layer):
+    torch.manual_seed(0)
+    g = dglite.add_self_loop(dglite.graph((torch.randint(200, (2000,)), torch.randint(200, (2000,)))))
+    make = {
+        "gcn": lambda: nn.GraphConv(16, 8),
+        "gat": lambda: nn.GATConv(16, 8, num_heads=2),
+        "sage": lambda: nn.SAGEConv(16, 8, "mean"),
+    }[layer]
+    here = make()
+    there = make().to(CUDA)
+    there.load_state_dict(here.state_dict())
+    x = torch.randn(200, 16)
+    for module, graph_, features in ((here, g, x), (there, g.to(CUDA), x.to(CUDA))):
+        module(graph_, features).square().mean().backward()
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(other.grad.cpu(), one.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_user_functions_run_fused():
+    g = dglite.graph((torch.tensor([0, 1, 2, 2]), torch.tensor([1, 1, 0, 1]))).to(CUDA)
+    g.ndata["h"] = torch.arange(6.0, device=CUDA).reshape(3, 2)
+    g.edata["w"] = torch.ones(4, 1, device=CUDA) * 2
+    g.update_all(lambda edges: {"m": edges.src["h"] * edges.data["w"]}, lambda nodes: {"h": nodes.mailbox["m"].sum(1)})
+    assert g.ndata["h"].tolist() == [[8.0, 10.0], [12.0, 18.0], [0.0, 0.0]]

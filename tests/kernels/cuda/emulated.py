@@ -1,0 +1,65 @@
+"""The emulated card that the tests of the CUDA kernels share, and structures on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from dglite.kernels.cuda import structure
+from dglite.kernels.cuda.emulate import Emulator, HostMemory, available
+from dglite.kernels.cuda.program import Program
+from dglite.kernels.cuda.structure import Structure
+from dglite.ops import processors
+from tests.kernels.sparse_cases import Coo
+
+__all__ = ["CARD", "LIMITS", "needs_compiler", "on_card", "prepare", "uploaded"]
+
+CARD = Emulator()
+LIMITS = {"cut": 16, "whole": 1 << 20}
+"""Entries that one team takes at most: with the first, rows of the tests' graphs are cut into chunks."""
+
+needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler to emulate a card with: set CXX")
+
+
+def uploaded(coo: Coo, index: str, limit: str) -> Structure:
+    """Return the CSC of ``coo`` on the card."""
+    return Structure.upload(CARD, *coo.csc(index), limit=LIMITS[limit])
+
+
+class Collector:
+    """A runner that runs nothing and remembers what it was to run."""
+
+    def __init__(self) -> None:
+        self.programs: dict[str, Program] = {}
+
+    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+        if grid[0] * grid[1]:
+            self.programs[program.prefix] = program
+
+    def empty(self, num_bytes: int) -> HostMemory:
+        return HostMemory(np.zeros(num_bytes, np.uint8))
+
+    def upload(self, array: np.ndarray) -> HostMemory:
+        return CARD.upload(array)
+
+    def download(self, address: int, count: int, dtype: str) -> np.ndarray:
+        return np.zeros(count, dtype)
+
+
+@contextmanager
+def on_card(runner: object = CARD, limit: str = "whole") -> Iterator[None]:
+    """Let operations on the CPU's tensors run on ``runner``, with rows cut as ``limit`` says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(processors, "HOST", processors.Card(runner))
+        patch.setattr(structure, "row_limit", lambda num_rows, num_entries: LIMITS[limit])
+        yield
+
+
+def prepare(work: Callable[[Collector], object]) -> None:
+    """Compile at once all kernels that ``work`` starts."""
+    collector = Collector()
+    work(collector)
+    CARD.prepare(collector.programs.values())

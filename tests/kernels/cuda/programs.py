@@ -1,0 +1,60 @@
+"""Programs of every kind of kernel, between them every option and dtype: what the compilers are tried on."""
+
+from __future__ import annotations
+
+from dglite.kernels.cuda import attention, convert, sample, winners
+from dglite.kernels.cuda.program import Program
+from dglite.kernels.cuda.softmax import softmax_program
+from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm
+from dglite.kernels.render_tiles import Phase, Score
+from dglite.opspec import Reducer
+from tests.kernels.sparse_cases import expression
+
+__all__ = ["programs", "wide_sum"]
+
+
+def wide_sum() -> Program:
+    """Return the g-SpMM of float32 rows of 64 with a weight per edge."""
+    return bind_spmm(expression("u_mul_e"), Reducer.SUM, "float32", "int32", ((64,), (1,))).program([0, 0], 0, 20.0)[1]
+
+
+def programs() -> list[Program]:
+    """Return the programs."""
+    product = expression("u_mul_e")
+    heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))
+    specify = attention.specify
+    made = [
+        wide_sum(),
+        bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
+        bind_spmm(product, Reducer.MEAN, "float16", "int32", outer).program([0, 0], 0, 20.0)[1],
+        bind_sddmm(expression("u_div_v"), "float64", "int64", outer).program([0, 0], 0, 20.0)[1],
+        bind_sddmm(product, "float32", "int32", ((8, 32), (8, 32)), True).program([0, 0], 0, 20.0)[1],
+        softmax_program("float16", "int32", 2, 4, 2),
+        convert._program("int32"),
+        convert._scan_program("int32"),
+        sample._program("int64"),
+        winners._program("bfloat16", "int32"),
+        attention._dropout_program("float32"),
+    ]
+    all_flags = {"dropout": True, "weighted": True}
+    for spec, team in [
+        (specify(Score.ADDITIVE, Phase.FORWARD, "float32", "int32", 8, 32, training=True, **all_flags), (4, 8, 2, 1)),
+        (specify(Score.ADDITIVE, Phase.DESTINATION, "float16", "int32", 8, 32), (8, 4, 1, 1)),
+        (
+            specify(
+                *(Score.ADDITIVE, Phase.SOURCE, "bfloat16", "int64", 8, 32),
+                weight_gradient=True,
+                projected=True,
+                **all_flags,
+            ),
+            (8, 4, 2, 1),
+        ),
+        (specify(Score.GATED, Phase.FORWARD, "float64", "int32", 2, 160, training=True, **all_flags), (2, 32, 1, 3)),
+        (specify(Score.GATED, Phase.DESTINATION, "float32", "int32", 8, 32, **all_flags), (4, 8, 1, 1)),
+        (
+            specify(Score.DOT, Phase.SOURCE, "float32", "int32", 1, 7, weight_gradient=True, **all_flags),
+            (1, 8, 4, 1),
+        ),
+    ]:
+        made.append(attention.attention_program(spec, *team))
+    return made

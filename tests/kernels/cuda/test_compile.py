@@ -1,0 +1,100 @@
+"""The rendered kernels compile for every generation of cards: by NVRTC as they are on a card, and by nvcc."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dglite.errors import DGLError
+from dglite.kernels.cuda.launch import binary
+from dglite.kernels.cuda.program import Program, library
+from tests.kernels.cuda import nvrtc
+from tests.kernels.cuda.programs import programs, wide_sum
+
+ARCHS = [70, 80, 90]
+FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
+needs_nvrtc = pytest.mark.skipif(nvrtc.find() is None, reason="no NVRTC: pip install nvidia-cuda-nvrtc-cu12")
+
+
+@cache
+def nvcc_archs() -> frozenset[int]:
+    """Return the compute capabilities that this machine's nvcc knows."""
+    if shutil.which("nvcc") is None:
+        return frozenset()
+    listed = subprocess.run(["nvcc", "--list-gpu-arch"], capture_output=True, text=True, check=True).stdout
+    return frozenset(int(number) for number in re.findall(r"compute_(\d+)", listed))
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DGLITE_CACHE_DIR", str(tmp_path))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ARCHS)
+def test_nvrtc_takes_every_program(arch):
+    """With --full; else every program for one of the architectures."""
+    compiler = nvrtc.find()
+    if arch not in compiler.getSupportedArchs():
+        pytest.skip(f"NVRTC {compiler.getVersion()} no longer compiles for sm_{arch}")
+    made = programs() if FULL else programs()[ARCHS.index(arch) :: len(ARCHS)]
+    for path in (binary(compiler, program, arch) for program in made):
+        assert path.suffix == ".cubin" and path.read_bytes().startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_nvcc_takes_every_program(arch, tmp_path):
+    if arch not in nvcc_archs():
+        pytest.skip(f"no nvcc, or none that compiles for sm_{arch}: it knows {sorted(nvcc_archs()) or 'nothing'}")
+    if arch != 90 and not FULL:
+        pytest.skip("one architecture of nvcc is tried; the others with --full")
+    made = programs()
+    parts = tuple(dict.fromkeys(part for program in made for part in program.parts))
+    source = tmp_path / "kernels.cu"
+    source.write_text(library(parts) + "".join(program.body for program in made), encoding="utf-8")
+    command = ["nvcc", "-std=c++17", f"-arch=sm_{arch}", "-cubin", str(source), "-o", str(tmp_path / "kernels.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
+@needs_nvrtc
+def test_rows_are_read_in_vectors():
+    """A row of 64 float32 is read 16 bytes at a time by the read-only path, and written so."""
+    compiler = nvrtc.find()
+    known = max(number for number in compiler.getSupportedArchs() if number <= 90)
+    made = compiler.createProgram(wide_sum().text, "wide.cu", [], [])
+    compiler.compileProgram(made, ["-std=c++17", "-default-device", f"-arch=compute_{known}"])
+    rows = re.search(r"\.entry \w+_rows\(.*?^}", compiler.getPTX(made), re.DOTALL | re.MULTILINE).group()
+    compiler.destroyProgram(made)
+    assert "ld.global.nc.v4" in rows and "st.global.wb.v4" in rows
+
+
+@needs_nvrtc
+def test_binaries_are_kept_and_found_again(monkeypatch):
+    compiler = nvrtc.find()
+    known = max(compiler.getSupportedArchs())
+    first = binary(compiler, wide_sum(), known)
+    monkeypatch.setattr(type(compiler), "compileProgram", None)
+    assert binary(compiler, wide_sum(), known) == first
+
+
+@needs_nvrtc
+def test_a_card_newer_than_the_compiler_gets_ptx():
+    compiler = nvrtc.find()
+    path = binary(compiler, wide_sum(), 999)
+    assert path.suffix == ".ptx" and b".target sm_" in path.read_bytes()
+
+
+@needs_nvrtc
+def test_errors_show_the_compilers_log():
+    broken = Program("broken", ("common",), "this is no kernel", ("rows",))
+    with pytest.raises(DGLError, match=r"(?s)NVRTC does not take broken.*error"):
+        binary(nvrtc.find(), broken, max(nvrtc.find().getSupportedArchs()))
+    with pytest.raises(DGLError, match="no support for compute capability"):
+        binary(nvrtc.find(), wide_sum(), 10)

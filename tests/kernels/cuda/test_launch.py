@@ -1,0 +1,65 @@
+"""What a runner hands to the driver, with a stand-in for CuPy: no card is needed to see a wrong word."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dglite.kernels.cuda import launch
+from dglite.kernels.cuda.program import BLOCK, packed
+from tests.kernels.cuda.emulated import CARD
+from tests.kernels.cuda.programs import wide_sum
+
+
+class Device(nullcontext):
+    compute_capability = "90"
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list:
+    """Return the list of kernels that are launched: function, grid, stream, arguments."""
+    started: list = []
+
+    def launch_kernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra):
+        pointers = (ctypes.c_int64 * 3).from_address(parameters)
+        values = [ctypes.c_int64.from_address(pointer).value for pointer in pointers]
+        started.append((function, (gx, gy, gz), (bx, by, bz), shared, stream, values))
+
+    loaded: list = []
+
+    def raw_module(path):
+        loaded.append(path)
+        return SimpleNamespace(get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=len(name))))
+
+    cuda = SimpleNamespace(Device=Device, driver=SimpleNamespace(launchKernel=launch_kernel), nvrtc=None)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, RawModule=raw_module))
+    monkeypatch.setattr(launch, "binary", lambda nvrtc, program, arch: f"{program.prefix}_{arch}")
+    started.append(loaded)
+    return started
+
+
+def test_arguments_reach_the_driver_as_they_are(calls):
+    program = wide_sum()
+    runner = launch.StreamRunner(0, 77, CARD)
+    runner.launch(program, "rows", (3, 2), [-5, 2**64 - 1, 0.5])
+    runner.launch(program, "rows", (0, 1), [1, 2, 3])
+    runner.launch(program, "rows", (1, 1), [1, 2, 3])
+    loaded, first, second = calls
+    assert loaded == [f"{program.prefix}_90"]
+    half = struct.unpack("q", struct.pack("d", 0.5))[0]
+    assert first == (len(program.name("rows")), (3, 2, 1), (BLOCK, 1, 1), 0, 77, [-5, -1, half])
+    assert second[-1] == [1, 2, 3]
+
+
+def test_words_are_64_bits_each():
+    assert packed([2**63, 1, -1]).tolist() == [-(2**63), 1, -1]
+    assert np.frombuffer(packed([0.1, 2.5]), np.float64).tolist() == [0.1, 2.5]

@@ -1,0 +1,60 @@
+"""Edge softmax and its gradient as rendered for a card, run by the emulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.kernels import reference
+from dglite.kernels.cuda.softmax import edge_softmax, edge_softmax_gradient
+from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, prepare, uploaded
+from tests.kernels.sparse_cases import assert_close, graph
+from tests.pairs import cases
+
+CASES = cases(
+    ["float32", "float64", "float16", "bfloat16"],
+    [1, 3, 8, 300],
+    ["random", "star", "no edges", "one edge"],
+    ["int32", "int64"],
+    list(LIMITS),
+)
+pytestmark = needs_compiler
+
+
+def run(dtype: str, heads: int, kind: str, index: str, limit: str, runner=CARD):
+    """Return logits, softmax, the gradient that was given and the one that was found."""
+    coo, kept = graph(kind), getattr(torch, dtype)
+    structure = uploaded(coo, index, limit)
+    generator = torch.Generator().manual_seed(1)
+    shape = len(coo.src), heads
+    logits, grad = (3 * torch.randn(shape, generator=generator).to(kept) for _ in range(2))
+    out, found = torch.full(shape, 9.0, dtype=kept), torch.full(shape, 9.0, dtype=kept)
+    edge_softmax(structure, index, dtype, heads, logits.data_ptr(), out.data_ptr(), runner)
+    addresses = out.data_ptr(), grad.data_ptr(), found.data_ptr()
+    edge_softmax_gradient(structure, index, dtype, heads, *addresses, runner)
+    return [tensor.double().numpy() for tensor in (logits, out, grad, found)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    prepare(lambda runner: [run(*case, runner) for case in CASES])
+
+
+@pytest.mark.parametrize(("dtype", "heads", "kind", "index", "limit"), CASES)
+def test_value_and_gradient_equal_the_oracle(dtype, heads, kind, index, limit):
+    coo = graph(kind)
+    logits, out, grad, found = run(dtype, heads, kind, index, limit)
+    assert_close(out, reference.edge_softmax(coo.dst, logits), dtype)
+    sums = np.zeros((coo.num_dst, heads))
+    np.add.at(sums, coo.dst, out * grad)
+    assert_close(found, out * (grad - sums[coo.dst]), dtype)
+
+
+def test_masked_and_huge_scores():
+    coo = graph("one edge")
+    coo.num_dst, coo.src, coo.dst = 2, np.zeros(5, int), np.array([0, 0, 0, 1, 1])
+    logits = np.array([-np.inf, 3000.0, 3000.0, -np.inf, 0.0])
+    out = np.zeros(5)
+    edge_softmax(uploaded(coo, "int32", "whole"), "int32", "float64", 1, logits.ctypes.data, out.ctypes.data, CARD)
+    np.testing.assert_allclose(out, [0, 0.5, 0.5, 0, 1])
