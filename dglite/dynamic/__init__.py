@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .lazy import LastRun, LazyTensor, backward, last_run, lazy, run
+from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 
-__all__ = ["LastRun", "LazyTensor", "backward", "last_run", "lazy", "run"]
+__all__ = ["LastRun", "LazyTensor", "backward", "cell", "last_run", "lazy", "run"]

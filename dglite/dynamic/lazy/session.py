@@ -6,19 +6,30 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from ...errors import DGLError
-from ...kernels.cpu.batching import EXTERNAL, PLACE_BITS, parse
+from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
 from .signatures import DTYPES, Kind, Signature, kind_of, shared
 from .tensor import LazyTensor
 
-__all__ = ["Session", "current_session", "end_session"]
+__all__ = ["Macro", "Session", "current_session", "end_session"]
 
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
+
+
+@dataclass
+class Macro:
+    """Several nodes that are recorded as one; ``words`` are as :func:`~dglite.kernels.cpu.batching.parse` reads them."""
+
+    words: list[int]
+    num_nodes: int
+    num_args: int
+    number: int = 0
 
 
 class Session:
@@ -32,8 +43,9 @@ class Session:
         self.count = 0
         self.own: list[Signature] = []
         self.caches: dict[Any, Any] = {}
+        self.macros: list[Macro] = []
+        self.num_args = 0
         self.started = time.perf_counter()
-        self.busy = 0.0
         self.runs: list[Any] = []
         self.num_nodes = 0
         self.sigs = np.empty(256, np.int64)
@@ -56,11 +68,29 @@ class Session:
         self.stream.extend((signature.number, *refs))
         return LazyTensor(self, node << PLACE_BITS, kind)
 
+    def record_given(self, kind: Kind) -> LazyTensor:
+        """Return a lazy tensor for what will be given in another session."""
+        return self.record(shared[EXTERNAL], (), kind)
+
     def own_signature(self, signature: Signature) -> Signature:
         """Give a signature that has parameters its number in this session."""
         self.own.append(signature)
         signature.number = -len(self.own)
         return signature
+
+    def expand(self, macro: Macro, refs: Sequence[int]) -> int:
+        """Append the nodes that a macro stands for; return the place of the first."""
+        first = self.count
+        self.count = first + macro.num_nodes
+        self.num_args += macro.num_args
+        self.stream.extend((macro.number, *refs))
+        return first << PLACE_BITS
+
+    def own_macro(self, macro: Macro) -> Macro:
+        """Give a macro its number in this session."""
+        macro.number = FIRST_MACRO - len(self.macros)
+        self.macros.append(macro)
+        return macro
 
     def signature(self, number: int) -> Signature:
         """Return the signature of a number."""
@@ -132,10 +162,16 @@ class Session:
             room = 2 * self.count
             self.sigs, self.done, self.where = (_grown(x, room) for x in (self.sigs, self.done, self.where))
             self.argptr = _grown(self.argptr, room + 1)
-        if used + len(stream) > len(self.args):
-            self.args = _grown(self.args, 2 * (used + len(stream)))
+        needed = used + len(stream) + self.num_args
+        self.num_args = 0
+        if needed > len(self.args):
+            self.args = _grown(self.args, 2 * needed)
+        macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
+        macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
         arities = [np.array([s.arity for s in signatures], np.int64) for signatures in (shared, self.own)]
-        self.num_nodes = parse(stream, *arities, self.num_nodes, self.sigs, self.argptr, self.args, self.done)
+        self.num_nodes = parse(
+            stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
+        )
         for node in self._new:
             self.where[node] = self.given_at[node].data_ptr()
         self._new.clear()

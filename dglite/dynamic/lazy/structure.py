@@ -15,11 +15,12 @@ from ...expr import Expr
 from .generic import made_call, record_call
 from .matrices import Product
 from .pointwise import as_lazy
+from .session import Session
 from .signatures import DTYPES, Kind, Part, Signature, copies, gathers, kind_of, operand, pointwise, result
 from .signatures import shared_signature
 from .tensor import FUNCTIONS, METHODS, LazyTensor, fallback
 
-__all__: list[str] = []
+__all__ = ["product_signature"]
 
 
 def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
@@ -45,26 +46,34 @@ def matmul(x: Any, y: Any) -> LazyTensor:
 
 
 def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -> LazyTensor:
-    session, kind = x._session, x._kind
+    kind = x._kind
+    if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
+        function = torch.matmul if turned else F.linear
+        return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
+    signature, out = product_signature(x._session, kind, weight, bias, turned)
+    return x._session.record(signature, (x._ref,), out)
+
+
+def product_signature(
+    session: Session, kind: Kind, weight: Tensor, bias: Tensor | None, turned: bool
+) -> tuple[Signature, Kind]:
+    """Return a session's signature of products with a weight, and the kind of their results."""
     key = kind, id(weight), id(bias), turned
     known = session.caches.get(key)
     if known is None:
         features, columns = weight.shape if turned else reversed(weight.shape)
-        if not kind.shape or kind.shape[-1] != features or kind.dtype != weight.dtype:
+        if not kind.shape or kind.shape[-1] != features:
             raise DGLError(
-                f"a product of {kind!r} with a weight for {features} features of {weight.dtype} gives no result; "
-                "the last axis of a sample's value must have as many elements, of the same dtype"
+                f"a product of {kind!r} with a weight for {features} features; the last axis of a sample's value must "
+                "have as many elements (there is no batch axis)"
             )
-        if kind.dtype not in DTYPES or not kind.numel:
-            function = torch.matmul if turned else F.linear
-            return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
         out = kind_of((*kind.shape[:-1], columns), kind.dtype)
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
-    return session.record(known[0], (x._ref,), known[1])
+    return known
 
 
 # -- side by side --------------------------------------------------------------------------------------------------------

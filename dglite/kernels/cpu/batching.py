@@ -12,11 +12,14 @@ import heapq
 import numba
 import numpy as np
 
-__all__ = ["EXTERNAL", "PLACE_BITS", "by_agenda", "by_depth", "depths_of", "needed_nodes", "one_by_one", "parse"]
+__all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
+__all__ += ["needed_nodes", "one_by_one", "parse"]
 
 PLACE_BITS = 36
 EXTERNAL = 0
 """The signature of what is given, not computed."""
+FIRST_MACRO = -(1 << 40)
+ABSOLUTE, INPUT, INNER = range(3)
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -26,6 +29,8 @@ def parse(
     stream: np.ndarray,
     shared_arity: np.ndarray,
     own_arity: np.ndarray,
+    macros: np.ndarray,
+    macro_ptr: np.ndarray,
     first: int,
     sigs: np.ndarray,
     argptr: np.ndarray,
@@ -34,11 +39,31 @@ def parse(
 ) -> int:
     """Append what was recorded, (signature, *arguments) for each node, to the arrays; return the number of nodes.
 
-    Signature s >= 0 has ``shared_arity[s]`` arguments, signature s < 0 has ``own_arity[-1 - s]``.
+    Signature s >= 0 has ``shared_arity[s]`` arguments, signature s < 0 has ``own_arity[-1 - s]``. Below ``FIRST_MACRO``
+    are macros, which stand for several nodes. Macro m is ``macros[macro_ptr[m]:macro_ptr[m + 1]]``: its number of
+    arguments, then for each of its nodes (signature, number of arguments, then for each (whose, place)): a place in the
+    graph (``ABSOLUTE``), in an argument of the macro (``INPUT``), or in a node of the macro (``INNER``).
     """
     at, node, end = 0, first, argptr[first]
     while at < len(stream):
         sig = stream[at]
+        if sig <= FIRST_MACRO:
+            at_macro, base = macro_ptr[FIRST_MACRO - sig] + 1, node
+            while at_macro < macro_ptr[FIRST_MACRO - sig + 1]:
+                sigs[node], done[node] = macros[at_macro], False
+                for i in range(macros[at_macro + 1]):
+                    whose, place = macros[at_macro + 2 + 2 * i], macros[at_macro + 3 + 2 * i]
+                    if whose == INPUT:
+                        place = stream[at + 1 + (place >> PLACE_BITS)] + (place & ((1 << PLACE_BITS) - 1))
+                    elif whose == INNER:
+                        place += base << PLACE_BITS
+                    args[end + i] = place
+                end += macros[at_macro + 1]
+                at_macro += 2 + 2 * macros[at_macro + 1]
+                node += 1
+                argptr[node] = end
+            at += 1 + macros[macro_ptr[FIRST_MACRO - sig]]
+            continue
         arity = shared_arity[sig] if sig >= 0 else own_arity[-1 - sig]
         sigs[node] = sig
         done[node] = sig == EXTERNAL
