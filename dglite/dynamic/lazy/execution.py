@@ -102,25 +102,12 @@ class Run:
                 self._places[i], self._input_at[i] = (address, distance), 0
 
     def _build(self, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
-        templates = [s.backward if backward else s.forward for s in self.signatures]
+        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
+        batches = self.order, self.bounds, self.batch_kinds, self.ranks
+        inputs = self._first_input, self._input_at, self._input_sizes
+        plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
         session = self.session
-        return program.build(
-            backward,
-            self.order,
-            self.bounds,
-            self.batch_kinds,
-            self.ranks,
-            *template_table(templates),
-            self.heavy,
-            self._first_input,
-            self._input_at,
-            self._input_sizes,
-            shift,
-            session.argptr,
-            session.args,
-            session.where,
-            grads,
-        )
+        return program.build(plan, program.Graph(session.argptr, session.args, session.where, grads))
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:

@@ -56,23 +56,28 @@ def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
 
 
 # -- one argument ------------------------------------------------------------------------------------------------------
-def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[[LazyTensor], LazyTensor]:
-    signatures: dict[Kind, Signature] = {}
+def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    numbers: dict[Kind, int] = {}
 
-    def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
+    def call(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
         kind = x._kind
-        signature = signatures.get(kind)
-        if signature is None or options or named:
-            if kind.dtype not in DTYPES or any(options) or any(named.values()) or not kind.numel:
-                return fallback.record(function, (x, *options), named)
-            made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
-            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, _SLOPES.get(name))
-            signature = signatures[kind] = shared_signature(made)
+        if kind not in numbers or option or named:
+            return first(x, option, named)
         session = x._session
         node = session.count
         session.count = node + 1
-        session.stream.extend((signature.number, x._ref))
+        session.stream += (numbers[kind], x._ref)
         return LazyTensor(session, node << 36, kind)
+
+    def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
+        kind, options = x._kind, {key: value for key, value in named.items() if value}
+        if option or options or kind.dtype not in DTYPES or not kind.numel:
+            return fallback.record(function, (x, *([option] if option else [])), options)
+        if kind not in numbers:
+            made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
+            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, _SLOPES.get(name))
+            numbers[kind] = shared_signature(made).number
+        return call(x)
 
     return call
 
@@ -93,7 +98,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     known: dict[tuple[Kind, Kind], tuple[int, Kind]] = {}
 
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
-        if named:
+        if named:  # alpha, rounding_mode
             return fallback.record(function, (x, y), named)
         try:
             number, kind = known[x._kind, y._kind]
@@ -104,7 +109,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
             return first(x, y)
         node = session.count
         session.count = node + 1
-        session.stream.extend((number, x._ref, y._ref))
+        session.stream += (number, x._ref, y._ref)
         return LazyTensor(session, node << 36, kind)
 
     def first(x: Any, y: Any) -> LazyTensor:

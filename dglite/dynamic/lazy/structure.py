@@ -14,7 +14,7 @@ from ...errors import DGLError
 from ...expr import Expr
 from .generic import made_call, record_call
 from .matrices import Product
-from .pointwise import as_lazy
+from .pointwise import as_lazy, same_session
 from .session import Session
 from .signatures import DTYPES, Kind, Part, Signature, copies, gathers, kind_of, operand, pointwise, result
 from .signatures import shared_signature
@@ -79,6 +79,14 @@ def product_signature(
 # -- side by side --------------------------------------------------------------------------------------------------------
 def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     """Record ``torch.cat``; along the first axis it is a copy of each part, in one indexed pass."""
+    try:
+        signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
+    except (AttributeError, KeyError):
+        return _first_cat(tensors, dim)
+    return _recorded(tensors, signature, kind)
+
+
+def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
     like = _found(tensors[0], tensors)
     lazies = [as_lazy(x, like) for x in tensors]
     first = lazies[0]._kind
@@ -87,7 +95,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     if not along_first or not alike or not first.shape or first.dtype not in DTYPES:
         return fallback.record(torch.cat, (lazies, dim), {})
     shape = (sum(x._kind.shape[0] for x in lazies), *first.shape[1:])
-    return _side_by_side("cat", lazies, shape)
+    return _side_by_side(("cat", dim), lazies, shape)
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
@@ -97,21 +105,27 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     first = lazies[0]._kind
     if dim != 0 or any(x._kind is not first for x in lazies) or first.dtype not in DTYPES:
         return fallback.record(torch.stack, (lazies, dim), {})
-    return _side_by_side("stack", lazies, (len(lazies), *first.shape))
+    return _side_by_side(("stack", dim), lazies, (len(lazies), *first.shape))
 
 
 _side: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
 
 
-def _side_by_side(name: str, lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
-    key = (shape, *[x._kind for x in lazies])
-    known = _side.get(key)
-    if known is None:
+def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
+    key = (*name, *[x._kind for x in lazies])
+    if key not in _side:
         kind = kind_of(shape, lazies[0]._kind.dtype)
-        signature = Signature(f"{name}{list(shape)}", len(lazies), kind.nbytes)
-        known = shared_signature(copies(signature, [x._kind.numel for x in lazies], kind.dtype)), kind
-        _side[key] = known
-    return lazies[0]._session.record(known[0], [x._ref for x in lazies], known[1])
+        signature = Signature(f"{name[0]}{list(shape)}", len(lazies), kind.nbytes)
+        _side[key] = shared_signature(copies(signature, [x._kind.numel for x in lazies], kind.dtype)), kind
+    return _recorded(lazies, *_side[key])
+
+
+def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: Kind) -> LazyTensor:
+    session = lazies[0]._session
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+    return session.record(signature, [x._ref for x in lazies], kind)
 
 
 # -- parts, which need no operation --------------------------------------------------------------------------------------
@@ -121,31 +135,40 @@ def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
 
 def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of equal length, the last one shorter where that does not go on evenly."""
-    dim = _axis(x, dim)
-    return split(x, -(-x._kind.shape[dim] // chunks), dim)
+    parts = _parts.get((x._kind, -chunks, dim))
+    if parts is None:
+        along = _axis(x, dim)
+        if along != 0:
+            return fallback.record(torch.chunk, (x, chunks, dim), {})
+        size = max(-(-x._kind.shape[0] // chunks), 1)
+        parts = _parts[x._kind, -chunks, dim] = _ranges(x._kind, size)
+    session, ref = x._session, x._ref
+    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
 
 
 def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of the given length or lengths."""
-    dim = _axis(x, dim)
-    if dim != 0:
-        return fallback.record(torch.split, (x, sizes, dim), {})
-    kind = x._kind
-    key = kind, sizes if isinstance(sizes, int) else tuple(sizes)
-    known = _parts.get(key)
-    if known is None:
-        length, inner = kind.shape[0], math.prod(kind.shape[1:])
-        parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
-        if sum(parts) != length:
-            raise DGLError(f"parts of lengths {parts} of an axis of {length} elements; they must add up to it")
-        starts = [sum(parts[:i]) * inner * kind.item for i in range(len(parts))]
-        kinds = [kind_of((part, *kind.shape[1:]), kind.dtype) for part in parts]
-        known = _parts[key] = list(zip(starts, kinds, strict=True))
+    key = x._kind, sizes if isinstance(sizes, int) else tuple(sizes), dim
+    parts = _parts.get(key)
+    if parts is None:
+        if _axis(x, dim) != 0:
+            return fallback.record(torch.split, (x, sizes, dim), {})
+        parts = _parts[key] = _ranges(x._kind, sizes)
     session, ref = x._session, x._ref
-    return tuple([LazyTensor(session, ref + start, part) for start, part in known])
+    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
 
 
 _parts: dict[Any, list[tuple[int, Kind]]] = {}
+"""Bytes from the beginning and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
+
+
+def _ranges(kind: Kind, sizes: int | Sequence[int]) -> list[tuple[int, Kind]]:
+    length, inner = kind.shape[0], math.prod(kind.shape[1:])
+    parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
+    if sum(parts) != length:
+        raise DGLError(f"parts of lengths {parts} of an axis of {length} elements; they must add up to it")
+    starts = [sum(parts[:i]) * inner * kind.item for i in range(len(parts))]
+    return [(start, kind_of((part, *kind.shape[1:]), kind.dtype)) for start, part in zip(starts, parts, strict=True)]
 
 
 def _axis(x: LazyTensor, dim: int) -> int:
@@ -309,25 +332,27 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
         if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
             return fallback.record(function, (input, target, *args), kwargs)
-        session, kind = input._session, input._kind
-        label = session.integer(int(target)) if isinstance(target, int) else as_lazy(target, input)
-        options = tuple(sorted((key, value) for key, value in kwargs.items() if value is not None))
-        key = name, kind, label._kind, options
+        session = input._session
+        label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
+        key = name, input._kind, label._kind, *kwargs.values()
         known = session.caches.get(key)
         if known is None:
-            if len(kind.shape) != 1 or label._kind.shape or dict(options).get("reduction", "mean") == "none":
-                return fallback.record(function, (input, label), kwargs)
-            rest = {key: value for key, value in options if key not in ("reduction", "size_average", "reduce")}
-            scalar = kind_of((), kind.dtype)
-            known = session.caches[key] = made_call(
-                session,
-                name,
-                [kind, label._kind],
-                [scalar],
-                lambda x, y: [function(x, y, reduction="none", **rest)],
-                lambda parts: parts[0],
-            )
-        return record_call(session, *known, [input, label])
+            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        if known is None:
+            return fallback.record(function, (input, label), kwargs)
+        signature, (kind,), *_ = known
+        return session.record(signature, (input._ref, label._ref), kind)
+
+    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
+        if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
+            return None
+        rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
+        scalar = kind_of((), kind.dtype)
+
+        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
+            return [function(x, y, reduction="none", **rest)]
+
+        return made_call(session, name, [kind, label], [scalar], losses, None)
 
     return call
 

@@ -20,6 +20,8 @@ EXTERNAL = 0
 """The signature of what is given, not computed."""
 FIRST_MACRO = -(1 << 40)
 ABSOLUTE, INPUT, INNER = range(3)
+MOST_KINDS = 2048
+"""Beyond so many kinds the graph of kinds, a matrix, is not made."""
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -191,17 +193,68 @@ def _users(
 
 
 @_jit
-def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray) -> np.ndarray:
-    """Return the rank of each kind: by average depth; of equals the cheap ones first."""
+def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
+    """Return a stage for each kind: nothing of a stage uses anything of a later one.
+
+    Kinds that use each other, by whatever way, are of one stage: the strongly connected components of the graph of
+    kinds, by Tarjan's algorithm, numbered from the sources. With very many kinds there is one stage only.
+    """
+    stage = np.zeros(num_kinds, np.int64)
+    if num_kinds > MOST_KINDS:
+        return stage
+    follows = np.zeros((num_kinds, num_kinds), np.bool_)
+    for i in range(len(kind)):
+        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+            follows[kind[i], kind[users[j]]] = True
+    found, low = np.full(num_kinds, -1), np.zeros(num_kinds, np.int64)
+    path, following = np.empty(num_kinds, np.int64), np.zeros(num_kinds, np.int64)
+    open_, num_open, num_found, num_stages = np.empty(num_kinds, np.int64), 0, 0, 0
+    closed = np.zeros(num_kinds, np.bool_)
+    for root in range(num_kinds):
+        if found[root] >= 0:
+            continue
+        path[0], depth = root, 1
+        while depth:
+            k = path[depth - 1]
+            if found[k] < 0:
+                found[k] = low[k] = num_found
+                num_found += 1
+                open_[num_open] = k
+                num_open += 1
+            child = following[k]
+            if child < num_kinds:
+                following[k] += 1
+                if follows[k, child] and found[child] < 0:
+                    path[depth] = child
+                    depth += 1
+                elif follows[k, child] and not closed[child]:
+                    low[k] = min(low[k], found[child])
+                continue
+            depth -= 1
+            if depth:
+                low[path[depth - 1]] = min(low[path[depth - 1]], low[k])
+            if low[k] == found[k]:
+                while not closed[k]:
+                    num_open -= 1
+                    closed[open_[num_open]] = True
+                    stage[open_[num_open]] = num_stages
+                num_stages += 1
+    return num_stages - 1 - stage
+
+
+@_jit
+def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:
+    """Return the rank of each kind: by stage, then by average depth; of equals the cheap ones first."""
     total, members = np.zeros(len(heavy), np.int64), np.zeros(len(heavy), np.int64)
     for i in range(len(depth)):
         total[kind[i]] += depth[i]
         members[kind[i]] += 1
     average = total / np.maximum(members, 1)
-    cheap_first = np.argsort(heavy, kind="mergesort")
-    by_average = cheap_first[np.argsort(average[cheap_first], kind="mergesort")]
+    order = np.argsort(heavy, kind="mergesort")
+    order = order[np.argsort(average[order], kind="mergesort")]
+    order = order[np.argsort(stage[order], kind="mergesort")]
     rank = np.empty(len(heavy), np.int64)
-    rank[by_average] = np.arange(len(heavy))
+    rank[order] = np.arange(len(heavy))
     return rank
 
 
@@ -217,12 +270,14 @@ def by_agenda(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, bounds): of the kinds that have nodes ready, all ready nodes of the one of least average depth.
 
-    Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation graphs", 2017. Nodes of a kind come
-    in the order in which they became ready, so what follows a batch finds its inputs in the batch's own order.
+    Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation graphs", 2017. Beyond that, a kind
+    waits for all kinds that it depends on and that do not depend on it (see :func:`_stages`), so kinds outside of a
+    recurrence are one batch each. Nodes of a kind come in the order in which they became ready, so what follows a batch
+    finds its inputs in the batch's own order.
     """
     count, num_kinds = len(nodes), len(heavy)
     waits, bounds_of_users, users = _users(nodes, place, argptr, args)
-    rank = _priorities(depth, kind, heavy)
+    rank = _priorities(depth, kind, heavy, _stages(kind, bounds_of_users, users, num_kinds))
     kind_of = np.argsort(rank)
     start = np.zeros(num_kinds + 1, np.int64)
     for i in range(count):

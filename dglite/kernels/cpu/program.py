@@ -10,14 +10,16 @@ slot, place, whether one value serves all columns) for each operand. Roles tell 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
 from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_OPERANDS", "OWN", "OWN_GRAD", "TEMPLATE_WORDS"]
-__all__ += ["active_nodes", "build", "in_place", "place_results"]
+__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_OPERANDS", "OWN", "OWN_GRAD", "Graph", "Plan"]
+__all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
 KERNEL, WIDTH, TOTAL, ROLE, SLOT, PLACE, OPERANDS, ITEM, GATHER, FIRST_OPERAND = range(10)
@@ -111,179 +113,243 @@ def active_nodes(
     return reached
 
 
+class Plan(NamedTuple):
+    """Batches and what they do.
+
+    Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind in their
+    order. ``templates`` are those of all kinds, from ``template_ptr[kind]`` on. ``heavy`` kinds work on whole matrices:
+    their inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they are. ``shift`` leads
+    from an input to its gradient.
+    """
+
+    backward: bool
+    order: np.ndarray
+    bounds: np.ndarray
+    kinds: np.ndarray
+    ranks: np.ndarray
+    templates: np.ndarray
+    template_ptr: np.ndarray
+    heavy: np.ndarray
+    first_input: np.ndarray
+    inputs: np.ndarray
+    input_sizes: np.ndarray
+    shift: int
+
+
+class Graph(NamedTuple):
+    """A session's graph: ``where`` has the address of each node's result, ``grads`` that of its gradient, or 0."""
+
+    argptr: np.ndarray
+    args: np.ndarray
+    where: np.ndarray
+    grads: np.ndarray
+
+
+STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, SEGMENT, GATHERED, ALONE, NUM_COUNTERS = range(10)
+WRITTEN, WRITTEN_AS, READ, READ_AS = range(4)
+
+
 @_jit
-def _row(
-    role: int,
-    slot: int,
-    place: int,
-    node: int,
-    rank: int,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    where: np.ndarray,
-    grads: np.ndarray,
-    inputs: np.ndarray,
-    sizes: np.ndarray,
-    first_input: int,
-    shift: int,
-) -> int:
-    """Return the address of a node's row in a role, 0 where it has no gradient."""
-    if role == 0 or role == 3:
-        ref = args[argptr[node] + slot]
-        base = where[ref >> PLACE_BITS] if role == 0 else grads[ref >> PLACE_BITS]
+def _address(plan: Plan, graph: Graph, kind: int, at: int, role: int, slot: int, place: int) -> int:
+    """Return where the row of the node at a position lies in a role, 0 where it has no gradient."""
+    node = plan.order[at]
+    if role == ARG or role == ARG_GRAD:
+        ref = graph.args[graph.argptr[node] + slot]
+        base = graph.where[ref >> PLACE_BITS] if role == ARG else graph.grads[ref >> PLACE_BITS]
         return base + (ref & _MASK) + place if base != 0 else 0
-    if role == 1:
-        return where[node] + place
-    if role == 4:
-        return grads[node] + place if grads[node] != 0 else 0
-    row = inputs[first_input + slot] + rank * sizes[first_input + slot] + place
-    return row + shift if role == 5 else row
+    if role == OWN:
+        return graph.where[node] + place
+    if role == OWN_GRAD:
+        return graph.grads[node] + place if graph.grads[node] != 0 else 0
+    number = plan.first_input[kind] + slot
+    row = plan.inputs[number] + plan.ranks[at] * plan.input_sizes[number] + place
+    return row + plan.shift if role == INPUT_GRAD else row
 
 
 @_jit
-def _sizes_of_words(
-    bounds: np.ndarray, batch_kinds: np.ndarray, templates: np.ndarray, template_ptr: np.ndarray
-) -> tuple[int, int, int]:
+def _access(plan: Plan, graph: Graph, at: int, operand: np.ndarray, granule: int) -> tuple[int, int]:
+    """Return whose memory an operand's row is in, and how tasks share it out: equal numbers share it out alike."""
+    node = plan.order[at]
+    owner, offset = node, operand[2]
+    if operand[0] == ARG or operand[0] == ARG_GRAD:
+        ref = graph.args[graph.argptr[node] + operand[1]]
+        owner, offset = ref >> PLACE_BITS, (ref & _MASK) + operand[2]
+    return owner, _EVERY_TASK if operand[3] else (granule << 20) + offset % granule
+
+
+@_jit
+def _operands(template: np.ndarray) -> np.ndarray:
+    """Return a row (role, slot, place, spread, watched) for the result and each operand."""
+    count = template[OPERANDS]
+    rows = np.zeros((count + 1, 5), np.int64)
+    rows[0, :3] = template[ROLE], template[SLOT], template[PLACE]
+    for i in range(count):
+        at = FIRST_OPERAND + WORDS_PER_OPERAND * i
+        rows[i + 1, :4] = template[at : at + WORDS_PER_OPERAND]
+    return rows
+
+
+@_jit
+def _list_rows(
+    plan: Plan, graph: Graph, batch: int, operand: np.ndarray, is_result: bool, lists: np.ndarray, listed: int
+) -> tuple[bool, int]:
+    """List the addresses of an operand's rows; return (whether they are at equal distances, the distance)."""
+    begin, end = plan.bounds[batch], plan.bounds[batch + 1]
+    even, distance, known = True, 0, False
+    for at in range(begin, end):
+        address = _address(plan, graph, plan.kinds[batch], at, operand[0], operand[1], operand[2])
+        if is_result and plan.backward and graph.grads[plan.order[at]] == 0:
+            address = 0
+        lists[listed + at - begin] = address
+        known |= address != 0
+        if at == begin + 1:
+            distance = address - lists[listed]
+        elif at > begin + 1:
+            even &= address - lists[listed + at - begin - 1] == distance
+    # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
+    even &= not is_result or lists[listed] != 0 or not known
+    return even, distance
+
+
+@_jit
+def _conflicts(
+    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
+) -> bool:
+    """Whether a task would read what another task writes, or write what another one reads or adds to."""
+    for i in range(len(operands)):
+        if not operands[i, 4] or (i == 0 and not plan.backward):
+            continue
+        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
+            owner, access = _access(plan, graph, at, operands[i], granule)
+            if marks[WRITTEN, owner] == segment and marks[WRITTEN_AS, owner] != access:
+                return True
+            if i == 0 and marks[READ, owner] == segment and marks[READ_AS, owner] != access:
+                return True
+    return False
+
+
+@_jit
+def _mark(
+    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
+) -> None:
+    """Note what a step reads and writes."""
+    for i in range(len(operands)):
+        if not operands[i, 4]:
+            continue
+        when = WRITTEN if i == 0 else READ
+        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
+            owner, access = _access(plan, graph, at, operands[i], granule)
+            if marks[when, owner] == segment and marks[when + 1, owner] != access:
+                access = _SEVERAL
+            marks[when, owner], marks[when + 1, owner] = segment, access
+
+
+@_jit
+def _close(counters: np.ndarray, program: np.ndarray) -> None:
+    """End a segment: what follows waits for all tasks."""
+    if counters[STEP] > counters[SEGMENT_START]:
+        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK]
+        counters[ROW] += 1
+    counters[SEGMENT_START], counters[WORK] = counters[STEP], 0
+    counters[SEGMENT] += 1
+    counters[ALONE] = 0
+
+
+@_jit
+def _add_step(
+    plan: Plan,
+    graph: Graph,
+    batch: int,
+    template: np.ndarray,
+    words: np.ndarray,
+    starts: np.ndarray,
+    lists: np.ndarray,
+    program: np.ndarray,
+    marks: np.ndarray,
+    counters: np.ndarray,
+) -> None:
+    """Write the words of one step, unless no row has a result."""
+    operands, granule = _operands(template), template[WIDTH] * template[ITEM]
+    for i in range(len(operands)):
+        role = operands[i, 0]
+        operands[i, 4] = role == ARG_GRAD or role == OWN_GRAD if plan.backward else role == ARG or role == OWN
+    word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
+    for i in range(len(operands)):
+        even, distance = _list_rows(plan, graph, batch, operands[i], i == 0, lists, listed)
+        if i == 0 and even and lists[listed] == 0:
+            return
+        at = word + FIRST_PLACE + WORDS_PER_PLACE * i
+        words[at], words[at + 1], words[at + 2] = lists[listed], distance, 0
+        if not even:
+            words[at + 2] = lists.ctypes.data + 8 * listed
+            listed += count
+    total = template[TOTAL] != 0
+    if total or counters[ALONE] or _conflicts(plan, graph, batch, operands, granule, marks, counters[SEGMENT]):
+        _close(counters, program)
+    _mark(plan, graph, batch, operands, granule, marks, counters[SEGMENT])
+    words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
+    starts[counters[STEP]] = word
+    counters[STEP] += 1
+    counters[WORD], counters[LISTED] = word + FIRST_PLACE + WORDS_PER_PLACE * len(operands), listed
+    counters[GATHERED] += granule * count if template[GATHER] else 0
+    # What sums columns runs as one task, so it gets a segment of its own, with no work to share.
+    counters[ALONE] = total
+    counters[WORK] += 0 if total else template[WIDTH] * count
+
+
+@_jit
+def _room(plan: Plan) -> tuple[int, int, int]:
     """Return room enough for all (steps, words, addresses in lists)."""
     steps, words, lists = 0, 0, 0
-    for batch in range(len(batch_kinds)):
-        kind = batch_kinds[batch]
-        for t in range(template_ptr[kind], template_ptr[kind + 1]):
-            places = 1 + templates[t, OPERANDS]
+    for batch in range(len(plan.kinds)):
+        kind = plan.kinds[batch]
+        for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
+            places = 1 + plan.templates[t, OPERANDS]
             steps += 1
             words += FIRST_PLACE + WORDS_PER_PLACE * places
-            lists += places * (bounds[batch + 1] - bounds[batch])
+            lists += places * (plan.bounds[batch + 1] - plan.bounds[batch])
     return steps, words, lists
 
 
 @_jit
-def build(
-    backward: bool,
-    order: np.ndarray,
-    bounds: np.ndarray,
-    batch_kinds: np.ndarray,
-    ranks: np.ndarray,
-    templates: np.ndarray,
-    template_ptr: np.ndarray,
-    heavy: np.ndarray,
-    first_input: np.ndarray,
-    inputs: np.ndarray,
-    sizes: np.ndarray,
-    shift: int,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    where: np.ndarray,
-    grads: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
+    """Whether some node of a batch has a gradient."""
+    for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
+        if graph.grads[plan.order[at]] != 0:
+            return True
+    return False
+
+
+@_jit
+def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
     Rows of the program: (0, first step, last step, values computed) for steps that run without a barrier, (1, batch, 0,
-    0) for an operation on whole matrices. ``shift`` leads from an input to its gradient; inputs at 0 are used in place.
-    Backward, batches go in reverse, and those that no gradient reaches are left out.
+    0) for an operation on whole matrices. Backward, batches go in reverse, and those that no gradient reaches are left
+    out.
     """
-    num_batches = len(batch_kinds)
-    num_steps, num_words, num_listed = _sizes_of_words(bounds, batch_kinds, templates, template_ptr)
-    words, starts, lists = np.empty(num_words, np.int64), np.empty(num_steps + 1, np.int64), np.empty(num_listed, np.int64)
-    program, rows = np.empty((num_steps + num_batches + 1, 4), np.int64), 0
-    written, written_as = np.full(len(where), -1), np.zeros(len(where), np.int64)
-    read, read_as = np.full(len(where), -1), np.zeros(len(where), np.int64)
-    step, word, listed, gathered = 0, 0, 0, 0
-    segment_start, work, segment, alone = 0, 0, 0, False
-    for turn in range(num_batches):
-        batch = num_batches - 1 - turn if backward else turn
-        begin, end, kind = bounds[batch], bounds[batch + 1], batch_kinds[batch]
-        if backward:
-            reached = False
-            for at in range(begin, end):
-                reached |= grads[order[at]] != 0
-            if not reached:
-                continue
-        if backward and heavy[kind]:
-            if step > segment_start:
-                program[rows] = 0, segment_start, step, work
-                rows += 1
-            program[rows] = 1, batch, 0, 0
-            rows += 1
-            segment_start, work, segment = step, 0, segment + 1
-        for t in range(template_ptr[kind], template_ptr[kind + 1]):
-            count, width, total = templates[t, OPERANDS], templates[t, WIDTH], templates[t, TOTAL] != 0
-            if templates[t, GATHER] != 0 and inputs[first_input[kind] + templates[t, GATHER] - 1] == 0:
-                continue
-            starts[step] = word
-            words[word], words[word + 1], words[word + 2] = templates[t, KERNEL], end - begin, width
-            granule, conflict = width * templates[t, ITEM], total or alone
-            listed_before, kept = listed, False
-            for i in range(count + 1):
-                column = ROLE if i == 0 else FIRST_OPERAND + WORDS_PER_OPERAND * (i - 1)
-                role, slot, place = templates[t, column], templates[t, column + 1], templates[t, column + 2]
-                spread = i > 0 and templates[t, column + 3] != 0
-                watched = role == ARG_GRAD or role == OWN_GRAD if backward else role == ARG or role == OWN
-                even, distance = True, 0
-                for at in range(begin, end):
-                    node = order[at]
-                    address = _row(
-                        role, slot, place, node, ranks[at], argptr, args, where, grads, inputs, sizes, first_input[kind], shift
-                    )
-                    if i == 0 and backward and grads[node] == 0:
-                        address = 0
-                    lists[listed + at - begin] = address
-                    kept |= i == 0 and address != 0
-                    if at == begin + 1:
-                        distance = address - lists[listed]
-                    elif at > begin + 1:
-                        even &= address - lists[listed + at - begin - 1] == distance
-                    if watched:
-                        ref = args[argptr[node] + slot] if role == ARG or role == ARG_GRAD else node << PLACE_BITS
-                        owner, offset = ref >> PLACE_BITS, (ref & _MASK) + place
-                        access = _EVERY_TASK if spread else (granule << 20) + offset % granule
-                        if written[owner] == segment and written_as[owner] != access:
-                            conflict |= backward or i > 0
-                        if i == 0 and backward and read[owner] == segment and read_as[owner] != access:
-                            conflict = True
-                if i == 0 and not kept:
-                    break
-                at = word + FIRST_PLACE + WORDS_PER_PLACE * i
-                words[at], words[at + 1], words[at + 2] = lists[listed], distance, 0
-                if not even or (i == 0 and lists[listed] == 0):
-                    words[at + 2] = lists.ctypes.data + 8 * listed
-                    listed += end - begin
-            if not kept:
-                listed = listed_before
-                continue
-            if conflict and step > segment_start:
-                program[rows] = 0, segment_start, step, work
-                rows += 1
-                segment_start, work, segment = step, 0, segment + 1
-            for i in range(count + 1):
-                column = ROLE if i == 0 else FIRST_OPERAND + WORDS_PER_OPERAND * (i - 1)
-                role, slot, place = templates[t, column], templates[t, column + 1], templates[t, column + 2]
-                spread = i > 0 and templates[t, column + 3] != 0
-                watched = role == ARG_GRAD or role == OWN_GRAD if backward else role == ARG or role == OWN
-                if not watched:
-                    continue
-                marks, marks_as = (written, written_as) if i == 0 else (read, read_as)
-                for at in range(begin, end):
-                    node = order[at]
-                    ref = args[argptr[node] + slot] if role == ARG or role == ARG_GRAD else node << PLACE_BITS
-                    owner, offset = ref >> PLACE_BITS, (ref & _MASK) + place
-                    access = _EVERY_TASK if spread else (granule << 20) + offset % granule
-                    if marks[owner] == segment and marks_as[owner] != access:
-                        access = _SEVERAL
-                    marks[owner], marks_as[owner] = segment, access
-            gathered += granule * (end - begin) if templates[t, GATHER] != 0 else 0
-            word += FIRST_PLACE + WORDS_PER_PLACE * (count + 1)
-            # What sums columns runs as one task, so it gets a segment of its own, with no work to share.
-            work += 0 if total else width * (end - begin)
-            alone = total
-            step += 1
-        if heavy[kind] and not backward:
-            if step > segment_start:
-                program[rows] = 0, segment_start, step, work
-                rows += 1
-            program[rows] = 1, batch, 0, 0
-            rows += 1
-            segment_start, work, segment, alone = step, 0, segment + 1, False
-    if step > segment_start:
-        program[rows] = 0, segment_start, step, work
-        rows += 1
-    return words[:word].copy(), starts[:step].copy(), lists, program[:rows].copy(), gathered
+    num_steps, num_words, num_listed = _room(plan)
+    words, starts = np.empty(num_words, np.int64), np.empty(num_steps + 1, np.int64)
+    # One step more than is kept may be listed before it turns out to lie at equal distances.
+    lists = np.empty(num_listed + len(plan.order), np.int64)
+    program = np.empty((num_steps + len(plan.kinds) + 1, 4), np.int64)
+    marks = np.full((4, len(graph.where)), -1)
+    counters = np.zeros(NUM_COUNTERS, np.int64)
+    for turn in range(len(plan.kinds)):
+        batch = len(plan.kinds) - 1 - turn if plan.backward else turn
+        kind = plan.kinds[batch]
+        if plan.backward and not _is_reached(plan, graph, batch):
+            continue
+        for late in range(2):
+            if late == plan.backward:
+                for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
+                    template = plan.templates[t]
+                    if template[GATHER] == 0 or plan.inputs[plan.first_input[kind] + template[GATHER] - 1] != 0:
+                        _add_step(plan, graph, batch, template, words, starts, lists, program, marks, counters)
+            elif plan.heavy[kind]:
+                _close(counters, program)
+                program[counters[ROW]] = 1, batch, 0, 0
+                counters[ROW] += 1
+    _close(counters, program)
+    rows = program[: counters[ROW]].copy()
+    return words[: counters[WORD]].copy(), starts[: counters[STEP]].copy(), lists, rows, counters[GATHERED]
