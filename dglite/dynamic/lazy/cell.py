@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
+from .fusion import Step, fused
 from .generic import made_call, record_call
 from .matrices import Product
 from .pointwise import same_session
@@ -237,12 +238,17 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
     own.settle()
     tensors = {node: session.give(tensor)._ref for tensor, _, _, lazy in own.given.values() for node in [lazy._ref >> 36]}
     constants = {ref >> PLACE_BITS: (pool, dtype) for dtype, (pool, ref) in own.pools.items()}
-    inner: dict[int, int] = {}
+    steps = [
+        Step(node, own.signature(int(own.sigs[node])), own.args[own.argptr[node] : own.argptr[node + 1]].tolist())
+        for node in range(own.num_nodes)
+        if own.sigs[node] != EXTERNAL
+    ]
+    steps, inner = fused(steps, [value._lazy._ref >> PLACE_BITS for value in values])
 
     def place_of(ref: int) -> tuple[int, int]:
         node, place = ref >> PLACE_BITS, ref & _MASK
         if node in inner:
-            return INNER, (inner[node] << PLACE_BITS) + place
+            return INNER, inner[node] + place
         if node in tensors:
             return ABSOLUTE, tensors[node] + place
         if node in constants:
@@ -250,17 +256,12 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
             return ABSOLUTE, session.number(pool[place // dtype.itemsize], dtype)._ref
         return INPUT, (inputs.index(node) << PLACE_BITS) + place
 
-    words, num_args = [len(inputs)], 0
-    for node in range(own.num_nodes):
-        if own.sigs[node] == EXTERNAL:
-            continue
-        refs = own.args[own.argptr[node] : own.argptr[node + 1]].tolist()
-        words += [_number_in(session, own.signature(int(own.sigs[node]))), len(refs)]
-        words += [word for ref in refs for word in place_of(ref)]
-        inner[node] = len(inner)
-        num_args += len(refs)
-    results = [(*place_of(value._lazy._ref), value._lazy._kind) for value in values]
-    return _Traced(session.own_macro(Macro(words, len(inner), num_args)), results, assemble)
+    words = [len(inputs)]
+    for step in steps:
+        words += [_number_in(session, step.signature), len(step.refs)]
+        words += [word for ref in step.refs for word in place_of(ref)]
+    macro = session.own_macro(Macro(words, len(steps), sum(len(step.refs) for step in steps)))
+    return _Traced(macro, [(*place_of(value._lazy._ref), value._lazy._kind) for value in values], assemble)
 
 
 def _number_in(session: Session, signature: Signature) -> int:

@@ -19,10 +19,9 @@ __all__ = ["as_lazy", "broadcast", "same_session"]
 _X, _Y = operand(0), operand(1)
 _UNARY: dict[str, Expr] = {
     **{name: _X.call(name) for name in ("neg", "exp", "log", "sqrt", "abs", "tanh", "sigmoid", "softplus")},
-    "relu": _X.call("maximum", 0.0),
+    "relu": _X.call("le", 0.0).call("where", 0.0, _X),
     "square": _X * _X,
 }
-_SLOPES = {"relu": {(0, 0): _X.call("gt", 0.0).call("where", 1.0, 0.0)}}
 """At 0 torch gives relu no slope, where the operator table shares a maximum's between both arguments."""
 _BINARY = {
     "add": _X + _Y,
@@ -75,7 +74,7 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
             return fallback.record(function, (x, *([option] if option else [])), options)
         if kind not in numbers:
             made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
-            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, _SLOPES.get(name))
+            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype)
             numbers[kind] = shared_signature(made).number
         return call(x)
 

@@ -18,7 +18,7 @@ from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative
 from ...kernels.cpu import program
 from ...kernels.cpu.steps import step_kernel
 
-__all__ = ["DTYPES", "Kind", "Matrices", "Part", "Signature", "copies", "kind_of", "operand", "pointwise", "result"]
+__all__ = ["DTYPES", "Kind", "Matrices", "Part", "Pointwise", "Signature", "copies", "kind_of", "operand", "pointwise", "result"]
 __all__ += ["gathers", "shared", "shared_signature", "template_table"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -79,6 +79,23 @@ class Matrices(Protocol):
         """Write (or add) the gradients of the inputs; parameters' go to ``gradients``."""
 
 
+class Part(NamedTuple):
+    """A run of a formula's columns: of argument ``slot`` from element ``start`` on; ``spread`` if it is one value."""
+
+    slot: int
+    start: int = 0
+    spread: bool = False
+
+
+class Pointwise(NamedTuple):
+    """Formulas over parts of the arguments, each ``width`` columns of the result. A formula may use those before it."""
+
+    formulas: tuple[Expr, ...]
+    parts: tuple[Part, ...]
+    width: int
+    dtype: torch.dtype
+
+
 @dataclass(eq=False)
 class Signature:
     """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0."""
@@ -90,6 +107,7 @@ class Signature:
     backward: list[Template] = field(default_factory=list)
     matrices: Matrices | None = None
     number: int = 0
+    formulas: Pointwise | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -110,14 +128,6 @@ shared_signature(Signature("given", 0, 0))
 
 
 # -- templates of steps ------------------------------------------------------------------------------------------------
-class Part(NamedTuple):
-    """A run of a formula's columns: of argument ``slot`` from element ``start`` on; ``spread`` if it is one value."""
-
-    slot: int
-    start: int = 0
-    spread: bool = False
-
-
 def operand(number: int) -> Operand:
     """Return the formula's operand for its ``number``-th part."""
     return Operand(Side.E, number)
@@ -141,6 +151,8 @@ def _template(
     """Return the words of one step; ``into`` and ``places[slot]`` are (role, slot, bytes[, spread])."""
     compacted, slots = compact(formula)
     used = [places[slot] for slot in slots]
+    if len(used) > program.MOST_OPERANDS:
+        raise ValueError(f"a formula of {len(used)} operands; at most {program.MOST_OPERANDS} fit")
     kernel = step_kernel(compacted, tuple(place[3] for place in used), add, total, DTYPES[dtype])
     words = [kernel, width, int(total), *into, len(used), dtype.itemsize, gather]
     for place in used:
@@ -154,13 +166,11 @@ def pointwise(
     parts: Sequence[Part],
     width: int,
     dtype: torch.dtype,
-    slopes: Mapping[tuple[int, int], Expr] | None = None,
     total: bool = False,
 ) -> Signature:
-    """Add the steps of ``formulas``, each ``width`` columns of the result, and those of their gradients.
+    """Add the steps of ``formulas``, and those of their gradients; see :class:`Pointwise`.
 
-    A formula may use :func:`result` of those before it. ``slopes[formula, part]`` gives a derivative where the operator
-    table's is not wanted. With ``total`` the one formula's columns are summed.
+    With ``total`` the one formula's columns are summed.
     """
     item = dtype.itemsize
     values = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
@@ -171,13 +181,14 @@ def pointwise(
         signature.forward.append(_template(formula, width, dtype, into, values, total=total))
     for j in reversed(range(len(formulas))):
         for slot, slope in _slopes(formulas[j], j, total).items():
-            slope = (slopes or {}).get((j, slot), slope)
             formula = Operand(Side.E, _GRAD + j) * slope
             if formula == Constant(0.0):
                 continue
             role, of, place, spread = values[slot]
             into = (program.ARG_GRAD if role == program.ARG else program.OWN_GRAD), of, place
             signature.backward.append(_template(formula, width, dtype, into, values, add=True, total=spread))
+    if not total:
+        signature.formulas = Pointwise(tuple(formulas), tuple(parts), width, dtype)
     return signature
 
 
