@@ -1,0 +1,179 @@
+"""The public functions: make tensors lazy, run what was recorded, differentiate it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import DGLError
+from ...kernels.cpu.batching import PLACE_BITS, needed_nodes
+from . import pointwise, structure
+from .differentiation import copy_rows, differentiate
+from .execution import Run
+from .matrices import TorchCall
+from .pointwise import same_session
+from .report import describe, remember
+from .session import Session, current_session, end_session
+from .signatures import Kind
+from .tensor import METHODS, LazyTensor
+
+__all__ = ["backward", "lazy", "run"]
+
+_RECORDERS = pointwise, structure
+"""Loaded for what they install: operators and torch functions of lazy tensors."""
+
+Outputs = list[tuple[Kind, np.ndarray, list[int]]]
+
+
+def lazy(x: Any) -> LazyTensor:
+    """Return a lazy tensor that stands for ``x``; what is done to it is recorded, not computed.
+
+    Parameters
+    ----------
+    x
+        a tensor (float32, float64, int32 or int64, on the CPU) with its gradient, if it wants one; an integer, as an
+        index or label; a float, of torch's default dtype; or a nested list of numbers. A tensor with a row for each
+        sample may be given once: ``x[i]`` is then no operation.
+
+    Write a model for one sample: there is no batch axis. Ordinary torch functions, modules and operators apply;
+    everything recorded until :func:`run` or :func:`backward` belongs to one session and is batched together.
+    """
+    session = current_session()
+    if type(x) is LazyTensor:
+        return x
+    if isinstance(x, bool):
+        raise DGLError("a truth cannot be lazy; use 0 and 1")
+    if isinstance(x, int):
+        return session.integer(x)
+    if isinstance(x, float):
+        return session.number(x, torch.get_default_dtype())
+    return session.give(x if isinstance(x, Tensor) else torch.as_tensor(x))
+
+
+def run(outputs: Any, strategy: str = "agenda") -> Any:
+    """Compute lazy tensors in batches and return real ones, differentiable as any others. This ends the session.
+
+    Parameters
+    ----------
+    outputs
+        a lazy tensor, or a list of them; the result is a tensor, or a list.
+    strategy
+        ``"agenda"``: of the operations that are ready, all of that signature whose average depth in the graph is least,
+        cheap ones before products where that is equal (Neubig et al., 2017). ``"depth"``: operations of equal depth and
+        signature (Looks et al., 2017). ``"none"``: one at a time. The results are the same up to rounding.
+
+    Raises ``DGLError`` for an empty list, for lazy tensors of different sessions, and for an unknown strategy.
+    Gradients of gradients are not supported.
+    """
+    single = type(outputs) is LazyTensor
+    lazies = _checked([outputs] if single else outputs, "run")
+    session = lazies[0]._session
+    _compute(session, lazies, strategy)
+    groups = _groups(lazies)
+    tensors = _differentiable(session) if torch.is_grad_enabled() else []
+    if tensors:
+        stacked = _Computed.apply(session, tensors, groups, *tensors)
+    else:
+        stacked = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
+    end_session(session)
+    found: list[Any] = [None] * len(lazies)
+    for (_, _, positions), values in zip(groups, stacked, strict=True):
+        for position, value in zip(positions, values.unbind(0), strict=True):
+            found[position] = value
+    return found[0] if single else found
+
+
+def backward(losses: Any, strategy: str = "agenda") -> Tensor:
+    """Compute the sum of scalar losses, add its gradient to ``.grad`` of all parameters, and return its value.
+
+    This does what ``torch.stack(run(losses)).sum().backward()`` would do, and ends the session. ``losses`` is a lazy
+    tensor or a list of them.
+    """
+    lazies = _checked([losses] if type(losses) is LazyTensor else losses, "backward")
+    session = lazies[0]._session
+    for loss in lazies:
+        if loss._kind.numel != 1:
+            raise DGLError(f"a loss has one element; got shape {list(loss._kind.shape)}: sum or average it")
+    _compute(session, lazies, strategy)
+    groups = _groups(lazies)
+    values = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
+    ones = [(kind, refs, torch.ones_like(value)) for (kind, refs, _), value in zip(groups, values, strict=True)]
+    end_session(session)
+    pairs = differentiate(session, ones)
+    if not pairs:
+        raise DGLError("nothing that was used wants a gradient; parameters need requires_grad=True")
+    torch.autograd.backward([tensor for tensor, _ in pairs], [grad for _, grad in pairs])
+    return torch.stack([value.sum() for value in values]).sum()
+
+
+class _Computed(torch.autograd.Function):
+    """Results of a session as functions of the tensors that it was given."""
+
+    @staticmethod
+    def forward(ctx: Any, session: Session, tensors: list[Tensor], groups: Outputs, *given: Tensor) -> tuple[Tensor, ...]:
+        ctx.session, ctx.tensors, ctx.groups = session, tensors, groups
+        results = tuple(copy_rows(session, refs, kind) for kind, refs, _ in groups)
+        ctx.mark_non_differentiable(*[x for x in results if not x.is_floating_point()])
+        return results
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
+        found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
+        return None, None, None, *[found.get(id(tensor)) for tensor in ctx.tensors]
+
+
+def _checked(lazies: Any, name: str) -> list[LazyTensor]:
+    lazies = list(lazies)
+    if not lazies:
+        raise DGLError(f"{name} was given an empty list; expected at least one lazy tensor")
+    for x in lazies:
+        if type(x) is not LazyTensor:
+            raise DGLError(f"{name} takes lazy tensors; got {type(x).__name__}. Make inputs lazy with dglite.dynamic.lazy")
+        same_session(lazies[0], x)
+    return lazies
+
+
+def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> None:
+    """Compute what is not computed yet of what ``lazies`` need."""
+    recording = perf_counter() - session.started
+    session.settle()
+    targets = np.array([x._ref >> PLACE_BITS for x in lazies], np.int64)
+    nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
+    run = Run(session, nodes, strategy, keep=torch.is_grad_enabled())
+    if len(nodes):
+        session.runs.append(run)
+    remember(describe(run, strategy, recording))
+    session.started = perf_counter()
+
+
+def _groups(lazies: Sequence[LazyTensor]) -> Outputs:
+    """Return, for each kind, the places of its values in the session and their positions in the list."""
+    positions: dict[Kind, list[int]] = {}
+    for position, x in enumerate(lazies):
+        positions.setdefault(x._kind, []).append(position)
+    return [(kind, np.array([lazies[i]._ref for i in where], np.int64), where) for kind, where in positions.items()]
+
+
+def _differentiable(session: Session) -> list[Tensor]:
+    """Return the tensors that a session's results may have a gradient by, each once."""
+    tensors = [tensor for tensor, _ in session.differentiable()]
+    tensors += [tensor for tensor, _ in session.parameters.values() if tensor.requires_grad]
+    for signature in session.own:
+        if isinstance(signature.matrices, TorchCall):
+            tensors += signature.matrices.parameters.values()
+    return list({id(tensor): tensor for tensor in tensors}.values())
+
+
+def _value(x: LazyTensor, strategy: str) -> Tensor:
+    _compute(x._session, [x], strategy)
+    return copy_rows(x._session, np.array([x._ref], np.int64), x._kind)[0]
+
+
+METHODS["value"], METHODS["backward"] = _value, backward

@@ -1,0 +1,176 @@
+"""One run: batches of what was still to be computed, their results, and the sweep back through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import DGLError
+from ...kernels.cpu import batching, program
+from ...kernels.cpu.steps import run_steps
+from .arena import Arena
+from .gradients import Gradients
+from .matrices import Product
+from .signatures import DTYPES, Kind, shared, template_table
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["STRATEGIES", "Run"]
+
+STRATEGIES = ("agenda", "depth", "none")
+
+
+def _check(strategy: str) -> None:
+    if strategy not in STRATEGIES:
+        raise DGLError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
+
+
+class Run:
+    """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""
+
+    def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
+        start = perf_counter()
+        self.session, self.nodes = session, nodes
+        self._group(nodes, strategy)
+        self._lay_out()
+        work = self._build(backward=False, shift=0, grads=session.where)
+        self.gathered = work[-1]
+        planned = perf_counter()
+        self._kept: dict[int, Any] = {}
+        self.spent = False
+        self._perform(work, lambda batch: self._forward(batch, keep))
+        session.done[nodes] = True
+        self.seconds = planned - start, perf_counter() - planned
+
+    # -- planning -----------------------------------------------------------------------------------------------
+    def _group(self, nodes: np.ndarray, strategy: str) -> None:
+        _check(strategy)
+        session = self.session
+        arrays = session.argptr, session.args
+        place, depth, kind, numbers = batching.depths_of(nodes, session.sigs, *arrays, session.num_nodes, len(shared))
+        self.signatures = [session.signature(number) for number in numbers.tolist()]
+        self.heavy = np.array([signature.matrices is not None for signature in self.signatures])
+        if strategy == "agenda":
+            order, bounds = batching.by_agenda(nodes, place, depth, kind, *arrays, self.heavy)
+        elif strategy == "depth":
+            order, bounds = batching.by_depth(depth, kind, len(numbers))
+        else:
+            order, bounds = batching.one_by_one(len(nodes))
+        self._order, self._kind = order, kind
+        self.order, self.bounds, self.batch_kinds = nodes[order], bounds, kind[order[bounds[:-1]]]
+        self.depths = depth[order]
+
+    def _lay_out(self) -> None:
+        """Give every result and every input of an operation on matrices its place."""
+        session = self.session
+        sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
+        placed = program.place_results(self._order, self._kind, self.nodes, sizes, session.where)
+        self.ranks, counts, self._starts, self._result_bytes = placed
+        inputs: list[tuple[int, int, Kind]] = []
+        first_input, end = [], self._result_bytes
+        for number, signature in enumerate(self.signatures):
+            first_input.append(len(inputs))
+            for kind in signature.matrices.kinds if signature.matrices is not None else ():
+                inputs.append((number, end, kind))
+                end += (int(counts[number]) * kind.nbytes + 63) // 64 * 64
+        self.arena, self._nbytes = Arena(end), end
+        base = self.arena.address
+        session.where[self.nodes] += base
+        self._starts += base
+        self._first_input, self._counts = np.array(first_input, np.int64), counts
+        self._places = [(base + at, kind.nbytes) for _, at, kind in inputs]
+        self._input_at = np.array([base + at for _, at, _ in inputs], np.int64)
+        self._input_sizes = np.array([kind.nbytes for _, _, kind in inputs], np.int64)
+        self._find_in_place(inputs)
+
+    def _find_in_place(self, inputs: Sequence[tuple[int, int, Kind]]) -> None:
+        """Use inputs where they lie if all of a signature's do so in equal distances."""
+        session, kinds = self.session, self._kind[self._order]
+        limits = self.arena.address, self.arena.address + self._result_bytes
+        for i, (number, _, kind) in enumerate(inputs):
+            members, slot = self.order[kinds == number], i - int(self._first_input[number])
+            address, distance = program.in_place(
+                members, slot, kind.nbytes, session.argptr, session.args, session.where, *limits
+            )
+            if address and distance % kind.item == 0:
+                self._places[i], self._input_at[i] = (address, distance), 0
+
+    def _build(self, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
+        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
+        batches = self.order, self.bounds, self.batch_kinds, self.ranks
+        inputs = self._first_input, self._input_at, self._input_sizes
+        plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
+        session = self.session
+        return program.build(plan, program.Graph(session.argptr, session.args, session.where, grads))
+
+    # -- performing ---------------------------------------------------------------------------------------------
+    def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
+        words, starts, _, rows, _ = work
+        threads = torch.get_num_threads()
+        addresses = words.ctypes.data, starts.ctypes.data
+        for heavy, first, last, amount in rows.tolist():
+            if heavy:
+                matrices(first)
+            else:
+                run_steps(*addresses, first, last, amount, threads)
+
+    def _views(self, batch: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Return a batch's (inputs, results), of which ``shift`` gives the gradients."""
+        begin, end = int(self.bounds[batch]), int(self.bounds[batch + 1])
+        number, rank = int(self.batch_kinds[batch]), int(self.ranks[begin])
+        return self._rows(number, rank, end - begin, arena, shift)
+
+    def _rows(self, number: int, rank: int, count: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
+        signature, first = self.signatures[number], int(self._first_input[number])
+        inputs, results = [], []
+        for (address, distance), kind in zip(self._places[first:], signature.matrices.kinds, strict=False):
+            inputs.append(arena.view(address + shift + rank * distance, count, distance, kind.shape, kind.dtype))
+        at = int(self._starts[number]) + rank * signature.nbytes + shift
+        several = len(signature.matrices.results) > 1
+        for kind in signature.matrices.results:
+            results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
+            at += (kind.nbytes + 7) // 8 * 8 if several else kind.nbytes
+        return inputs, results
+
+    def _forward(self, batch: int, keep: bool) -> None:
+        inputs, results = self._views(batch, self.arena, 0)
+        self._kept[batch] = self.signatures[self.batch_kinds[batch]].matrices.forward(inputs, results, keep)
+
+    # -- gradients ----------------------------------------------------------------------------------------------
+    def prepare(self, grads: np.ndarray, active: np.ndarray) -> None:
+        """Lay out memory for gradients as that for results is, all 0, and note where each node's lies."""
+        self.grad_arena = Arena(self._nbytes)
+        self.grad_arena.clear(self._result_bytes)
+        self._shift = self.grad_arena.address - self.arena.address
+        grads[self.nodes] = np.where(active[self.nodes], self.session.where[self.nodes] + self._shift, 0)
+
+    def backward(self, grads: np.ndarray, gradients: Gradients) -> None:
+        """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
+        self.spent = True
+        work = self._build(backward=True, shift=self._shift, grads=grads)
+        self._perform(work, lambda batch: self._differentiate(batch, gradients))
+        for number, signature in enumerate(self.signatures):
+            if isinstance(signature.matrices, Product) and signature.matrices.wants:
+                product, count = signature.matrices, int(self._counts[number])
+                inputs, _ = self._rows(number, 0, count, self.arena, 0)
+                _, grad = self._rows(number, 0, count, self.grad_arena, self._shift)
+                rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
+                gradients.product(product.weight, product.bias, rows, product.turned)
+        self._kept.clear()
+
+    def _differentiate(self, batch: int, gradients: Gradients) -> None:
+        number = int(self.batch_kinds[batch])
+        matrices, first = self.signatures[number].matrices, int(self._first_input[number])
+        inputs, _ = self._views(batch, self.arena, 0)
+        into, grads = self._views(batch, self.grad_arena, self._shift)
+        wanted: list[Tensor | None] = [
+            x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)
+        ]
+        add = [int(at) == 0 for at in self._input_at[first : first + len(into)]]
+        matrices.backward(self._kept.pop(batch), inputs, grads, wanted, add, gradients)

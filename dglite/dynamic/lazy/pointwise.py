@@ -1,0 +1,181 @@
+"""Element-wise operations on lazy tensors: arithmetic, functions, sums over all elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...errors import DGLError
+from ...expr import Expr
+from .signatures import DTYPES, Kind, Part, Signature, kind_of, operand, pointwise, shared_signature
+from .tensor import FUNCTIONS, METHODS, LazyTensor, fallback
+
+__all__ = ["as_lazy", "broadcast", "same_session"]
+
+_X, _Y = operand(0), operand(1)
+_UNARY: dict[str, Expr] = {
+    **{name: _X.call(name) for name in ("neg", "exp", "log", "sqrt", "abs", "tanh", "sigmoid", "softplus")},
+    "relu": _X.call("le", 0.0).call("where", 0.0, _X),
+    "square": _X * _X,
+}
+"""At 0 torch gives relu no slope, where the operator table shares a maximum's between both arguments."""
+_BINARY = {
+    "add": _X + _Y,
+    "sub": _X - _Y,
+    "mul": _X * _Y,
+    "div": _X / _Y,
+    "maximum": _X.call("maximum", _Y),
+    "minimum": _X.call("minimum", _Y),
+}
+
+
+def same_session(x: LazyTensor, y: LazyTensor) -> None:
+    """Raise unless both were recorded in one session."""
+    if x._session is not y._session:
+        raise DGLError(
+            "these lazy tensors belong to different sessions, so no batch can hold both. A session ends with run() or "
+            "backward(); what goes on after it must start from new lazy tensors, or from x.value()"
+        )
+
+
+def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
+    """Return ``x`` as a lazy tensor of the session of ``like``: itself, a tensor, or a number of the same dtype."""
+    if type(x) is LazyTensor:
+        same_session(x, like)
+        return x
+    if isinstance(x, torch.Tensor):
+        return like._session.give(x)
+    if isinstance(x, int | float):
+        return like._session.number(x, like._kind.dtype)
+    raise DGLError(f"expected a lazy tensor, a tensor or a number; got {type(x).__name__}")
+
+
+# -- one argument ------------------------------------------------------------------------------------------------------
+def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    numbers: dict[Kind, int] = {}
+
+    def call(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
+        kind = x._kind
+        if kind not in numbers or option or named:
+            return first(x, option, named)
+        session = x._session
+        node = session.count
+        session.count = node + 1
+        session.stream += (numbers[kind], x._ref)
+        return LazyTensor(session, node << 36, kind)
+
+    def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
+        kind, options = x._kind, {key: value for key, value in named.items() if value}
+        if option or options or kind.dtype not in DTYPES or not kind.numel:
+            return fallback.record(function, (x, *([option] if option else [])), options)
+        if kind not in numbers:
+            made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
+            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype)
+            numbers[kind] = shared_signature(made).number
+        return call(x)
+
+    return call
+
+
+# -- two arguments -----------------------------------------------------------------------------------------------------
+def broadcast(name: str, a: Kind, b: Kind) -> tuple[int, ...]:
+    """Return the shape of ``a`` and ``b`` together."""
+    try:
+        return tuple(torch.broadcast_shapes(a.shape, b.shape))
+    except RuntimeError:
+        raise DGLError(
+            f"{name} of shapes {list(a.shape)} and {list(b.shape)}: these do not go together. Lazy tensors are written "
+            "for one sample, so there is no batch axis in front"
+        ) from None
+
+
+def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    known: dict[tuple[Kind, Kind], tuple[int, Kind]] = {}
+
+    def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
+        if named:  # alpha, rounding_mode
+            return fallback.record(function, (x, y), named)
+        try:
+            number, kind = known[x._kind, y._kind]
+            session = x._session
+            if session is not y._session:
+                same_session(x, y)
+        except (AttributeError, KeyError):
+            return first(x, y)
+        node = session.count
+        session.count = node + 1
+        session.stream += (number, x._ref, y._ref)
+        return LazyTensor(session, node << 36, kind)
+
+    def first(x: Any, y: Any) -> LazyTensor:
+        """Record what needs more thought: numbers and tensors, or kinds that have not met before."""
+        like = x if type(x) is LazyTensor else y
+        x, y = as_lazy(x, like), as_lazy(y, like)
+        if (x._kind, y._kind) in known:
+            return call(x, y)
+        shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
+        numel = math.prod(shape)
+        parts = [Part(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
+        fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))
+        if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
+            return fallback.record(function, (x, y), {})
+        kind = kind_of(shape, dtype)
+        made = Signature(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, kind.nbytes)
+        signature = shared_signature(pointwise(made, [formula], parts, numel, dtype))
+        known[x._kind, y._kind] = signature.number, kind
+        return call(x, y)
+
+    return call
+
+
+def _reflected(call: Callable[..., LazyTensor]) -> Callable[[LazyTensor, Any], LazyTensor]:
+    return lambda self, other: call(as_lazy(other, self), self)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    signatures: dict[Kind, Signature] = {}
+
+    def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
+        kind = x._kind
+        if options or named or kind.dtype not in DTYPES or not kind.numel:
+            return fallback.record(function, (x, *options), named)
+        scalar = kind_of((), kind.dtype)
+        if kind not in signatures:
+            formula = _X if name == "sum" else _X * (1.0 / kind.numel)
+            made = Signature(f"{name}{list(kind.shape)}", 1, scalar.nbytes)
+            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, total=True)
+            signatures[kind] = shared_signature(made)
+        return x._session.record(signatures[kind], (x._ref,), scalar)
+
+    return call
+
+
+# -- under which names they are called ---------------------------------------------------------------------------------
+def _install() -> None:
+    aliases = {"neg": ["negative"], "abs": ["absolute"], "sub": ["subtract"], "mul": ["multiply"]}
+    aliases |= {"div": ["divide", "true_divide"]}
+    made = {name: _unary(name, formula, getattr(torch, name, None) or getattr(F, name)) for name, formula in _UNARY.items()}
+    made |= {name: _binary(name, formula, getattr(torch, name)) for name, formula in _BINARY.items()}
+    made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
+    for name, call in made.items():
+        for alias in (name, *aliases.get(name, ())):
+            METHODS[alias] = call
+            for owner in (torch, torch.Tensor, F):
+                if function := getattr(owner, alias, None):
+                    FUNCTIONS[function] = call
+    for name in ("add", "sub", "mul"):
+        setattr(LazyTensor, f"__{name}__", made[name])
+        setattr(LazyTensor, f"__r{name}__", _reflected(made[name]))
+    LazyTensor.__truediv__ = made["div"]  # type: ignore[attr-defined]
+    LazyTensor.__rtruediv__ = _reflected(made["div"])  # type: ignore[attr-defined]
+    LazyTensor.__neg__ = made["neg"]  # type: ignore[attr-defined]
+    for name in ("sigmoid", "tanh", "relu", "exp", "log"):
+        setattr(LazyTensor, name, made[name])
+
+
+_install()

@@ -1,0 +1,223 @@
+"""A session: what has been recorded so far, what of it is computed, and what was given from outside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import DGLError
+from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
+from .signatures import DTYPES, Kind, Signature, kind_of, shared
+from .tensor import LazyTensor
+
+__all__ = ["Macro", "Session", "current_session", "end_session"]
+
+_POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
+
+
+@dataclass
+class Macro:
+    """Several nodes that are recorded as one; ``words`` are as :func:`~dglite.kernels.cpu.batching.parse` reads them."""
+
+    words: list[int]
+    num_nodes: int
+    num_args: int
+    number: int = 0
+
+
+class Session:
+    """One growing graph of recorded operations.
+
+    Recording appends (signature, *arguments) to ``stream``; the arrays take it over when something is computed.
+    """
+
+    def __init__(self) -> None:
+        self.stream: list[int] = []
+        self.count = 0
+        self.own: list[Signature] = []
+        self.caches: dict[Any, Any] = {}
+        self.macros: list[Macro] = []
+        self.num_args = 0
+        self.started = time.perf_counter()
+        self.runs: list[Any] = []
+        self.num_nodes = 0
+        self.sigs = np.empty(256, np.int64)
+        self.done = np.empty(256, np.bool_)
+        self.where = np.zeros(256, np.int64)
+        self.argptr = np.zeros(257, np.int64)
+        self.args = np.empty(512, np.int64)
+        self.given: dict[int, tuple[torch.Tensor, torch.Tensor, int, LazyTensor]] = {}
+        self.given_at: dict[int, torch.Tensor] = {}
+        self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
+        self._new: list[int] = []
+        self.pools: dict[torch.dtype, tuple[array, int]] = {}
+        self._numbers: dict[tuple[float, torch.dtype], LazyTensor] = {}
+
+    # -- recording ----------------------------------------------------------------------------------------------
+    def record(self, signature: Signature, refs: Sequence[int], kind: Kind) -> LazyTensor:
+        """Append an operation and return its result."""
+        node = self.count
+        self.count = node + 1
+        self.stream.extend((signature.number, *refs))
+        return LazyTensor(self, node << PLACE_BITS, kind)
+
+    def record_given(self, kind: Kind) -> LazyTensor:
+        """Return a lazy tensor for what will be given in another session."""
+        return self.record(shared[EXTERNAL], (), kind)
+
+    def own_signature(self, signature: Signature) -> Signature:
+        """Give a signature that has parameters its number in this session."""
+        self.own.append(signature)
+        signature.number = -len(self.own)
+        return signature
+
+    def expand(self, macro: Macro, refs: Sequence[int]) -> int:
+        """Append the nodes that a macro stands for; return the place of the first."""
+        first = self.count
+        self.count = first + macro.num_nodes
+        self.num_args += macro.num_args
+        self.stream.extend((macro.number, *refs))
+        return first << PLACE_BITS
+
+    def own_macro(self, macro: Macro) -> Macro:
+        """Give a macro its number in this session."""
+        macro.number = FIRST_MACRO - len(self.macros)
+        self.macros.append(macro)
+        return macro
+
+    def signature(self, number: int) -> Signature:
+        """Return the signature of a number."""
+        return shared[number] if number >= 0 else self.own[-1 - number]
+
+    def give(self, tensor: torch.Tensor) -> LazyTensor:
+        """Return the lazy tensor that stands for a tensor; the same one each time."""
+        known = self.given.get(id(tensor))
+        if known is not None:
+            return known[3]
+        if tensor.device.type != "cpu":
+            raise DGLError(f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu()")
+        if tensor.dtype.itemsize not in (4, 8) or tensor.dtype.is_complex:
+            raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
+        lazy = self.record(shared[EXTERNAL], (), kind_of(tensor.shape, tensor.dtype))
+        values = tensor.detach().contiguous()
+        self.given[id(tensor)] = tensor, values, tensor._version, lazy
+        self.given_at[lazy._ref >> PLACE_BITS] = values
+        self._new.append(lazy._ref >> PLACE_BITS)
+        return lazy
+
+    def number(self, value: float, dtype: torch.dtype) -> LazyTensor:
+        """Return the lazy tensor of a number, with no axes; the same one each time."""
+        known = self._numbers.get((value, dtype))
+        if known is None:
+            known = self._numbers[value, dtype] = self._pooled(value, dtype)
+        return known
+
+    def integer(self, value: int) -> LazyTensor:
+        """Return the lazy tensor of an index or label."""
+        return self._pooled(value, torch.int64)
+
+    def _pooled(self, value: float, dtype: torch.dtype) -> LazyTensor:
+        kind = kind_of((), dtype)
+        if dtype not in self.pools:
+            ref = self.record(shared[EXTERNAL], (), kind)._ref
+            self.pools[dtype] = array(_POOLS[dtype]), ref
+        pool, ref = self.pools[dtype]
+        pool.append(value)
+        return LazyTensor(self, ref + (len(pool) - 1) * kind.item, kind)
+
+    def integer_at(self, ref: int) -> int | None:
+        """Return the integer that was given at a place, None if it is a result."""
+        pool = self.pools.get(torch.int64)
+        node, place = ref >> PLACE_BITS, ref & ((1 << PLACE_BITS) - 1)
+        if pool is not None and pool[1] >> PLACE_BITS == node:
+            return pool[0][place // 8]
+        given = self.given_at.get(node)
+        return None if given is None else int(given.view(-1)[place // given.itemsize])
+
+    def cached(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return what was kept under a key, made at first."""
+        if key not in self.caches:
+            self.caches[key] = make()
+        return self.caches[key]
+
+    def own_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Note a parameter of a signature, so that it lives as long and its changes are noticed."""
+        self.parameters[id(tensor)] = tensor, tensor._version
+        return tensor
+
+    # -- what the computation reads -----------------------------------------------------------------------------
+    def settle(self) -> None:
+        """Take what was recorded over into the arrays, and note where what was given lies."""
+        stream = np.array(self.stream, np.int64)
+        self.stream.clear()
+        used = int(self.argptr[self.num_nodes])
+        if self.count > len(self.sigs):
+            room = 2 * self.count
+            self.sigs, self.done, self.where = (_grown(x, room) for x in (self.sigs, self.done, self.where))
+            self.argptr = _grown(self.argptr, room + 1)
+        needed = used + len(stream) + self.num_args
+        self.num_args = 0
+        if needed > len(self.args):
+            self.args = _grown(self.args, 2 * needed)
+        macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
+        macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
+        arities = [np.array([s.arity for s in signatures], np.int64) for signatures in (shared, self.own)]
+        self.num_nodes = parse(
+            stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
+        )
+        for node in self._new:
+            self.where[node] = self.given_at[node].data_ptr()
+        self._new.clear()
+        for pool, ref in self.pools.values():
+            self.where[ref >> PLACE_BITS] = pool.buffer_info()[0]
+
+    def differentiable(self) -> list[tuple[torch.Tensor, int]]:
+        """Return the tensors that were given and want a gradient, with their nodes."""
+        return [
+            (tensor, lazy._ref >> PLACE_BITS)
+            for tensor, _, _, lazy in self.given.values()
+            if tensor.requires_grad and tensor.dtype in DTYPES
+        ]
+
+    def check_unchanged(self) -> None:
+        """Raise if a tensor that was given has been written to since."""
+        known = [(tensor, version) for tensor, _, version, _ in self.given.values()]
+        for tensor, version in [*known, *self.parameters.values()]:
+            if tensor._version != version:
+                raise DGLError(
+                    f"a tensor of shape {list(tensor.shape)} was changed in place after lazy operations had used it; "
+                    "call backward before optimizer.step()"
+                )
+
+
+def _grown(array: np.ndarray, room: int) -> np.ndarray:
+    grown = np.zeros(room, array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+class _Current(threading.local):
+    session: Session | None = None
+
+
+_current = _Current()
+
+
+def current_session() -> Session:
+    """Return the session in which new lazy tensors are recorded; each thread has its own."""
+    if _current.session is None:
+        _current.session = Session()
+    return _current.session
+
+
+def end_session(session: Session) -> None:
+    """Let the next lazy tensor start a new session if ``session`` is the current one."""
+    if _current.session is session:
+        _current.session = None

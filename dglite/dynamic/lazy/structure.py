@@ -1,0 +1,417 @@
+"""Operations that move, choose or combine whole parts: products with weights, cat, stack, views, lookups, recurrent cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import DGLError
+from ...expr import Expr
+from .generic import made_call, record_call
+from .matrices import Product
+from .pointwise import as_lazy, same_session
+from .session import Session
+from .signatures import DTYPES, Kind, Part, Signature, copies, gathers, kind_of, operand, pointwise, result
+from .signatures import shared_signature
+from .tensor import FUNCTIONS, METHODS, LazyTensor, fallback
+
+__all__ = ["product_signature"]
+
+
+def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
+    """Return a lazy tensor among the arguments, which tells the session."""
+    return x if type(x) is LazyTensor else next(other for other in others if type(other) is LazyTensor)
+
+
+# -- products with a shared weight ---------------------------------------------------------------------------------------
+def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
+    """Record ``input @ weight.T + bias``."""
+    if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
+        return fallback.record(F.linear, (input, weight, bias), {})
+    return _product(input, weight, bias, turned=False)
+
+
+def matmul(x: Any, y: Any) -> LazyTensor:
+    """Record a product; where the second factor is a matrix of parameters, or the first is one and a vector follows."""
+    if type(x) is LazyTensor and isinstance(y, Tensor) and y.dim() == 2 and x._kind.shape:
+        return _product(x, y, None, turned=True)
+    if isinstance(x, Tensor) and type(y) is LazyTensor and x.dim() == 2 and len(y._kind.shape) == 1:
+        return _product(y, x, None, turned=False)
+    return fallback.record(torch.matmul, (x, y), {})
+
+
+def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -> LazyTensor:
+    kind = x._kind
+    if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
+        function = torch.matmul if turned else F.linear
+        return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
+    signature, out = product_signature(x._session, kind, weight, bias, turned)
+    return x._session.record(signature, (x._ref,), out)
+
+
+def product_signature(
+    session: Session, kind: Kind, weight: Tensor, bias: Tensor | None, turned: bool
+) -> tuple[Signature, Kind]:
+    """Return a session's signature of products with a weight, and the kind of their results."""
+    key = kind, id(weight), id(bias), turned
+    known = session.caches.get(key)
+    if known is None:
+        features, columns = weight.shape if turned else reversed(weight.shape)
+        if not kind.shape or kind.shape[-1] != features:
+            raise DGLError(
+                f"a product of {kind!r} with a weight for {features} features; the last axis of a sample's value must "
+                "have as many elements (there is no batch axis)"
+            )
+        out = kind_of((*kind.shape[:-1], columns), kind.dtype)
+        signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
+        signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
+        if bias is not None:
+            session.own_tensor(bias)
+        known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
+    return known
+
+
+# -- side by side --------------------------------------------------------------------------------------------------------
+def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
+    """Record ``torch.cat``; along the first axis it is a copy of each part, in one indexed pass."""
+    try:
+        signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
+    except (AttributeError, KeyError):
+        return _first_cat(tensors, dim)
+    return _recorded(tensors, signature, kind)
+
+
+def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
+    like = _found(tensors[0], tensors)
+    lazies = [as_lazy(x, like) for x in tensors]
+    first = lazies[0]._kind
+    along_first = len(first.shape) == 1 if dim == -1 else dim == 0
+    alike = all(x._kind.dtype == first.dtype and x._kind.shape[1:] == first.shape[1:] for x in lazies)
+    if not along_first or not alike or not first.shape or first.dtype not in DTYPES:
+        return fallback.record(torch.cat, (lazies, dim), {})
+    shape = (sum(x._kind.shape[0] for x in lazies), *first.shape[1:])
+    return _side_by_side(("cat", dim), lazies, shape)
+
+
+def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
+    """Record ``torch.stack``."""
+    like = _found(tensors[0], tensors)
+    lazies = [as_lazy(x, like) for x in tensors]
+    first = lazies[0]._kind
+    if dim != 0 or any(x._kind is not first for x in lazies) or first.dtype not in DTYPES:
+        return fallback.record(torch.stack, (lazies, dim), {})
+    return _side_by_side(("stack", dim), lazies, (len(lazies), *first.shape))
+
+
+_side: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
+
+
+def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
+    key = (*name, *[x._kind for x in lazies])
+    if key not in _side:
+        kind = kind_of(shape, lazies[0]._kind.dtype)
+        signature = Signature(f"{name[0]}{list(shape)}", len(lazies), kind.nbytes)
+        _side[key] = shared_signature(copies(signature, [x._kind.numel for x in lazies], kind.dtype)), kind
+    return _recorded(lazies, *_side[key])
+
+
+def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: Kind) -> LazyTensor:
+    session = lazies[0]._session
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+    return session.record(signature, [x._ref for x in lazies], kind)
+
+
+# -- parts, which need no operation --------------------------------------------------------------------------------------
+def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
+    return LazyTensor(x._session, x._ref + first * x._kind.item, kind_of(shape, x._kind.dtype))
+
+
+def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Return parts of equal length, the last one shorter where that does not go on evenly."""
+    parts = _parts.get((x._kind, -chunks, dim))
+    if parts is None:
+        along = _axis(x, dim)
+        if along != 0:
+            return fallback.record(torch.chunk, (x, chunks, dim), {})
+        size = max(-(-x._kind.shape[0] // chunks), 1)
+        parts = _parts[x._kind, -chunks, dim] = _ranges(x._kind, size)
+    session, ref = x._session, x._ref
+    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
+
+
+def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Return parts of the given length or lengths."""
+    key = x._kind, sizes if isinstance(sizes, int) else tuple(sizes), dim
+    parts = _parts.get(key)
+    if parts is None:
+        if _axis(x, dim) != 0:
+            return fallback.record(torch.split, (x, sizes, dim), {})
+        parts = _parts[key] = _ranges(x._kind, sizes)
+    session, ref = x._session, x._ref
+    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
+
+
+_parts: dict[Any, list[tuple[int, Kind]]] = {}
+"""Bytes from the beginning and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
+
+
+def _ranges(kind: Kind, sizes: int | Sequence[int]) -> list[tuple[int, Kind]]:
+    length, inner = kind.shape[0], math.prod(kind.shape[1:])
+    parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
+    if sum(parts) != length:
+        raise DGLError(f"parts of lengths {parts} of an axis of {length} elements; they must add up to it")
+    starts = [sum(parts[:i]) * inner * kind.item for i in range(len(parts))]
+    return [(start, kind_of((part, *kind.shape[1:]), kind.dtype)) for start, part in zip(starts, parts, strict=True)]
+
+
+def _axis(x: LazyTensor, dim: int) -> int:
+    axes = len(x._kind.shape)
+    if not -axes <= dim < axes:
+        raise IndexError(f"axis {dim} of a lazy tensor of shape {list(x._kind.shape)} (one sample, no batch axis)")
+    return dim % axes
+
+
+def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
+    """Return the parts along an axis, without it."""
+    if _axis(x, dim) != 0:
+        return fallback.record(torch.unbind, (x, dim), {})
+    inner = x._kind.shape[1:]
+    return tuple(_view(x, inner, i * math.prod(inner)) for i in range(x._kind.shape[0]))
+
+
+def getitem(x: LazyTensor, key: Any) -> LazyTensor:
+    """Return a part of the first axis (no operation), or record the indexing."""
+    shape = x._kind.shape
+    if type(key) is int and shape:
+        if not -shape[0] <= key < shape[0]:
+            raise IndexError(f"index {key} of an axis of {shape[0]} elements")
+        return _view(x, shape[1:], key % shape[0] * math.prod(shape[1:]))
+    if type(key) is slice and shape and key.step in (None, 1):
+        start, stop, _ = key.indices(shape[0])
+        return _view(x, (max(stop - start, 0), *shape[1:]), start * math.prod(shape[1:]))
+    if type(key) is LazyTensor or isinstance(key, Tensor):
+        return _lookup(x, key, torch.Tensor.__getitem__)
+    return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+
+
+def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:
+    """Return the same elements in another shape, which is no operation."""
+    sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
+    if sizes.count(-1) == 1:
+        rest = -math.prod(sizes)
+        sizes[sizes.index(-1)] = x._kind.numel // rest if rest else 0
+    if math.prod(sizes) != x._kind.numel or any(size < 0 for size in sizes):
+        raise DGLError(f"{x._kind.numel} elements of shape {list(x._kind.shape)} do not fill shape {list(shape)}")
+    return _view(x, sizes)
+
+
+def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
+    """Return it with an axis of one element more."""
+    shape = list(x._kind.shape)
+    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
+    return _view(x, shape)
+
+
+def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
+    """Return it without axes of one element, or without axis ``dim`` if it has one element."""
+    shape = x._kind.shape
+    drop = range(len(shape)) if dim is None else [_axis(x, dim)]
+    return _view(x, [size for i, size in enumerate(shape) if i not in drop or size != 1])
+
+
+def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:
+    """Return it with several axes as one."""
+    shape = x._kind.shape or (1,)
+    first, last = start_dim % len(shape), end_dim % len(shape)
+    return _view(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+
+
+def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
+    """Return it as it is: lazy tensors do not change, and lie contiguously."""
+    return x
+
+
+# -- lookups -------------------------------------------------------------------------------------------------------------
+def embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> LazyTensor:
+    """Return a row of a table: the place where it lies, no operation. Its gradient is added there directly."""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise DGLError(
+            "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all samples "
+            "together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
+        )
+    if type(input) is not LazyTensor or type(weight) is LazyTensor:
+        return fallback.record(F.embedding, (input, weight), {})
+    row = None if input._kind.shape else input._session.integer_at(input._ref)
+    if row is None:
+        return fallback.record(F.embedding, (input, weight), {})
+    if not 0 <= row < weight.shape[0]:
+        raise IndexError(f"row {row} of an embedding of {weight.shape[0]} rows")
+    table = input._session.give(weight)
+    if row == padding_idx:
+        table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
+    return _view(table, weight.shape[1:], row * weight.shape[1])
+
+
+def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTensor:
+    position = None
+    if type(index) is LazyTensor and not index._kind.shape:
+        position = index._session.integer_at(index._ref)
+    elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
+        position = int(index)
+    return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
+
+
+# -- recurrent cells -----------------------------------------------------------------------------------------------------
+def _sigmoid(number: int) -> Expr:
+    return operand(number).call("sigmoid")
+
+
+def lstm_cell(
+    x: LazyTensor, state: Sequence[Any], weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
+) -> tuple[LazyTensor, LazyTensor]:
+    """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
+    h, c = as_lazy(state[0], x), as_lazy(state[1], x)
+    from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
+    width, gates = weight_h.shape[1], [Part(0, 0), Part(1, 0)]
+    parts = [part._replace(start=k * width) for k in range(4) for part in gates] + [Part(2)]
+    sums = [operand(2 * k) + operand(2 * k + 1) for k in range(4)]
+    i, f, o = (sums[k].call("sigmoid") for k in (0, 1, 3))
+    formulas = [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")]
+    state_of = _cell("lstm gates", (from_x, from_h, c), formulas, parts, width)
+    return _view(state_of, h._kind.shape, width), _view(state_of, c._kind.shape)
+
+
+def gru_cell(
+    x: LazyTensor, hx: Any, weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
+) -> LazyTensor:
+    """Record a GRU cell: two products and one operation for the gates."""
+    h = as_lazy(hx, x)
+    from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
+    width = weight_h.shape[1]
+    parts = [Part(slot, k * width) for k in range(3) for slot in (0, 1)] + [Part(2)]
+    r, z = ((operand(2 * k) + operand(2 * k + 1)).call("sigmoid") for k in range(2))
+    n = (operand(4) + r * operand(5)).call("tanh")
+    return _view(_cell("gru gates", (from_x, from_h, h), [n + z * (operand(6) - n)], parts, width), h._kind.shape)
+
+
+_cells: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
+
+
+def _cell(
+    name: str, args: Sequence[LazyTensor], formulas: Sequence[Expr], parts: Sequence[Part], width: int
+) -> LazyTensor:
+    key = (name, *[x._kind for x in args])
+    known = _cells.get(key)
+    if known is None:
+        dtype = args[0]._kind.dtype
+        kind = kind_of((width * len(formulas),), dtype)
+        signature = pointwise(Signature(f"{name}[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype)
+        known = _cells[key] = shared_signature(signature), kind
+    return args[0]._session.record(known[0], [x._ref for x in args], known[1])
+
+
+# -- losses --------------------------------------------------------------------------------------------------------------
+def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a loss of one sample; its label may be an integer, a tensor, or lazy."""
+
+    def call(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
+            return fallback.record(function, (input, target, *args), kwargs)
+        session = input._session
+        label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
+        key = name, input._kind, label._kind, *kwargs.values()
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        if known is None:
+            return fallback.record(function, (input, label), kwargs)
+        signature, (kind,), *_ = known
+        return session.record(signature, (input._ref, label._ref), kind)
+
+    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
+        if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
+            return None
+        rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
+        scalar = kind_of((), kind.dtype)
+
+        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
+            return [function(x, y, reduction="none", **rest)]
+
+        return made_call(session, name, [kind, label], [scalar], losses, None)
+
+    return call
+
+
+def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a softmax over the one axis; batches run torch's own kernel."""
+
+    def call(input: LazyTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
+        session, kind = input._session, input._kind
+        kwargs.pop("_stacklevel", None)
+        if dim is None or args or kwargs.get("dtype") is not None:
+            return fallback.record(function, (input, dim, *args), kwargs)
+        key = name, kind, _axis(input, dim)
+        known = session.caches.get(key)
+        if known is None:
+            axis = _axis(input, dim) + 1
+            known = session.caches[key] = made_call(
+                session, name, [kind], [kind], lambda x: [function(x, axis)], lambda parts: parts[0]
+            )
+        return record_call(session, *known, [input])
+
+    return call
+
+
+def dropout(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+    """Record dropout, drawn anew for every sample; nothing where it drops nothing."""
+    if not training or p == 0.0:
+        return input
+    return fallback.record(F.dropout, (input, p, training, inplace), {})
+
+
+def _install() -> None:
+    named: dict[str, Callable[..., Any]] = {
+        **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, reshape, unsqueeze, squeeze)},
+        **{f.__name__: f for f in (flatten, embedding, lstm_cell, gru_cell, dropout)},
+        **{name: unchanged for name in ("contiguous", "clone")},
+        "mm": matmul,
+        "mv": matmul,
+        "view": reshape,
+        "concat": cat,
+        "concatenate": cat,
+        "__getitem__": getitem,
+        "__matmul__": matmul,
+        "cross_entropy": _loss("cross_entropy", F.cross_entropy),
+        "nll_loss": _loss("nll_loss", F.nll_loss),
+        "softmax": _softmax("softmax", torch.softmax),
+        "log_softmax": _softmax("log_softmax", torch.log_softmax),
+    }
+    for name, record in named.items():
+        for owner in (torch, torch.Tensor, F):
+            if (function := getattr(owner, name, None)) is not None:
+                FUNCTIONS[function] = record
+    for name in ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul", "softmax"):
+        METHODS[name] = named[name]
+    METHODS.update(log_softmax=named["log_softmax"], contiguous=unchanged, clone=unchanged)
+    LazyTensor.__getitem__ = getitem  # type: ignore[attr-defined]
+    LazyTensor.__matmul__ = matmul  # type: ignore[attr-defined]
+    LazyTensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+    LazyTensor.chunk, LazyTensor.split = chunk, split  # type: ignore[attr-defined]
+
+
+_install()

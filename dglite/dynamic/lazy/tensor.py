@@ -1,0 +1,155 @@
+"""Lazy tensors: handles that record what is done to them. Plain objects, since a tensor subclass costs ten times more.
+
+A handle is a session, a place in it (node in the upper bits, bytes from the beginning of the node's result in the
+lower) and a kind. So what only chooses a part of a value, or an axis more or less, is a handle with another place or
+kind, and no operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...errors import DGLError
+from .signatures import Kind
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "fallback"]
+
+FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What records a torch function, by that function."""
+METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method that lazy tensors have by name."""
+
+
+class _Fallback:
+    """Records what has no entry in :data:`FUNCTIONS`; set by :mod:`.generic`, which is built on this module."""
+
+    record: Callable[..., Any]
+
+
+fallback = _Fallback()
+
+
+class LazyTensor:
+    """A value that will be computed together with others like it. Made by :func:`dglite.dynamic.lazy`."""
+
+    __slots__ = ("_kind", "_ref", "_session")
+
+    def __init__(self, session: Session, ref: int, kind: Kind) -> None:
+        self._session, self._ref, self._kind = session, ref, kind
+
+    # -- what is known without computing ------------------------------------------------------------------------
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of one sample's value."""
+        return torch.Size(self._kind.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The value's dtype."""
+        return self._kind.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes one sample's value has."""
+        return len(self._kind.shape)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed: the CPU."""
+        return torch.device("cpu")
+
+    @property
+    def T(self) -> Any:
+        """The transposed matrix."""
+        return self.t()
+
+    def dim(self) -> int:
+        """Return how many axes one sample's value has."""
+        return len(self._kind.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape of one sample's value, or the length of an axis."""
+        return self.shape if dim is None else self._kind.shape[dim]
+
+    def numel(self) -> int:
+        """Return how many elements one sample's value has."""
+        return self._kind.numel
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating-point one."""
+        return self._kind.dtype.is_floating_point
+
+    # -- computing ----------------------------------------------------------------------------------------------
+    def value(self, strategy: str = "agenda") -> torch.Tensor:
+        """Compute this value, with what it needs, and return it; recording goes on afterwards.
+
+        The result is a tensor of its own, without gradient: it is for looking at (a parser's scores). What has been
+        computed is not computed again.
+        """
+        return METHODS["value"](self, strategy)
+
+    def item(self) -> Any:
+        """Compute this value and return its one element as a Python number."""
+        return self.value().item()
+
+    def backward(self) -> None:
+        """Compute this scalar and add its gradient to the parameters'; see :func:`dglite.dynamic.backward`."""
+        METHODS["backward"](self)
+
+    # -- recording ----------------------------------------------------------------------------------------------
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Record a function of torch that was called with a lazy tensor among its arguments."""
+        record = FUNCTIONS.get(function)
+        if record is not None:
+            return record(*args, **kwargs) if kwargs else record(*args)
+        return fallback.record(function, args, kwargs or {})
+
+    def __getattr__(self, name: str) -> Any:
+        method = METHODS.get(name)
+        if method is not None:
+            return lambda *args, **kwargs: method(self, *args, **kwargs)
+        function = None if name.startswith("__") else getattr(torch.Tensor, name, None)
+        if not callable(function):
+            raise AttributeError(f"a lazy tensor has no attribute {name!r}; x.value() gives the tensor, which may")
+        return lambda *args, **kwargs: self.__torch_function__(function, (), (self, *args), kwargs)
+
+    def __iter__(self) -> Iterator[LazyTensor]:
+        return iter(self.unbind(0))
+
+    def __len__(self) -> int:
+        if not self._kind.shape:
+            raise TypeError("len() of a lazy tensor without axes")
+        return self._kind.shape[0]
+
+    def __repr__(self) -> str:
+        return f"LazyTensor({self._kind!r})"
+
+    def __bool__(self) -> bool:
+        raise DGLError(
+            "a lazy tensor has no value yet, so Python cannot branch on it. Ask for x.value(), which computes it and "
+            "lets recording go on; or write the choice with torch.where, torch.maximum and the like"
+        )
+
+    __float__ = __int__ = __index__ = __bool__  # type: ignore[assignment]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise DGLError("a lazy tensor has no value yet; x.value().numpy() computes it")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise DGLError("lazy tensors are not written to in place; make a new one, with torch.cat or torch.where")
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    def refuse(self: LazyTensor, other: Any) -> Any:
+        raise DGLError(f"{name} works in place; lazy tensors do not change, so write x = x {name[0]} y")
+
+    return refuse

@@ -1,0 +1,41 @@
+"""Kernels of steps, and the loop that runs a sequence of them without returning to Python."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from numba import cfunc
+
+from ...expr import Expr
+from ..render_steps import StepSpec, step_source
+from .jit import block_lanes, compile_kernel
+from .launch import _call_kernel, launch, num_threads
+from .simd import word
+
+__all__ = ["run_steps", "step_kernel"]
+
+
+@lru_cache(maxsize=4096)
+def step_kernel(formula: Expr, spread: tuple[bool, ...], add: bool, total: bool, dtype: str) -> int:
+    """Return the address of the kernel that computes ``formula``. Its vectors are a quarter of a sum's accumulators.
+
+    A formula has many values in registers at a time, where a sum has little beside its accumulators.
+    """
+    return compile_kernel("step", step_source(StepSpec(formula, spread, add, total, dtype, block_lanes(dtype) // 4)))
+
+
+@cfunc("void(int64, int64, int64)", cache=True)
+def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Run one task of every step. Words of ``args``: address of the steps' words, their starts, first and last step."""
+    if task < 0:
+        return
+    words, starts = word(args, 0), word(args, 1)
+    for step in range(word(args, 2), word(args, 3)):
+        step_args = words + 8 * word(starts, step)
+        _call_kernel(word(step_args, 0), step_args, task, num_tasks)
+
+
+def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:
+    """Run steps ``first`` to ``last``, whose words start at ``words + 8 * starts[step]``, on ``work`` values together."""
+    threads = num_threads(work, threads)
+    launch(_sequence.address, (words, starts, first, last), threads, threads)
