@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor, framework
 from ..ops.core import Attention, Score
 from . import functional
 from .sparselinear import SparseLinear
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["DotGatConv"]
+
+nn = framework.nn
 
 
 @final
@@ -65,9 +65,9 @@ class DotGatConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Tensor | tuple[Tensor, Tensor],
         get_attention: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 
         With ``get_attention``, also returns the attention, shape (num_edges, \*, num_heads, 1). Raises ``DGLError``
@@ -83,8 +83,8 @@ class DotGatConv(nn.Module):
         return result if weights is None else (result, weights)
 
     def _project(
-        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, source: Tensor, destination: Tensor, separate: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return both sides after the matrices, by head; one tensor given for both is multiplied once."""
         if self._paired:
             sides = self.fc_src(source), self.fc_dst(destination)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor, framework
 from ..errors import DGLError
 from . import functional
 
@@ -14,6 +12,8 @@ if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["EdgeWeightNorm"]
+
+nn = framework.nn
 
 
 @final
@@ -32,7 +32,7 @@ class EdgeWeightNorm(nn.Module):
         self._norm = norm
         self._eps = eps
 
-    def forward(self, graph: DGLGraph, edge_weight: torch.Tensor) -> torch.Tensor:
+    def forward(self, graph: DGLGraph, edge_weight: Tensor) -> Tensor:
         """Return the normalised weights, shape (num_edges,) as given.
 
         Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
