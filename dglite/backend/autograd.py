@@ -116,11 +116,11 @@ class Tensor:
             data = as_array(data)
         self.data: Any = data
         self.grad: Tensor | None = None
-        self.requires_grad = requires_grad
+        self.requires_grad = False
         self._node: Node | None = None
         self._writes = [0]
-        if requires_grad and data.dtype.kind not in "fc":
-            raise DGLError(f"a tensor of dtype {data.dtype} has no gradient; only floats do")
+        if requires_grad:
+            self.requires_grad_()
 
     # -- facts --------------------------------------------------------------------------------------------------
     @property
@@ -157,6 +157,9 @@ class Tensor:
         text = np.array2string(_host(self.data), separator=", ", prefix="tensor(", precision=4, threshold=100)
         more = "" if self.dtype in _USUAL else f", dtype={self.dtype}"
         return f"tensor({text}{more}{', requires_grad=True' if self.requires_grad else ''})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.data.item(), spec) if spec and self.data.ndim == 0 else repr(self)
 
     def __bool__(self) -> bool:
         return bool(self.data)
@@ -227,6 +230,8 @@ class Tensor:
         """Ask for a gradient, or not; return self."""
         if self._node is not None and not requires_grad:
             raise DGLError("only leaves can be told not to require a gradient; use x.detach()")
+        if requires_grad and self.data.dtype.kind != "f":
+            raise DGLError(f"a tensor of dtype {self.data.dtype} has no gradient; only floats do")
         self.requires_grad = requires_grad
         return self
 
@@ -316,7 +321,9 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
             elif x is not None:
                 gradient = rule.gradients[place]
                 part = None if gradient is None else gradient(g, out, *arrays, **static)
-            found.append(part if part is None or part.shape == arrays[place].shape else sum_to(part, arrays[place].shape))
+            found.append(
+                part if part is None or part.shape == arrays[place].shape else sum_to(part, arrays[place].shape)
+            )
         return found
 
     made.requires_grad, made._node = True, Node(name, wanted, read, gradients)

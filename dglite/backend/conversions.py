@@ -12,7 +12,7 @@ from .autograd import Tensor, apply, as_array
 from .library import library
 from .operations import astype, dtype_of, functions, method
 
-__all__: list[str] = []
+__all__ = ["require_device"]
 
 
 # -- describe ----------------------------------------------------------------------------------------------------------
@@ -79,18 +79,19 @@ def to(x: Tensor, *targets: Any, dtype: Any = None, device: Any = None, **option
         if isinstance(target, Tensor):
             x = astype(x, target.dtype)
         elif isinstance(target, str) and target.partition(":")[0] in ("cpu", "cuda"):
-            _require_device(x, target)
+            require_device(target)
         elif target is not None and not isinstance(target, bool):
             x = astype(x, target)
     return x
 
 
-def _require_device(x: Tensor, device: str) -> None:
-    if device.partition(":")[0] != x.device.partition(":")[0]:
-        wanted = "cupy (CUDA)" if device != "cpu" else "numpy (CPU)"
+def require_device(device: Any) -> None:
+    """Raise :class:`DGLError` unless the array library is on ``device``; None is any."""
+    here, other = ("cpu", "cupy") if library.xp is np else ("cuda", "numpy")
+    if device is not None and str(device).partition(":")[0] != here:
         raise DGLError(
-            f"this process computes with {library.xp.__name__} on {x.device}; for {device} set DGLITE_BACKEND to "
-            f"{wanted} or torch"
+            f"this process computes with {library.xp.__name__} on {here}; for {device} set DGLITE_BACKEND to {other} "
+            "or torch"
         )
 
 

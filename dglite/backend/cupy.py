@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 import cupy
-import numpy as np
 
 from .array import ArrayBackend
 from .autograd import Tensor

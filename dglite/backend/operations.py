@@ -76,9 +76,9 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     return call
 
 
-for _name in (
-    "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid softplus silu relu".split()
-):
+for (
+    _name
+) in "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid softplus silu relu".split():
     method(_name)(_unary(_name))
 Tensor.__neg__ = functions["neg"]  # type: ignore[attr-defined]
 Tensor.__abs__ = functions["abs"]  # type: ignore[attr-defined]
@@ -249,8 +249,10 @@ def _extremum(name: str, position: Callable[..., Any]) -> Callable[..., Any]:
             return apply(f"a{name}", x, axis=axis, keepdims=keepdims)
         indices = np.expand_dims(position(x.data, dim), dim)
         values = apply("pick", x, indices=indices, axis=dim)
-        return _Extremum(values, Tensor(indices)) if keepdim else _Extremum(
-            squeeze(values, dim), Tensor(np.squeeze(indices, dim))
+        return (
+            _Extremum(values, Tensor(indices))
+            if keepdim
+            else _Extremum(squeeze(values, dim), Tensor(np.squeeze(indices, dim)))
         )
 
     call.__name__ = name

@@ -104,12 +104,8 @@ _ELEMENTWISE = {
     "mul": Rule(np.multiply, (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)),
     "div": Rule(np.divide, (lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)),
     "power": Rule(np.power, (_of_base, _of_exponent)),
-    "maximum": Rule(
-        np.maximum, (lambda g, out, x, y: _first_wins(g, x, y), lambda g, out, x, y: _first_wins(g, y, x))
-    ),
-    "minimum": Rule(
-        np.minimum, (lambda g, out, x, y: _first_wins(g, y, x), lambda g, out, x, y: _first_wins(g, x, y))
-    ),
+    "maximum": Rule(np.maximum, (lambda g, out, x, y: _first_wins(g, x, y), lambda g, out, x, y: _first_wins(g, y, x))),
+    "minimum": Rule(np.minimum, (lambda g, out, x, y: _first_wins(g, y, x), lambda g, out, x, y: _first_wins(g, x, y))),
     "where": Rule(
         np.where, (None, lambda g, out, c, x, y: np.where(c, g, 0), lambda g, out, c, x, y: np.where(c, 0, g))
     ),
@@ -150,18 +146,18 @@ def _of_product(g: Array, out: Array, x: Array, axis: Any, keepdims: bool) -> Ar
 
 
 def _softmax(x: Array, axis: int) -> Array:
-    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    powers = np.exp(x - x.max(axis=axis, keepdims=True, initial=-math.inf))
     powers /= powers.sum(axis=axis, keepdims=True)
     return powers
 
 
 def _log_softmax(x: Array, axis: int) -> Array:
-    shifted = x - x.max(axis=axis, keepdims=True)
+    shifted = x - x.max(axis=axis, keepdims=True, initial=-math.inf)
     return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 def _logsumexp(x: Array, axis: Any, keepdims: bool) -> Array:
-    top = x.max(axis=axis, keepdims=True)
+    top = x.max(axis=axis, keepdims=True, initial=-math.inf)
     top = np.where(np.isfinite(top), top, 0)
     result = np.log(np.exp(x - top).sum(axis=axis, keepdims=True)) + top
     return result if keepdims else np.squeeze(result, axis)
@@ -198,12 +194,8 @@ _REDUCTIONS = {
         _logsumexp,
         (lambda g, out, x, axis, keepdims: _wide(g, x, axis) * np.exp(x - _wide(out, x, axis)),),
     ),
-    "softmax": Rule(
-        _softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)
-    ),
-    "log_softmax": Rule(
-        _log_softmax, (lambda g, out, x, axis: g - np.exp(out) * g.sum(axis=axis, keepdims=True),)
-    ),
+    "softmax": Rule(_softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)),
+    "log_softmax": Rule(_log_softmax, (lambda g, out, x, axis: g - np.exp(out) * g.sum(axis=axis, keepdims=True),)),
     "cross_entropy": Rule(_cross_entropy, (_of_cross_entropy,)),
     "pick": Rule(lambda x, indices, axis: np.take_along_axis(x, indices, axis), (_of_pick,)),
 }

@@ -61,7 +61,10 @@ def foreign(x: Any, active: Backend) -> str | None:
     kind = type(x)
     for base in kind.__mro__[:-1]:
         package, name = base.__module__.partition(".")[0], base.__name__
-        known = (package in ("torch", "jax", "tensorflow") and name == "Tensor") or (package, name) == ("cupy", "ndarray")
+        known = (package in ("torch", "jax", "tensorflow") and name == "Tensor") or (package, name) == (
+            "cupy",
+            "ndarray",
+        )
         ours = base.__module__ == "dglite.backend.autograd" and name == "Tensor"
         if (known or ours) and not issubclass(active.tensor_type, base):
             return "dglite.backend.autograd.Tensor" if ours else f"{package}.{name}"

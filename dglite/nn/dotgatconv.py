@@ -82,9 +82,7 @@ class DotGatConv(nn.Module):
         result, weights = functional.attention(adjacency, how, source, (destination,), get_attention=get_attention)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: Tensor, destination: Tensor, separate: bool
-    ) -> tuple[Tensor, Tensor]:
+    def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor]:
         """Return both sides after the matrices, by head; one tensor given for both is multiplied once."""
         if self._paired:
             sides = self.fc_src(source), self.fc_dst(destination)

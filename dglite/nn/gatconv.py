@@ -146,9 +146,7 @@ class GATConv(nn.Module):
             result = self.activation(result)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: Any, destination: Any, separate: bool
-    ) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
+    def _project(self, source: Any, destination: Any, separate: bool) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
         """Return the source by head, the operands of the score, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows

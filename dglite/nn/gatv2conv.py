@@ -128,9 +128,7 @@ class GATv2Conv(nn.Module):
             result = self.activation(result)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: Tensor, destination: Tensor, separate: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout once: the destination's rows are the first

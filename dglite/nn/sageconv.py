@@ -132,9 +132,7 @@ class SAGEConv(nn.Module):
             result = self.activation(result)
         return result if self.norm is None else self.norm(result)
 
-    def _neighbours(
-        self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None
-    ) -> Tensor:
+    def _neighbours(self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None) -> Tensor:
         """Aggregate the neighbours and apply ``fc_neigh``, which goes first where that makes the messages narrower."""
         if self._aggre_type == "pool":
             pooled = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
@@ -166,9 +164,7 @@ class SAGEConv(nn.Module):
         """Whether ``fc_neigh`` goes first: it makes messages narrower, or sparse features dense."""
         return self._in_src_feats > self._out_feats or isinstance(source, SparseFeatures)
 
-    def _last_state(
-        self, graph: DGLGraph, adjacency: Adjacency, source: Tensor, edge_weight: Tensor | None
-    ) -> Tensor:
+    def _last_state(self, graph: DGLGraph, adjacency: Adjacency, source: Tensor, edge_weight: Tensor | None) -> Tensor:
         if adjacency.num_edges == 0:
             return source.new_zeros(adjacency.num_dst, self._in_src_feats)
         with graph.local_scope():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, refuse_foreign
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core
@@ -120,7 +120,10 @@ def as_features(x: Any) -> Features:
         return x
     if isinstance(x, np.ndarray):
         return active.asarray(x)
-    return SparseFeatures(x) if is_scipy(x) else x
+    if is_scipy(x):
+        return SparseFeatures(x)
+    refuse_foreign(x, "the features")
+    return x
 
 
 # -- from other libraries ----------------------------------------------------------------------------------------------

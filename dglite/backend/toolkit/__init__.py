@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Tensor, apply, as_array, enable_grad, is_grad_enabled, no_grad, set_grad_enabled
+from ..conversions import require_device
 from ..library import library
 from ..operations import dtype_of, functions
 from . import nn, optim
@@ -60,19 +61,19 @@ _NAMES = (
     "split chunk nonzero count_nonzero clamp isnan sort topk cumsum norm gather index_select"
 ).split()
 globals().update({_name: functions[_name] for _name in _NAMES})
-__all__ += _NAMES  # noqa: PLE0604
+__all__ += _NAMES
 
 
 # -- make tensors ------------------------------------------------------------------------------------------------------
 def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
     """Copy numbers, lists or an array into a tensor; floats become float32 unless they come in an array."""
-    made = Tensor(as_array(data).copy())
-    made = made if dtype is None else functions["astype"](made, dtype)
-    return made.requires_grad_(requires_grad)
+    array = as_array(data)
+    return _made(array.copy(), dtype or array.dtype, device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Make a tensor of data, sharing memory where nothing has to change."""
+    require_device(device)
     made = data if isinstance(data, Tensor) else Tensor(as_array(data))
     return made if dtype is None else functions["astype"](made, dtype)  # type: ignore[no-any-return]
 
@@ -87,11 +88,19 @@ def is_tensor(x: object) -> Any:
     return isinstance(x, Tensor)
 
 
+def _sizes(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    return tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
+
+
+def _made(array: Any, dtype: Any, device: Any, requires_grad: Any = False) -> Tensor:
+    require_device(device)
+    return functions["astype"](Tensor(array), dtype).requires_grad_(requires_grad)  # type: ignore[no-any-return]
+
+
 def _filled(make: str) -> Callable[..., Tensor]:
     def call(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-        made = Tensor(getattr(library.xp, make)(tuple(sizes), dtype_of(dtype or float32)))
-        return made.requires_grad_(requires_grad)
+        dtype = dtype_of(dtype or float32)
+        return _made(getattr(library.xp, make)(_sizes(shape), dtype), dtype, device, requires_grad)
 
     return call
 
@@ -101,7 +110,7 @@ zeros, ones, empty = _filled("zeros"), _filled("ones"), _filled("empty")
 
 def full(shape: Sequence[int], value: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor filled with ``value``."""
-    return functions["astype"](Tensor(library.xp.full(tuple(shape), value)), dtype or as_array(value).dtype)  # type: ignore[no-any-return]
+    return _made(library.xp.full(tuple(shape), value), dtype or as_array(value).dtype, device)
 
 
 def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
@@ -116,14 +125,14 @@ def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
 
 def eye(size: int, dtype: Any = None, device: Any = None) -> Tensor:
     """Return the identity matrix."""
-    return Tensor(library.xp.eye(size, dtype=dtype_of(dtype or float32)))
+    return _made(library.xp.eye(size), dtype or float32, device)
 
 
 def arange(*bounds: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return numbers from ``start`` up to ``stop`` in steps."""
     made = library.xp.arange(*bounds)
     usual = int64 if made.dtype.kind == "i" else float32
-    return Tensor(made.astype(dtype_of(dtype or usual)))
+    return _made(made, dtype or usual, device)
 
 
 # -- random numbers ----------------------------------------------------------------------------------------------------
@@ -134,26 +143,24 @@ def manual_seed(seed: int) -> None:
 
 def rand(*shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """Return numbers from 0 to 1."""
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-    return functions["astype"](Tensor(library.uniform(tuple(sizes))), dtype or float32)  # type: ignore[no-any-return]
+    return _made(library.uniform(_sizes(shape)), dtype or float32, device)
 
 
 def randn(*shape: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
     """Return normal numbers of mean 0 and variance 1."""
-    sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], list | tuple) else shape
-    made: Tensor = functions["astype"](Tensor(library.normal(tuple(sizes))), dtype or float32)
-    return made.requires_grad_(requires_grad)
+    return _made(library.normal(_sizes(shape)), dtype or float32, device, requires_grad)
 
 
 def randint(low: int, high: Any, size: Any = None, dtype: Any = None, device: Any = None) -> Tensor:
     """Return integers from ``low`` up to, without, ``high``; with two arguments the first is ``high``."""
     low, high, size = (0, low, high) if size is None else (low, high, size)
-    return Tensor(library.xp.asarray(library.generator.integers(low, high, tuple(size), dtype_of(dtype or int64))))
+    drawn = library.generator.integers(low, high, tuple(size))
+    return _made(library.xp.asarray(drawn), dtype or int64, device)
 
 
 def randperm(count: int, device: Any = None) -> Tensor:
     """Return 0 .. count - 1 in random order."""
-    return Tensor(library.xp.asarray(library.generator.permutation(count)))
+    return _made(library.xp.asarray(library.generator.permutation(count)), int64, device)
 
 
 # -- join --------------------------------------------------------------------------------------------------------------

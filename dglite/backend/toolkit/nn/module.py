@@ -185,7 +185,7 @@ class Module:
                 f"the state of {type(self).__name__} lacks {sorted(missing) or 'nothing'} and has "
                 f"{sorted(unknown) or 'nothing'} that is unknown; pass strict=False to load what fits"
             )
-        values = {name: as_array(state_dict[name]) for name in own.keys() & state_dict.keys()}
+        values = {name: as_array(state_dict[name]) for name in own if name in state_dict}
         for name, value in values.items():
             if value.shape != own[name].shape:
                 raise DGLError(f"{name} has shape {own[name].shape}, but the state's is {value.shape}")
