@@ -42,6 +42,6 @@ def refuse_foreign(x: Any, what: str) -> None:
     found = foreign(x, active)
     if found is not None:
         raise DGLError(
-            f"{what} is a {found}, but this process computes with {name}; give NumPy arrays or {name} tensors, or choose "
-            f"the other backend by DGLITE_BACKEND before dglite is imported"
+            f"{what} is a {found}, but this process computes with {name}; give NumPy arrays or {name} tensors, or "
+            "choose the other backend by DGLITE_BACKEND before dglite is imported"
         )

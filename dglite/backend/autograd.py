@@ -308,7 +308,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     if not _mode.enabled:
         return made
     read = [x for x in operands if isinstance(x, Tensor)]
-    if not any([x.requires_grad for x in read]):
+    if not _wanted(read):
         return made
     wanted = tuple([x if isinstance(x, Tensor) and x.requires_grad else None for x in operands])
 
@@ -330,6 +330,11 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     return made
 
 
+def _wanted(tensors: Sequence[Tensor]) -> bool:
+    """Whether one of the tensors requires a gradient."""
+    return any(x.requires_grad for x in tensors)
+
+
 def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
     """Run one of dglite's own operations, and record its gradient where one is wanted."""
     enabled, _mode.enabled = _mode.enabled, False
@@ -337,7 +342,7 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         made: Tensor = op.forward(*inputs)
     finally:
         _mode.enabled = enabled
-    if not enabled or not any([x.requires_grad for x in inputs]):
+    if not enabled or not _wanted(inputs):
         return made
     needs = tuple([x.requires_grad for x in inputs])
     saved: list[Tensor | None] = [None] * (len(inputs) + 1)

@@ -6,10 +6,9 @@ Axes are ``dim`` as in torch; reductions take ``axis`` too, with which ``max`` a
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,9 @@ import numpy as np
 from ..errors import DGLError
 from .autograd import Tensor, apply, as_array
 
-__all__ = ["astype", "dtype_of", "functions", "method", "overridable"]
+__all__ = ["agreed", "astype", "attach", "dtype_of", "functions", "method", "overridable"]
 
-_Extremum = namedtuple("Extremum", "values indices")
+_Extremum = namedtuple("_Extremum", "values indices")
 _F32 = np.dtype(np.float32)
 
 functions: dict[str, Callable[..., Any]] = {}
@@ -80,12 +79,19 @@ for (
     _name
 ) in "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid softplus silu relu".split():
     method(_name)(_unary(_name))
-Tensor.__neg__ = functions["neg"]  # type: ignore[attr-defined]
-Tensor.__abs__ = functions["abs"]  # type: ignore[attr-defined]
-Tensor.__pos__ = lambda self: self  # type: ignore[attr-defined]
 
 
-def _agreed(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
+def attach(name: str, value: Any) -> None:
+    """Give tensors a method or property that is no function of its own."""
+    setattr(Tensor, name, value)
+
+
+attach("__neg__", functions["neg"])
+attach("__abs__", functions["abs"])
+attach("__pos__", lambda self: self)
+
+
+def agreed(x: Any, y: Any, division: bool = False) -> tuple[Any, Any]:
     """Return operands such that NumPy computes in the dtype that torch would choose.
 
     Integers take the width of the floats that they meet, float32 where there are none but floats are asked for; a
@@ -116,7 +122,7 @@ def _binary(name: str) -> Callable[[Any, Any], Tensor]:
 
     def call(x: Any, y: Any) -> Tensor:
         if type(x) is not Tensor or type(y) is not Tensor or x.data.dtype != y.data.dtype or division:
-            x, y = _agreed(x, y, division)
+            x, y = agreed(x, y, division)
         return apply(name, x, y)
 
     call.__name__ = name
@@ -154,8 +160,7 @@ for _name in ("and_", "or_", "xor", "mod", "floordiv"):
     _function = method(_name.strip("_"))(_compare(getattr(operator, _name)))
     setattr(Tensor, f"__{_name.strip('_')}__", _operator(_function))
     setattr(Tensor, f"__r{_name.strip('_')}__", _operator(_function, reflected=True))
-Tensor.__invert__ = lambda self: Tensor(~self.data)  # type: ignore[attr-defined]
-Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+attach("__invert__", lambda self: Tensor(~self.data))
 
 
 @method()
@@ -190,7 +195,7 @@ def _where(x: Tensor, condition: Any, other: Any) -> Tensor:
 
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """Return x where the condition holds, y elsewhere."""
-    x, y = (Tensor(x), Tensor(y)) if not (isinstance(x, Tensor) or isinstance(y, Tensor)) else _agreed(x, y)
+    x, y = (Tensor(x), Tensor(y)) if not (isinstance(x, Tensor) or isinstance(y, Tensor)) else agreed(x, y)
     return apply("where", _plain(condition), x, y)
 
 
@@ -252,7 +257,7 @@ def _extremum(name: str, position: Callable[..., Any]) -> Callable[..., Any]:
         return (
             _Extremum(values, Tensor(indices))
             if keepdim
-            else _Extremum(squeeze(values, dim), Tensor(np.squeeze(indices, dim)))
+            else _Extremum(functions["squeeze"](values, dim), Tensor(np.squeeze(indices, dim)))
         )
 
     call.__name__ = name
@@ -273,7 +278,7 @@ def _plain_reduction(function: Callable[..., Any]) -> Callable[..., Tensor]:
 for _name in ("argmax", "argmin", "any", "all", "count_nonzero"):
     method(_name)(_plain_reduction(getattr(np, _name)))
 for _name in ("isnan", "isinf", "isfinite", "logical_not", "floor", "ceil", "round"):
-    method(_name)(lambda x, _function=getattr(np, _name): Tensor(_function(x.data)))
+    method(_name)(lambda x, _name=_name: Tensor(getattr(np, _name)(x.data)))
 
 
 @method()
@@ -316,117 +321,3 @@ def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True) -> _Extremum:
     values, indices = sort(x, dim, descending=largest)
     cut = (slice(None),) * (dim % x.ndim) + (slice(k),)
     return _Extremum(values[cut], indices[cut])
-
-
-# -- products ----------------------------------------------------------------------------------------------------------
-@method("matmul", "mm", "bmm", "__matmul__")
-def matmul(x: Any, y: Any) -> Any:
-    """Return the product of matrices; a tensor with one axis is a row on the left, a column on the right."""
-    if not issubclass(type(y), Tensor | np.ndarray):
-        return NotImplemented
-    left, right = (v if isinstance(v, Tensor) else Tensor(v) for v in (x, y))
-    wide = unsqueeze(left, 0) if left.ndim == 1 else left, unsqueeze(right, 1) if right.ndim == 1 else right
-    result = apply("matmul", *_agreed(*wide))
-    result = squeeze(result, -1) if right.ndim == 1 else result
-    return squeeze(result, -1 if right.ndim == 1 else -2) if left.ndim == 1 else result
-
-
-Tensor.__rmatmul__ = lambda self, other: matmul(Tensor(other), self)  # type: ignore[attr-defined]
-
-
-# -- shapes ------------------------------------------------------------------------------------------------------------
-def _sizes(given: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], list | tuple) else tuple(given)
-
-
-@method("reshape", "view")
-def reshape(x: Tensor, *shape: Any) -> Tensor:
-    """Return x with another shape; a view where it can be."""
-    return x._viewing(apply("reshape", x, shape=_sizes(shape)))
-
-
-@method()
-def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Return x with the axes from ``start_dim`` to ``end_dim`` merged."""
-    first, last = start_dim % max(x.ndim, 1), end_dim % max(x.ndim, 1)
-    return reshape(x, (*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
-
-
-@method()
-def squeeze(x: Tensor, dim: int | None = None) -> Tensor:
-    """Return x without axis ``dim``, where that has length 1, or without all such axes."""
-    drop = range(x.ndim) if dim is None else (dim % max(x.ndim, 1),)
-    return reshape(x, tuple(size for axis, size in enumerate(x.shape) if axis not in drop or size != 1))
-
-
-@method()
-def unsqueeze(x: Tensor, dim: int) -> Tensor:
-    """Return x with a new axis of length 1."""
-    place = dim % (x.ndim + 1)
-    return reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
-
-
-@method()
-def permute(x: Tensor, *axes: Any) -> Tensor:
-    """Return x with its axes in another order."""
-    return x._viewing(apply("permute", x, axes=_sizes(axes)))
-
-
-@method("transpose", "swapaxes")
-def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Return x with two axes exchanged."""
-    axes = list(range(x.ndim))
-    axes[dim0], axes[dim1] = axes[dim1], axes[dim0]
-    return permute(x, axes)
-
-
-@method()
-def t(x: Tensor) -> Tensor:
-    """Return x with its axes in reverse order."""
-    return permute(x, tuple(reversed(range(x.ndim))))
-
-
-Tensor.T = property(t)  # type: ignore[attr-defined]
-Tensor.mT = property(lambda self: transpose(self, -1, -2))  # type: ignore[attr-defined]
-
-
-@method("expand", "broadcast_to")
-def expand(x: Tensor, *shape: Any) -> Tensor:
-    """Return x stretched to ``shape``, in which -1 keeps an axis as it is."""
-    sizes = _sizes(shape)
-    own = (1,) * (len(sizes) - x.ndim) + x.shape
-    return apply("broadcast_to", x, shape=tuple(a if b == -1 else b for a, b in zip(own, sizes, strict=True)))
-
-
-@method()
-def index_select(x: Tensor, dim: int, index: Any) -> Tensor:
-    """Return the slices ``index`` along an axis."""
-    return x[(slice(None),) * (dim % x.ndim) + (as_array(index),)] if dim else apply("take", x, rows=as_array(index))
-
-
-@method()
-def gather(x: Tensor, dim: int, index: Any) -> Tensor:
-    """Return ``out[i][j] = x[i][index[i][j]]`` (for the second axis)."""
-    return apply("pick", x, indices=as_array(index), axis=dim)
-
-
-@method()
-def split(x: Tensor, size: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into runs of ``size``, or of these sizes."""
-    length = x.shape[dim]
-    sizes = size if isinstance(size, list | tuple) else [min(size, length - at) for at in range(0, length, size)]
-    ends = np.cumsum(sizes).tolist()
-    lead = (slice(None),) * (dim % x.ndim)
-    return tuple(x[(*lead, slice(end - count, end))] for end, count in zip(ends, sizes, strict=True))
-
-
-@method()
-def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into at most so many equal runs."""
-    return split(x, max(-(-x.shape[dim] // chunks), 1), dim)
-
-
-@method()
-def nonzero(x: Tensor) -> Tensor:
-    """Return the places of elements other than 0, one per row."""
-    return Tensor(np.stack(np.nonzero(x.data), axis=1))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..backend import Tensor, framework
+from ..backend import Tensor
 from ..ops.core import Attention, Score
 from . import functional
+from .base import nn
 from .sparselinear import SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["DotGatConv"]
-
-nn = framework.nn
 
 
 @final

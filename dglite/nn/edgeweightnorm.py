@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..backend import Tensor, framework
+from ..backend import Tensor
 from ..errors import DGLError
 from . import functional
+from .base import nn
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["EdgeWeightNorm"]
-
-nn = framework.nn
 
 
 @final

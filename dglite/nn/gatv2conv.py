@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, final
 from ..backend import Tensor, framework
 from ..ops.core import Attention, Score
 from . import functional
+from .base import nn
 from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["GATv2Conv"]
-
-nn = framework.nn
 
 
 @final

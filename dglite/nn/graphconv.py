@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, final
 from ..backend import Tensor, framework
 from ..errors import DGLError
 from . import functional
+from .base import nn
 from .sparsefeatures import SparseFeatures
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["GraphConv"]
-
-nn = framework.nn
 
 
 @final

@@ -12,6 +12,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..udf import NodeBatch
 from . import functional
+from .base import nn
 from .sparsefeatures import Features, SparseFeatures
 from .sparselinear import FeatureDropout, SparseLinear
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SAGEConv"]
 
-nn = framework.nn
 
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
-from ..backend import Tensor, active, framework
+from ..backend import Tensor, active
+from .base import nn
 from .sparsefeatures import Features, SparseFeatures, as_features
 
 __all__ = ["FeatureDropout", "SparseLinear"]
 
-nn = framework.nn
-linear = nn.functional.linear
+_linear = nn.functional.linear
 
 
 @final
@@ -28,7 +28,7 @@ class SparseLinear(nn.Linear):
         """Return the product, dense whatever ``x`` is."""
         x = as_features(x)
         if not isinstance(x, SparseFeatures):
-            return linear(x, self.weight, self.bias)
+            return _linear(x, self.weight, self.bias)
         result = x.matmul(self.weight.t())
         return result if self.bias is None else result + self.bias
 

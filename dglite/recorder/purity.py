@@ -22,7 +22,7 @@ from .mailbox import MAILBOX
 __all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
 _MODULES = (*backend.modules, "math", "operator", "typing")
-"""Modules and packages whose functions only compute, and tell a deferred column from a tensor: our own operations do not."""
+"""Modules and packages whose functions only compute, and tell a deferred column from a tensor: ours do not."""
 _CONSTANT_TYPES = {
     ("torch", "dtype"),
     ("torch", "device"),

@@ -116,7 +116,7 @@ def test_copies() -> None:
     for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
         twin.data[0] = 5
         assert twin.requires_grad and x.tolist() == [1]
-    with pytest.raises(DGLError, match="copy x.detach"):
+    with pytest.raises(DGLError, match=r"copy x\.detach"):
         copy.deepcopy(x * 2)
     y = x.clone().detach()
     y[0] = 9

@@ -15,6 +15,7 @@ from ..autograd import Tensor, apply, as_array, enable_grad, is_grad_enabled, no
 from ..conversions import require_device
 from ..library import library
 from ..operations import dtype_of, functions
+from ..shapes import unsqueeze
 from . import nn, optim
 
 __all__ = [
@@ -57,8 +58,8 @@ float16, float32, float64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype
 int32, int64, bool = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 _NAMES = (
     "exp log sqrt abs sign tanh sigmoid relu sin cos square sum mean max min prod logsumexp softmax log_softmax argmax "
-    "argmin any all add sub mul div pow maximum minimum where matmul reshape flatten squeeze unsqueeze transpose permute "
-    "split chunk nonzero count_nonzero clamp isnan sort topk cumsum norm gather index_select"
+    "argmin any all add sub mul div pow maximum minimum where matmul reshape flatten squeeze unsqueeze transpose "
+    "permute split chunk nonzero count_nonzero clamp isnan sort topk cumsum norm gather index_select"
 ).split()
 globals().update({_name: functions[_name] for _name in _NAMES})
 __all__ += _NAMES
@@ -174,4 +175,4 @@ concat = cat
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Tensor:
     """Join along a new axis."""
-    return cat([functions["unsqueeze"](x, dim) for x in tensors], dim)
+    return cat([unsqueeze(x, dim) for x in tensors], dim)

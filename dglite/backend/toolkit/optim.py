@@ -17,7 +17,7 @@ __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 class Optimizer(ABC):
     """Holds parameters in groups, each with settings of its own: ``param_groups``, as in torch."""
 
-    def __init__(self, params: Iterable[Any], **settings: float) -> None:
+    def __init__(self, params: Iterable[Any], **settings: Any) -> None:
         given = list(params)
         if not given:
             raise DGLError("an optimizer was given no parameters")

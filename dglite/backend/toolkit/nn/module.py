@@ -146,7 +146,7 @@ class Module:
             parameter.grad = None
 
     def to(self, *targets: Any, dtype: Any = None, device: Any = None) -> Self:
-        """Convert floating parameters and buffers to a dtype; a device must be the one that they are on; return self."""
+        """Convert floating parameters and buffers to a dtype; a device must be theirs; return self."""
         for tensor in (*self.parameters(), *self.buffers()):
             if tensor.dtype.kind == "f":
                 tensor.data = tensor.detach().to(*targets, dtype=dtype, device=device).data  # type: ignore[attr-defined]
