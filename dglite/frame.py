@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .backend import Tensor, active
+from .backend import Tensor, active, refuse_foreign
 from .errors import DGLError
 
 __all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
@@ -192,6 +192,7 @@ class Frame(MutableMapping[str, Tensor]):
         return values
 
     def _converted(self, name: str, values: Any) -> Tensor:
+        refuse_foreign(values, f"feature {name!r} of the {self.label}s")
         try:
             return active.asarray(values, device=self.device)
         except (TypeError, ValueError, RuntimeError) as error:

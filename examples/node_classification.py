@@ -2,6 +2,9 @@
 
     python examples/node_classification.py --model gcn --dataset cora
     python examples/node_classification.py --model gat --dataset karate --epochs 50
+    DGLITE_BACKEND=numpy python examples/node_classification.py --model gcn --dataset cora
+
+``framework`` is torch, or with the numpy backend the part of torch that dglite has of its own.
 
 Papers of Cora, Citeseer and Pubmed are downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has the
 files. Their features are words, of which a paper has about 1%: where fewer than 10% of the features differ from 0 they
@@ -19,16 +22,15 @@ import time
 from typing import NamedTuple
 
 import scipy.sparse
-import torch
-import torch.nn.functional as F
-from torch import nn
 from tqdm import tqdm
 
 import dglite
+from dglite.backend import framework
 from dglite.data import CiteseerGraphDataset, CoraGraphDataset, KarateClubDataset, PubmedGraphDataset
 from dglite.nn import FeatureDropout, GATConv, GraphConv, SAGEConv, SparseFeatures
 
-Features = torch.Tensor | SparseFeatures
+nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+Features = Tensor | SparseFeatures
 PAPERS = {"cora": CoraGraphDataset, "citeseer": CiteseerGraphDataset, "pubmed": PubmedGraphDataset}
 
 
@@ -44,7 +46,7 @@ class GCN(nn.Module):
         self.second = GraphConv(hidden, num_classes)
         self.dropout = FeatureDropout(dropout)
 
-    def forward(self, graph: dglite.DGLGraph, x: Features) -> torch.Tensor:
+    def forward(self, graph: dglite.DGLGraph, x: Features) -> Tensor:
         x = self.first(graph, self.dropout(x))
         return self.second(graph, self.dropout(x))
 
@@ -59,7 +61,7 @@ class GAT(nn.Module):
         self.first = GATConv(in_feats, hidden, heads, feat_drop=dropout, attn_drop=dropout, activation=F.elu)
         self.second = GATConv(heads * hidden, num_classes, 1, feat_drop=dropout, attn_drop=dropout)
 
-    def forward(self, graph: dglite.DGLGraph, x: Features) -> torch.Tensor:
+    def forward(self, graph: dglite.DGLGraph, x: Features) -> Tensor:
         x = self.first(graph, x).flatten(1)
         return self.second(graph, x).mean(1)
 
@@ -74,7 +76,7 @@ class GraphSAGE(nn.Module):
         self.first = SAGEConv(in_feats, hidden, "mean", feat_drop=dropout, activation=F.relu)
         self.second = SAGEConv(hidden, num_classes, "mean", feat_drop=dropout)
 
-    def forward(self, graph: dglite.DGLGraph, x: Features) -> torch.Tensor:
+    def forward(self, graph: dglite.DGLGraph, x: Features) -> Tensor:
         return self.second(graph, self.first(graph, x))
 
 
@@ -87,11 +89,11 @@ class Task(NamedTuple):
 
     graph: dglite.DGLGraph
     features: Features
-    labels: torch.Tensor
+    labels: Tensor
     num_classes: int
-    training: torch.Tensor
-    validation: torch.Tensor
-    test: torch.Tensor
+    training: Tensor
+    validation: Tensor
+    test: Tensor
 
 
 def load(name: str, raw_dir: str | None) -> Task:
@@ -100,7 +102,7 @@ def load(name: str, raw_dir: str | None) -> Task:
         return load_karate()
     dataset = PAPERS[name](raw_dir=raw_dir)
     graph = dataset[0]
-    nodes = (torch.nonzero(graph.ndata[f"{part}_mask"]).flatten() for part in ("train", "val", "test"))
+    nodes = (framework.nonzero(graph.ndata[f"{part}_mask"]).flatten() for part in ("train", "val", "test"))
     return Task(graph, graph.ndata["feat"], graph.ndata["label"], dataset.num_classes, *nodes)
 
 
@@ -108,14 +110,14 @@ def load_karate() -> Task:
     """Zachary's karate club: each node is its own feature; the two leaders are labelled, a friend of each validates."""
     dataset = KarateClubDataset()
     graph = dataset[0]
-    training, validation = torch.tensor([0, 33]), torch.tensor([1, 32])
-    rest = torch.tensor([node for node in range(graph.num_nodes()) if node not in (0, 1, 32, 33)])
-    return Task(graph, torch.eye(34), graph.ndata["label"], dataset.num_classes, training, validation, rest)
+    training, validation = framework.tensor([0, 33]), framework.tensor([1, 32])
+    rest = framework.tensor([node for node in range(graph.num_nodes()) if node not in (0, 1, 32, 33)])
+    return Task(graph, framework.eye(34), graph.ndata["label"], dataset.num_classes, training, validation, rest)
 
 
-def stored(features: torch.Tensor, choice: str) -> Features:
+def stored(features: Tensor, choice: str) -> Features:
     """Return the features as a sparse matrix when that is chosen, or, for "auto", fewer than 10% differ from 0."""
-    density = torch.count_nonzero(features).item() / features.numel()
+    density = framework.count_nonzero(features).item() / features.numel()
     if choice == "off" or (choice == "auto" and density >= 0.1):
         return features
     return SparseFeatures(scipy.sparse.csr_array(features.numpy()))
@@ -125,7 +127,9 @@ def with_self_loops(graph: dglite.DGLGraph) -> dglite.DGLGraph:
     """Return the structure with exactly one edge from each node to itself."""
     src, dst = graph.edges()
     other, nodes = src != dst, graph.nodes()
-    return dglite.graph((torch.cat([src[other], nodes]), torch.cat([dst[other], nodes])), num_nodes=graph.num_nodes())
+    return dglite.graph(
+        (framework.cat([src[other], nodes]), framework.cat([dst[other], nodes])), num_nodes=graph.num_nodes()
+    )
 
 
 # -- training ----------------------------------------------------------------------------------------------------------
@@ -137,14 +141,14 @@ class Result(NamedTuple):
     seconds_per_epoch: float
 
 
-def accuracy(logits: torch.Tensor, labels: torch.Tensor, nodes: torch.Tensor) -> float:
+def accuracy(logits: Tensor, labels: Tensor, nodes: Tensor) -> float:
     """Return the fraction of ``nodes`` whose largest logit is their label's."""
     return (logits[nodes].argmax(1) == labels[nodes]).float().mean().item()
 
 
 def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, progress: tqdm) -> Result:
     """Train, and test the parameters that did best in validation (of equals, those with the lower loss)."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=model.learning_rate, weight_decay=model.weight_decay)
+    optimizer = framework.optim.Adam(model.parameters(), lr=model.learning_rate, weight_decay=model.weight_decay)
     best, checkpoint, times = (-1.0, 0.0), copy.deepcopy(model.state_dict()), []
     for _ in range(epochs):
         start = time.perf_counter()
@@ -156,7 +160,7 @@ def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, pro
         times.append(time.perf_counter() - start)
 
         model.eval()
-        with torch.no_grad():
+        with framework.no_grad():
             logits = model(graph, task.features)
         validation = accuracy(logits, task.labels, task.validation)
         validation_loss = F.cross_entropy(logits[task.validation], task.labels[task.validation]).item()
@@ -165,7 +169,7 @@ def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, pro
         progress.set_postfix(loss=f"{loss.item():.3f}", validation=f"{validation:.3f}")
         progress.update()
     model.load_state_dict(checkpoint)
-    with torch.no_grad():
+    with framework.no_grad():
         test = accuracy(model(graph, task.features), task.labels, task.test)
     return Result(best[0], test, statistics.median(times))
 
@@ -194,7 +198,7 @@ def main() -> None:
     graph = with_self_loops(task.graph) if kind.self_loops else task.graph
     epochs, results = arguments.epochs or kind.epochs, []
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        torch.manual_seed(seed)
+        framework.manual_seed(seed)
         model = kind(task.features.shape[1], task.num_classes)
         with tqdm(
             total=epochs, desc=f"{arguments.model} on {arguments.dataset}, seed {seed}", unit="epoch"

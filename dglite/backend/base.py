@@ -107,6 +107,12 @@ class Backend(ABC):
     tensor_type: type
     """The library's class of tensors."""
 
+    framework: Any
+    """What layers and scripts use beside dglite, under torch's names: ``nn``, ``optim``, ``no_grad``, ``tensor`` ..."""
+
+    modules: Sequence[str]
+    """Packages whose functions on tensors only compute, so that functions of users that call them can be recorded."""
+
     # -- recognise and exchange ---------------------------------------------------------------------------------
     @abstractmethod
     def is_tensor(self, x: object) -> bool:
@@ -181,6 +187,20 @@ class Backend(ABC):
     def copy(self, x: Tensor) -> Tensor:
         """Return ``x`` in memory of its own."""
 
+    @abstractmethod
+    def is_sparse(self, x: Tensor) -> bool:
+        """Whether ``x`` stores the elements that differ from 0 only."""
+
+    @abstractmethod
+    def sparse_parts(self, x: Tensor) -> tuple[str, np.ndarray, np.ndarray, Tensor]:
+        """Return a sparse matrix as ``("csr", indptr, indices, values)`` or ``("coo", rows, columns, values)``.
+
+        Raises
+        ------
+        DGLError
+            It is no matrix of numbers, or of another layout.
+        """
+
     # -- create -------------------------------------------------------------------------------------------------
     @abstractmethod
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
@@ -237,8 +257,8 @@ class Backend(ABC):
         """Return ``x @ weight.T + bias``, (rows, ..., out)."""
 
     @abstractmethod
-    def dropout(self, x: Tensor, p: float) -> Tensor:
-        """Return ``x`` with elements dropped with probability ``p``, the others divided by ``1 - p``."""
+    def dropout_mask(self, x: Tensor, p: float) -> Tensor:
+        """Return 0 with probability ``p``, else ``1 / (1 - p)``, for every element of ``x``."""
 
     # -- reduce -------------------------------------------------------------------------------------------------
     @abstractmethod

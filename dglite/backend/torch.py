@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from ..errors import DGLError
 from . import torch_library
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe
 from .torch_deferred import Deferred, values
@@ -20,6 +21,7 @@ _NAMES = {
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
+_DENSE = torch.strided
 
 
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -38,6 +40,8 @@ class TorchBackend(Backend):
 
     name = "torch"
     tensor_type = torch.Tensor
+    framework = torch
+    modules = ("torch", "numpy")
     functions: Mapping[str, Callable[..., torch.Tensor]] = {
         "exp": torch.exp,
         "log": torch.log,
@@ -108,6 +112,23 @@ class TorchBackend(Backend):
     def copy(self, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
+    def is_sparse(self, x: torch.Tensor) -> bool:
+        return x.layout is not _DENSE
+
+    def sparse_parts(self, x: torch.Tensor) -> tuple[str, np.ndarray, np.ndarray, torch.Tensor]:
+        if x.ndim != 2 or x.dense_dim():
+            raise DGLError(f"sparse features have shape {tuple(x.shape)}; expected (rows, columns) of numbers")
+        if x.layout is torch.sparse_csr:
+            return "csr", x.crow_indices().numpy(), x.col_indices().numpy(), x.values()
+        if x.layout is not torch.sparse_coo:
+            raise DGLError(
+                f"sparse features have layout {x.layout}; expected torch.sparse_csr or torch.sparse_coo: convert them "
+                "by x.to_sparse_csr()"
+            )
+        stored = x.coalesce() if x.requires_grad else x  # torch derives values of coalesced tensors only
+        rows, columns = stored._indices().numpy()
+        return "coo", rows, columns, stored.values() if x.requires_grad else stored._values()
+
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
@@ -149,8 +170,10 @@ class TorchBackend(Backend):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
 
-    def dropout(self, x: torch.Tensor, p: float) -> torch.Tensor:
-        return torch.nn.functional.dropout(x, p)
+    def dropout_mask(self, x: torch.Tensor, p: float) -> torch.Tensor:
+        # torch's own dropout draws Bernoulli numbers, which on a CPU takes three times as long as all of this.
+        drawn = torch.rand(x.shape, device=x.device)  # float32: bfloat16 would round the probability
+        return drawn.ge_(p).to(x.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
 
     def sum(self, x: torch.Tensor, axis: int | Sequence[int], keepdims: bool = False) -> torch.Tensor:
         return x.sum(dim=axis, keepdim=keepdims)  # type: ignore[arg-type]

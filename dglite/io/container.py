@@ -29,6 +29,8 @@ DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
 """How a graph file of DGL's own begins."""
 
 _KEY = "dglite"
+_FRAMEWORK = "torch" if active.name == "torch" else "numpy"
+"""What the safetensors library reads arrays into."""
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
@@ -148,7 +150,7 @@ class Container:
         self.path = path
         start = first_bytes(path)
         try:
-            self._file = safe_open(path, framework=active.name)
+            self._file = safe_open(path, framework=_FRAMEWORK)
             metadata = self._file.metadata() or {}
             self.names = frozenset(self._file.keys())
         except (OSError, SafetensorError) as error:
@@ -233,7 +235,7 @@ class Container:
         if name not in self.names:
             raise self.damaged(f"array {name!r} is missing")
         try:
-            return self._file.get_tensor(name)
+            return active.asarray(self._file.get_tensor(name))
         except (SafetensorError, RuntimeError, TypeError, ValueError) as error:
             raise self.damaged(f"array {name!r} cannot be read ({error})") from error
 

@@ -9,6 +9,7 @@ from .graphconv import GraphConv
 from .sageconv import SAGEConv
 from .sparsefeatures import SparseFeatures
 from .sparselinear import FeatureDropout, SparseLinear
+from .state import load_state_dict, save_state_dict
 
 __all__ = [
     "DotGatConv",
@@ -21,4 +22,6 @@ __all__ = [
     "SparseFeatures",
     "SparseLinear",
     "functional",
+    "load_state_dict",
+    "save_state_dict",
 ]

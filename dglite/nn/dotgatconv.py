@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor
 from ..ops.core import Attention, Score
 from . import functional
+from .base import nn
 from .sparselinear import SparseLinear
 
 if TYPE_CHECKING:
@@ -65,9 +64,9 @@ class DotGatConv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Tensor | tuple[Tensor, Tensor],
         get_attention: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 
         With ``get_attention``, also returns the attention, shape (num_edges, \*, num_heads, 1). Raises ``DGLError``
@@ -82,9 +81,7 @@ class DotGatConv(nn.Module):
         result, weights = functional.attention(adjacency, how, source, (destination,), get_attention=get_attention)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor]:
         """Return both sides after the matrices, by head; one tensor given for both is multiplied once."""
         if self._paired:
             sides = self.fc_src(source), self.fc_dst(destination)

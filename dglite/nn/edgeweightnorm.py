@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor
 from ..errors import DGLError
 from . import functional
+from .base import nn
 
 if TYPE_CHECKING:
     from ..graph import DGLGraph
@@ -32,7 +31,7 @@ class EdgeWeightNorm(nn.Module):
         self._norm = norm
         self._eps = eps
 
-    def forward(self, graph: DGLGraph, edge_weight: torch.Tensor) -> torch.Tensor:
+    def forward(self, graph: DGLGraph, edge_weight: Tensor) -> Tensor:
         """Return the normalised weights, shape (num_edges,) as given.
 
         Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.

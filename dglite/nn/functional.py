@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from ..backend import active
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core, edge_softmax
@@ -99,9 +97,7 @@ _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_S
 _PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
 
 
-def normalised_sum(
-    adjacency: Adjacency, feat: torch.Tensor, norm: str, edge_weight: torch.Tensor | None = None
-) -> torch.Tensor:
+def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: Tensor | None = None) -> Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
 
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
@@ -120,8 +116,8 @@ def normalised_sum(
 
 
 def reduce_neighbours(
-    adjacency: Adjacency, feat: torch.Tensor, reducer: Reducer, edge_weight: torch.Tensor | None = None
-) -> torch.Tensor:
+    adjacency: Adjacency, feat: Tensor, reducer: Reducer, edge_weight: Tensor | None = None
+) -> Tensor:
     """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges."""
     if edge_weight is None:
         return core.spmm(adjacency, _SOURCE, reducer, (feat,))
@@ -129,14 +125,14 @@ def reduce_neighbours(
 
 
 def mean_with_self(
-    adjacency: Adjacency, source: torch.Tensor, destination: torch.Tensor, edge_weight: torch.Tensor | None = None
-) -> torch.Tensor:
+    adjacency: Adjacency, source: Tensor, destination: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
     total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
     return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total), active.device(total))
 
 
-def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str, eps: float) -> torch.Tensor:
+def normalise_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str, eps: float) -> Tensor:
     """Divide each edge's weight by sums of weights at its ends; ``weight`` and result have shape (num_edges,).
 
     The divisor is the square root of (sum over out-edges of u) times (sum over in-edges of v) for ``"both"``, the sum
@@ -155,11 +151,11 @@ def normalise_edge_weight(adjacency: Adjacency, weight: torch.Tensor, norm: str,
 def attention(
     adjacency: Adjacency,
     how: core.Attention,
-    feat: torch.Tensor,
-    operands: Sequence[torch.Tensor],
-    edge_weight: torch.Tensor | None = None,
+    feat: Tensor,
+    operands: Sequence[Tensor],
+    edge_weight: Tensor | None = None,
     get_attention: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:
     """Return the attention's result, (num_dst, *heads, d), and its weights as applied if they are asked for.
 
     Weights, (num_edges, *heads, 1), exist only with ``get_attention``; otherwise one kernel does it all. What is
@@ -172,11 +168,11 @@ def attention(
     return reduce_neighbours(adjacency, feat, Reducer.SUM, weights), weights
 
 
-def first_rows(x: torch.Tensor, count: int) -> torch.Tensor:
+def first_rows(x: Tensor, count: int) -> Tensor:
     """Return the first ``count`` rows; ``x`` itself, not a view with a gradient to copy, when that is all."""
     return x if x.shape[0] == count else x[:count]
 
 
-def by_head(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+def by_head(x: Tensor, num_heads: int) -> Tensor:
     """Return (..., num_heads * d) as (..., num_heads, d)."""
     return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads)

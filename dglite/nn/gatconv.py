@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor, framework
 from ..ops.core import Attention, Score
 from . import functional
+from .base import nn
 from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class GATConv(nn.Module):
     feat (num_src, \*, in_feats), dense, or a sparse matrix (num_src, in_feats) -> (num_dst, \*, num_heads, out_feats)
     """
 
-    bias: torch.Tensor | None
+    bias: Tensor | None
     res_fc: nn.Module | None
 
     def __init__(
@@ -63,7 +62,7 @@ class GATConv(nn.Module):
         attn_drop: float = 0.0,
         negative_slope: float = 0.2,
         residual: bool = False,
-        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        activation: Callable[[Tensor], Tensor] | None = None,
         allow_zero_in_degree: bool = False,
         bias: bool = True,
     ) -> None:
@@ -78,8 +77,8 @@ class GATConv(nn.Module):
             self.fc_dst = SparseLinear(destination_size, width, bias=False)
         else:
             self.fc = SparseLinear(source_size, width, bias=False)
-        self.attn_l = nn.Parameter(torch.empty(1, num_heads, out_feats))
-        self.attn_r = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.attn_l = nn.Parameter(framework.empty(1, num_heads, out_feats))
+        self.attn_r = nn.Parameter(framework.empty(1, num_heads, out_feats))
         self.feat_drop = FeatureDropout(feat_drop)
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
@@ -89,7 +88,7 @@ class GATConv(nn.Module):
         if residual:
             self.res_fc = SparseLinear(destination_size, width, bias=bias) if projected else nn.Identity()
         # A residual matrix has a bias of its own, which serves for the layer's.
-        self.register_parameter("bias", nn.Parameter(torch.empty(width)) if bias and not projected else None)
+        self.register_parameter("bias", nn.Parameter(framework.empty(width)) if bias and not projected else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -113,9 +112,9 @@ class GATConv(nn.Module):
         self,
         graph: DGLGraph,
         feat: Any,
-        edge_weight: torch.Tensor | None = None,
+        edge_weight: Tensor | None = None,
         get_attention: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 
         ``edge_weight`` (num_edges,) multiplies the attention. With ``get_attention``, also returns the attention as it
@@ -146,9 +145,7 @@ class GATConv(nn.Module):
             result = self.activation(result)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: Any, destination: Any, separate: bool
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor], Any]:
+    def _project(self, source: Any, destination: Any, separate: bool) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
         """Return the source by head, the operands of the score, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout and the matrix once: the destination's rows

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor, framework
 from ..ops.core import Attention, Score
 from . import functional
+from .base import nn
 from .sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class GATv2Conv(nn.Module):
         attn_drop: float = 0.0,
         negative_slope: float = 0.2,
         residual: bool = False,
-        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        activation: Callable[[Tensor], Tensor] | None = None,
         allow_zero_in_degree: bool = False,
         bias: bool = True,
         share_weights: bool = False,
@@ -76,7 +75,7 @@ class GATv2Conv(nn.Module):
         self.share_weights = share_weights and not isinstance(in_feats, tuple)
         self.fc_src = SparseLinear(source_size, width, bias=bias)
         self.fc_dst = self.fc_src if self.share_weights else SparseLinear(destination_size, width, bias=bias)
-        self.attn = nn.Parameter(torch.empty(1, num_heads, out_feats))
+        self.attn = nn.Parameter(framework.empty(1, num_heads, out_feats))
         self.feat_drop = FeatureDropout(feat_drop)
         self.attn_drop = nn.Dropout(attn_drop)
         self.leaky_relu = nn.LeakyReLU(negative_slope)
@@ -104,9 +103,9 @@ class GATv2Conv(nn.Module):
     def forward(
         self,
         graph: DGLGraph,
-        feat: torch.Tensor | tuple[torch.Tensor, torch.Tensor],
+        feat: Tensor | tuple[Tensor, Tensor],
         get_attention: bool = False,
-    ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         r"""Return the new features of the destination nodes.
 
         With ``get_attention``, also returns the attention as it was applied, shape (num_edges, \*, num_heads, 1).
@@ -128,9 +127,7 @@ class GATv2Conv(nn.Module):
             result = self.activation(result)
         return result if weights is None else (result, weights)
 
-    def _project(
-        self, source: torch.Tensor, destination: torch.Tensor, separate: bool
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Return both sides after dropout and the matrices, by head, and the destination after dropout alone.
 
         Where one tensor was given for both sides, it goes through dropout once: the destination's rows are the first

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-import torch
-from torch import nn
-
+from ..backend import Tensor, framework
 from ..errors import DGLError
 from . import functional
+from .base import nn
 from .sparsefeatures import SparseFeatures
 
 if TYPE_CHECKING:
@@ -48,8 +47,8 @@ class GraphConv(nn.Module):
     >>> layer(g, g.ndata["h"])  # doctest: +SKIP
     """
 
-    weight: torch.Tensor | None
-    bias: torch.Tensor | None
+    weight: Tensor | None
+    bias: Tensor | None
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class GraphConv(nn.Module):
         norm: str = "both",
         weight: bool = True,
         bias: bool = True,
-        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        activation: Callable[[Tensor], Tensor] | None = None,
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__()
@@ -68,8 +67,8 @@ class GraphConv(nn.Module):
         self._norm = norm
         self._activation = activation
         self._allow_zero_in_degree = allow_zero_in_degree
-        self.register_parameter("weight", nn.Parameter(torch.empty(in_feats, out_feats)) if weight else None)
-        self.register_parameter("bias", nn.Parameter(torch.empty(out_feats)) if bias else None)
+        self.register_parameter("weight", nn.Parameter(framework.empty(in_feats, out_feats)) if weight else None)
+        self.register_parameter("bias", nn.Parameter(framework.empty(out_feats)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -87,9 +86,9 @@ class GraphConv(nn.Module):
         self,
         graph: DGLGraph,
         feat: Any,
-        weight: torch.Tensor | None = None,
-        edge_weight: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        weight: Tensor | None = None,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
         """Return the new features of the destination nodes.
 
         Of a pair of features, only the source's are read. ``weight`` (in_feats, out_feats) serves a layer constructed
@@ -116,7 +115,7 @@ class GraphConv(nn.Module):
             result = result + bias
         return result if self._activation is None else self._activation(result)
 
-    def _weight(self, given: torch.Tensor | None) -> torch.Tensor | None:
+    def _weight(self, given: Tensor | None) -> Tensor | None:
         own = self.weight
         if given is None:
             return own

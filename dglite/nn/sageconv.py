@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-import torch
-from torch import nn
-
 from .. import function as fn
+from ..backend import Tensor, active, framework
 from ..errors import DGLError
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from ..udf import NodeBatch
 from . import functional
+from .base import nn
 from .sparsefeatures import Features, SparseFeatures
 from .sparselinear import FeatureDropout, SparseLinear
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from ..graph import DGLGraph
 
 __all__ = ["SAGEConv"]
+
 
 _AGGREGATORS = ("mean", "gcn", "pool", "lstm")
 
@@ -54,7 +54,7 @@ class SAGEConv(nn.Module):
     feat (num_src, in_feats) -> (num_dst, out_feats); except with ``"lstm"``, feat may be a SciPy or torch sparse matrix
     """
 
-    bias: torch.Tensor | None
+    bias: Tensor | None
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class SAGEConv(nn.Module):
         aggregator_type: str,
         feat_drop: float = 0.0,
         bias: bool = True,
-        norm: Callable[[torch.Tensor], torch.Tensor] | None = None,
-        activation: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        norm: Callable[[Tensor], Tensor] | None = None,
+        activation: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         if aggregator_type not in _AGGREGATORS:
@@ -88,7 +88,7 @@ class SAGEConv(nn.Module):
             self.lstm = nn.LSTM(self._in_src_feats, self._in_src_feats, batch_first=True)
         self.fc_neigh = SparseLinear(self._in_src_feats, out_feats, bias=False)
         if aggregator_type == "gcn":
-            self.register_parameter("bias", nn.Parameter(torch.zeros(out_feats)) if bias else None)
+            self.register_parameter("bias", nn.Parameter(framework.zeros(out_feats)) if bias else None)
         else:
             self.fc_self = SparseLinear(self._in_dst_feats, out_feats, bias=bias)
         self.reset_parameters()
@@ -108,8 +108,8 @@ class SAGEConv(nn.Module):
         self,
         graph: DGLGraph,
         feat: Any,
-        edge_weight: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
         """Return the new features of the destination nodes.
 
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows and
@@ -132,9 +132,7 @@ class SAGEConv(nn.Module):
             result = self.activation(result)
         return result if self.norm is None else self.norm(result)
 
-    def _neighbours(
-        self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _neighbours(self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None) -> Tensor:
         """Aggregate the neighbours and apply ``fc_neigh``, which goes first where that makes the messages narrower."""
         if self._aggre_type == "pool":
             pooled = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
@@ -150,8 +148,8 @@ class SAGEConv(nn.Module):
         adjacency: Adjacency,
         source: Any,
         destination: Any,
-        edge_weight: torch.Tensor | None,
-    ) -> torch.Tensor:
+        edge_weight: Tensor | None,
+    ) -> Tensor:
         """Average neighbours and node; without a ``destination``, its rows are the first of the source's."""
         narrow_first = self._narrows(source) or isinstance(destination, SparseFeatures)
         if narrow_first:
@@ -166,9 +164,7 @@ class SAGEConv(nn.Module):
         """Whether ``fc_neigh`` goes first: it makes messages narrower, or sparse features dense."""
         return self._in_src_feats > self._out_feats or isinstance(source, SparseFeatures)
 
-    def _last_state(
-        self, graph: DGLGraph, adjacency: Adjacency, source: torch.Tensor, edge_weight: torch.Tensor | None
-    ) -> torch.Tensor:
+    def _last_state(self, graph: DGLGraph, adjacency: Adjacency, source: Tensor, edge_weight: Tensor | None) -> Tensor:
         if adjacency.num_edges == 0:
             return source.new_zeros(adjacency.num_dst, self._in_src_feats)
         with graph.local_scope():
@@ -180,13 +176,13 @@ class SAGEConv(nn.Module):
             graph.update_all(message, self._run_lstm)
             return graph.dstdata["last"]
 
-    def _run_lstm(self, nodes: NodeBatch) -> dict[str, torch.Tensor]:
+    def _run_lstm(self, nodes: NodeBatch) -> dict[str, Tensor]:
         """Reduce messages (nodes, degree, in_feats) to the LSTM's last hidden state."""
         messages = nodes.mailbox["m"]
-        if not torch.is_autocast_enabled("cpu"):
+        if active.autocast_dtype() is None:
             _, (last, _) = self.lstm(messages)
         else:
             # torch's LSTM in bfloat16 runs on some processors only.
-            with torch.autocast("cpu", enabled=False):
+            with framework.autocast("cpu", enabled=False):
                 _, (last, _) = self.lstm(messages.to(self.fc_neigh.weight.dtype))
         return {"last": last.squeeze(0)}

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
+from ..backend import Tensor, active, refuse_foreign
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core
@@ -24,8 +24,6 @@ from ..structure.parse import is_scipy
 __all__ = ["Features", "SparseFeatures", "as_features"]
 
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
-_DENSE = torch.strided
-_DTYPES = tuple(getattr(torch, name) for name in FLOATS)
 
 
 class SparseFeatures:
@@ -46,8 +44,8 @@ class SparseFeatures:
 
     def __init__(self, matrix: Any) -> None:
         """Take over a SciPy or torch sparse matrix; raises :class:`DGLError` for another, or for wrong values."""
-        if isinstance(matrix, torch.Tensor) and matrix.layout is not torch.strided:
-            self.structure, self.values = _from_torch(matrix)
+        if active.is_tensor(matrix) and active.is_sparse(matrix):
+            self.structure, self.values = _from_tensor(matrix)
         elif is_scipy(matrix):
             self.structure, self.values = _from_scipy(matrix)
         else:
@@ -55,9 +53,9 @@ class SparseFeatures:
                 f"got {type(matrix).__name__}; expected a SciPy sparse matrix or a torch sparse tensor (a dense tensor "
                 "becomes one by x.to_sparse_csr())"
             )
-        if self.values.dtype not in _DTYPES:
+        if active.dtype(self.values) not in FLOATS:
             raise DGLError(
-                f"sparse features have values of dtype {str(self.values.dtype).removeprefix('torch.')}; expected one "
+                f"sparse features have values of dtype {active.dtype(self.values)}; expected one "
                 f"of {', '.join(FLOATS)}: convert them, as in matrix.astype('float32') or tensor.float()"
             )
 
@@ -67,14 +65,14 @@ class SparseFeatures:
         return self.structure.num_dst, self.structure.num_src
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> Any:
         """dtype of the values."""
         return self.values.dtype
 
     def __repr__(self) -> str:
         return f"SparseFeatures(shape={self.shape}, stored={len(self.values)}, dtype={self.dtype})"
 
-    def with_values(self, values: torch.Tensor) -> SparseFeatures:
+    def with_values(self, values: Tensor) -> SparseFeatures:
         """Return the matrix with other values in the same places, in the same order."""
         made = object.__new__(SparseFeatures)
         made.structure, made.values = self.structure, values
@@ -92,7 +90,7 @@ class SparseFeatures:
         made.structure = structure
         return made
 
-    def matmul(self, weight: torch.Tensor) -> torch.Tensor:
+    def matmul(self, weight: Tensor) -> Tensor:
         """Return the product with ``weight`` (columns, width), (rows, width), in one kernel."""
         rows, columns = self.shape
         if weight.ndim != 2 or weight.shape[0] != columns:
@@ -105,7 +103,7 @@ class SparseFeatures:
     __matmul__ = matmul
 
 
-Features = torch.Tensor | SparseFeatures
+Features = Tensor | SparseFeatures
 """What layers compute on."""
 
 
@@ -116,11 +114,16 @@ def as_features(x: Any) -> Features:
     time and values read afresh, so a matrix that was written to is never taken for what it was. Formats of SciPy other
     than CSR are converted each time.
     """
-    if isinstance(x, torch.Tensor):
-        return x if x.layout is _DENSE else SparseFeatures(x)
+    if active.is_tensor(x):
+        return SparseFeatures(x) if active.is_sparse(x) else x
     if isinstance(x, SparseFeatures):
         return x
-    return SparseFeatures(x) if is_scipy(x) else x
+    if isinstance(x, np.ndarray):
+        return active.asarray(x)
+    if is_scipy(x):
+        return SparseFeatures(x)
+    refuse_foreign(x, "the features")
+    return x
 
 
 # -- from other libraries ----------------------------------------------------------------------------------------------
@@ -162,30 +165,22 @@ def _from_rows(
     return _structure(matrix, same, lambda: Adjacency.from_csc(columns, rows, indptr, indices))
 
 
-def _from_scipy(matrix: Any) -> tuple[Adjacency, torch.Tensor]:
+def _from_scipy(matrix: Any) -> tuple[Adjacency, Tensor]:
     if matrix.ndim != 2:
         raise DGLError(f"sparse features have shape {matrix.shape}; expected (rows, columns)")
     stored = matrix if matrix.format == "csr" else matrix.tocsr()
     count = int(stored.indptr[-1])
     structure = _from_rows(matrix, stored.shape, stored.indptr, stored.indices, count)
     data = stored.data[:count]
-    return structure, torch.from_numpy(data if data.flags.writeable else data.copy())
+    return structure, active.from_numpy(data if data.flags.writeable else data.copy())
 
 
-def _from_torch(matrix: torch.Tensor) -> tuple[Adjacency, torch.Tensor]:
-    if matrix.ndim != 2 or matrix.dense_dim():
-        raise DGLError(f"sparse features have shape {tuple(matrix.shape)}; expected (rows, columns) of numbers")
-    rows, columns = matrix.shape
-    if matrix.layout is torch.sparse_csr:
-        indptr, indices = matrix.crow_indices().numpy(), matrix.col_indices().numpy()
-        return _from_rows(matrix, (rows, columns), indptr, indices, len(indices)), matrix.values()
-    if matrix.layout is not torch.sparse_coo:
-        raise DGLError(
-            f"sparse features have layout {matrix.layout}; expected torch.sparse_csr or torch.sparse_coo: convert them "
-            "by x.to_sparse_csr()"
-        )
-    stored = matrix.coalesce() if matrix.requires_grad else matrix  # torch derives values of coalesced tensors only
-    dst, src = stored._indices().numpy()
+def _from_tensor(matrix: Tensor) -> tuple[Adjacency, Tensor]:
+    layout, first, second, values = active.sparse_parts(matrix)
+    rows, columns = active.shape(matrix)
+    if layout == "csr":
+        return _from_rows(matrix, (rows, columns), first, second, len(second)), values
+    dst, src = first, second
 
     def same(known: Adjacency) -> bool:
         ends = known.endpoints()
@@ -196,7 +191,7 @@ def _from_torch(matrix: torch.Tensor) -> tuple[Adjacency, torch.Tensor]:
         )
 
     structure = _structure(matrix, same, lambda: Adjacency.from_coo(columns, rows, src, dst))
-    return structure, stored.values() if matrix.requires_grad else stored._values()
+    return structure, values
 
 
 def _first_rows(structure: Adjacency, count: int) -> tuple[Adjacency, np.ndarray | None]:

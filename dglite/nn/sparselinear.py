@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, final
 
-import torch
-from torch import nn
-from torch.nn.functional import linear
-
+from ..backend import Tensor, active
+from .base import nn
 from .sparsefeatures import Features, SparseFeatures, as_features
 
 __all__ = ["FeatureDropout", "SparseLinear"]
+
+_linear = nn.functional.linear
 
 
 @final
@@ -24,11 +24,11 @@ class SparseLinear(nn.Linear):
     Raises ``DGLError`` for sparse features of another width, or whose values are not of the weight's dtype.
     """
 
-    def forward(self, x: Any) -> torch.Tensor:
+    def forward(self, x: Any) -> Tensor:
         """Return the product, dense whatever ``x`` is."""
         x = as_features(x)
         if not isinstance(x, SparseFeatures):
-            return linear(x, self.weight, self.bias)
+            return _linear(x, self.weight, self.bias)
         result = x.matmul(self.weight.t())
         return result if self.bias is None else result + self.bias
 
@@ -47,14 +47,6 @@ class FeatureDropout(nn.Dropout):
         if not self.training or self.p == 0.0:
             return x
         if isinstance(x, SparseFeatures):
-            return x.with_values(x.values * _mask(x.values, self.p))
-        return x.mul_(_mask(x, self.p)) if self.inplace else x * _mask(x, self.p)
-
-
-def _mask(like: torch.Tensor, p: float) -> torch.Tensor:
-    """Return 0 with probability ``p``, else ``1 / (1 - p)``, for every element.
-
-    torch's own dropout draws Bernoulli numbers, which on a CPU takes three times as long as all of this.
-    """
-    drawn = torch.rand(like.shape, device=like.device)  # float32: bfloat16 would round the probability
-    return drawn.ge_(p).to(like.dtype).mul_(1 / (1 - p) if p < 1 else 0.0)
+            return x.with_values(x.values * active.dropout_mask(x.values, self.p))
+        mask = active.dropout_mask(x, self.p)
+        return x.mul_(mask) if self.inplace else x * mask

@@ -21,8 +21,8 @@ from .mailbox import MAILBOX
 
 __all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
-_MODULES = {"torch", "numpy", "math", "operator", "typing"}
-"""Modules whose functions only compute, and tell a deferred column from a tensor: our own operations do not."""
+_MODULES = (*backend.modules, "math", "operator", "typing")
+"""Modules and packages whose functions only compute, and tell a deferred column from a tensor: ours do not."""
 _CONSTANT_TYPES = {
     ("torch", "dtype"),
     ("torch", "device"),
@@ -319,7 +319,7 @@ def _refusal_of(name: str, value: Any, known: _Code, once: bool, depth: int) -> 
 
 def _is_known(module: str) -> bool:
     """Whether code of this module does nothing but compute."""
-    return module.partition(".")[0] in _MODULES
+    return any(module == known or module.startswith(f"{known}.") for known in _MODULES)
 
 
 def _refusal_of_layer(name: str, layer: Any, once: bool, depth: int) -> str | None:

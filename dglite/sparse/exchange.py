@@ -1,11 +1,13 @@
-"""Exchange with torch's own sparse tensors, by copying structure and sharing values."""
+"""Exchange with torch's own sparse tensors, by copying structure and sharing values.
+
+torch is imported by the functions that need it: other backends do without.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from ..backend import Tensor, active
 from ..errors import DGLError
 from .base import taken
 from .create import from_csc, from_csr, spmatrix
@@ -14,7 +16,7 @@ from .matrix import SparseMatrix
 __all__ = ["from_torch_sparse", "to_torch_sparse_coo", "to_torch_sparse_csc", "to_torch_sparse_csr"]
 
 
-def from_torch_sparse(torch_sparse_tensor: torch.Tensor) -> SparseMatrix:
+def from_torch_sparse(torch_sparse_tensor: Any) -> SparseMatrix:
     """Make a matrix of a torch sparse tensor of layout COO, CSR or CSC; entries keep their order, repeated ones too.
 
     Raises
@@ -23,38 +25,59 @@ def from_torch_sparse(torch_sparse_tensor: torch.Tensor) -> SparseMatrix:
         The layout is another one.
     """
     x = torch_sparse_tensor
-    layout = getattr(x, "layout", None)
-    if layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
-        num_rows, num_cols = x.shape[:2]
-    if layout is torch.sparse_coo:
-        return spmatrix(x._indices(), x._values(), (num_rows, num_cols))  # not coalesced, which indices() insists on
-    if layout is torch.sparse_csr:
-        return from_csr(x.crow_indices(), x.col_indices(), x.values(), (num_rows, num_cols))
-    if layout is torch.sparse_csc:
-        return from_csc(x.ccol_indices(), x.row_indices(), x.values(), (num_rows, num_cols))
-    raise DGLError(f"expected a torch sparse tensor of layout COO, CSR or CSC, got {layout or type(x).__name__}")
+    layout = str(getattr(x, "layout", "")).removeprefix("torch.")
+    if layout == "sparse_coo":  # not coalesced, which indices() insists on
+        return spmatrix(_ours(x._indices()), _ours(x._values()), tuple(x.shape[:2]))
+    if layout == "sparse_csr":
+        return from_csr(_ours(x.crow_indices()), _ours(x.col_indices()), _ours(x.values()), tuple(x.shape[:2]))
+    if layout == "sparse_csc":
+        return from_csc(_ours(x.ccol_indices()), _ours(x.row_indices()), _ours(x.values()), tuple(x.shape[:2]))
+    raise DGLError(
+        "expected a torch sparse tensor of layout COO, CSR or CSC, got "
+        f"{getattr(x, 'layout', None) or type(x).__name__}"
+    )
 
 
-def to_torch_sparse_coo(spmat: SparseMatrix) -> torch.Tensor:
+def to_torch_sparse_coo(spmat: SparseMatrix) -> Any:
     """Return the matrix as a torch sparse COO tensor, not coalesced, (num_rows, num_cols, *D)."""
-    return torch.sparse_coo_tensor(spmat.indices(), spmat.val, _size(spmat), check_invariants=False)
+    import torch
+
+    parts = _theirs(spmat.indices()), _theirs(spmat.val)
+    return torch.sparse_coo_tensor(*parts, _size(spmat), check_invariants=False)
 
 
-def to_torch_sparse_csr(spmat: SparseMatrix) -> torch.Tensor:
+def to_torch_sparse_csr(spmat: SparseMatrix) -> Any:
     """Return the matrix as a torch sparse CSR tensor; entries are ordered by row."""
+    import torch
+
     return torch.sparse_csr_tensor(*_compressed(spmat, 1), _size(spmat), check_invariants=False)
 
 
-def to_torch_sparse_csc(spmat: SparseMatrix) -> torch.Tensor:
+def to_torch_sparse_csc(spmat: SparseMatrix) -> Any:
     """Return the matrix as a torch sparse CSC tensor; entries are ordered by column."""
+    import torch
+
     return torch.sparse_csc_tensor(*_compressed(spmat, 0), _size(spmat), check_invariants=False)
 
 
+def _ours(x: Any) -> Tensor:
+    """Return a torch tensor as one of the active backend; its gradient stays behind where that is another."""
+    return x if active.is_tensor(x) else active.from_numpy(x.numpy(force=True))
+
+
+def _theirs(x: Tensor) -> Any:
+    """Return a tensor of the active backend as torch's; its gradient stays behind where that is another."""
+    import torch
+
+    return x if isinstance(x, torch.Tensor) else torch.from_numpy(active.to_numpy(x))
+
+
 def _size(spmat: SparseMatrix) -> tuple[int, ...]:
-    return (*spmat.shape, *spmat.val.shape[1:])
+    return (*spmat.shape, *active.shape(spmat.val)[1:])
 
 
 def _compressed(spmat: SparseMatrix, dim: int) -> tuple[Any, Any, Any]:
     indptr, indices, order = spmat.csr() if dim == 1 else spmat.csc()
-    val = spmat.val if order is None else taken(spmat.val, order.cpu().long().numpy(), permutation=True)
-    return indptr, indices, val
+    rows = None if order is None else active.to_numpy(order).astype("int64")
+    val = spmat.val if rows is None else taken(spmat.val, rows, permutation=True)
+    return _theirs(indptr), _theirs(indices), _theirs(val)

@@ -5,8 +5,8 @@ After the tasks have run, the kernel is called once more with ``task = -1`` to m
 is compiled once for all kernels, so a kernel costs only its own, serial compilation.
 
 Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
-with it: after each torch operation torch's threads spin for a while on the cores that ours need. Where no GNU OpenMP is
-loaded (macOS, Windows), Numba's pool serves.
+with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
+the system's. Where there is no GNU OpenMP (macOS, Windows), Numba's pool serves.
 """
 
 from __future__ import annotations
@@ -103,17 +103,25 @@ Run = Callable[[int, int, int, int], None]
 @cache
 def _parallel_run() -> Run:
     """Return ``run(kernel, args, tasks, threads)`` on the OpenMP pool in this process, or on Numba's."""
-    try:
-        symbol = ctypes.CDLL(None).GOMP_parallel
-    except (AttributeError, OSError, TypeError):
+    gomp_parallel, member = _gomp_parallel(), _member.address
+    if gomp_parallel is None:
         return _run_on_numba_pool
-    gomp_parallel, member = ctypes.cast(symbol, ctypes.c_void_p).value, _member.address
 
     def run_on_openmp(kernel: int, args: int, tasks: int, threads: int) -> None:
         team = array("q", (kernel, args, tasks, 0))
         _run_on_openmp(gomp_parallel, member, team.buffer_info()[0], threads)
 
     return run_on_openmp
+
+
+def _gomp_parallel() -> int | None:
+    """Return the address of ``GOMP_parallel`` in the process, else in the system's library, else None."""
+    for name in (None, "libgomp.so.1"):
+        try:
+            return ctypes.cast(ctypes.CDLL(name).GOMP_parallel, ctypes.c_void_p).value
+        except (AttributeError, OSError, TypeError):
+            continue
+    return None
 
 
 def _run_on_numba_pool(kernel: int, args: int, tasks: int, threads: int) -> None:

@@ -1,0 +1,206 @@
+"""What the backends of array libraries share: tensors are the tape's, over NumPy's arrays or CuPy's."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from ..errors import DGLError
+from . import toolkit
+from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
+from .base import Backend, DifferentiableOp, MakeOp
+from .library import library
+from .operations import dtype_of, functions
+
+__all__ = ["ArrayBackend"]
+
+
+class ArrayBackend(Backend):
+    """Tensors are ``dglite.backend.autograd.Tensor``. Arrays that are given become tensors without gradient."""
+
+    tensor_type = Tensor
+    framework = toolkit
+    modules = ("numpy", "cupy", "dglite.backend")
+    functions: Mapping[str, Callable[..., Tensor]] = {
+        name: functions[name]
+        for name in "exp log sqrt abs sign tanh sigmoid softplus power maximum minimum where".split()
+    }
+
+    def is_tensor(self, x: object) -> bool:
+        return isinstance(x, Tensor)
+
+    def asarray(self, x: object, dtype: str | None = None, device: object = None) -> Tensor:
+        made = x if isinstance(x, Tensor) else Tensor(as_array(x))
+        if made.dtype.kind not in "biufc":
+            raise TypeError(f"got {type(x).__name__}, of which NumPy makes {made.dtype}; expected numbers")
+        return made if dtype is None else self.astype(made, dtype)
+
+    def to_numpy(self, x: Tensor) -> np.ndarray:
+        return x.data if isinstance(x.data, np.ndarray) else x.data.get()
+
+    def from_numpy(self, array: np.ndarray, device: object = None) -> Tensor:
+        return Tensor(library.xp.asarray(array))
+
+    def is_layer(self, x: object) -> bool:
+        return isinstance(x, toolkit.nn.Module)
+
+    def layers_in(self, layer: Any) -> Iterable[Any]:
+        return layer.modules()  # type: ignore[no-any-return]
+
+    def has_state(self, layer: Any) -> bool:
+        return next(layer.buffers(), None) is not None
+
+    def is_sparse(self, x: Tensor) -> bool:
+        return False
+
+    def sparse_parts(self, x: Tensor) -> tuple[str, np.ndarray, np.ndarray, Tensor]:
+        raise DGLError("tensors of this backend are dense; sparse matrices are SciPy's")
+
+    def shape(self, x: Tensor) -> tuple[int, ...]:
+        return x.shape  # not the array's: what stands for a tensor knows its shape without computing it
+
+    def dtype(self, x: Tensor) -> str:
+        return _name(x.dtype)
+
+    def device(self, x: Tensor) -> Any:
+        return x.device
+
+    def cpu(self) -> Any:
+        return "cpu"
+
+    def on_cpu(self, x: Tensor) -> bool:
+        return x.device == "cpu"
+
+    def requires_grad(self, x: Tensor) -> bool:
+        return x.requires_grad and is_grad_enabled()
+
+    def version(self, x: Tensor) -> int:
+        return x._writes[0]
+
+    def contiguous(self, x: Tensor) -> Tensor:
+        return x if x.data.flags.c_contiguous else apply("clone", x)
+
+    def copy(self, x: Tensor) -> Tensor:
+        return apply("clone", x)
+
+    def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
+        return Tensor(library.xp.empty(tuple(shape), dtype_of(dtype)))
+
+    def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
+        return Tensor(library.xp.full(tuple(shape), value, dtype_of(dtype)))
+
+    def sparse_coo(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Any:
+        return scipy.sparse.coo_array((self.to_numpy(values), tuple(indices)), shape)
+
+    def to_device(self, x: Tensor, device: Any) -> Tensor:
+        return functions["to"](x, str(device))  # type: ignore[no-any-return]
+
+    def astype(self, x: Tensor, dtype: str) -> Tensor:
+        return functions["astype"](x, dtype)  # type: ignore[no-any-return]
+
+    def take(self, x: Tensor, rows: np.ndarray | Tensor) -> Tensor:
+        return apply("take", x, rows=as_array(rows))
+
+    def put(self, x: Tensor, rows: np.ndarray | Tensor, values: Tensor) -> Tensor:
+        return apply("put", x, values, rows=as_array(rows))
+
+    def reshape(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        return functions["reshape"](x, tuple(shape))  # type: ignore[no-any-return]
+
+    def broadcast_to(self, x: Tensor, feat: Sequence[int]) -> Tensor:
+        rows, *own = x.shape
+        padded = self.reshape(x, (rows, *(1,) * (len(feat) - len(own)), *own))
+        return apply("broadcast_to", padded, shape=(rows, *feat))
+
+    def concat(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        return toolkit.cat(xs, axis)
+
+    def stack(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
+        return toolkit.stack(xs, axis)
+
+    def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
+        return functions["split"](x, list(sizes))  # type: ignore[no-any-return]
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return toolkit.nn.functional.linear(x, weight, bias)
+
+    def dropout_mask(self, x: Tensor, p: float) -> Tensor:
+        return toolkit.nn.functional.dropout_mask(x, p)
+
+    def sum(self, x: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:
+        return apply("sum", x, axis=axis if isinstance(axis, int) else tuple(axis), keepdims=keepdims)
+
+    def max(self, x: Tensor, axis: int) -> Tensor:
+        return functions["max"](x, axis).values  # type: ignore[no-any-return]
+
+    def min(self, x: Tensor, axis: int) -> Tensor:
+        return functions["min"](x, axis).values  # type: ignore[no-any-return]
+
+    def prod(self, x: Tensor, axis: int) -> Tensor:
+        return apply("prod", x, axis=axis, keepdims=False)
+
+    def random_state(self) -> bytes:
+        return pickle.dumps(library.generator.bit_generator.state)
+
+    def restore_random_state(self, state: bytes) -> None:
+        library.generator.bit_generator.state = pickle.loads(state)
+
+    def apply(self, op: DifferentiableOp, *inputs: Tensor) -> Tensor:
+        return record(op, *inputs)
+
+    def compiling(self) -> bool:
+        return False
+
+    def register(self, name: str, make: MakeOp) -> None:
+        """Do nothing: there is no compiler."""
+
+    def call(
+        self, name: str, inputs: Sequence[Tensor], structure: Sequence[int], recipe: str, keeper: Tensor | None
+    ) -> Tensor:
+        raise DGLError(f"{name}: array libraries have no compiler that would ask for registered operations")
+
+    def require(self, condition: Tensor, message: str) -> None:
+        if not condition:
+            raise DGLError(message)
+
+    def autocast_dtype(self) -> str | None:
+        return None
+
+    def detach(self, x: Tensor) -> Tensor:
+        return x.detach()
+
+    def gradients(
+        self, function: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor, needs: Sequence[bool]
+    ) -> list[Tensor | None]:
+        leaves = [Tensor(x.data, needed) for x, needed in zip(inputs, needs, strict=True)]
+        with enable_grad():
+            result = function(*leaves)
+        with no_grad():
+            backward(result, grad.data)
+        return [leaf.grad for leaf in leaves]
+
+    def draw_seed(self) -> int:
+        return int(library.generator.integers(2**63 - 1))
+
+    def num_threads(self) -> int:
+        return _threads()
+
+
+@cache
+def _name(dtype: np.dtype) -> str:
+    return dtype.name
+
+
+@cache
+def _threads() -> int:
+    """Return ``OMP_NUM_THREADS``, else the number of cores that the process may use."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if asked.isdigit() and int(asked):
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

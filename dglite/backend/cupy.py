@@ -1,0 +1,28 @@
+"""CuPy: NVIDIA GPUs, without a framework. The same tape over CuPy's arrays."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import cupy
+
+from .array import ArrayBackend
+from .autograd import Tensor
+from .library import library
+
+__all__ = ["CupyBackend"]
+
+library.xp = cupy
+
+
+@final
+class CupyBackend(ArrayBackend):
+    """Tensors wrap ``cupy.ndarray``; what dglite's CPU kernels need stays with NumPy."""
+
+    name = "cupy"
+
+    def address(self, x: Tensor) -> int:
+        return x.data.data.ptr  # type: ignore[no-any-return]
+
+    def cpu(self) -> Any:
+        return f"cuda:{cupy.cuda.Device().id}"

@@ -1,0 +1,306 @@
+"""The operations of the tape: what each computes, and its gradient for each operand. One table.
+
+A rule is ``value(*arrays, **static)`` and, for each operand, ``gradient(g, out, *arrays, **static)``, which makes
+d(loss)/d(operand) of d(loss)/d(result) ``g``; None where there is none. A gradient may have the shape to which its
+operand was broadcast: the tape sums it to the operand's. Everything is said in NumPy's functions, which CuPy's arrays
+take over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["RULES", "Rule", "sum_to"]
+
+Array = Any
+"""A NumPy or CuPy array."""
+
+
+class Rule(NamedTuple):
+    """One operation."""
+
+    value: Callable[..., Array]
+    gradients: tuple[Callable[..., Array] | None, ...] = ()
+    each: Callable[..., Array] | None = None
+    """For any number of operands: ``each(place, g, out, *arrays, **static)``."""
+
+
+def sum_to(g: Array, shape: tuple[int, ...]) -> Array:
+    """Sum over the axes that broadcasting added or stretched, so that ``g`` has ``shape``."""
+    extra = g.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        extra + axis for axis, size in enumerate(shape) if size == 1 and g.shape[extra + axis] != 1
+    )
+    return (g.sum(axis=axes) if axes else g).reshape(shape)
+
+
+# -- element-wise ------------------------------------------------------------------------------------------------------
+def _sigmoid(x: Array) -> Array:
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)  # never overflows
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def _leaky_relu(x: Array, slope: float) -> Array:
+    return np.where(x > 0, x, slope * x)
+
+
+def _elu(x: Array, alpha: float) -> Array:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _clamp(x: Array, low: float | None, high: float | None) -> Array:
+    return np.clip(x, low, high)
+
+
+def _inside(x: Array, low: float | None, high: float | None) -> Array:
+    return (x >= (-math.inf if low is None else low)) & (x <= (math.inf if high is None else high))
+
+
+def _first_wins(g: Array, x: Array, y: Array) -> Array:
+    """Return g where x is chosen over y, half of it where they are equal."""
+    return g * ((x > y) + 0.5 * (x == y)).astype(g.dtype)
+
+
+def _of_base(g: Array, out: Array, x: Array, y: Array) -> Array:
+    return g * np.where(y == 0, 0, y * np.power(x, np.where(y == 0, 1, y - 1)))
+
+
+def _of_exponent(g: Array, out: Array, x: Array, y: Array) -> Array:
+    return g * np.where((x == 0) & (y >= 0), 0, out * np.log(np.where(x == 0, 1, x)))
+
+
+_ELEMENTWISE = {
+    "neg": Rule(np.negative, (lambda g, out, x: -g,)),
+    "exp": Rule(np.exp, (lambda g, out, x: g * out,)),
+    "expm1": Rule(np.expm1, (lambda g, out, x: g * (out + 1),)),
+    "log": Rule(np.log, (lambda g, out, x: g / x,)),
+    "log1p": Rule(np.log1p, (lambda g, out, x: g / (1 + x),)),
+    "sqrt": Rule(np.sqrt, (lambda g, out, x: g / (2 * out),)),
+    "rsqrt": Rule(lambda x: 1 / np.sqrt(x), (lambda g, out, x: -0.5 * g * out / x,)),
+    "square": Rule(np.square, (lambda g, out, x: 2 * g * x,)),
+    "reciprocal": Rule(lambda x: 1 / x, (lambda g, out, x: -g * out * out,)),
+    "abs": Rule(np.abs, (lambda g, out, x: g * np.sign(x),)),
+    "sign": Rule(np.sign, (lambda g, out, x: np.zeros_like(g),)),
+    "sin": Rule(np.sin, (lambda g, out, x: g * np.cos(x),)),
+    "cos": Rule(np.cos, (lambda g, out, x: -g * np.sin(x),)),
+    "tanh": Rule(np.tanh, (lambda g, out, x: g * (1 - out * out),)),
+    "sigmoid": Rule(_sigmoid, (lambda g, out, x: g * out * (1 - out),)),
+    "softplus": Rule(lambda x: np.logaddexp(x, x.dtype.type(0)), (lambda g, out, x: g * _sigmoid(x),)),
+    "silu": Rule(lambda x: x * _sigmoid(x), (lambda g, out, x: g * (out + _sigmoid(x) * (1 - out)),)),
+    "relu": Rule(_relu, (lambda g, out, x: g * (out > 0),)),
+    "leaky_relu": Rule(_leaky_relu, (lambda g, out, x, slope: np.where(x > 0, g, slope * g),)),
+    "elu": Rule(_elu, (lambda g, out, x, alpha: np.where(x > 0, g, g * (out + alpha)),)),
+    "clamp": Rule(_clamp, (lambda g, out, x, low, high: g * _inside(x, low, high),)),
+    "astype": Rule(lambda x, dtype: x.astype(dtype), (lambda g, out, x, dtype: g.astype(x.dtype),)),
+    "clone": Rule(lambda x: x.copy(), (lambda g, out, x: g,)),
+    "add": Rule(np.add, (lambda g, out, x, y: g, lambda g, out, x, y: g)),
+    "sub": Rule(np.subtract, (lambda g, out, x, y: g, lambda g, out, x, y: -g)),
+    "mul": Rule(np.multiply, (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)),
+    "div": Rule(np.divide, (lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)),
+    "power": Rule(np.power, (_of_base, _of_exponent)),
+    "maximum": Rule(np.maximum, (lambda g, out, x, y: _first_wins(g, x, y), lambda g, out, x, y: _first_wins(g, y, x))),
+    "minimum": Rule(np.minimum, (lambda g, out, x, y: _first_wins(g, y, x), lambda g, out, x, y: _first_wins(g, x, y))),
+    "where": Rule(
+        np.where, (None, lambda g, out, c, x, y: np.where(c, g, 0), lambda g, out, c, x, y: np.where(c, 0, g))
+    ),
+}
+
+
+# -- reductions --------------------------------------------------------------------------------------------------------
+def _wide(x: Array, like: Array, axis: Any) -> Array:
+    """Return a reduced array with the reduced axes back, of length 1."""
+    if x.ndim == like.ndim:
+        return x
+    return np.expand_dims(x, tuple(range(like.ndim)) if axis is None else axis)
+
+
+def _spread(g: Array, out: Array, x: Array, axis: Any, keepdims: bool) -> Array:
+    return np.broadcast_to(_wide(g, x, axis), x.shape)
+
+
+def _spread_mean(g: Array, out: Array, x: Array, axis: Any, keepdims: bool) -> Array:
+    return _spread(g, out, x, axis, keepdims) / g.dtype.type(x.size / max(out.size, 1))
+
+
+def _shared(g: Array, out: Array, x: Array, axis: Any, keepdims: bool) -> Array:
+    """Share g among the elements that attain the extremum."""
+    attains = (x == _wide(out, x, axis)).astype(g.dtype)
+    return _wide(g, x, axis) * attains / attains.sum(axis=axis, keepdims=True)
+
+
+def _of_product(g: Array, out: Array, x: Array, axis: Any, keepdims: bool) -> Array:
+    """Multiply g by the product of all other elements: what is before along the axis, times what is behind."""
+    x = np.moveaxis(x, axis, -1) if axis is not None else x.reshape(-1)
+    ones = np.ones_like(x[..., :1])
+    before = np.cumprod(np.concatenate([ones, x[..., :-1]], -1), -1)
+    behind = np.cumprod(np.concatenate([ones, x[..., :0:-1]], -1), -1)[..., ::-1]
+    others = before * behind
+    others = np.moveaxis(others, -1, axis) if axis is not None else others
+    return _wide(g, others, axis) * others if axis is not None else g.reshape(-1) * others
+
+
+def _softmax(x: Array, axis: int) -> Array:
+    powers = np.exp(x - x.max(axis=axis, keepdims=True, initial=-math.inf))
+    powers /= powers.sum(axis=axis, keepdims=True)
+    return powers
+
+
+def _log_softmax(x: Array, axis: int) -> Array:
+    shifted = x - x.max(axis=axis, keepdims=True, initial=-math.inf)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+def _logsumexp(x: Array, axis: Any, keepdims: bool) -> Array:
+    top = x.max(axis=axis, keepdims=True, initial=-math.inf)
+    top = np.where(np.isfinite(top), top, 0)
+    result = np.log(np.exp(x - top).sum(axis=axis, keepdims=True)) + top
+    return result if keepdims else np.squeeze(result, axis)
+
+
+def _cross_entropy(x: Array, target: Array) -> Array:
+    picked = np.take_along_axis(_log_softmax(x, -1), target[:, None], -1)
+    return -picked.mean(dtype=x.dtype)
+
+
+def _of_cross_entropy(g: Array, out: Array, x: Array, target: Array) -> Array:
+    result = _softmax(x, -1)
+    result[np.arange(len(target)), target] -= 1
+    result *= g / len(target)
+    return result
+
+
+def _of_pick(g: Array, out: Array, x: Array, indices: Array, axis: int) -> Array:
+    result = np.zeros_like(x)
+    np.put_along_axis(result, indices, g, axis)
+    return result
+
+
+_REDUCTIONS = {
+    "sum": Rule(lambda x, axis, keepdims: x.sum(axis=axis, keepdims=keepdims), (_spread,)),
+    "mean": Rule(lambda x, axis, keepdims: x.mean(axis=axis, keepdims=keepdims), (_spread_mean,)),
+    "amax": Rule(lambda x, axis, keepdims: x.max(axis=axis, keepdims=keepdims), (_shared,)),
+    "amin": Rule(lambda x, axis, keepdims: x.min(axis=axis, keepdims=keepdims), (_shared,)),
+    "prod": Rule(lambda x, axis, keepdims: x.prod(axis=axis, keepdims=keepdims), (_of_product,)),
+    "cumsum": Rule(
+        lambda x, axis: np.cumsum(x, axis), (lambda g, out, x, axis: np.flip(np.cumsum(np.flip(g, axis), axis), axis),)
+    ),
+    "logsumexp": Rule(
+        _logsumexp,
+        (lambda g, out, x, axis, keepdims: _wide(g, x, axis) * np.exp(x - _wide(out, x, axis)),),
+    ),
+    "softmax": Rule(_softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)),
+    "log_softmax": Rule(_log_softmax, (lambda g, out, x, axis: g - np.exp(out) * g.sum(axis=axis, keepdims=True),)),
+    "cross_entropy": Rule(_cross_entropy, (_of_cross_entropy,)),
+    "pick": Rule(lambda x, indices, axis: np.take_along_axis(x, indices, axis), (_of_pick,)),
+}
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+def _flat(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
+
+
+def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    result = x @ weight.T
+    if bias is not None:
+        result += bias
+    return result
+
+
+_PRODUCTS = {
+    "matmul": Rule(
+        np.matmul,
+        (
+            lambda g, out, x, y: g @ np.swapaxes(y, -1, -2),
+            lambda g, out, x, y: np.swapaxes(x, -1, -2) @ g,
+        ),
+    ),
+    "linear": Rule(
+        _linear,
+        (
+            lambda g, out, x, weight, *bias: g @ weight,
+            lambda g, out, x, weight, *bias: _flat(g).T @ _flat(x),
+            lambda g, out, x, weight, bias: g,
+        ),
+    ),
+}
+
+
+# -- shapes and places -------------------------------------------------------------------------------------------------
+def _of_index(g: Array, out: Array, x: Array, key: Any) -> Array:
+    """Put g to the places that ``key`` names, adding up where one is named twice."""
+    if _is_rows(key):
+        return _of_take(g, out, x, key)
+    result = np.zeros_like(x, dtype=g.dtype)
+    if not _may_repeat(key):
+        result[key] = g
+        return result
+    places = np.arange(x.size).reshape(x.shape)[key]
+    flat = _of_take(g.reshape(-1), out, result.reshape(-1), places.reshape(-1))
+    return flat.reshape(x.shape)
+
+
+def _is_rows(key: Any) -> bool:
+    return getattr(key, "ndim", 0) == 1 and key.dtype.kind in "iu"
+
+
+def _may_repeat(key: Any) -> bool:
+    """Whether an element can be named twice: by integer arrays alone."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(getattr(part, "ndim", 0) and part.dtype.kind in "iu" for part in parts)
+
+
+def _of_take(g: Array, out: Array, x: Array, rows: Array) -> Array:
+    """Add rows of g where they were taken from: a sum over runs of equal rows after sorting, no scatter."""
+    result = np.zeros_like(x, dtype=g.dtype)
+    if len(rows):
+        rows = np.where(rows < 0, rows + len(x), rows)
+        if not (rows[1:] > rows[:-1]).all():
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            starts = np.flatnonzero(np.concatenate([rows[:1] == rows[:1], rows[1:] != rows[:-1]]))
+            g, rows = np.add.reduceat(g[order], starts, axis=0), rows[starts]
+        result[rows] = g
+    return result
+
+
+def _put(x: Array, values: Array, rows: Array) -> Array:
+    result = x.copy()
+    result[rows] = values
+    return result
+
+
+def _without(g: Array, out: Array, x: Array, values: Array, rows: Array) -> Array:
+    result = g.copy()
+    result[rows] = 0
+    return result
+
+
+def _part(place: int, g: Array, out: Array, *parts: Array, axis: int) -> Array:
+    start = sum(part.shape[axis] for part in parts[:place])
+    cut = slice(start, start + parts[place].shape[axis])
+    return g[(slice(None),) * (axis % g.ndim) + (cut,)]
+
+
+_PLACES = {
+    "reshape": Rule(lambda x, shape: x.reshape(shape), (lambda g, out, x, shape: g.reshape(x.shape),)),
+    "permute": Rule(
+        lambda x, axes: x.transpose(axes),
+        (lambda g, out, x, axes: g.transpose(sorted(range(x.ndim), key=lambda i: axes[i] % x.ndim)),),
+    ),
+    "broadcast_to": Rule(lambda x, shape: np.broadcast_to(x, shape), (lambda g, out, x, shape: g,)),
+    "index": Rule(lambda x, key: x[key], (_of_index,)),
+    "take": Rule(lambda x, rows: x.take(rows, axis=0), (_of_take,)),
+    "put": Rule(_put, (_without, lambda g, out, x, values, rows: g[rows])),
+    "concat": Rule(lambda *xs, axis: np.concatenate(xs, axis), each=_part),
+}
+
+RULES: dict[str, Rule] = _ELEMENTWISE | _REDUCTIONS | _PRODUCTS | _PLACES
+"""Every operation by name."""

@@ -1,0 +1,168 @@
+"""The layers that graph layers are made of, with torch's parameter names and initial values."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+from ....errors import DGLError
+from ...autograd import Tensor, apply
+from ...library import library
+from . import functional, init
+from .module import Module, Parameter
+
+__all__ = ["ELU", "LSTM", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "Sigmoid", "Tanh"]
+
+
+def _empty(*shape: int) -> Parameter:
+    return Parameter(library.xp.empty(shape, "float32"))
+
+
+class Linear(Module):
+    r"""``x W^T + b``: (\*, in_features) -> (\*, out_features)."""
+
+    bias: Tensor | None
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = _empty(out_features, in_features)
+        self.register_parameter("bias", _empty(out_features) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias from -1/sqrt(in_features) to 1/sqrt(in_features)."""
+        bound = self.in_features**-0.5 if self.in_features else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Any) -> Tensor:
+        """Return the product."""
+        return functional.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class Dropout(Module):
+    """Set elements to 0 with probability ``p`` while training, and divide the others by ``1 - p``."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise DGLError(f"got dropout {p}; expected a probability, 0 to 1")
+        self.p, self.inplace = p, inplace
+
+    def forward(self, x: Any) -> Any:
+        """Return the input, with elements dropped while training."""
+        return functional.dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"p={self.p}"
+
+
+class Identity(Module):
+    """Return the input; arguments of the constructor are ignored."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def forward(self, x: Any) -> Any:
+        """Return the input."""
+        return x
+
+
+class _Activation(Module):
+    """A function without parameters of its own but for one number."""
+
+    name: str
+
+    def __init__(self, **settings: float) -> None:
+        super().__init__()
+        self._settings = settings
+
+    def forward(self, x: Any) -> Any:
+        """Return the function of the input."""
+        return getattr(x, self.name)(**self._settings)
+
+
+@final
+class ReLU(_Activation):
+    """``max(x, 0)``."""
+
+    name = "relu"
+
+
+@final
+class Tanh(_Activation):
+    """The hyperbolic tangent."""
+
+    name = "tanh"
+
+
+@final
+class Sigmoid(_Activation):
+    """``1 / (1 + exp(-x))``."""
+
+    name = "sigmoid"
+
+
+@final
+class LeakyReLU(_Activation):
+    """``x`` above 0, ``negative_slope * x`` elsewhere."""
+
+    name = "leaky_relu"
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__(negative_slope=negative_slope)
+        self.negative_slope = negative_slope
+
+
+@final
+class ELU(_Activation):
+    """``x`` above 0, ``alpha * (exp(x) - 1)`` elsewhere."""
+
+    name = "elu"
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__(alpha=alpha)
+
+
+@final
+class LSTM(Module):
+    """One layer of long short-term memory over (batch, steps, input_size): Hochreiter and Schmidhuber, 1997."""
+
+    def __init__(self, input_size: int, hidden_size: int, batch_first: bool = True) -> None:
+        super().__init__()
+        if not batch_first:
+            raise DGLError("LSTM takes its input as (batch, steps, features); pass batch_first=True")
+        self.input_size, self.hidden_size = input_size, hidden_size
+        self.weight_ih_l0, self.weight_hh_l0 = _empty(4 * hidden_size, input_size), _empty(4 * hidden_size, hidden_size)
+        self.bias_ih_l0, self.bias_hh_l0 = _empty(4 * hidden_size), _empty(4 * hidden_size)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters from -1/sqrt(hidden_size) to 1/sqrt(hidden_size)."""
+        bound = self.hidden_size**-0.5 if self.hidden_size else 0.0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def forward(self, x: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the states of all steps (batch, steps, hidden), and the last state and cell, (1, batch, hidden)."""
+        steps = functional.linear(x, self.weight_ih_l0, self.bias_ih_l0)
+        size = self.hidden_size
+        state: Any = Tensor(library.xp.zeros((x.shape[0], size), x.dtype))
+        cell, states = state, []
+        for step in range(x.shape[1]):
+            gates: Any = steps[:, step] + functional.linear(state, self.weight_hh_l0, self.bias_hh_l0)  # type: ignore[operator]
+            write, forget, read = (gates[:, at * size : (at + 1) * size].sigmoid() for at in (0, 1, 3))
+            cell = forget * cell + write * gates[:, 2 * size : 3 * size].tanh()
+            state = read * cell.tanh()
+            states.append(state.unsqueeze(1))
+        return apply("concat", *states, axis=1), (state.unsqueeze(0), cell.unsqueeze(0))
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"{self.input_size}, {self.hidden_size}, batch_first=True"

@@ -1,0 +1,75 @@
+"""Parameters in files that every backend reads: train with torch, deploy with NumPy."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+
+__all__ = ["load_state_dict", "save_state_dict"]
+
+_SUFFIXES = (".npz", ".safetensors")
+
+
+def save_state_dict(state_dict: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
+    """Write parameters by name, as ``module.state_dict()`` gives them, to a file ``*.npz`` or ``*.safetensors``.
+
+    bfloat16 is written as float32. Nothing in either kind of file is run when it is read.
+
+    Raises
+    ------
+    DGLError
+        The name ends otherwise, a value is no tensor, or the file cannot be written.
+    """
+    target = _checked(path)
+    for name, x in state_dict.items():
+        if not active.is_tensor(x):
+            raise DGLError(f"{name!r} is a {type(x).__name__}; expected the tensors of module.state_dict()")
+    arrays = {name: np.ascontiguousarray(active.to_numpy(x)) for name, x in state_dict.items()}
+    try:
+        if target.suffix == ".npz":
+            np.savez(target, **arrays)
+        else:
+            save_file(arrays, target)
+    except (OSError, SafetensorError) as error:
+        raise DGLError(f"{target} cannot be written: {error}") from error
+
+
+def load_state_dict(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the parameters in a file by name, tensors of the active backend, for ``module.load_state_dict(...)``.
+
+    Reads what :func:`save_state_dict` writes, and what ``numpy.savez`` and ``safetensors.torch.save_file`` do.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, its name ends otherwise than in ``.npz`` or ``.safetensors``, or it is damaged.
+    """
+    source = _checked(path)
+    try:
+        if source.suffix == ".npz":
+            with np.load(source, allow_pickle=False) as file:
+                arrays = dict(file)
+        else:
+            arrays = load_file(source)
+    except FileNotFoundError:
+        raise DGLError(f"there is no file {source}") from None
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError) as error:
+        raise DGLError(f"{source} is not read as {source.suffix}: {error}") from error
+    return {name: active.asarray(array) for name, array in arrays.items()}
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    checked = Path(path)
+    if checked.suffix not in _SUFFIXES:
+        raise DGLError(f"{checked} ends in {checked.suffix or 'nothing'}; expected {' or '.join(_SUFFIXES)}")
+    return checked

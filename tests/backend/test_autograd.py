@@ -1,0 +1,123 @@
+"""The tape itself: what is recorded, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from dglite.backend import toolkit
+from dglite.backend.autograd import Tensor, backward, no_grad, record
+from dglite.errors import DGLError
+
+
+def leaf(*values: float) -> Tensor:
+    return toolkit.tensor(np.array(values), requires_grad=True)
+
+
+def test_gradients_add_up_over_calls_and_uses() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * x
+    (y + y).sum().backward()
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 12]
+    x.grad = None
+    backward(x, np.ones(2))
+    assert x.grad.tolist() == [1, 1]
+
+
+def test_gradients_are_memory_of_their_own() -> None:
+    x, y = leaf(1.0), leaf(2.0)
+    (x + y).sum().backward()
+    x.grad.mul_(5)
+    assert y.grad.tolist() == [1]
+
+
+def test_nothing_is_recorded_without_need() -> None:
+    x = leaf(1.0)
+    with no_grad():
+        assert not (x * 2).requires_grad
+    assert not (toolkit.ones(1) * 2).requires_grad and not x.detach().requires_grad and (x * 2).requires_grad
+
+    @no_grad()
+    def silent() -> Tensor:
+        return x * 2
+
+    assert not silent().requires_grad
+    with no_grad(), toolkit.enable_grad():
+        assert (x * 2).requires_grad
+
+
+def test_a_diamond_is_walked_once() -> None:
+    x = leaf(1.0)
+    y = x
+    for _ in range(60):  # 2 ** 60 paths
+        y = y + y
+    y.backward()
+    assert x.grad.item() == 2.0**60
+
+
+def test_wrong_calls_are_explained() -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(DGLError, match=r"of shape \(2,\) needs a gradient"):
+        (x * 2).backward()
+    with pytest.raises(DGLError, match="nothing that requires a gradient"):
+        toolkit.ones(()).backward()
+    with pytest.raises(DGLError, match="int64 has no gradient"):
+        toolkit.tensor([1], requires_grad=True)
+    with pytest.raises(DGLError, match="is not made an array silently"):
+        np.asarray(x)
+    with pytest.raises(DGLError, match="no dtype bfloat16"):
+        toolkit.ones(1).to("bfloat16")
+    with pytest.raises(DGLError, match="set DGLITE_BACKEND"):
+        toolkit.ones(1).to("cuda:0")
+    with pytest.raises(DGLError, match="only leaves"):
+        (x * 2).requires_grad_(False)
+
+
+def test_writing_in_place_is_noticed() -> None:
+    x, w = toolkit.ones(2), leaf(1.0, 1.0)
+    y = x * w
+    view = x[:1]
+    view[0] = 7
+    assert x.tolist() == [7, 1]
+    with pytest.raises(DGLError, match="'mul' was written in place"):
+        y.sum().backward()
+    with pytest.raises(DGLError, match="under no_grad"):
+        w[0] = 3
+    with no_grad():
+        w.fill_(2)
+    assert w.tolist() == [2, 2]
+
+
+def test_own_operations_are_recorded() -> None:
+    class Cube:
+        saved = (0,)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            assert not toolkit.is_grad_enabled()
+            return x**3 + y
+
+        def backward(self, inputs, grad, needs):  # type: ignore[no-untyped-def]
+            assert inputs[1] is None and needs == (True, False)
+            return [3 * inputs[0] * inputs[0] * grad, None]
+
+    x = leaf(2.0)
+    record(Cube(), x * 1, toolkit.ones(1)).sum().backward()
+    assert x.grad.tolist() == [12]
+    with no_grad():
+        assert not record(Cube(), x, toolkit.ones(1)).requires_grad
+
+
+def test_copies() -> None:
+    x = leaf(1.0)
+    for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        twin.data[0] = 5
+        assert twin.requires_grad and x.tolist() == [1]
+    with pytest.raises(DGLError, match=r"copy x\.detach"):
+        copy.deepcopy(x * 2)
+    y = x.clone().detach()
+    y[0] = 9
+    assert x.tolist() == [1] and {x: 1}[x] == 1

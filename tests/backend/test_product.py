@@ -1,0 +1,45 @@
+"""The same programs under every backend give the same values and gradients: backend x everything."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.backend.product import CASES, to_array
+
+BACKENDS = [name for name in ("numpy", "cupy") if importlib.util.find_spec(name) is not None]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """Return what one process under another backend gives."""
+    path = tmp_path_factory.mktemp("product") / "results.npz"
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "DGLITE_BACKEND": request.param, "PYTHONPATH": str(root)}
+    run = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("product.py")), str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    with np.load(path) as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_another_backend_gives_the_same(name: str, results: dict[str, np.ndarray]) -> None:
+    expected = {f"{name}/{key}": to_array(value) for key, value in CASES[name]().items()}
+    found = {key: value for key, value in results.items() if key.startswith(f"{name}/")}
+    assert f"{name}/error" not in found, found[f"{name}/error"]
+    assert expected.keys() == found.keys()
+    for key, value in expected.items():
+        assert found[key].dtype == value.dtype, key
+        tolerance = {"rtol": 1e-5, "atol": 1e-6} if value.dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
+        np.testing.assert_allclose(found[key], value, err_msg=key, **tolerance)

@@ -1,0 +1,107 @@
+"""Which backend is chosen, and what happens to tensors of another."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite import backend, ops
+from dglite.backend import Backend, toolkit
+from dglite.backend.array import ArrayBackend
+from dglite.backend.numpy import NumpyBackend
+from dglite.backend.torch import TorchBackend
+from dglite.errors import DGLError
+from dglite.nn import GraphConv
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    inherited = {key: value for key, value in os.environ.items() if key not in ("DGLITE_BACKEND", "DGLBACKEND")}
+    environment = {**inherited, "PYTHONPATH": str(ROOT), **environment}
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+
+
+def test_numpy_does_without_torch() -> None:
+    code = """
+import sys
+sys.modules["torch"] = None  # importing it fails from here on
+import dglite, dglite.nn, dglite.data
+print(dglite.backend.name, dglite.graph(([0], [1])).nodes())
+"""
+    found = run(code, DGLBACKEND="numpy")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "numpy tensor([0, 1])\n"
+
+
+def test_the_configuration_file_chooses(tmp_path: Path) -> None:
+    (tmp_path / ".dglite").mkdir()
+    (tmp_path / ".dglite" / "config.json").write_text('{"backend": "numpy"}')
+    code = "from dglite import backend; print(backend.name)"
+    assert run(code, HOME=str(tmp_path)).stdout == "numpy\n"
+    assert run(code, HOME=str(tmp_path), DGLBACKEND="pytorch").stdout == "torch\n"
+
+
+@pytest.mark.parametrize(("name", "problem"), [("jaxx", "unknown backend 'jaxx'"), ("cupy", "'cupy' cannot be loaded")])
+def test_what_is_not_there_is_explained(name: str, problem: str) -> None:
+    code = "import sys; sys.modules['cupy'] = None\nimport dglite"
+    found = run(code, DGLITE_BACKEND=name)
+    assert found.returncode != 0 and problem in found.stderr
+    assert "expected one of torch, numpy, cupy. Installed: torch, numpy" in found.stderr
+    assert "DGLITE_BACKEND, DGLBACKEND or ~/.dglite/config.json" in found.stderr
+
+
+@pytest.mark.parametrize("kind", [TorchBackend, NumpyBackend, ArrayBackend])
+def test_the_contract_is_kept(kind: type[Backend]) -> None:
+    lacking = kind.__abstractmethods__
+    assert lacking == (frozenset(("address",)) if kind is ArrayBackend else frozenset())
+    for name in ("framework", "functions", "modules", "tensor_type"):
+        assert getattr(kind, name)
+
+
+FOREIGN = toolkit.ones(2, 3)
+MIXED = {
+    "node feature": lambda g: g.ndata.update(h=FOREIGN),
+    "edge feature": lambda g: g.edges["_E"].data.update(w=toolkit.ones(1)),
+    "operand": lambda g: ops.copy_u_sum(g, FOREIGN),
+    "layer": lambda g: GraphConv(3, 1, allow_zero_in_degree=True)(g, FOREIGN),
+    "ids": lambda g: g.in_degrees(toolkit.tensor([1])),
+    "edges": lambda g: dglite.graph((toolkit.tensor([0]), toolkit.tensor([1]))),
+}
+
+
+@pytest.mark.parametrize("what", MIXED)
+def test_frameworks_are_not_mixed(what: str) -> None:
+    g = dglite.graph(([0], [1]))
+    with pytest.raises(DGLError, match=r"is a dglite\.backend\.autograd\.Tensor, but this process computes with torch"):
+        MIXED[what](g)
+    assert not g.ndata and not g.edata
+
+
+def test_numpy_refuses_torch() -> None:
+    code = """
+import numpy as np, torch, dglite
+g = dglite.graph(([0], [1]))
+for write in (lambda: g.ndata.update(h=torch.ones(2)), lambda: g.in_degrees(torch.tensor([1]))):
+    try:
+        write()
+    except dglite.DGLError as error:
+        print(error)
+g.ndata["h"] = np.ones((2, 1), np.float32)
+print(type(g.ndata["h"]).__name__, g.ndata["h"].requires_grad)
+"""
+    lines = run(code, DGLITE_BACKEND="numpy").stdout.splitlines()
+    assert len(lines) == 3 and all("is a torch.Tensor, but this process computes with numpy" in x for x in lines[:2])
+    assert lines[2] == "Tensor False"
+
+
+def test_whose_tensor_it_is() -> None:
+    assert backend.backend_of(torch.ones(1)) is backend.active and backend.backend_of([1]) is None
+    assert backend.backend_of(np.ones(1)) is None and backend.name == "torch" and backend.framework is torch

@@ -1,0 +1,69 @@
+"""Parameters cross from torch to NumPy in files, and give the same results there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import dglite
+from dglite import nn
+from dglite.errors import DGLError
+
+PROGRAM = """
+import sys, numpy as np, dglite
+layer = dglite.nn.GraphConv(3, 2)
+layer.load_state_dict(dglite.nn.load_state_dict(sys.argv[1]))
+out = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), np.arange(9, dtype=np.float32).reshape(3, 3))
+assert "torch" not in sys.modules
+print(*out.detach().numpy().ravel())
+"""
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+@pytest.mark.parametrize("writer", ["ours", "the library's"])
+def test_torch_trains_numpy_infers(suffix: str, writer: str, tmp_path: Path) -> None:
+    layer, path = nn.GraphConv(3, 2), tmp_path / f"state{suffix}"
+    state = layer.state_dict()
+    if writer == "ours":
+        nn.save_state_dict(state, path)
+    elif suffix == ".npz":
+        np.savez(path, **{name: x.numpy() for name, x in state.items()})
+    else:
+        save_file(state, path)
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "DGLITE_BACKEND": "numpy", "PYTHONPATH": str(root)}
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(path)], env=environment, capture_output=True, text=True, check=True
+    )
+    expected = layer(dglite.graph(([0, 1, 2], [1, 2, 0])), torch.arange(9.0).reshape(3, 3))
+    np.testing.assert_allclose(np.array(run.stdout.split(), np.float64), expected.detach().ravel(), rtol=1e-5)
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    state = {"a.weight": torch.rand(2, 3).T, "b": torch.tensor([1, 2]), "c": torch.ones(1, dtype=torch.bfloat16)}
+    nn.save_state_dict(state, tmp_path / "state.npz")
+    found = nn.load_state_dict(tmp_path / "state.npz")
+    assert found["c"].dtype is torch.float32 and found["b"].dtype is torch.int64
+    torch.testing.assert_close(found["a.weight"], state["a.weight"])
+
+
+def test_wrong_files_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(DGLError, match=r"ends in \.pt; expected \.npz or \.safetensors"):
+        nn.load_state_dict("model.pt")
+    with pytest.raises(DGLError, match="there is no file"):
+        nn.load_state_dict(tmp_path / "none.npz")
+    with pytest.raises(DGLError, match="'a' is a list"):
+        nn.save_state_dict({"a": [1]}, tmp_path / "a.npz")
+    with pytest.raises(DGLError, match="cannot be written"):
+        nn.save_state_dict({"a": torch.ones(1)}, tmp_path / "folder" / "a.safetensors")
+    for name in ("a.npz", "a.safetensors"):
+        (tmp_path / name).write_bytes(b"not one")
+        with pytest.raises(DGLError, match="is not read as"):
+            nn.load_state_dict(tmp_path / name)
