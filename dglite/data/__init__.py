@@ -3,6 +3,7 @@
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
+from .sst import SSTDataset
 from .utils import load_graphs, load_labels, load_tensors, save_graphs, save_tensors
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DGLDataset",
     "KarateClubDataset",
     "PubmedGraphDataset",
+    "SSTDataset",
     "load_graphs",
     "load_labels",
     "load_tensors",

@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["launch", "num_tasks", "num_threads"]
+__all__ = ["launch", "launch_at", "num_tasks", "num_threads"]
 
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
@@ -157,7 +157,12 @@ def num_tasks(threads: int) -> int:
 def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
     """Run the kernel at ``address`` on the words ``args``, as ``tasks`` tasks on ``threads`` threads."""
     words = array("q", args)
+    launch_at(address, words.buffer_info()[0], tasks, threads)
+
+
+def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> None:
+    """Run the kernel at ``address`` on the words that lie at the address ``words``."""
     if threads == 1:
-        _run_here(address, words.buffer_info()[0])
+        _run_here(address, words)
     else:
-        _parallel_run()(address, words.buffer_info()[0], tasks, threads)
+        _parallel_run()(address, words, tasks, threads)

@@ -1,0 +1,36 @@
+"""Compiled cell kernels: element-wise formulas over runs of rows, and sums of rows. See :mod:`..render_cell`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ...expr import Expr
+from ..render_cell import Rows, cell_source, cell_spec, sum_source, sum_spec
+from .jit import block_lanes, compile_kernel
+from .launch import launch_at, num_tasks, num_threads
+
+__all__ = ["formula_kernel", "run_rows_at", "sum_kernel"]
+
+
+@lru_cache(maxsize=4096)
+def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[Rows, ...], dtype: str, width: int) -> int:
+    """Return the address of the kernel that computes ``formulas`` over rows of ``width`` values.
+
+    A formula has many values in registers at a time, so its vectors are a quarter of what a sum's accumulators take.
+    """
+    return compile_kernel("cell", cell_source(cell_spec(formulas, rows, dtype, width, block_lanes(dtype) // 4)))
+
+
+@lru_cache(maxsize=4096)
+def sum_kernel(rows: Rows, dtype: str, width: int) -> int:
+    """Return the address of the kernel that sums rows of ``width`` values."""
+    return compile_kernel("sums", sum_source(sum_spec(rows, dtype, width, block_lanes(dtype))))
+
+
+def run_rows_at(kernel: int, words: int, work: int, threads: int) -> None:
+    """Run a kernel on the words at an address; ``work`` is about how many elements it does."""
+    if work < 1 << 15 or threads == 1:
+        launch_at(kernel, words)
+        return
+    used = num_threads(work, threads)
+    launch_at(kernel, words, num_tasks(used), used)
