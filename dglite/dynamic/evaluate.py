@@ -137,7 +137,7 @@ class _Traced:
                     kind, mask = divmod(c // 2, 1 << num_inputs)
                     absent = [i for i in range(num_inputs) if mask >> i & 1]
                     program = self.programs[kind]
-                    plans[c] = plan_class(self.builder, program, bool(c & 1), absent, collected, pushed, needs, options)
+                    plans[c] = plan_class(self.builder, program, bool(c & 1), absent, collected, pushed, self.slots, needs, options)
                 return plans[c]
 
             self._engines[key] = Engine(

@@ -33,7 +33,7 @@ class Lease:
 
 
 class Pool:
-    """Blocks of memory that are free, smallest first."""
+    """Blocks of memory that are free, smallest first. Torch aligns them to 64 bytes."""
 
     def __init__(self) -> None:
         self._free: list[torch.Tensor] = []
@@ -51,7 +51,7 @@ class Pool:
             for i, block in enumerate(self._free):
                 if num_bytes <= block.numel() <= 4 * num_bytes + 4096:
                     return Lease(self, self._free.pop(i))
-        return Lease(self, torch.empty(num_bytes + num_bytes // 4 + _ALIGNMENT, dtype=torch.uint8))
+        return Lease(self, torch.empty((num_bytes + num_bytes // 4) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT, dtype=torch.uint8))
 
     def give_back(self, block: torch.Tensor) -> None:
         """Keep a block for the next call, unless there are many."""
@@ -86,59 +86,50 @@ class Memory:
     def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer]) -> None:
         self.span = span
         self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
+        self._addresses: dict[Buffer, int] = {}
         self._offsets: dict[Buffer, int] = {}
-        self._tensors: dict[Buffer, torch.Tensor] = {}
-        total = _ALIGNMENT
+        counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
+        firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
+        total = 0
         for buffer in buffers:
             self._offsets[buffer] = total
-            size = span.count(buffer.domain) * buffer.width * buffer.dtype.itemsize
-            total += -(-size // _ALIGNMENT) * _ALIGNMENT
+            row = buffer.width * buffer.dtype.itemsize
+            total += (counts[buffer.domain] * row + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
         self._lease = pool.take(total)
         start = self._lease.block.data_ptr()
-        self._start = -start % _ALIGNMENT
-        self._address = start + self._start
+        for buffer, offset in self._offsets.items():
+            row = buffer.width * buffer.dtype.itemsize
+            self._addresses[buffer] = start + offset - firsts[buffer.domain] * row
+        self._blocks: dict[torch.dtype, torch.Tensor] = {}
 
     def give(self, buffer: Buffer, tensor: torch.Tensor, first: int) -> None:
-        """Let a buffer lie in a tensor whose row 0 is row (or edge) ``first``."""
+        """Let a buffer lie in a contiguous tensor whose row 0 is row (or edge) ``first``."""
         self._given[buffer] = tensor, first
+        self._addresses[buffer] = tensor.data_ptr() - first * buffer.width * buffer.dtype.itemsize
 
     def share(self, other: Memory) -> None:
-        """See the buffers of another memory of the same class, which stays alive."""
-        self._given.update(other._given)
-        for buffer in other._offsets:
-            self._given[buffer] = other.buffer(buffer), self.span.first(buffer.domain)
+        """See the buffers of another memory of the same class, and keep it alive."""
+        self._other = other
+        self._addresses.update(other._addresses)
 
-    def address(self, place: Place) -> tuple[int, int]:
-        """Return the address that row 0 of the graph would have, and the bytes from row to row."""
-        buffer = place.buffer
-        item = buffer.dtype.itemsize
-        given = self._given.get(buffer)
-        if given is not None:
-            tensor, first = given
-            stride = tensor.stride(0) * item
-            return tensor.data_ptr() + place.column * item - first * stride, stride
-        stride = buffer.width * item
-        first = self.span.first(buffer.domain)
-        return self._address + self._offsets[buffer] + place.column * item - first * stride, stride
-
-    def buffer(self, buffer: Buffer) -> torch.Tensor:
-        """Return a buffer's rows of this class, (rows, width)."""
-        tensor = self._tensors.get(buffer)
-        if tensor is None:
-            count, start = self.span.count(buffer.domain), self.span.first(buffer.domain)
-            if buffer in self._given:
-                whole, first = self._given[buffer]
-                tensor = whole[start - first : start - first + count]
-            else:
-                begin = self._start + self._offsets[buffer]
-                size = count * buffer.width * buffer.dtype.itemsize
-                tensor = self._lease.block[begin : begin + size].view(buffer.dtype).view(count, buffer.width)
-            self._tensors[buffer] = tensor
-        return tensor
+    def address(self, buffer: Buffer) -> int:
+        """Return the address that row (or edge) 0 of the graph would have."""
+        return self._addresses[buffer]
 
     def tensor(self, place: Place) -> torch.Tensor:
-        """Return a place's rows of this class."""
-        whole = self.buffer(place.buffer)
-        if place.width == place.buffer.width:
-            return whole
-        return whole[:, place.column : place.column + place.width]
+        """Return a place's rows of this class, (rows, width)."""
+        buffer = place.buffer
+        count, start = self.span.count(buffer.domain), self.span.first(buffer.domain)
+        given = self._given.get(buffer)
+        if given is not None:
+            rows = given[0][start - given[1] : start - given[1] + count]
+            return rows if place.width == buffer.width else rows[:, place.column : place.column + place.width]
+        offset = self._offsets.get(buffer)
+        if offset is None:
+            return self._other.tensor(place)
+        block = self._blocks.get(buffer.dtype)
+        if block is None:
+            block = self._blocks[buffer.dtype] = self._lease.block.view(buffer.dtype)
+        return block.as_strided(
+            (count, place.width), (buffer.width, 1), offset // buffer.dtype.itemsize + place.column
+        )

@@ -45,6 +45,21 @@ class Order:
         rows = self.segments[:, 1:]
         self.step_edges: list[list[int]] = self.bounds[rows].tolist()
 
+        self._addresses = {
+            "nothing": 0,
+            "words": 0,
+            "children": self.children.ctypes.data,
+            "parents": self.parents.ctypes.data,
+            "bounds": self.bounds.ctypes.data,
+            "parent bounds": self.parent_bounds.ctypes.data,
+        }
+
+    def address(self, table: str, slots: int) -> int:
+        """Return where a table lies, by its name in :mod:`.layout`."""
+        if table == "child table":
+            return self.child_table(slots).ctypes.data
+        return self._addresses[table]
+
     def child_table(self, slots: int) -> np.ndarray:
         """Return the row of each vertex's k-th child, ``num_nodes`` where it has fewer."""
         table = self.tables.get(slots)

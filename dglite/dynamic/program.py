@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .gradient import Gradients, ancestors, differentiate
 from .ir import COSTLY, Builder, Domain, Kind, Node
+from .layout import Layout
 from .options import Options
 from .plan import Buffer, Place, Plan, Role, Root, make_plan
 from .trace import Program
@@ -37,9 +38,10 @@ class ClassPlan:
 
     forward: Plan
     backward: Plan | None
+    forward_layout: Layout
+    backward_layout: Layout | None
     pulls: dict[int, Buffer]
     push_grads: dict[int, Buffer]
-    scatters: bool
 
     def describe(self) -> str:
         """Return both plans as text."""
@@ -57,13 +59,15 @@ def plan_class(
     absent: Sequence[int],
     collected: Sequence[tuple[int, bool]],
     pushed_states: Collection[int],
+    slots: int,
     needs: Needs,
     options: Options,
 ) -> ClassPlan:
     """Plan ``program`` for vertices of one class.
 
     ``absent`` lists the inputs that they do not have, ``collected`` the (state, by slot) in which parents hand on
-    gradients, ``pushed_states`` the pushed values that are states in every function.
+    gradients, ``pushed_states`` the pushed values that are states in every function,
+    ``slots`` how many children can be gathered by number.
     """
     results = _specialised(builder, [*program.states, *program.pushes], has_children, set(absent))
     states, pushes = results[: len(program.states)], results[len(program.states) :]
@@ -85,7 +89,8 @@ def plan_class(
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}
-    return ClassPlan(forward, backward, pulls, push_grads, bool(program.states))
+    layouts = Layout(forward, slots), None if backward is None else Layout(backward, slots)
+    return ClassPlan(forward, backward, *layouts, pulls, push_grads)
 
 
 def _gradient(

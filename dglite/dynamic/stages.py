@@ -6,7 +6,6 @@ is there.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,18 +13,16 @@ from typing import Any
 import torch
 
 from ..kernels import compiled
-from ..kernels.render_cell import Rows
-from .ir import Domain, Kind, Node
+from .ir import Domain, Kind
+from .layout import Chain, Layout, Words
 from .memory import Memory
 from .order import Order
-from .plan import Cell, Heavy, Place, Reading
+from .plan import Buffer, Heavy
 
-__all__ = ["Call", "Run", "Steps", "bind"]
+__all__ = ["Call", "Run", "Steps", "addresses", "bind"]
 
 Run = Callable[[int], Any]
 """Runs one step of a stage."""
-
-_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 @dataclass
@@ -58,85 +55,40 @@ class Steps:
         return (tensor,) if len(runs) == 1 else tensor.split([last - first for first, last in runs])
 
 
-def bind(stage: Cell | Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
+def bind(stage: Chain | Heavy, memory: Memory, words: Words, call: Call, steps: Steps) -> Run:
     """Return what runs a stage for each step."""
-    if isinstance(stage, Cell):
-        return _bind_cell(stage, memory, call, steps)
+    if isinstance(stage, Chain):
+        return _bind_chain(stage, words, call.threads, steps.of(stage.domain))
     return _BINDERS[stage.node.kind](stage, memory, call, steps)
 
 
-# -- kernels ---------------------------------------------------------------------------------------------------------
-def _bind_cell(stage: Cell, memory: Memory, call: Call, steps: Steps) -> Run:
-    cells = compiled("cell")
-    rows = tuple(reading.rows for reading in stage.readings)
-    kernel = cells.formula_kernel(stage.formulas, rows, _DTYPES[stage.dtype], stage.width)
-    words = array("q", (0, 0, stage.width))
-    for reading in stage.readings:
-        words.extend(_operand_words(reading, memory, call, stage.domain))
-    for place in stage.places:
-        words.extend(memory.address(place))
-    return _kernel_run(kernel, words, steps.of(stage.domain), stage.width * 8, call.threads)
-
-
-def _kernel_run(kernel: int, words: array, runs: Sequence[Sequence[int]], work: int, threads: int) -> Run:
-    """Return what runs a row kernel for a step's rows; ``work`` is about how much one row is."""
-    at, run_rows_at = words.buffer_info()[0], compiled("cell").run_rows_at
+def _bind_chain(chain: Chain, words: Words, threads: int, runs: Sequence[Sequence[int]]) -> Run:
+    """Return what runs row kernels for a step's rows."""
+    at, array, start, work = words.address + 8 * chain.start, words.array, chain.start, chain.work
+    stop, run_chain = start + 2, compiled("cell").run_chain
 
     def run(step: int) -> None:
-        first, last = runs[step]
-        words[0], words[1] = first, last
-        run_rows_at(kernel, at, (last - first) * work, threads)
+        first, last = array[start:stop] = runs[step]
+        run_chain(at, (last - first) * work, threads)
 
     return run
 
 
-def _operand_words(reading: Reading, memory: Memory, call: Call, domain: Domain) -> tuple[int, int, int, int]:
-    """Return address, row stride, address of the index and its step."""
-    order, source = call.order, reading.source
-    if isinstance(source, Place):
-        address, stride = memory.address(source)
-        if reading.rows is Rows.SAME:
-            return address, stride, 0, 0
-        return address, stride, order.parents.ctypes.data, 1
-    item = source.dtype.itemsize
-    if source.kind is Kind.SHARED:
-        return call.shared[source.attr].data_ptr() + reading.column * item, 0, 0, 0
-    slot, state = source.attr if source.kind is Kind.GATHER else (0, source.attr)
-    tensor = call.states[state]
-    address, stride = tensor.data_ptr() + reading.column * item, tensor.stride(0) * item
-    if source.kind is Kind.CHILD:
-        return address, stride, order.children.ctypes.data, 1
-    return address, stride, order.child_table(call.slots).ctypes.data + 8 * slot, call.slots
-
-
-def _bind_sum(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
-    """Sum over the children."""
-    order, x = call.order, stage.node.inputs[0]
-    assert stage.place is not None
-    if stage.places[0] is None:
-        rows, index = Rows.INDEXED, order.children.ctypes.data
-        tensor = call.states[x.attr]
-        address, stride = tensor.data_ptr(), tensor.stride(0) * tensor.element_size()
-    else:
-        rows, index = Rows.SAME, 0
-        address, stride = memory.address(stage.places[0])
-    return _bind_sums(stage, memory, call, steps, rows, (order.bounds.ctypes.data, address, stride, index))
-
-
-def _bind_collect(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
-    """Sum what the parents have handed on."""
-    table, bounds = call.tables[stage.node.attr], call.order.parent_bounds.ctypes.data
-    return _bind_sums(stage, memory, call, steps, Rows.ADDRESSED, (bounds, 0, 0, table.ctypes.data))
-
-
-def _bind_sums(
-    stage: Heavy, memory: Memory, call: Call, steps: Steps, rows: Rows, source: tuple[int, int, int, int]
-) -> Run:
-    assert stage.place is not None
-    node = stage.node
-    kernel = compiled("cell").sum_kernel(rows, _DTYPES[node.dtype], node.width)
-    words = array("q", (0, 0, node.width, *source, *memory.address(stage.place)))
-    return _kernel_run(kernel, words, steps.rows, node.width * 4, call.threads)
+def addresses(layout: Layout, memory: Memory, call: Call) -> list[int]:
+    """Return the address of each source of a layout's words."""
+    order, found = call.order, list[int]()
+    for source in layout.sources:
+        if isinstance(source, Buffer):
+            found.append(memory.address(source))
+        elif isinstance(source, str):
+            found.append(order.address(source, layout.slots))
+        elif source[0] == "state":
+            found.append(call.states[source[1]].data_ptr())
+        elif source[0] == "shared":
+            found.append(call.shared[source[1]].data_ptr())
+        else:
+            found.append(call.tables[source[1:]].ctypes.data)
+    return found
 
 
 # -- products --------------------------------------------------------------------------------------------------------
@@ -253,8 +205,6 @@ def _bind_random(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
 
 _BINDERS = {
     Kind.MATMUL: _bind_matmul,
-    Kind.SUM: _bind_sum,
-    Kind.COLLECT: _bind_collect,
     Kind.WEIGHT_GRAD: _bind_weight_grad,
     Kind.COLUMN_SUM: _bind_column_sum,
     Kind.OPAQUE: _bind_opaque,

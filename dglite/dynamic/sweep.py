@@ -11,11 +11,12 @@ import torch
 
 from ..errors import DGLError
 from ..kernels import compiled
+from .layout import Layout
 from .memory import Memory, Pool, Span
 from .order import Order
 from .plan import Phase, Plan, Role
 from .program import ClassPlan, Needs
-from .stages import Call, Run, Steps, bind
+from .stages import Call, Run, Steps, addresses, bind
 
 __all__ = ["Engine", "Input", "Sweep"]
 
@@ -106,11 +107,11 @@ class _Bound:
     late: list[Run]
 
 
-def _bind_plan(plan: Plan, memory: Memory, call: Call, steps: Steps) -> _Bound:
-    whole = _whole(memory.span)
+def _bind_plan(layout: Layout, memory: Memory, call: Call, steps: Steps) -> _Bound:
+    whole, words = _whole(memory.span), layout.words(addresses(layout, memory, call))
     eager, sweep, late = (
-        [bind(stage, memory, call, steps if phase is Phase.SWEEP else whole) for stage in plan.stages[phase]]
-        for phase in Phase
+        [bind(stage, memory, words, call, steps if phase is Phase.SWEEP else whole) for stage in stages]
+        for phase, stages in layout.stages.items()
     )
     return _Bound(eager, sweep, late)
 
@@ -181,7 +182,7 @@ class _Forward:
             for i, buffer in plan.pulls.items():
                 memory.give(buffer, self._pulled(i, c), self.spans[c].first_row)
         bound = {
-            c: _bind_plan(plan.forward, self.memories[c], self.call, self.steps[c])
+            c: _bind_plan(plan.forward_layout, self.memories[c], self.call, self.steps[c])
             for c, plan in self.classes.items()
         }
         _run_all(bound, order, False)
@@ -236,7 +237,12 @@ class _Backward:
                     pulled[i, c] = torch.empty(forward.spans[c].num_rows, root.node.width, dtype=self.engine.dtype)
                     memory.give(plan.places[root.node].buffer, pulled[i, c], forward.spans[c].first_row)
         self._make_tables(plans)
-        bound = {c: _bind_plan(plan, self.memories[c], self.call, forward.steps[c]) for c, plan in plans.items()}
+        layouts = {c: forward.classes[c].backward_layout for c in plans}
+        bound = {
+            c: _bind_plan(layout, self.memories[c], self.call, forward.steps[c])
+            for c, layout in layouts.items()
+            if layout is not None
+        }
         _run_all(bound, order, True)
         values = [self._input_grad(i, pulled) for i in range(len(forward.inputs))]
         return values, [self.call.shared_grads.get(i) for i in range(len(self.call.shared))]
@@ -253,7 +259,10 @@ class _Backward:
                         slot, j = root.key  # type: ignore[misc]
                         if j == state and (slot is not None) == by_slot:
                             at = c, 0 if slot is None else slot
-                            bases[at], strides[at] = self.memories[c].address(plan.places[root.node])
+                            place = plan.places[root.node]
+                            item = place.buffer.dtype.itemsize
+                            bases[at] = self.memories[c].address(place.buffer) + place.column * item
+                            strides[at] = place.buffer.width * item
             make = compiled("levels").addresses
             self.call.tables[state, by_slot] = make(
                 order.parent_entries, order.parents, order.bounds, order.classes, bases, strides, by_slot
