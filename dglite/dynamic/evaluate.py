@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +12,19 @@ import torch
 from ..batch import batch
 from ..errors import DGLError
 from ..graph import DGLGraph
+from .gradient import ancestors
 from .ir import Builder, Domain, Kind
 from .memory import Pool
 from .options import Options, current_options
 from .order import Order, order_of
 from .program import ClassPlan, Needs, plan_class
 from .sweep import Engine, Input, Sweep
-from .trace import Program, Recorder
+from .trace import Program, Recorder, trace_function
 
 __all__ = ["Evaluator"]
 
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
-Trace = Callable[[Any, Recorder, Sequence[Any]], None]
 
 
 @dataclass
@@ -48,23 +48,25 @@ class _Key:
 class _Traced:
     """The programs of all kinds of vertices, their shared tensors, and the engines made of them."""
 
-    def __init__(self, functions: Sequence[Any], key: _Key, trace: Trace) -> None:
+    def __init__(self, functions: Sequence[Any], key: _Key) -> None:
         self.builder, self.programs = Builder(), list[Program]()
         self.tensors: list[Any] = []
         self.offsets: list[int] = []
         for function in functions:
-            self._trace(function, key, trace)
+            self._trace(function, key)
         first = self.programs[0]
         self.slots = max(program.slots for program in self.programs)
         self.gathers_all = any(program.gathers_all for program in self.programs)
         self.push_shapes = [node.shape for node in first.pushes]
         _check_programs(functions, self.programs)
+        roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
+        self._read = {node.attr for node in ancestors(roots) if node.kind is Kind.SHARED}
         self._engines: dict[Any, Engine] = {}
         self._leaves = [
-            (x, *_owner(functions, x)) for p in self.programs for shared in p.shared if (x := shared.tensor) is not None
+            (x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None
         ]
 
-    def _trace(self, function: Any, key: _Key, trace: Trace) -> None:
+    def _trace(self, function: Any, key: _Key) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
         sizes |= {n for shape, _ in key.inputs for n in shape} | set(function.state_sizes)
         recorder = Recorder(self.builder, sizes, key.dtype)
@@ -73,7 +75,7 @@ class _Traced:
         recorder.program.num_pulls = len(key.inputs)
         make = self.builder.make
         pulls = [make(Kind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
-        trace(function, recorder, pulls)
+        trace_function(function.forward, recorder, pulls)
         self.programs.append(recorder.program)
 
     @property
@@ -101,13 +103,6 @@ class _Traced:
             return values[index]
 
         return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
-
-    @property
-    def _read(self) -> set[int]:
-        if not hasattr(self, "_read_cache"):
-            from_roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
-            self._read_cache = {n.attr for n in _ancestors(from_roots) if n.kind is Kind.SHARED}
-        return self._read_cache
 
     def _pushed_states(self) -> dict[int, int]:
         """Return the pushed values that are a state in every function, with the number of that state."""
@@ -153,12 +148,6 @@ class _Traced:
         return self._engines[key]
 
 
-def _ancestors(roots: Sequence[Any]) -> list[Any]:
-    from .gradient import ancestors
-
-    return ancestors(roots)
-
-
 def _owner(functions: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, str]:
     """Return the module that holds a tensor as a parameter or buffer, and its name there; None where none does."""
     for function in functions:
@@ -199,8 +188,6 @@ class Evaluator:
 
     def __call__(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any = None) -> Any:
         """Return what the vertices push; see ``VertexFunction.__call__``."""
-        from .vertex import trace_function
-
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         key = _key(functions, pulled)
@@ -208,7 +195,7 @@ class Evaluator:
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            traced = self._traces[key] = _Traced(functions, key, trace_function)
+            traced = self._traces[key] = _Traced(functions, key)
         order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)

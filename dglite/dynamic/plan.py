@@ -258,11 +258,11 @@ class _Planner:
                     self._require_place(x)
             return
         for x in node.inputs:
-            self._require_value(x)
+            self._require_value(x, self.copies.get(x) is not node)
 
-    def _require_value(self, node: Node) -> None:
-        """Arrange that a value can be computed inside a formula."""
-        if node in self.places or node.kind in (*_GIVEN_OUTSIDE, Kind.FULL):
+    def _require_value(self, node: Node, stored: bool = True) -> None:
+        """Arrange that a value can be computed inside a formula, from its own place if it is ``stored`` there."""
+        if (stored and node in self.places) or node.kind in (*_GIVEN_OUTSIDE, Kind.FULL):
             return
         inlined = self.options.fuse or node.attr in COMPARISONS
         if node.kind in (Kind.POINTWISE, Kind.COPY) and inlined:
@@ -320,7 +320,7 @@ class _Planner:
             if x in seen:
                 continue
             seen.add(x)
-            if x in self.places:
+            if x in self.places and self.copies.get(x) is not node:
                 found.append(x)
             elif x.kind in (Kind.POINTWISE, Kind.COPY, Kind.STOP, Kind.EACH, Kind.SLICE):
                 pending.extend(x.inputs)
@@ -340,7 +340,8 @@ class _Planner:
                         continue
                     step = 0
                     if node.kind not in _HEAVY:
-                        same = maker.kind not in _HEAVY and self._group(maker) == self._group(node)
+                        direct = maker is x or self.copies.get(x) is maker
+                        same = direct and maker.kind not in _HEAVY and self._group(maker) == self._group(node)
                         step = 0 if same and self.options.fuse else 1
                     deepest = max(deepest, depth(maker) + step)
             depths[node] = deepest
@@ -388,7 +389,7 @@ class _Planner:
             return known[node]
 
         def build(node: Node, top: bool) -> Expr:
-            reading = None if top or node in together else self._reading(node)
+            reading = None if top or node in together else self._reading(node, self.copies.get(node) not in together)
             if reading is not None:
                 return operand(reading)
             if node.kind is Kind.FULL:
@@ -403,14 +404,15 @@ class _Planner:
         first = nodes[0]
         return Cell(phase, first.domain, first.width, first.dtype, formulas, tuple(readings), places)
 
-    def _reading(self, node: Node) -> Reading | None:
-        """Return what a kernel reads for a node, None where it computes it."""
+    def _reading(self, node: Node, stored: bool) -> Reading | None:
+        """Return what a kernel reads for a node, None where it computes it; ``stored``: its own place, if any, is filled."""
         column, source = (node.attr[0], node.inputs[0]) if node.kind is Kind.SLICE else (0, node)
-        if source.kind in (Kind.GATHER, Kind.CHILD) and node not in self.places:
+        stored = stored and node in self.places
+        if source.kind in (Kind.GATHER, Kind.CHILD) and not stored:
             return Reading(Rows.INDEXED, source, column)
         if source.kind is Kind.SHARED:
             return Reading(Rows.SHARED, source, column)
-        if node in self.places:
+        if stored:
             return Reading(Rows.SAME, self.places[node])
         if source.kind is Kind.EACH:
             place = self.places[source.inputs[0]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,9 @@ from ..errors import DGLError
 from .ir import Builder, Domain, Kind, Node, OpaqueCall
 from .lower import LOWERINGS, WANTS_ROWS
 
-__all__ = ["Program", "Recorder", "Shared"]
+__all__ = ["Program", "Recorder", "Shared", "active_recorder", "trace_function"]
+
+_recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
@@ -58,6 +61,7 @@ class Recorder(TorchDispatchMode):
         self.rows = {Domain.VERTEX: next(free), Domain.EDGE: next(free)}
         self.domains = {rows: domain for domain, rows in self.rows.items()}
         self.program = Program()
+        self.pulls: list[Node] = []
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
         self._stale: set[int] = set()
@@ -300,6 +304,25 @@ class Recorder(TorchDispatchMode):
                     )
                     if not alike:
                         raise _mixing(name)
+
+
+def trace_function(forward: Callable[[], Any], recorder: Recorder, pulls: Sequence[Node]) -> None:
+    """Run F once under the recorder; ``pulls`` are its inputs."""
+    recorder.pulls = list(pulls)
+    token = _recording.set(recorder)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
+            forward()
+    finally:
+        _recording.reset(token)
+
+
+def active_recorder(verb: str) -> Recorder:
+    """Return the recorder under which F runs now; ``verb`` is what F calls."""
+    recorder = _recording.get()
+    if recorder is None:
+        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
+    return recorder
 
 
 def _mixing(name: str) -> DGLError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +16,9 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import Evaluator
 from .ir import Domain, Kind, Node
-from .trace import Recorder
+from .trace import Recorder, active_recorder
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
-
-_recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
-
 
 class Partial(NamedTuple):
     """Input of some vertices only: row i of ``values`` is for vertex ``nodes[i]``. The others pull zeros.
@@ -107,7 +103,7 @@ class VertexFunction(nn.Module):
     # -- inside of F --------------------------------------------------------------------------------------------
     def pull(self) -> Any:
         """Return the vertex's input, a tuple where the program is called with several."""
-        recorder = _active("pull")
+        recorder = active_recorder("pull")
         return _one_or_all([recorder.value(node) for node in recorder.pulls])
 
     def gather(self, k: int) -> Any:
@@ -115,7 +111,7 @@ class VertexFunction(nn.Module):
 
         A vertex with more children than F gathers is an error; :meth:`gather_all` takes any number.
         """
-        recorder = _active("gather")
+        recorder = active_recorder("gather")
         if not isinstance(k, int) or k < 0:
             raise DGLError(f"gather({k!r}): expected the number of a child, 0 for the first")
         recorder.program.slots = max(recorder.program.slots, k + 1)
@@ -123,10 +119,10 @@ class VertexFunction(nn.Module):
 
     def gather_all(self) -> Children:
         """Return the states of all children, to compute with each and to add up."""
-        recorder = _active("gather_all")
+        recorder = active_recorder("gather_all")
         recorder.program.gathers_all = True
         states = self._states(recorder, Kind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
-        return Children(recorder, states)
+        return Children(recorder, states, self._state_type)
 
     def _states(self, recorder: Recorder, kind: Kind, domain: Domain, attributes: list[Any]) -> Any:
         make = recorder.builder.make
@@ -138,7 +134,7 @@ class VertexFunction(nn.Module):
 
     def scatter(self, *states: torch.Tensor, **named: torch.Tensor) -> None:
         """Give the vertex its state, which its parents gather: in the order, or by the names, of ``state``."""
-        recorder = _active("scatter")
+        recorder = active_recorder("scatter")
         given = [*states, *(named[name] for name in self._state_names or [] if name in named)]
         if len(given) != len(self.state_sizes) or len(states) + len(named) != len(given):
             wanted = self._state_names or f"{len(self.state_sizes)} tensors"
@@ -156,7 +152,7 @@ class VertexFunction(nn.Module):
 
     def push(self, *values: torch.Tensor) -> None:
         """Return values of the vertex to whoever called the program."""
-        recorder = _active("push")
+        recorder = active_recorder("push")
         if recorder.program.pushes or not values:
             raise DGLError("F pushes twice, or nothing; push all values of a vertex in one call")
         for x in values:
@@ -174,8 +170,8 @@ class Children:
     ``states`` has them all; by number, or by name where they have names, single ones.
     """
 
-    def __init__(self, recorder: Recorder, states: Any) -> None:
-        self._recorder, self.states = recorder, states
+    def __init__(self, recorder: Recorder, states: Any, made: Any) -> None:
+        self._recorder, self.states, self._made = recorder, states, made
 
     def __getitem__(self, which: int | str) -> torch.Tensor:
         """Return one of several states."""
@@ -189,8 +185,7 @@ class Children:
             return self._sum(x)
         if isinstance(self.states, torch.Tensor):
             return self._sum(self.states)
-        sums = [self._sum(state) for state in self.states]
-        return type(self.states)(*sums) if isinstance(self.states, tuple) and hasattr(self.states, "_fields") else tuple(sums)
+        return self._made(*map(self._sum, self.states))
 
     def _sum(self, x: torch.Tensor) -> torch.Tensor:
         node = self._recorder.node(x)
@@ -236,24 +231,6 @@ class ByKind(nn.Module):
         Inputs, result and errors are those of :class:`VertexFunction`.
         """
         return self._evaluator(graph, inputs, list(self.functions), kinds)
-
-
-def trace_function(function: VertexFunction, recorder: Recorder, pulls: Sequence[Node]) -> None:
-    """Run F once under the recorder."""
-    recorder.pulls = list(pulls)  # type: ignore[attr-defined]
-    token = _recording.set(recorder)
-    try:
-        with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
-            function.forward()
-    finally:
-        _recording.reset(token)
-
-
-def _active(verb: str) -> Any:
-    recorder = _recording.get()
-    if recorder is None:
-        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
-    return recorder
 
 
 def _one_or_all(values: list[torch.Tensor]) -> Any:
