@@ -62,9 +62,7 @@ class _Traced:
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self._read = {node.attr for node in ancestors(roots) if node.kind is Kind.SHARED}
         self._engines: dict[Any, Engine] = {}
-        self._leaves = [
-            (x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None
-        ]
+        self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
 
     def _trace(self, function: Any, key: _Key) -> None:
         sizes = {n for x in function.parameters() for n in x.shape}
@@ -132,7 +130,9 @@ class _Traced:
                     kind, mask = divmod(c // 2, 1 << num_inputs)
                     absent = [i for i in range(num_inputs) if mask >> i & 1]
                     program = self.programs[kind]
-                    plans[c] = plan_class(self.builder, program, bool(c & 1), absent, collected, pushed, self.slots, needs, options)
+                    plans[c] = plan_class(
+                        self.builder, program, bool(c & 1), absent, collected, pushed, self.slots, needs, options
+                    )
                 return plans[c]
 
             self._engines[key] = Engine(
@@ -242,14 +242,14 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = torch.as_tensor(nodes).long().flatten()
-        ok = len(rows) == len(values) and (not len(rows) or (0 <= int(rows.min()) and int(rows.max()) < num_nodes))
+        ok = len(rows) == len(values) and (not len(rows) or (int(rows.min()) >= 0 and int(rows.max()) < num_nodes))
         places = torch.full((num_nodes,), -1, dtype=torch.long)
         if ok:
             places[rows] = torch.arange(len(rows))
         if not ok or int((places >= 0).sum()) != len(rows):
             raise DGLError(
-                f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each of "
-                "some distinct nodes"
+                f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
+                "of some distinct nodes"
             )
         return _Pulled(values, (places >= 0).numpy(), places)
     if not isinstance(x, torch.Tensor) or x.dim() < 1 or len(x) != num_nodes:
@@ -276,9 +276,7 @@ def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
     return _Key(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
 
 
-def _kinds(
-    num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]
-) -> tuple[np.ndarray | None, int]:
+def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]) -> tuple[np.ndarray | None, int]:
     """Return the kind of each vertex and how many there are: its function, and which inputs it does not have."""
     partial = [(i, p.present) for i, p in enumerate(pulled) if p.present is not None]
     numbers = None

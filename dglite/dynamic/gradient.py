@@ -6,8 +6,9 @@ each child's state gets. Derivatives of operators come from the operator table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .ir import Builder, Domain, Kind, Node, OpaqueCall
 
@@ -24,7 +25,7 @@ class Gradients:
     shared: dict[int, list[Node]] = field(default_factory=dict)
 
 
-def ancestors(roots: Iterable[Node], stop: Sequence[Node] | set[Node] = ()) -> list[Node]:
+def ancestors(roots: Iterable[Node], stop: Container[Node] = ()) -> list[Node]:
     """Return the roots and all that they are made from, inputs first; nodes of ``stop`` are given, not looked into."""
     seen, pending = set[Node](), list(roots)
     while pending:
@@ -41,7 +42,7 @@ class _Terms:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.whole: dict[tuple[Node, Domain], Node] = {}
+        self.whole: dict[tuple[Node, Domain], Node | None] = {}
         self.parts: dict[tuple[Node, Domain], dict[tuple[int, int], Node]] = {}
 
     def add(self, x: Node, term: Node) -> None:
@@ -62,7 +63,7 @@ class _Terms:
         if not parts:
             return whole
         bounds = sorted(parts)
-        apart = all(a[1] <= b[0] for a, b in zip(bounds, bounds[1:], strict=False))
+        apart = all(a[1] <= b[0] for a, b in pairwise(bounds))
         for group in [bounds] if apart else [[b] for b in bounds]:
             whole = self.builder.add(whole, self._padded(x, domain, {b: parts[b] for b in group}))
         return whole

@@ -1,8 +1,8 @@
 """What a vertex program computes, as a graph of nodes that never change.
 
 A value has a row for each vertex or for each edge (a vertex and one of its children), or one row that all share. The
-forward program, its gradient, and what remains of both for leaves are all made of these nodes, by one builder that gives
-the same node for the same computation.
+forward program, its gradient, and what remains of both for leaves are all made of these nodes, by one builder that
+gives the same node for the same computation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words that kernels read, worked out once per plan up to the addresses that differ from call to call.
 
-Every word is a constant, or a constant more than the address of something: a buffer, a state, a parameter, a table of the
-graph. A call looks these addresses up, and one addition gives the words of all kernels.
+Every word is a constant, or a constant more than the address of something: a buffer, a state, a parameter, a table of
+the graph. A call looks these addresses up, and one addition gives the words of all kernels.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
-from .plan import Buffer, Cell, Heavy, Phase, Place, Plan, Reading
+from .plan import Cell, Heavy, Phase, Place, Plan, Reading
 
 __all__ = ["Chain", "Layout", "Words"]
 

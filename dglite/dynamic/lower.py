@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from ..errors import DGLError
 from .ir import Builder, Domain, Kind, Node
 

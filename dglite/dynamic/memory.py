@@ -1,7 +1,7 @@
 """Where the values of one call lie.
 
-The memory of a call is one block for each class of vertices, taken from blocks that earlier calls have given back: fresh
-memory costs a page fault for every 4 KiB.
+The memory of a call is one block for each class of vertices, taken from blocks that earlier calls have given back:
+fresh memory costs a page fault for every 4 KiB.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Pool:
             for i, block in enumerate(self._free):
                 if num_bytes <= block.numel() <= 4 * num_bytes + 4096:
                     return Lease(self, self._free.pop(i))
-        return Lease(self, torch.empty((num_bytes + num_bytes // 4) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT, dtype=torch.uint8))
+        return Lease(
+            self, torch.empty((num_bytes + num_bytes // 4) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT, dtype=torch.uint8)
+        )
 
     def give_back(self, block: torch.Tensor) -> None:
         """Keep a block for the next call, unless there are many."""
@@ -130,6 +132,4 @@ class Memory:
         block = self._blocks.get(buffer.dtype)
         if block is None:
             block = self._blocks[buffer.dtype] = self._lease.block.view(buffer.dtype)
-        return block.as_strided(
-            (count, place.width), (buffer.width, 1), offset // buffer.dtype.itemsize + place.column
-        )
+        return block.as_strided((count, place.width), (buffer.width, 1), offset // buffer.dtype.itemsize + place.column)

@@ -19,7 +19,8 @@ class Options:
     fuse: bool = True
 
 
-_current = ContextVar("dglite.dynamic.options", default=Options())
+_ALL = Options()
+_current = ContextVar("dglite.dynamic.options", default=_ALL)
 
 
 def current_options() -> Options:

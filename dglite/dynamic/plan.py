@@ -405,7 +405,10 @@ class _Planner:
         return Cell(phase, first.domain, first.width, first.dtype, formulas, tuple(readings), places)
 
     def _reading(self, node: Node, stored: bool) -> Reading | None:
-        """Return what a kernel reads for a node, None where it computes it; ``stored``: its own place, if any, is filled."""
+        """Return what a kernel reads for a node, None where it computes it.
+
+        ``stored``: the node's own place, where it has one, is filled before the kernel runs.
+        """
         column, source = (node.attr[0], node.inputs[0]) if node.kind is Kind.SLICE else (0, node)
         stored = stored and node in self.places
         if source.kind in (Kind.GATHER, Kind.CHILD) and not stored:

@@ -110,9 +110,7 @@ def _gradient(
     for j, by_slot in collected:
         if j < len(states):
             node = states[j]
-            seeds.append(
-                (node, builder.make(Kind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype))
-            )
+            seeds.append((node, builder.make(Kind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype)))
     return _gradient_roots(differentiate(builder, seeds), needs), places
 
 
@@ -120,9 +118,7 @@ def _gradient_roots(found: Gradients, needs: Needs) -> list[Root]:
     roots = [Root(Role.STATE_GRAD, key, node) for key, node in found.gathers.items()]
     roots += [Root(Role.STATE_GRAD, (None, j), node) for j, node in found.children.items()]
     roots += [Root(Role.PULL_GRAD, i, node) for i, node in found.pulls.items() if needs.pulls[i]]
-    roots += [
-        Root(Role.SHARED_GRAD, i, node) for i, nodes in found.shared.items() if needs.shared[i] for node in nodes
-    ]
+    roots += [Root(Role.SHARED_GRAD, i, node) for i, nodes in found.shared.items() if needs.shared[i] for node in nodes]
     return roots
 
 

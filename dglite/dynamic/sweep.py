@@ -14,8 +14,8 @@ from ..kernels import compiled
 from .layout import Layout
 from .memory import Memory, Pool, Span
 from .order import Order
-from .plan import Phase, Plan, Role
-from .program import ClassPlan, Needs
+from .plan import Phase, Plan, Role, Root
+from .program import ClassPlan
 from .stages import Call, Run, Steps, addresses, bind
 
 __all__ = ["Engine", "Input", "Sweep"]
@@ -124,7 +124,7 @@ def _run_all(bound: dict[int, _Bound], order: Order, backward: bool) -> None:
     if any(stages.sweep for stages in bound.values()):
         sweeps = {c: stages.sweep for c, stages in bound.items()}
         if backward:
-            left = {c: 0 for c in sweeps}
+            left = dict.fromkeys(sweeps, 0)
             for c, _, _ in order.steps:
                 left[c] += 1
             for c, _, _ in reversed(order.steps):
@@ -132,7 +132,7 @@ def _run_all(bound: dict[int, _Bound], order: Order, backward: bool) -> None:
                 for run in sweeps[c]:
                     run(left[c])
         else:
-            done = {c: 0 for c in sweeps}
+            done = dict.fromkeys(sweeps, 0)
             for c, _, _ in order.steps:
                 step = done[c]
                 done[c] = step + 1
@@ -200,6 +200,12 @@ class _Forward:
         return value.reshape(len(value), self.inputs[i].width).index_select(0, rows)
 
 
+def _state_key(root: Root) -> tuple[int | None, int]:
+    """Return the slot (None: of all children) and the state of which a root is the gradient."""
+    assert isinstance(root.key, tuple)
+    return root.key
+
+
 def _flat(shared: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Return the shared tensors, vectors contiguous: kernels read them by address."""
     return [x if x.dim() > 1 else x.contiguous() for x in shared]
@@ -256,7 +262,7 @@ class _Backward:
             for c, plan in plans.items():
                 for root in plan.roots:
                     if root.role is Role.STATE_GRAD:
-                        slot, j = root.key  # type: ignore[misc]
+                        slot, j = _state_key(root)
                         if j == state and (slot is not None) == by_slot:
                             at = c, 0 if slot is None else slot
                             place = plan.places[root.node]

@@ -1,7 +1,7 @@
 """What F computes, seen by running it once on a few made-up vertices.
 
-Every torch operation ends in ATen operators, of which there are few; a dispatch mode turns each into nodes. What is made
-from parameters alone is not part of the program: it is replayed by torch at each call, with torch's own gradient.
+Every torch operation ends in ATen operators, of which there are few; a dispatch mode turns each into nodes. What is
+made from parameters alone is not part of the program: it is replayed by torch at each call, with torch's own gradient.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Recorder(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
         self._stale: set[int] = set()
+        self._mixed: dict[int, str] = {}
         self._shared: dict[int, int] = {}
         self._tokens = itertools.count()
 
@@ -87,6 +88,8 @@ class Recorder(TorchDispatchMode):
 
     def node(self, tensor: torch.Tensor) -> Node:
         """Return the node that a tensor stands for; a tensor from outside is shared by all vertices."""
+        if id(tensor) in self._mixed:
+            raise _mixing(self._mixed[id(tensor)])
         if id(tensor) in self._stale:
             raise DGLError(
                 "F uses a tensor after an in-place operation on another that shares its memory; write "
@@ -112,7 +115,14 @@ class Recorder(TorchDispatchMode):
         self._refuse(name)
         flat, spec = pytree.tree_flatten((args, kwargs))
         tensors = [x for x in flat if isinstance(x, torch.Tensor)]
+        if any(id(x) in self._mixed for x in tensors):
+            return self._mix(func(*args, **kwargs), next(self._mixed[id(x)] for x in tensors if id(x) in self._mixed))
         nodes = [self.node(x) for x in tensors]
+        if len({node.domain for node in nodes} - {Domain.SHARED}) > 1:
+            raise DGLError(
+                f"F combines values of vertices with values of their children ({name}); repeat a vertex's value for "
+                "its children with children.each(x), or add up its children's with children.sum(x)"
+            )
         written = args[0] if func._schema.is_mutable and tensors else None
         if written is not None:
             self._check_write(written, name, kwargs)
@@ -122,6 +132,8 @@ class Recorder(TorchDispatchMode):
         lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
         if lowered is NotImplemented:
             lowered = self._opaque(func, name, flat, spec, nodes, result)
+        if lowered is None:
+            return self._mix(result, name)
         if written is not None:
             self._spoil(written)
         outputs = result if isinstance(result, list | tuple) else [result]
@@ -131,11 +143,19 @@ class Recorder(TorchDispatchMode):
                 self.bind(tensor, node)
         return result
 
+    def _mix(self, result: Any, name: str) -> Any:
+        """Remember that a result is not a value of each vertex; it is an error only where it is used as one."""
+        for x in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(x, torch.Tensor):
+                self._mixed[id(x)] = name
+                self._alive.append(x)
+        return result
+
     def _refuse(self, name: str) -> None:
         if name in _DATA_DEPENDENT:
             raise DGLError(
-                f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs for "
-                "all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
+                f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
+                "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
                 "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
                 "with lazy batching"
             )
@@ -169,7 +189,16 @@ class Recorder(TorchDispatchMode):
 
     # -- without rows -------------------------------------------------------------------------------------------
     def _without_rows(
-        self, func: Any, name: str, args: Any, kwargs: Any, flat: list, spec: Any, nodes: list, result: Any, written: Any
+        self,
+        func: Any,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        flat: list,
+        spec: Any,
+        nodes: list,
+        result: Any,
+        written: Any,
     ) -> Any:
         """Record an operation on parameters and constants: made-up rows, or something to replay at each call."""
         made = self._factory(name, args, kwargs, result)
@@ -227,11 +256,6 @@ class Recorder(TorchDispatchMode):
 
     def _aligned(self, name: str, nodes: list[Node], varying: list[Node]) -> list[Node]:
         """Return the operands of an element-wise operation with shared ones spread to the row's shape; [] if unlike."""
-        if len({node.domain for node in varying}) > 1:
-            raise DGLError(
-                f"F combines values of vertices with values of their children ({name}); repeat a vertex's value for its "
-                "children with children.each(x), or add up its children's with children.sum(x)"
-            )
         like = [node for node in varying if name != "addmm"] or varying[:1]
         shapes = {node.shape for node in like}
         dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
@@ -261,16 +285,17 @@ class Recorder(TorchDispatchMode):
         return self.builder.make(Kind.SHARED, (), index, Domain.SHARED, (width,), node.dtype)
 
     def _opaque(self, func: Any, name: str, flat: list, spec: Any, nodes: list[Node], result: Any) -> Any:
-        """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself."""
+        """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
+
+        None where its result has no rows.
+        """
         several = isinstance(result, list | tuple)
         outputs = list(result) if several else [result]
         domain = next(node.domain for node in nodes if node.domain is not Domain.SHARED)
         rows = self.rows[domain]
         tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
-        if any(node.domain not in (domain, Domain.SHARED) for node in nodes) or any(
-            not x.dim() or x.shape[0] != rows for x in tensors
-        ):
-            raise _mixing(name)
+        if any(not x.dim() or x.shape[0] != rows for x in tensors):
+            return None
         arguments = _batch_filler(flat, spec, nodes, rows)
         values = [x for x in flat if isinstance(x, torch.Tensor)]
         if torch.Tag.nondeterministic_seeded in func.tags:
@@ -292,9 +317,7 @@ class Recorder(TorchDispatchMode):
         """Raise unless the first rows come out alike when they are alone."""
         few = rows - 2
         with torch.utils._python_dispatch._disable_current_modes():
-            some = [
-                x if node.domain is Domain.SHARED else x[:few] for x, node in zip(values, nodes, strict=True)
-            ]
+            some = [x if node.domain is Domain.SHARED else x[:few] for x, node in zip(values, nodes, strict=True)]
             args, kwargs = arguments(some, few)
             again = func(*args, **kwargs)
             for whole, part in zip(outputs, again if isinstance(again, list | tuple) else [again], strict=True):

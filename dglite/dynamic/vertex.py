@@ -20,6 +20,7 @@ from .trace import Recorder, active_recorder
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
 
+
 class Partial(NamedTuple):
     """Input of some vertices only: row i of ``values`` is for vertex ``nodes[i]``. The others pull zeros.
 
@@ -69,7 +70,9 @@ class VertexFunction(nn.Module):
             sizes = [state] if isinstance(state, int) else list(state)
             self._state_type = (lambda x: x) if isinstance(state, int) else (lambda *x: x)
         if any(not isinstance(size, int) or size < 0 for size in sizes):
-            raise DGLError(f"state is {state!r}; expected the size of a vertex's state, several sizes, or sizes by name")
+            raise DGLError(
+                f"state is {state!r}; expected the size of a vertex's state, several sizes, or sizes by name"
+            )
         self._state_names = list(state) if isinstance(state, Mapping) else None
         self.state_sizes = sizes
         self._evaluator = Evaluator()

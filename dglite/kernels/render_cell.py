@@ -34,7 +34,7 @@ class Rows(Enum):
 
 @dataclass(frozen=True)
 class CellSpec:
-    """What a cell kernel is compiled for: the formulas, the rows of each operand, the vectors that a row is cut into."""
+    """What a cell kernel is compiled for: formulas, the rows of each operand, the vectors that a row is cut into."""
 
     formulas: tuple[Expr, ...]
     rows: tuple[Rows, ...]
@@ -46,7 +46,7 @@ class CellSpec:
 
 @dataclass(frozen=True)
 class SumSpec:
-    """What a kernel that sums rows is compiled for. Rows that are ``ADDRESSED`` are left out where their address is 0."""
+    """What a kernel that sums rows is compiled for. ``ADDRESSED`` rows are left out where their address is 0."""
 
     rows: Rows
     dtype: str
@@ -114,7 +114,9 @@ def cell_source(spec: CellSpec) -> str:
     body, row = [], []
     for i, rows in enumerate(spec.rows):
         at = FIRST_OPERAND + WORDS_PER_OPERAND * i
-        body.append(f"x{i}, x{i}_stride, x{i}_index, x{i}_step = " + ", ".join(f"word(args, {at + j})" for j in range(4)))
+        body.append(
+            f"x{i}, x{i}_stride, x{i}_index, x{i}_step = " + ", ".join(f"word(args, {at + j})" for j in range(4))
+        )
         place = {
             Rows.SAME: f" + row * x{i}_stride",
             Rows.INDEXED: f" + word(x{i}_index, row * x{i}_step) * x{i}_stride",

@@ -43,7 +43,8 @@ def evaluate(functions: Sequence[VertexFunction], g: DGLGraph, *inputs: Any, kin
         assert ready, "a cycle"
         for v in ready:
             function = functions[0 if kinds is None else int(kinds[v])]
-            _run_vertex(function, v, [x[v : v + 1] for x in inputs], [states.get(u) for u in children[v]], states, pushed)
+            rows, below = [x[v : v + 1] for x in inputs], [states.get(u) for u in children[v]]
+            _run_vertex(function, v, rows, below, states, pushed)
     results = [torch.cat([pushed[v][i] for v in range(n)]) for i in range(len(pushed[0]))] if n else []
     return results[0] if len(results) == 1 else tuple(results)
 
