@@ -6,6 +6,7 @@ is there.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,8 @@ from .order import Order
 from .plan import Buffer, Heavy
 
 __all__ = ["Call", "Run", "Steps", "addresses", "bind"]
+
+_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 Run = Callable[[int], Any]
 """Runs one step of a stage."""
@@ -96,15 +99,53 @@ def _bind_matmul(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
     place, result = stage.places[0], stage.place
     assert place is not None and result is not None
     domain, weight = stage.node.domain, call.shared[stage.node.inputs[1].attr]
+    x, out = memory.tensor(place), memory.tensor(result)
     weight = weight.t() if stage.node.attr else weight
-    xs = steps.parts(memory.tensor(place), domain)
-    outs = steps.parts(memory.tensor(result), domain)
+    xs, outs = steps.parts(x, domain), steps.parts(out, domain)
+    few = _bind_few_rows(x, weight, out, call.threads)
     mm = torch.mm
+    if few is None:
+
+        def run_gemm(step: int) -> None:
+            mm(xs[step], weight, out=outs[step])
+
+        return run_gemm
+    runs, start, most, run_few = steps.of(domain), memory.span.first(domain), few[0], few[1]
 
     def run(step: int) -> None:
-        mm(xs[step], weight, out=outs[step])
+        first, last = runs[step]
+        if last - first <= most:
+            run_few(first - start, last - first)
+        else:
+            mm(xs[step], weight, out=outs[step])
 
     return run
+
+
+def _bind_few_rows(
+    x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, threads: int
+) -> tuple[int, Callable[[int, int], None]] | None:
+    """Return up to how many rows, and what runs (first, count) rows of ``x @ weight``; None where only a GEMM can."""
+    products = compiled("product")
+    turned = weight.stride(1) != 1
+    matrix = weight.t() if turned else weight
+    kernel = 0
+    if matrix.stride(1) == 1 and matrix.numel():
+        kernel = products.product_kernel(_DTYPES[x.dtype], matrix.shape[1], turned)
+    if not kernel:
+        return None
+    item, work = x.element_size(), matrix.numel()
+    x_stride, out_stride = x.stride(0) * item, out.stride(0) * item
+    x_start, out_start = x.data_ptr(), out.data_ptr()
+    middle = (*matrix.shape, x_start, x_stride, matrix.data_ptr(), matrix.stride(0) * item, out_start, out_stride)
+    words = array("q", (0, *middle))
+    at, run_product = words.buffer_info()[0], products.run_product
+
+    def run(first: int, count: int) -> None:
+        words[0], words[3], words[7] = count, x_start + first * x_stride, out_start + first * out_stride
+        run_product(kernel, at, work, threads)
+
+    return products.MOST_ROWS, run
 
 
 def _bind_weight_grad(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
