@@ -3,6 +3,7 @@
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
+from .sst import SSTDataset
 from .utils import (
     Subset,
     add_node_property_split,
@@ -28,6 +29,7 @@ __all__ = [
     "DGLDataset",
     "KarateClubDataset",
     "PubmedGraphDataset",
+    "SSTDataset",
     "Subset",
     "add_node_property_split",
     "add_nodepred_split",

@@ -1,7 +1,26 @@
-"""Dynamic networks: models whose computation differs from sample to sample, run in batches."""
+"""Dynamic networks: models over trees, sequences and graphs of each sample's own, at the speed of the products in them.
+
+Vertex programs (Cavs): write the function of one vertex as a :class:`VertexFunction`, call it with a batch of graphs.
+Lazy batching (DyNet): write a sample's computation on :func:`lazy` tensors, :func:`run` those of many samples in batches.
+"""
 
 from __future__ import annotations
 
 from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
+from .options import options
+from .vertex import ByKind, Children, Partial, VertexFunction
 
-__all__ = ["LastRun", "LazyTensor", "backward", "cell", "last_run", "lazy", "run"]
+__all__ = [
+    "ByKind",
+    "Children",
+    "LastRun",
+    "LazyTensor",
+    "Partial",
+    "VertexFunction",
+    "backward",
+    "cell",
+    "last_run",
+    "lazy",
+    "options",
+    "run",
+]

@@ -19,7 +19,7 @@ from ..opspec import OPERATORS, Reducer
 from .layout import Pattern
 from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 
-__all__ = ["MOST_AHEAD", "sddmm_source", "spmm_source"]
+__all__ = ["MOST_AHEAD", "called_functions", "indent", "number_text", "sddmm_source", "spmm_source"]
 
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
@@ -58,7 +58,7 @@ def _header(spec: KernelSpec) -> str:
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
         "reduce_add = simd.reduce_add",
-        *(f"{name} = simd.{name}" for name in sorted(_functions(spec.expr))),
+        *(f"{name} = simd.{name}" for name in sorted(called_functions(spec.expr))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
         f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
@@ -78,12 +78,16 @@ def _header(spec: KernelSpec) -> str:
     return "\n".join([*lines, "", ""])
 
 
-def _functions(expr: Expr) -> set[str]:
+def called_functions(expr: Expr) -> set[str]:
     """Return the names of the functions that the sources of the expression's operators call."""
-    if not isinstance(expr, Call):
-        return set()
-    name = expr.op.source.partition("(")[0]
-    return {name for name in (name,) if name}.union(*map(_functions, expr.args))
+    seen, pending = set[Expr](), [expr]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and node not in seen:
+            seen.add(node)
+            pending.extend(node.args)
+    names = {node.op.source.partition("(")[0] for node in seen if isinstance(node, Call)}
+    return names - {""}
 
 
 def _read_operands(spec: KernelSpec) -> str:
@@ -96,14 +100,14 @@ def _read_operands(spec: KernelSpec) -> str:
         lines.append(f"{operand!r}, {operand!r}_stride = word(args, {at}), word(args, {at + 1})")
         if spec.grouped:
             lines.append(f"{operand!r}_table = word(args, {at + 2})")
-    return _indent("\n".join(lines), 4)
+    return indent("\n".join(lines), 4)
 
 
 def _in_groups(spec: KernelSpec, body: str) -> str:
     """Return ``body`` in a loop over the groups, or once when there is one group."""
     if not spec.grouped:
-        return _indent(body, 4)
-    return "    for group in range(groups):\n" + _indent("base = group * inner\n" + body, 8)
+        return indent(body, 4)
+    return "    for group in range(groups):\n" + indent("base = group * inner\n" + body, 8)
 
 
 def _group_offsets(spec: KernelSpec, names: list[str]) -> str:
@@ -121,7 +125,7 @@ def _spmm_passes(spec: SpmmSpec) -> str:
     text = ""
     if spec.blocks:
         text += f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n"
-        text += _indent(_spmm_pass(spec, (spec.lanes,), "k"), 4)
+        text += indent(_spmm_pass(spec, (spec.lanes,), "k"), 4)
     if spec.pieces:
         text += _rest_start(spec) + _spmm_pass(spec, spec.pieces, "rest" if spec.blocks else "")
     return text
@@ -234,14 +238,14 @@ def sddmm_source(spec: SddmmSpec) -> str:
     body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
     grouped = (
-        passes if not spec.grouped else "for group in range(groups):\n" + _indent("base = group * inner\n" + passes, 4)
+        passes if not spec.grouped else "for group in range(groups):\n" + indent("base = group * inner\n" + passes, 4)
     )
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 @cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, row, first, last, out, winners):
 {_read_operands(spec)}    for j in range(first, last):
-{_indent(body + grouped, 8)}'''
+{indent(body + grouped, 8)}'''
 
 
 def _map_passes(spec: SddmmSpec) -> str:
@@ -252,7 +256,7 @@ def _map_passes(spec: SddmmSpec) -> str:
         for p, width in enumerate(pieces):
             shared, value = _value(spec, spec.expr, p, pieces, k)
             lines += [*shared, f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {value})"]
-        text += head + _indent("\n".join(lines), 4 if head.startswith("for") else 0)
+        text += head + indent("\n".join(lines), 4 if head.startswith("for") else 0)
     return text
 
 
@@ -266,7 +270,7 @@ def _dot_passes(spec: SddmmSpec) -> str:
             shared += lines
             values.append(value)
         if head.startswith("for"):
-            text += head + _indent("\n".join([*shared, f"wide = wide + {values[0]}"]), 4)
+            text += head + indent("\n".join([*shared, f"wide = wide + {values[0]}"]), 4)
         else:
             # A value without a lane-wise operand is a plain number: it counts once for each lane.
             text += head + "".join(f"{line}\n" for line in shared)
@@ -332,7 +336,7 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
 
     def text(node: Expr) -> str:
         if isinstance(node, Constant):
-            return _number(node.value, compute_dtype(spec.dtype))
+            return number_text(node.value, compute_dtype(spec.dtype))
         if isinstance(node, Operand):
             return _loaded(spec, node, piece, pieces, k)
         assert isinstance(node, Call)
@@ -347,7 +351,7 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
     return lines, text(expr)
 
 
-def _number(value: float, dtype: str) -> str:
+def number_text(value: float, dtype: str) -> str:
     """Return a number as it is in ``dtype``: single values are computed in float64, where 0.1 is another number."""
     if dtype == "float32":
         value = float(np.float32(value))
@@ -383,6 +387,7 @@ def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, .
     return f"{f'repeat{width}' if spec.repeat <= width else 'load1'}({name} + ({run}) * ITEM)"
 
 
-def _indent(text: str, spaces: int) -> str:
+def indent(text: str, spaces: int) -> str:
+    """Return the lines moved right; empty lines stay empty."""
     pad = " " * spaces
     return "".join(pad + line + "\n" if line.strip() else "\n" for line in text.rstrip("\n").split("\n"))

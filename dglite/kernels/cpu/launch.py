@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["launch", "num_tasks", "num_threads"]
+__all__ = ["PARALLEL_FROM", "call_kernel", "launch", "launch_at", "num_tasks", "num_threads"]
 
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
@@ -35,7 +35,9 @@ TASKS_PER_THREAD = 6
 
 
 @intrinsic
-def _call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
+def call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
+    """Call the kernel at an address."""
+
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
         builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
@@ -59,7 +61,7 @@ def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, 
 
 @njit("void(int64, int64)", nogil=True, cache=True)
 def _run_here(address, args):  # type: ignore[no-untyped-def]
-    _call_kernel(address, args, 0, 1)
+    call_kernel(address, args, 0, 1)
 
 
 @intrinsic
@@ -78,14 +80,14 @@ def _member(team):  # type: ignore[no-untyped-def]
     tasks = word(team, 2)
     task = _take_task(team + 24)
     while task < tasks:
-        _call_kernel(word(team, 0), word(team, 1), task, tasks)
+        call_kernel(word(team, 0), word(team, 1), task, tasks)
         task = _take_task(team + 24)
 
 
 @njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
 def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-untyped-def]
     _call_gomp_parallel(gomp_parallel, member, team, threads)
-    _call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
+    call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
 # Without a signature, so that it is compiled only where it is called: that starts Numba's pool, which, sharing OpenMP,
@@ -93,8 +95,8 @@ def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-unt
 @njit(nogil=True, parallel=True, cache=True)
 def _run_on_numba(address, args, tasks):  # type: ignore[no-untyped-def]
     for task in prange(tasks):
-        _call_kernel(address, args, task, tasks)
-    _call_kernel(address, args, -1, tasks)
+        call_kernel(address, args, task, tasks)
+    call_kernel(address, args, -1, tasks)
 
 
 Run = Callable[[int, int, int, int], None]
@@ -165,7 +167,12 @@ def num_tasks(threads: int) -> int:
 def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
     """Run the kernel at ``address`` on the words ``args``, as ``tasks`` tasks on ``threads`` threads."""
     words = array("q", args)
+    launch_at(address, words.buffer_info()[0], tasks, threads)
+
+
+def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> None:
+    """Run the kernel at ``address`` on the words that lie at the address ``words``."""
     if threads == 1:
-        _run_here(address, words.buffer_info()[0])
+        _run_here(address, words)
     else:
-        _parallel_run()(address, words.buffer_info()[0], tasks, threads)
+        _parallel_run()(address, words, tasks, threads)

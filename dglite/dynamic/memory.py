@@ -1,0 +1,135 @@
+"""Where the values of one call lie.
+
+The memory of a call is one block for each class of vertices, taken from blocks that earlier calls have given back:
+fresh memory costs a page fault for every 4 KiB.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import torch
+
+from .ir import Domain
+from .plan import Buffer, Place
+
+__all__ = ["Memory", "Pool", "Span"]
+
+_KEPT_BLOCKS = 12
+_ALIGNMENT = 64
+
+
+class Lease:
+    """A block of bytes that goes back to its pool when nobody needs it any more."""
+
+    __slots__ = ("block", "pool")
+
+    def __init__(self, pool: Pool, block: torch.Tensor) -> None:
+        self.pool, self.block = pool, block
+
+    def __del__(self) -> None:
+        self.pool.give_back(self.block)
+
+
+class Pool:
+    """Blocks of memory that are free, smallest first. Torch aligns them to 64 bytes."""
+
+    def __init__(self) -> None:
+        self._free: list[torch.Tensor] = []
+        self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: object) -> Pool:
+        return Pool()
+
+    def __reduce__(self) -> tuple[type[Pool], tuple[()]]:
+        return Pool, ()
+
+    def take(self, num_bytes: int) -> Lease:
+        """Return a block of at least so many bytes, and of at most about four times as many."""
+        with self._lock:
+            for i, block in enumerate(self._free):
+                if num_bytes <= block.numel() <= 4 * num_bytes + 4096:
+                    return Lease(self, self._free.pop(i))
+        return Lease(
+            self, torch.empty((num_bytes + num_bytes // 4) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT, dtype=torch.uint8)
+        )
+
+    def give_back(self, block: torch.Tensor) -> None:
+        """Keep a block for the next call, unless there are many."""
+        with self._lock:
+            self._free.append(block)
+            self._free.sort(key=torch.Tensor.numel)
+            if len(self._free) > _KEPT_BLOCKS:
+                del self._free[0]
+
+
+class Span:
+    """The rows and edges of one class."""
+
+    __slots__ = ("first_edge", "first_row", "num_edges", "num_rows")
+
+    def __init__(self, first_row: int, last_row: int, first_edge: int, last_edge: int) -> None:
+        self.first_row, self.num_rows = first_row, last_row - first_row
+        self.first_edge, self.num_edges = first_edge, last_edge - first_edge
+
+    def first(self, domain: Domain) -> int:
+        """Return the number of the first row or edge."""
+        return self.first_row if domain is Domain.VERTEX else self.first_edge
+
+    def count(self, domain: Domain) -> int:
+        """Return how many rows or edges there are."""
+        return self.num_rows if domain is Domain.VERTEX else self.num_edges
+
+
+class Memory:
+    """The buffers of one class in one call: its own block, and tensors that it is given."""
+
+    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer]) -> None:
+        self.span = span
+        self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
+        self._addresses: dict[Buffer, int] = {}
+        self._offsets: dict[Buffer, int] = {}
+        counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
+        firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
+        total = 0
+        for buffer in buffers:
+            self._offsets[buffer] = total
+            row = buffer.width * buffer.dtype.itemsize
+            total += (counts[buffer.domain] * row + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+        self._lease = pool.take(total)
+        start = self._lease.block.data_ptr()
+        for buffer, offset in self._offsets.items():
+            row = buffer.width * buffer.dtype.itemsize
+            self._addresses[buffer] = start + offset - firsts[buffer.domain] * row
+        self._blocks: dict[torch.dtype, torch.Tensor] = {}
+
+    def give(self, buffer: Buffer, tensor: torch.Tensor, first: int) -> None:
+        """Let a buffer lie in a contiguous tensor whose row 0 is row (or edge) ``first``."""
+        self._given[buffer] = tensor, first
+        self._addresses[buffer] = tensor.data_ptr() - first * buffer.width * buffer.dtype.itemsize
+
+    def share(self, other: Memory) -> None:
+        """See the buffers of another memory of the same class, and keep it alive."""
+        self._other = other
+        self._addresses.update(other._addresses)
+
+    def address(self, buffer: Buffer) -> int:
+        """Return the address that row (or edge) 0 of the graph would have."""
+        return self._addresses[buffer]
+
+    def tensor(self, place: Place) -> torch.Tensor:
+        """Return a place's rows of this class, (rows, width)."""
+        buffer = place.buffer
+        count, start = self.span.count(buffer.domain), self.span.first(buffer.domain)
+        given = self._given.get(buffer)
+        if given is not None:
+            rows = given[0][start - given[1] : start - given[1] + count]
+            return rows if place.width == buffer.width else rows[:, place.column : place.column + place.width]
+        offset = self._offsets.get(buffer)
+        if offset is None:
+            return self._other.tensor(place)
+        block = self._blocks.get(buffer.dtype)
+        if block is None:
+            block = self._blocks[buffer.dtype] = self._lease.block.view(buffer.dtype)
+        return block.as_strided((count, place.width), (buffer.width, 1), offset // buffer.dtype.itemsize + place.column)

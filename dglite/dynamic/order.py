@@ -1,0 +1,105 @@
+"""The order in which a graph's vertices are evaluated, and the tables that find children and parents in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from ..errors import DGLError
+from ..kernels import compiled
+from ..structure import Adjacency
+
+__all__ = ["Order", "order_of"]
+
+_NO_KINDS = np.empty(0, np.int64)
+
+
+@dataclass
+class Order:
+    """Vertices numbered by class, then level: class c is rows ``classes[c]`` to ``classes[c + 1]``.
+
+    A level of a class is a run of rows, and its edges, numbered by row, are a run of edges. ``segments`` has
+    (class, first row, last row), children before parents.
+    """
+
+    nodes: np.ndarray
+    places: np.ndarray
+    classes: np.ndarray
+    bounds: np.ndarray
+    children: np.ndarray
+    parents: np.ndarray
+    parent_bounds: np.ndarray
+    parent_entries: np.ndarray
+    segments: np.ndarray
+    tables: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Keep what each call needs as tensors and lists."""
+        self.num_nodes = len(self.nodes)
+        self.nodes_tensor, self.places_tensor = torch.from_numpy(self.nodes), torch.from_numpy(self.places)
+        self.class_rows: list[int] = self.classes.tolist()
+        self.class_edges: list[int] = self.bounds[self.classes].tolist()
+        self.steps: list[list[int]] = self.segments.tolist()
+        rows = self.segments[:, 1:]
+        self.step_edges: list[list[int]] = self.bounds[rows].tolist()
+
+        self._addresses = {
+            "nothing": 0,
+            "words": 0,
+            "children": self.children.ctypes.data,
+            "parents": self.parents.ctypes.data,
+            "bounds": self.bounds.ctypes.data,
+            "parent bounds": self.parent_bounds.ctypes.data,
+        }
+
+    def address(self, table: str, slots: int) -> int:
+        """Return where a table lies, by its name in :mod:`.layout`."""
+        if table == "child table":
+            return self.child_table(slots).ctypes.data
+        return self._addresses[table]
+
+    def child_table(self, slots: int) -> np.ndarray:
+        """Return the row of each vertex's k-th child, ``num_nodes`` where it has fewer."""
+        table = self.tables.get(slots)
+        if table is None:
+            make = compiled("levels").child_table
+            table = self.tables[slots] = make(self.bounds, self.children, slots, self.num_nodes)
+        return table
+
+    def most_children(self) -> tuple[int, int]:
+        """Return a node that has the most children, and how many."""
+        degrees = np.diff(self.bounds)
+        row = int(degrees.argmax())
+        return int(self.nodes[row]), int(degrees[row])
+
+
+def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> Order:
+    """Return the order of a graph's vertices, whose children are the sources of their in-edges in edge-id order.
+
+    Vertices of the same kind form two classes: ``2 kind`` without children, ``2 kind + 1`` with children. Without
+    ``kinds``, which are as many as there are vertices, all are of kind 0.
+
+    Raises
+    ------
+    DGLError
+        The graph has a cycle; its nodes are named.
+    """
+    key = "dynamic order"
+    if kinds is None and key in adjacency.cache:
+        found: Order = adjacency.cache[key]
+        return found
+    src, dst = adjacency.endpoints()
+    numbers = _NO_KINDS if kinds is None else kinds
+    cycle, *parts = compiled("levels").level_order(src, dst, adjacency.num_dst, numbers, num_kinds)
+    if len(cycle):
+        names = " <- ".join(map(str, [*cycle[:8].tolist(), *(["..."] if len(cycle) > 8 else []), int(cycle[0])]))
+        raise DGLError(
+            f"the graph has a cycle of {len(cycle)} nodes: {names}; a vertex program needs a graph without cycles, in "
+            "which a vertex comes after those it gathers from"
+        )
+    order = Order(*parts)
+    if kinds is None:
+        adjacency.cache[key] = order
+    return order

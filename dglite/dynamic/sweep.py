@@ -1,0 +1,290 @@
+"""Running a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import DGLError
+from ..kernels import compiled
+from .layout import Layout
+from .memory import Memory, Pool, Span
+from .order import Order
+from .plan import Phase, Plan, Role, Root
+from .program import ClassPlan
+from .stages import Call, Run, Steps, addresses, bind
+
+__all__ = ["Engine", "Input", "Sweep"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """Pulled values: of all nodes, or of those with ``rows[node] >= 0``, whose values are in that row."""
+
+    rows: torch.Tensor | None
+    width: int
+
+
+@dataclass
+class Engine:
+    """What stays the same from call to call: the plans of all classes, and memory."""
+
+    plan_of: Callable[[int], ClassPlan]
+    slots: int
+    state_widths: list[int]
+    push_widths: list[int]
+    pushed_states: dict[int, int]
+    collected: list[tuple[int, bool]]
+    dtype: torch.dtype
+    pool: Pool
+
+
+class Sweep(torch.autograd.Function):
+    """``Sweep.apply(engine, order, inputs, *values, *shared)`` returns the pushed values, (nodes, width) each."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, order: Order, inputs: list[Input], *tensors: torch.Tensor) -> Any:
+        """Run the program; remember what its gradient needs."""
+        values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
+        run = _Forward(engine, order, inputs, values, shared)
+        pushes = run.run()
+        ctx.save_for_backward(*tensors)
+        ctx.run = run if any(ctx.needs_input_grad) else None
+        ctx.set_materialize_grads(False)
+        return tuple(pushes)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        """Run the gradient's program."""
+        if torch.is_grad_enabled():
+            raise DGLError(
+                "a vertex program has no second derivative: it ran backward with create_graph=True; compute gradients "
+                "of gradients with lazy batching or with a sweep of torch operations"
+            )
+        assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
+        run = _Backward(ctx.run, gradients)
+        values, shared = run.run()
+        needs = ctx.needs_input_grad[3:]
+        found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
+        return None, None, None, *found
+
+
+def _classes(engine: Engine, order: Order) -> dict[int, ClassPlan]:
+    """Return the plans of the classes that have vertices."""
+    bounds = order.class_rows
+    return {c: engine.plan_of(c) for c in range(len(bounds) - 1) if bounds[c] < bounds[c + 1]}
+
+
+def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:
+    rows, edges = order.class_rows, order.class_edges
+    return {c: Span(rows[c], rows[c + 1], edges[c], edges[c + 1]) for c in classes}
+
+
+def _steps(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Steps]:
+    """Return the runs of each class, level after level."""
+    found: dict[int, Steps] = {c: Steps([], []) for c in classes}
+    for (c, first, last), edges in zip(order.steps, order.step_edges, strict=True):
+        found[c].rows.append((first, last))  # type: ignore[attr-defined]
+        found[c].edges.append(edges)  # type: ignore[attr-defined]
+    return found
+
+
+def _whole(span: Span) -> Steps:
+    rows = (span.first_row, span.first_row + span.num_rows)
+    return Steps([rows], [(span.first_edge, span.first_edge + span.num_edges)])
+
+
+@dataclass
+class _Bound:
+    """The stages of one class, by phase."""
+
+    eager: list[Run]
+    sweep: list[Run]
+    late: list[Run]
+
+
+def _bind_plan(layout: Layout, memory: Memory, call: Call, steps: Steps) -> _Bound:
+    whole, words = _whole(memory.span), layout.words(addresses(layout, memory, call))
+    eager, sweep, late = (
+        [bind(stage, memory, words, call, steps if phase is Phase.SWEEP else whole) for stage in stages]
+        for phase, stages in layout.stages.items()
+    )
+    return _Bound(eager, sweep, late)
+
+
+def _run_all(bound: dict[int, _Bound], order: Order, backward: bool) -> None:
+    """Run everything eager, then the sweep, then everything late."""
+    for stages in bound.values():
+        for run in stages.eager:
+            run(0)
+    if any(stages.sweep for stages in bound.values()):
+        sweeps = {c: stages.sweep for c, stages in bound.items()}
+        if backward:
+            left = dict.fromkeys(sweeps, 0)
+            for c, _, _ in order.steps:
+                left[c] += 1
+            for c, _, _ in reversed(order.steps):
+                left[c] -= 1
+                for run in sweeps[c]:
+                    run(left[c])
+        else:
+            done = dict.fromkeys(sweeps, 0)
+            for c, _, _ in order.steps:
+                step = done[c]
+                done[c] = step + 1
+                for run in sweeps[c]:
+                    run(step)
+    for stages in bound.values():
+        for run in stages.late:
+            run(0)
+
+
+class _Forward:
+    """One call of the program."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        order: Order,
+        inputs: list[Input],
+        values: Sequence[torch.Tensor],
+        shared: Sequence[torch.Tensor],
+    ) -> None:
+        self.engine, self.order, self.inputs, self.values = engine, order, inputs, values
+        self.classes = _classes(engine, order)
+        self.spans, self.steps = _spans(order, self.classes), _steps(order, self.classes)
+        num_nodes = order.num_nodes
+        self.states = [torch.empty(num_nodes + 1, width, dtype=engine.dtype) for width in engine.state_widths]
+        for state in self.states:
+            state[num_nodes] = 0  # what a vertex without that child gathers
+        self.call = Call(order, self.states, _flat(shared), engine.slots, torch.get_num_threads())
+        self.memories: dict[int, Memory] = {}
+        self.picked: dict[tuple[int, int], torch.Tensor] = {}
+
+    def run(self) -> list[torch.Tensor]:
+        """Return the pushed values in the order of the graph's nodes."""
+        order = self.order
+        num_nodes, known = order.num_nodes, self.engine.pushed_states
+        pushes = [
+            self.states[known[k]][:num_nodes] if k in known else torch.empty(num_nodes, width, dtype=self.engine.dtype)
+            for k, width in enumerate(self.engine.push_widths)
+        ]
+        for c, plan in self.classes.items():
+            memory = self.memories[c] = Memory(self.spans[c], self.engine.pool, plan.forward.buffers)
+            for root in plan.forward.roots:
+                if root.role in (Role.SCATTER, Role.PUSH):
+                    target = self.states if root.role is Role.SCATTER else pushes
+                    memory.give(plan.forward.places[root.node].buffer, target[root.key], 0)  # type: ignore[index,call-overload]
+            for i, buffer in plan.pulls.items():
+                memory.give(buffer, self._pulled(i, c), self.spans[c].first_row)
+        bound = {
+            c: _bind_plan(plan.forward_layout, self.memories[c], self.call, self.steps[c])
+            for c, plan in self.classes.items()
+        }
+        _run_all(bound, order, False)
+        return [push.index_select(0, order.places_tensor) for push in pushes]
+
+    def _pulled(self, i: int, c: int) -> torch.Tensor:
+        """Return an input's values for the vertices of a class, (rows of the class, width)."""
+        span = self.spans[c]
+        rows = self.order.nodes_tensor[span.first_row : span.first_row + span.num_rows]
+        picked = self.inputs[i].rows
+        if picked is not None:
+            rows = picked.index_select(0, rows)
+        self.picked[i, c] = rows
+        value = self.values[i]
+        return value.reshape(len(value), self.inputs[i].width).index_select(0, rows)
+
+
+def _state_key(root: Root) -> tuple[int | None, int]:
+    """Return the slot (None: of all children) and the state of which a root is the gradient."""
+    assert isinstance(root.key, tuple)
+    return root.key
+
+
+def _flat(shared: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return the shared tensors, vectors contiguous: kernels read them by address."""
+    return [x if x.dim() > 1 else x.contiguous() for x in shared]
+
+
+class _Backward:
+    """The gradient of one call."""
+
+    def __init__(self, forward: _Forward, gradients: Sequence[torch.Tensor | None]) -> None:
+        self.forward, self.order, self.engine = forward, forward.order, forward.engine
+        self.gradients = [self._given(g, width) for g, width in zip(gradients, self.engine.push_widths, strict=True)]
+        known = forward.call
+        self.call = Call(known.order, known.states, known.shared, known.slots, torch.get_num_threads())
+        self.memories: dict[int, Memory] = {}
+        self.input_grads: dict[int, torch.Tensor] = {}
+
+    def _given(self, gradient: torch.Tensor | None, width: int) -> torch.Tensor:
+        if gradient is None:
+            return torch.zeros(self.order.num_nodes, width, dtype=self.engine.dtype)
+        return gradient.reshape(self.order.num_nodes, width).index_select(0, self.order.nodes_tensor)
+
+    def run(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
+        """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
+        forward, order = self.forward, self.order
+        plans = {c: plan.backward for c, plan in forward.classes.items() if plan.backward is not None}
+        pulled: dict[tuple[int, int], torch.Tensor] = {}
+        for c, plan in plans.items():
+            memory = self.memories[c] = Memory(forward.spans[c], self.engine.pool, plan.buffers)
+            memory.share(forward.memories[c])
+            for k, buffer in forward.classes[c].push_grads.items():
+                memory.give(buffer, self.gradients[k], 0)
+            for root in plan.roots:
+                if root.role is Role.PULL_GRAD:
+                    i = int(str(root.key))
+                    pulled[i, c] = torch.empty(forward.spans[c].num_rows, root.node.width, dtype=self.engine.dtype)
+                    memory.give(plan.places[root.node].buffer, pulled[i, c], forward.spans[c].first_row)
+        self._make_tables(plans)
+        layouts = {c: forward.classes[c].backward_layout for c in plans}
+        bound = {
+            c: _bind_plan(layout, self.memories[c], self.call, forward.steps[c])
+            for c, layout in layouts.items()
+            if layout is not None
+        }
+        _run_all(bound, order, True)
+        values = [self._input_grad(i, pulled) for i in range(len(forward.inputs))]
+        return values, [self.call.shared_grads.get(i) for i in range(len(self.call.shared))]
+
+    def _make_tables(self, plans: dict[int, Plan]) -> None:
+        """Work out, for each state, where every parent of a vertex leaves that vertex's share of the gradient."""
+        order, num_classes = self.order, len(self.order.class_rows) - 1
+        for state, by_slot in self.engine.collected:
+            slots = self.engine.slots if by_slot else 1
+            bases, strides = np.zeros((2, num_classes, slots), np.int64)
+            for c, plan in plans.items():
+                for root in plan.roots:
+                    if root.role is Role.STATE_GRAD:
+                        slot, j = _state_key(root)
+                        if j == state and (slot is not None) == by_slot:
+                            at = c, 0 if slot is None else slot
+                            place = plan.places[root.node]
+                            item = place.buffer.dtype.itemsize
+                            bases[at] = self.memories[c].address(place.buffer) + place.column * item
+                            strides[at] = place.buffer.width * item
+            make = compiled("levels").addresses
+            self.call.tables[state, by_slot] = make(
+                order.parent_entries, order.parents, order.bounds, order.classes, bases, strides, by_slot
+            )
+
+    def _input_grad(self, i: int, pulled: dict[tuple[int, int], torch.Tensor]) -> torch.Tensor | None:
+        """Put the gradients of an input's rows back in their order."""
+        forward = self.forward
+        parts = {c: gradient for (j, c), gradient in pulled.items() if j == i}
+        if not parts:
+            return None
+        value = forward.values[i]
+        covered = sum(len(gradient) for gradient in parts.values())
+        made = (torch.empty if covered == len(value) else torch.zeros)(
+            len(value), forward.inputs[i].width, dtype=self.engine.dtype
+        )
+        for c, gradient in parts.items():
+            made.index_copy_(0, forward.picked[i, c], gradient)
+        return made.view(value.shape)

@@ -1,0 +1,244 @@
+"""Vertex programs: a function of one vertex, evaluated for every vertex of a graph in the order that its edges ask for.
+
+Xu et al., "Cavs: an efficient runtime system for dynamic neural networks", USENIX ATC 2018.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from .evaluate import Evaluator
+from .ir import Domain, Kind, Node
+from .trace import Recorder, active_recorder
+
+__all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
+
+
+class Partial(NamedTuple):
+    """Input of some vertices only: row i of ``values`` is for vertex ``nodes[i]``. The others pull zeros.
+
+    Work that would only give zeros is left out for them.
+    """
+
+    nodes: torch.Tensor
+    values: torch.Tensor
+
+
+class VertexFunction(nn.Module):
+    """Base of vertex programs. A subclass writes ``forward(self)``, the function F of a vertex.
+
+    Calling the module with a graph and the vertices' inputs evaluates F for every vertex, children before parents, and
+    returns what the vertices pushed, in the order of the graph's nodes. A vertex's children are the sources of its
+    in-edges, in the order of their ids.
+
+    Inside F use :meth:`pull`, :meth:`gather`, :meth:`gather_all`, :meth:`scatter`, :meth:`push`, and torch functions
+    and modules. Tensors are (vertices, features): F is run once on a few made-up vertices to see what it does, then for
+    all vertices of a level together, so it must treat each row by itself and must not look at values (no ``if``).
+
+    Parameters
+    ----------
+    state
+        What a vertex scatters: the size of one vector, several sizes, or sizes by name.
+
+    Examples
+    --------
+    >>> import dglite
+    >>> class Height(VertexFunction):
+    ...     def forward(self):
+    ...         height = self.pull() + self.gather_all().sum()
+    ...         self.scatter(height)
+    ...         self.push(height)
+    >>> tree = dglite.graph(([0, 1, 2, 3], [2, 2, 4, 4]))
+    >>> Height(state=1)(tree, torch.ones(5, 1)).flatten().tolist()
+    [1.0, 1.0, 3.0, 1.0, 5.0]
+    """
+
+    def __init__(self, state: int | Sequence[int] | Mapping[str, int]) -> None:
+        super().__init__()
+        self._state_type: Any = None
+        if isinstance(state, Mapping):
+            self._state_type = namedtuple("State", list(state))  # type: ignore[misc]
+            sizes = list(state.values())
+        else:
+            sizes = [state] if isinstance(state, int) else list(state)
+            self._state_type = (lambda x: x) if isinstance(state, int) else (lambda *x: x)
+        if any(not isinstance(size, int) or size < 0 for size in sizes):
+            raise DGLError(
+                f"state is {state!r}; expected the size of a vertex's state, several sizes, or sizes by name"
+            )
+        self._state_names = list(state) if isinstance(state, Mapping) else None
+        self.state_sizes = sizes
+        self._evaluator = Evaluator()
+
+    def __call__(self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial) -> Any:
+        """Evaluate F for every vertex of a graph, or of several graphs as one batch.
+
+        Parameters
+        ----------
+        graph
+            A graph of one node type without cycles, or a list of them, which is batched.
+        inputs
+            What the vertices pull: tensors (num_nodes, *feat), or :class:`Partial` for input of some vertices.
+
+        Returns
+        -------
+        What F pushes, (num_nodes, *feat), a tuple where it pushes several values.
+
+        Raises
+        ------
+        DGLError
+            The graph has a cycle or several node types, a vertex has more children than F gathers, an input does not
+            fit, or F does what it must not.
+        """
+        return self._evaluator(graph, inputs, [self])
+
+    def forward(self) -> None:
+        """Compute one vertex; to be written by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward(self): write the function of a vertex there")
+
+    # -- inside of F --------------------------------------------------------------------------------------------
+    def pull(self) -> Any:
+        """Return the vertex's input, a tuple where the program is called with several."""
+        recorder = active_recorder("pull")
+        return _one_or_all([recorder.value(node) for node in recorder.pulls])
+
+    def gather(self, k: int) -> Any:
+        """Return the state of the vertex's k-th child, zeros where it has fewer: a tensor, or a tuple of all states.
+
+        A vertex with more children than F gathers is an error; :meth:`gather_all` takes any number.
+        """
+        recorder = active_recorder("gather")
+        if not isinstance(k, int) or k < 0:
+            raise DGLError(f"gather({k!r}): expected the number of a child, 0 for the first")
+        recorder.program.slots = max(recorder.program.slots, k + 1)
+        return self._states(recorder, Kind.GATHER, Domain.VERTEX, [(k, j) for j in range(len(self.state_sizes))])
+
+    def gather_all(self) -> Children:
+        """Return the states of all children, to compute with each and to add up."""
+        recorder = active_recorder("gather_all")
+        recorder.program.gathers_all = True
+        states = self._states(recorder, Kind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
+        return Children(recorder, states, self._state_type)
+
+    def _states(self, recorder: Recorder, kind: Kind, domain: Domain, attributes: list[Any]) -> Any:
+        make = recorder.builder.make
+        nodes = [
+            make(kind, (), attr, domain, (size,), recorder.dtype)
+            for attr, size in zip(attributes, self.state_sizes, strict=True)
+        ]
+        return self._state_type(*map(recorder.value, nodes))
+
+    def scatter(self, *states: torch.Tensor, **named: torch.Tensor) -> None:
+        """Give the vertex its state, which its parents gather: in the order, or by the names, of ``state``."""
+        recorder = active_recorder("scatter")
+        given = [*states, *(named[name] for name in self._state_names or [] if name in named)]
+        if len(given) != len(self.state_sizes) or len(states) + len(named) != len(given):
+            wanted = self._state_names or f"{len(self.state_sizes)} tensors"
+            raise DGLError(f"scatter got {len(states)} tensors and {list(named)}; the state is {wanted}")
+        if recorder.program.states:
+            raise DGLError("F scatters twice; a vertex has one state")
+        for x, size in zip(given, self.state_sizes, strict=True):
+            node = recorder.node(x)
+            if node.domain is not Domain.VERTEX or node.shape != (size,) or node.dtype != recorder.dtype:
+                raise DGLError(
+                    f"scatter got {_described(node)}; the state that {type(self).__name__} declares is ({size},) of "
+                    f"{recorder.dtype} for each vertex"
+                )
+            recorder.program.states.append(node)
+
+    def push(self, *values: torch.Tensor) -> None:
+        """Return values of the vertex to whoever called the program."""
+        recorder = active_recorder("push")
+        if recorder.program.pushes or not values:
+            raise DGLError("F pushes twice, or nothing; push all values of a vertex in one call")
+        for x in values:
+            node = recorder.node(x)
+            if node.domain is not Domain.VERTEX:
+                raise DGLError(f"push got {_described(node)}; expected a value of each vertex")
+            if node.dtype != recorder.dtype:
+                raise DGLError(f"push got {_described(node)}; expected {recorder.dtype}")
+            recorder.program.pushes.append(node)
+
+
+class Children:
+    """The states of a vertex's children, any number of them. Tensors are (children of all vertices, features).
+
+    ``states`` has them all; by number, or by name where they have names, single ones.
+    """
+
+    def __init__(self, recorder: Recorder, states: Any, made: Any) -> None:
+        self._recorder, self.states, self._made = recorder, states, made
+
+    def __getitem__(self, which: int | str) -> torch.Tensor:
+        """Return one of several states."""
+        if isinstance(self.states, torch.Tensor):
+            return (self.states,)[which]  # type: ignore[index]
+        return getattr(self.states, which) if isinstance(which, str) else self.states[which]
+
+    def sum(self, x: torch.Tensor | None = None) -> Any:
+        """Return, for each vertex, the sum of ``x`` over its children, 0 without; of each state when ``x`` is None."""
+        if x is not None:
+            return self._sum(x)
+        if isinstance(self.states, torch.Tensor):
+            return self._sum(self.states)
+        return self._made(*map(self._sum, self.states))
+
+    def _sum(self, x: torch.Tensor) -> torch.Tensor:
+        node = self._recorder.node(x)
+        if node.domain is not Domain.EDGE:
+            raise DGLError(f"children.sum got {_described(node)}; expected a value of each child")
+        return self._recorder.value(self._recorder.builder.sum(node))
+
+    def each(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a value of the vertex once for each of its children, to be combined with their states."""
+        node = self._recorder.node(x)
+        if node.domain is not Domain.VERTEX:
+            raise DGLError(f"children.each got {_described(node)}; expected a value of each vertex")
+        return self._recorder.value(self._recorder.builder.each(node))
+
+
+class ByKind(nn.Module):
+    """Vertex programs for several kinds of vertices, which gather each other's states.
+
+    Called as one program, and with the kind of each vertex: the number of its function. A heterogeneous graph becomes
+    such a graph by :func:`dglite.to_homogeneous`, where ``ndata[dglite.NTYPE]`` has the kinds.
+
+    Parameters
+    ----------
+    functions
+        vertex functions of the same state sizes, that push values of the same shapes.
+    """
+
+    def __init__(self, *functions: VertexFunction) -> None:
+        super().__init__()
+        if not functions or any(f.state_sizes != functions[0].state_sizes for f in functions):
+            raise DGLError(
+                f"ByKind got functions with states {[f.state_sizes for f in functions]}; they gather each other's "
+                "states, which must have the same sizes"
+            )
+        self.functions = nn.ModuleList(functions)
+        self._evaluator = Evaluator()
+
+    def forward(
+        self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial, kinds: torch.Tensor
+    ) -> Any:
+        """Evaluate every vertex by the function of its kind. ``kinds``: (num_nodes,) integers.
+
+        Inputs, result and errors are those of :class:`VertexFunction`.
+        """
+        return self._evaluator(graph, inputs, list(self.functions), kinds)
+
+
+def _one_or_all(values: list[torch.Tensor]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _described(node: Node) -> str:
+    return f"{node.shape} of {node.dtype} for each {node.domain.value}"
