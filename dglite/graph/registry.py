@@ -49,10 +49,7 @@ def chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
     if function is None:
         function = state(graph, "_registered").get((role, type_id))
         if function is None:
-            raise DGLError(
-                f"no {role} function given and none registered; pass one, or call "
-                f"register_{role.replace(' ', '_')}_func first"
-            )
+            raise DGLError(f"no {role} function given, and none registered on the graph; pass one to the verb")
     return function
 
 

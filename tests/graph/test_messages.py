@@ -294,7 +294,7 @@ def test_registered_functions_serve_verbs_without_arguments() -> None:
     g.apply_edges()
     assert g.edata["t"].shape == (7, 2)
     g.apply_nodes()
-    with pytest.raises(DGLError, match="register_message_func"):
+    with pytest.raises(DGLError, match="no message function given"):
         small().send()
 
 
@@ -552,7 +552,7 @@ FAILURES = {
     ),
     "a reducer as message": (lambda g: g.update_all(fn.sum("m", "x"), fn.sum("m", "x")), DGLError, "message function"),
     "a string as reducer": (lambda g: g.update_all(fn.copy_u("h", "m"), "sum"), DGLError, "'sum'.*reduce function"),
-    "no message": (lambda g: g.update_all(), DGLError, "register_message_func"),
+    "no message": (lambda g: g.update_all(), DGLError, "no message function given"),
     "group by": (lambda g: g.group_apply_edges("u", lambda edges: {}), DGLError, "'src' or 'dst'"),
     "cross reducer": (
         lambda g: g.multi_update_all({"_E": (fn.copy_u("h", "m"), fn.sum("m", "x"))}, "median"),
