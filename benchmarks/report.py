@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from attention import steps_table as layers_table
+from backends import backends_table
 from batching import batching_table
 from common import RESULTS, ROOT
 from giant import conversions_table, shapes_table
@@ -91,6 +92,11 @@ def attention(results: dict[str, Any]) -> str:
     return f"{size}\n\n{layers_table(results['records'])}"
 
 
+def backends(results: dict[str, Any]) -> str:
+    """Return one row per network."""
+    return backends_table(results["records"])
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -109,6 +115,7 @@ SECTIONS = (
     (udf, "udf"),
     (batching, "batching"),
     (sampling, "sampling"),
+    (backends, "backends"),
 )
 """What is written between the marks of its name, and from which file."""
 

@@ -23,12 +23,14 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 PAGES = ["README.md"] + [
-    f"docs/{page}.md" for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile", "file_format")
+    f"docs/{page}.md"
+    for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile", "file_format", "backends")
 ]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_code_runs(page: str) -> None:
+def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     names: dict[str, object] = {}
     printed = io.StringIO()

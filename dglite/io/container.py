@@ -19,6 +19,7 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from ..backend import Tensor, active
 from ..errors import DGLError
+from .mapped import MappedFile
 
 __all__ = ["DGL_MAGIC", "VERSION", "Container", "Rows", "first_bytes", "local_path", "write_container"]
 
@@ -30,7 +31,7 @@ DGL_MAGIC = (0xDD2E4FF046B4A13F).to_bytes(8, "little")
 
 _KEY = "dglite"
 _FRAMEWORK = "torch" if active.name == "torch" else "numpy"
-"""What the safetensors library reads arrays into."""
+"""What the safetensors library opens files for."""
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
@@ -150,9 +151,10 @@ class Container:
         self.path = path
         start = first_bytes(path)
         try:
-            self._file = safe_open(path, framework=_FRAMEWORK)
-            metadata = self._file.metadata() or {}
-            self.names = frozenset(self._file.keys())
+            file = safe_open(path, framework=_FRAMEWORK)
+            metadata = file.metadata() or {}
+            self.names = frozenset(file.keys())
+            self._file: Any = file if _FRAMEWORK == "torch" else MappedFile(path)
         except (OSError, SafetensorError) as error:
             raise DGLError(f"{path} is not read: {_guess(start)} ({error})") from error
         self.header = self._parsed(metadata.get(_KEY))

@@ -34,7 +34,7 @@ def save_state_dict(state_dict: Mapping[str, Tensor], path: str | os.PathLike[st
     for name, x in state_dict.items():
         if not active.is_tensor(x):
             raise DGLError(f"{name!r} is a {type(x).__name__}; expected the tensors of module.state_dict()")
-    arrays = {name: np.ascontiguousarray(active.to_numpy(x)) for name, x in state_dict.items()}
+    arrays: dict[str, Any] = {name: np.ascontiguousarray(active.to_numpy(x)) for name, x in state_dict.items()}
     try:
         if target.suffix == ".npz":
             np.savez(target, **arrays)

@@ -134,6 +134,14 @@ def _add_reducers() -> None:
 _add_reducers()
 
 
+@case("plans")
+def _() -> dict[str, Any]:
+    g = graph()
+    g.ndata["h"], g.edata["w"] = values(6, 3), values(9, 1, seed=1)
+    recorded = [dglite.explain(g, _message, reducer) for reducer in REDUCERS.values()]
+    return {str(i): np.array(str(plan).replace("torch.", "")) for i, plan in enumerate(recorded)}
+
+
 @case("verbs")
 def _() -> dict[str, Any]:
     g, h = graph(), values(6, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,14 @@ def test_the_configuration_file_chooses(tmp_path: Path) -> None:
     code = "from dglite import backend; print(backend.name)"
     assert run(code, HOME=str(tmp_path)).stdout == "numpy\n"
     assert run(code, HOME=str(tmp_path), DGLBACKEND="pytorch").stdout == "torch\n"
+
+
+def test_the_page_on_backends_runs_without_torch(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "backends.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, flags=re.DOTALL | re.MULTILINE))
+    (tmp_path / "page.py").write_text(f"import sys\nsys.modules['torch'] = None\n{code}\nprint(loss.item() < 0.69)\n")
+    found = run(f"import os, runpy; os.chdir({str(tmp_path)!r}); runpy.run_path('page.py')", DGLITE_BACKEND="numpy")
+    assert found.stdout == "True\n", found.stderr
 
 
 @pytest.mark.parametrize(("name", "problem"), [("jaxx", "unknown backend 'jaxx'"), ("cupy", "'cupy' cannot be loaded")])
