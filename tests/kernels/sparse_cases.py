@@ -5,9 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from dglite.expr import Expr, operands_of
 from dglite.function import message_function
+
+DTYPES = ["float32", "float64", "float16", "bfloat16"]
+IDS = ["int32", "int64"]
+SHAPES = {
+    "equal": ((70,), (70,)),
+    "one number": ((), ()),
+    "weight per edge": ((37,), (1,)),
+    "weight per head": ((2, 8), (2, 1)),
+    "wide heads": ((2, 64), (2, 1)),
+    "odd heads": ((3, 5), (3, 1)),
+    "outer": ((3, 1), (1, 4)),
+    "left is narrow": ((1,), (6,)),
+    "zero width": ((0,), (0,)),
+}
+GRAPHS = ["random", "star", "no edges", "no nodes", "one edge"]
+TORCH = {name: getattr(torch, name) for name in DTYPES}
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 1e-2, "bfloat16": 6e-2}
 

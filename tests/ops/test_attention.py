@@ -20,6 +20,7 @@ from dglite.ops import attention as module
 from dglite.ops import core
 from dglite.structure import Adjacency
 from dglite.structure.compressed import Compressed
+from tests.kernels.attention_cases import tensors
 from tests.kernels.sparse_cases import Coo, assert_close, graph
 from tests.pairs import cases
 
@@ -38,18 +39,6 @@ def small(square: bool = False) -> tuple[Adjacency, np.ndarray, np.ndarray]:
     """Return a multigraph with self-loops, parallel edges and nodes without edges on either side."""
     src, dst = np.array([0, 1, 1, 2, 2, 2, 4, 0]), np.array([0, 0, 0, 2, 3, 3, 1, 3])
     return Adjacency.from_coo(6, 6 if square else 5, src, dst), src, dst
-
-
-def tensors(score: str, adj: Adjacency, heads: int, features: int, weighted: bool = False) -> list[torch.Tensor]:
-    """Return float64 operands of the score, then edge weights."""
-    wide, generator = (heads, features), torch.Generator().manual_seed(3)
-    shapes = {
-        "additive": [(adj.num_src, *wide), (adj.num_src, heads), (adj.num_dst, heads)],
-        "projected": [(adj.num_src, *wide), wide, wide],
-        "gated": [(adj.num_src, *wide), (adj.num_dst, *wide), wide],
-        "dot": [(adj.num_src, *wide), (adj.num_dst, *wide)],
-    }[score] + ([(adj.num_edges,)] if weighted else [])
-    return [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
 
 def attend(score: str, adj: Adjacency, xs, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED):

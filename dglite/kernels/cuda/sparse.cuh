@@ -34,49 +34,75 @@ __device__ inline void combine(C& total, index& winner, C other, index other_win
     }
 }
 
+// A lane's part of a row's work: its columns, and the values there of the row and of several entries at a time.
+template <class M> struct Lane {
+    using item = typename M::item;
+    using index = typename M::index;
+    static constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS, AHEAD = M::AHEAD;
+
+    const M& message;
+    const Rows<index>& rows;
+    Team<F, S> team;
+    Work<index> work;
+    long long columns[V];
+    typename M::Place places[V];
+    typename M::Near near[V];
+    typename M::Far far[AHEAD][V];
+    long long edges[AHEAD];
+
+    __device__ Lane(const M& message, const Rows<index>& rows, long long width)
+        : message(message), rows(rows), team(), work(rows.work(team.number)) {
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            columns[v] = (((long long)blockIdx.y * V + v) * F + team.feature) * VEC;
+            // Lanes beyond the last column read the last vector, and store nothing.
+            places[v] = message.place(columns[v] < width ? columns[v] : width - VEC);
+            if (work.first < work.last) near[v] = message.near(work.row, places[v]);
+        }
+    }
+
+    __device__ bool has(long long j, int ahead) const { return j + ahead * S < work.last; }
+
+    // Ask for all values of the entries j, j + S, ... before the first is used; the last stands for those beyond it.
+    template <bool EDGES> __device__ void fetch(long long j) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) {
+            const index entry = has(j, a) ? index(j + a * S) : index(work.last - 1);
+            const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
+            edges[a] = EDGES || M::READS_EDGE ? (long long)rows.edge(entry) : 0;
+#pragma unroll
+            for (int v = 0; v < V; ++v) far[a][v] = message.far(source, edges[a], places[v]);
+        }
+    }
+};
+
 template <class M, int HOW, bool WINNERS>
 __device__ inline void spmm(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
                             typename M::index* winners, compute_t<typename M::item>* partial,
                             typename M::index* partial_winners, long long width) {
     using index = typename M::index;
     using compute = compute_t<typename M::item>;
-    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS, AHEAD = M::AHEAD;
-    const Team<F, S> team;
-    const Work<index> work = rows.work(team.number);
-    long long columns[V];
-    typename M::Place places[V];
-    typename M::Near near[V];
+    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS;
+    Lane<M> lane(message, rows, width);
+    const Work<index>& work = lane.work;
     compute total[V][VEC];
     index winner[V][VEC];
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-        columns[v] = (((long long)blockIdx.y * V + v) * F + team.feature) * VEC;
-        // Lanes beyond the last column read the last vector, and store nothing.
-        places[v] = message.place(columns[v] < width ? columns[v] : width - VEC);
-        if (work.first < work.last) near[v] = message.near(work.row, places[v]);
+    for (int v = 0; v < V; ++v)
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
             total[v][i] = identity<HOW, compute>();
             winner[v][i] = work.first;
         }
-    }
-    for (long long j = work.first + team.entry; j < work.last; j += S * AHEAD) {
-        typename M::Far far[AHEAD][V];
+    for (long long j = work.first + lane.team.entry; j < work.last; j += S * M::AHEAD) {
+        lane.template fetch<false>(j);
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            const index entry = j + a * S < work.last ? index(j + a * S) : index(work.last - 1);
-            const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
-            const long long edge = M::READS_EDGE ? (long long)rows.edge(entry) : 0;
-#pragma unroll
-            for (int v = 0; v < V; ++v) far[a][v] = message.far(source, edge, places[v]);
-        }
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            if (j + a * S >= work.last) break;
+        for (int a = 0; a < M::AHEAD; ++a) {
+            if (!lane.has(j, a)) break;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
                 compute value[VEC];
-                message.value(near[v], far[a][v], value);
+                message.value(lane.near[v], lane.far[a][v], value);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) {
                     if (!selects<HOW>) {
@@ -89,25 +115,23 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
             }
         }
     }
-    if (S > 1) {
+#pragma unroll
+    for (int distance = F; distance < F * S; distance *= 2)
 #pragma unroll
         for (int v = 0; v < V; ++v)
 #pragma unroll
-            for (int i = 0; i < VEC; ++i)
-#pragma unroll
-                for (int distance = F; distance < F * S; distance *= 2) {
-                    const compute other = across(total[v][i], distance);
-                    const index other_winner = selects<HOW> ? across(winner[v][i], distance) : index(0);
-                    combine<HOW>(total[v][i], winner[v][i], other, other_winner);
-                }
-    }
-    if (!work.exists || team.entry != 0) return;
+            for (int i = 0; i < VEC; ++i) {
+                const compute other = across(total[v][i], distance);
+                const index other_winner = selects<HOW> ? across(winner[v][i], distance) : index(0);
+                combine<HOW>(total[v][i], winner[v][i], other, other_winner);
+            }
+    if (!work.exists || lane.team.entry != 0) return;
     const bool empty = work.first == work.last;
     const compute scale = HOW == MEAN && !empty && work.chunk < 0 ? compute(1) / compute(work.last - work.first) : 1;
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-        if (columns[v] >= width) continue;
-        const long long at = (work.chunk < 0 ? work.row : work.chunk) * width + columns[v];
+        if (lane.columns[v] >= width) continue;
+        const long long at = (work.chunk < 0 ? work.row : work.chunk) * width + lane.columns[v];
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
             total[v][i] = empty ? compute(0) : total[v][i] * scale;
@@ -142,40 +166,18 @@ __device__ inline void spmm_merge(const index* indptr, const index* long_rows, c
 template <class M>
 __device__ inline void sddmm(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
                              long long width) {
-    using index = typename M::index;
-    using compute = compute_t<typename M::item>;
-    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS, AHEAD = M::AHEAD;
-    const Team<F, S> team;
-    const Work<index> work = rows.work(team.number);
-    long long columns[V];
-    typename M::Place places[V];
-    typename M::Near near[V];
+    Lane<M> lane(message, rows, width);
+    for (long long j = lane.work.first + lane.team.entry; j < lane.work.last; j += M::ENTRY_LANES * M::AHEAD) {
+        lane.template fetch<true>(j);
 #pragma unroll
-    for (int v = 0; v < V; ++v) {
-        columns[v] = (((long long)blockIdx.y * V + v) * F + team.feature) * VEC;
-        places[v] = message.place(columns[v] < width ? columns[v] : width - VEC);
-        if (work.first < work.last) near[v] = message.near(work.row, places[v]);
-    }
-    for (long long j = work.first + team.entry; j < work.last; j += S * AHEAD) {
-        typename M::Far far[AHEAD][V];
-        long long edges[AHEAD];
+        for (int a = 0; a < M::AHEAD; ++a) {
+            if (!lane.has(j, a)) break;
 #pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            const index entry = j + a * S < work.last ? index(j + a * S) : index(work.last - 1);
-            const long long source = M::READS_SOURCE ? (long long)__ldg(rows.indices + entry) : 0;
-            edges[a] = rows.edge(entry);
-#pragma unroll
-            for (int v = 0; v < V; ++v) far[a][v] = message.far(source, edges[a], places[v]);
-        }
-#pragma unroll
-        for (int a = 0; a < AHEAD; ++a) {
-            if (j + a * S >= work.last) break;
-#pragma unroll
-            for (int v = 0; v < V; ++v) {
-                if (columns[v] >= width) continue;
-                compute value[VEC];
-                message.value(near[v], far[a][v], value);
-                store<VEC>(out + edges[a] * width + columns[v], value);
+            for (int v = 0; v < M::VECTORS; ++v) {
+                if (lane.columns[v] >= width) continue;
+                compute_t<typename M::item> value[M::VEC];
+                message.value(lane.near[v], lane.far[a][v], value);
+                store<M::VEC>(out + lane.edges[a] * width + lane.columns[v], value);
             }
         }
     }

@@ -10,26 +10,22 @@ from dglite.kernels import reference
 from dglite.kernels.cpu import launch
 from dglite.kernels.cpu.sparse import bind_sddmm, bind_spmm
 from dglite.opspec import Reducer
-from tests.kernels.sparse_cases import Coo, assert_close, expression, graph, operands
+from tests.kernels.sparse_cases import (
+    DTYPES,
+    GRAPHS,
+    IDS,
+    SHAPES,
+    TORCH,
+    Coo,
+    assert_close,
+    expression,
+    graph,
+    operands,
+)
 from tests.pairs import cases
 
 OPS = ["copy_u", "copy_e", "u_add_e", "u_sub_e", "u_mul_e", "u_div_e", "u_mul_v", "e_sub_v"]
 REDUCERS = ["sum", "mean", "max", "min"]
-DTYPES = ["float32", "float64", "float16", "bfloat16"]
-IDS = ["int32", "int64"]
-SHAPES = {
-    "equal": ((70,), (70,)),
-    "one number": ((), ()),
-    "weight per edge": ((37,), (1,)),
-    "weight per head": ((2, 8), (2, 1)),
-    "wide heads": ((2, 64), (2, 1)),
-    "odd heads": ((3, 5), (3, 1)),
-    "outer": ((3, 1), (1, 4)),
-    "left is narrow": ((1,), (6,)),
-    "zero width": ((0,), (0,)),
-}
-GRAPHS = ["random", "star", "no edges", "no nodes", "one edge"]
-TORCH = {name: getattr(torch, name) for name in DTYPES}
 
 
 @pytest.fixture(autouse=True)

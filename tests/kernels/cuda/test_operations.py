@@ -14,6 +14,7 @@ from dglite.kernels.cuda.attention import dropout_multipliers
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests.kernels.attention_cases import tensors
 from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, on_card, prepare
 from tests.kernels.sparse_cases import assert_close, graph
 from tests.pairs import cases
@@ -33,26 +34,14 @@ MESSAGES = {"u * e": U * E, "u * e - v": U * E - V, "exp(u) / v": U.call("exp") 
 SPARSE = cases(list(MESSAGES), ["sum", "mean", "max", "min", "dot"], ["float32", "float64"], list(LIMITS))
 
 
-def inputs(score: str, adj: Adjacency, heads: int, features: int, weighted: bool) -> list[torch.Tensor]:
-    """Return float64 operands of the score, then edge weights."""
-    wide, generator = (heads, features), torch.Generator().manual_seed(3)
-    shapes = {
-        "additive": [(adj.num_src, *wide), (adj.num_src, heads), (adj.num_dst, heads)],
-        "projected": [(adj.num_src, *wide), wide, wide],
-        "gated": [(adj.num_src, *wide), (adj.num_dst, *wide), wide],
-        "dot": [(adj.num_src, *wide), (adj.num_dst, *wide)],
-    }[score] + ([(adj.num_edges,)] if weighted else [])
-    return [torch.randn(shape, generator=generator, dtype=torch.float64) / 2 for shape in shapes]
-
-
 def star() -> Adjacency:
     coo = graph("star")
     return Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
 
 
 def rounded(xs: list[torch.Tensor], dtype: str, kept: str) -> list[torch.Tensor]:
-    """Return ``xs`` as precise as ``dtype`` is, in ``kept``, with gradients."""
-    return [x.to(getattr(torch, dtype)).to(getattr(torch, kept)).requires_grad_() for x in xs]
+    """Return halves of ``xs``, as precise as ``dtype`` is, in ``kept``, with gradients."""
+    return [(x.detach() / 2).to(getattr(torch, dtype)).to(getattr(torch, kept)).requires_grad_() for x in xs]
 
 
 def with_gradients(out: torch.Tensor, xs: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -64,7 +53,7 @@ def with_gradients(out: torch.Tensor, xs: list[torch.Tensor]) -> list[torch.Tens
 def attend(score: str, dtype: str, shape: tuple[int, int], dropout: float, weighted: bool) -> list[torch.Tensor]:
     """Return the result, the gradients of all inputs, and the result where no gradient is wanted."""
     adj = star()
-    xs = rounded(inputs(score, adj, *shape, weighted), dtype, dtype)
+    xs = rounded(tensors(score, adj, *shape, weighted), dtype, dtype)
     kind = {"gated": "GATED", "dot": "DOT"}.get(score, "ADDITIVE")
     how = core.Attention(core.Score[kind], 0.2, 0.3, dropout, SEED, projected=score == "projected")
     count = len(how.operands)
@@ -80,7 +69,7 @@ def attend(score: str, dtype: str, shape: tuple[int, int], dropout: float, weigh
 def attend_by_torch(score: str, dtype: str, shape: tuple[int, int], dropout: float, weighted: bool):
     """Return the same from torch's own operations, in float64 on the same rounded inputs."""
     adj = star()
-    xs = rounded(inputs(score, adj, *shape, weighted), dtype, "float64")
+    xs = rounded(tensors(score, adj, *shape, weighted), dtype, "float64")
     src, dst = (torch.from_numpy(ends.astype(np.int64)) for ends in adj.endpoints())
     x, first = xs[0], xs[1]
     if score == "dot":
@@ -105,7 +94,7 @@ def factors(message: str, dtype: str, kept: str) -> list[torch.Tensor]:
     feats = {Side.U: (2, 4), Side.E: (2, 1), Side.V: (2, 4)}
     sides = [operand.side for operand in operands_of(MESSAGES[message])]
     shapes = [(rows[side], *feats[side]) for side in sides]
-    return rounded([torch.rand(size, generator=generator, dtype=torch.float64) + 0.5 for size in shapes], dtype, kept)
+    return rounded([torch.rand(size, generator=generator, dtype=torch.float64) + 1 for size in shapes], dtype, kept)
 
 
 def reduce(message: str, reducer: str, dtype: str) -> list[torch.Tensor]:

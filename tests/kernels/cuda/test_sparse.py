@@ -11,27 +11,13 @@ from dglite.kernels import reference
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
 from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, uploaded
-from tests.kernels.sparse_cases import Coo, assert_close, expression, graph, operands
+from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, Coo, assert_close, expression, graph, operands
+from tests.kernels.sparse_cases import SHAPES as NARROW
 from tests.pairs import cases
 
 OPS = ["copy_u", "copy_e", "u_add_e", "u_mul_e", "u_div_v", "e_sub_v"]
 REDUCERS = ["sum", "mean", "max", "min"]
-DTYPES = ["float32", "float64", "float16", "bfloat16"]
-IDS = ["int32", "int64"]
-SHAPES = {
-    "equal": ((70,), (70,)),
-    "one number": ((), ()),
-    "weight per edge": ((37,), (1,)),
-    "weight per head": ((2, 8), (2, 1)),
-    "wide heads": ((2, 64), (2, 1)),
-    "odd heads": ((3, 5), (3, 1)),
-    "outer": ((3, 1), (1, 4)),
-    "left is narrow": ((1,), (6,)),
-    "wide": ((640,), (640,)),
-    "zero width": ((0,), (0,)),
-}
-GRAPHS = ["random", "star", "no edges", "no nodes", "one edge"]
-TORCH = {name: getattr(torch, name) for name in DTYPES}
+SHAPES = {**NARROW, "wide": ((640,), (640,))}
 
 
 def with_ids(chosen: list[tuple]) -> list[tuple]:

@@ -1,0 +1,21 @@
+"""Operands of every kind of attention."""
+
+from __future__ import annotations
+
+import torch
+
+from dglite.structure import Adjacency
+
+__all__ = ["tensors"]
+
+
+def tensors(score: str, adj: Adjacency, heads: int, features: int, weighted: bool = False) -> list[torch.Tensor]:
+    """Return float64 operands of the score, then edge weights."""
+    wide, generator = (heads, features), torch.Generator().manual_seed(3)
+    shapes = {
+        "additive": [(adj.num_src, *wide), (adj.num_src, heads), (adj.num_dst, heads)],
+        "projected": [(adj.num_src, *wide), wide, wide],
+        "gated": [(adj.num_src, *wide), (adj.num_dst, *wide), wide],
+        "dot": [(adj.num_src, *wide), (adj.num_dst, *wide)],
+    }[score] + ([(adj.num_edges,)] if weighted else [])
+    return [torch.randn(shape, generator=generator, dtype=torch.float64, requires_grad=True) for shape in shapes]
