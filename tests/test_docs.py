@@ -23,7 +23,8 @@ def _blocks(page: str, language: str) -> list[str]:
 
 
 PAGES = ["README.md"] + [
-    f"docs/{page}.md" for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile", "file_format")
+    f"docs/{page}.md"
+    for page in ("message_passing", "graphs", "sampling", "large_graphs", "compile", "file_format", "dynamic")
 ]
 
 
