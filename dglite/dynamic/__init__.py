@@ -1,7 +1,7 @@
 """Dynamic networks: models over trees, sequences and graphs of each sample's own, at the speed of the products in them.
 
 Vertex programs (Cavs): write the function of one vertex as a :class:`VertexFunction`, call it with a batch of graphs.
-Lazy batching (DyNet): write a sample's computation on :func:`lazy` tensors, :func:`run` those of many samples in batches.
+Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :func:`run` batches those of many.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class _Terms:
 def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> Gradients:
     """Return the gradients of what the seeds' first nodes are made from; their second nodes are their gradients."""
     terms, found = _Terms(builder), Gradients()
-    for node, gradient in seeds:
-        terms.add(node, gradient)
+    for node, seed in seeds:
+        terms.add(node, seed)
     for node in reversed(ancestors(node for node, _ in seeds)):
         if node.domain is Domain.SHARED:
             _finish_shared(builder, terms, node, found)

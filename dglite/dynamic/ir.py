@@ -32,6 +32,8 @@ class Domain(Enum):
     EDGE = "edge"
     SHARED = "shared"
 
+    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
+
 
 class Kind(Enum):
     """What a node is. The first group is given from outside of the program."""
@@ -57,6 +59,8 @@ class Kind(Enum):
     VJP = "vjp"
     WEIGHT_GRAD = "weight grad"
     COLUMN_SUM = "column sum"
+
+    __hash__ = object.__hash__
 
 
 GIVEN_KINDS = (Kind.PULL, Kind.GATHER, Kind.CHILD, Kind.SHARED, Kind.GIVEN, Kind.COLLECT)

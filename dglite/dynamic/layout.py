@@ -19,7 +19,7 @@ from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
 from .plan import Cell, Heavy, Phase, Place, Plan, Reading
 
-__all__ = ["Chain", "Layout", "Words"]
+__all__ = ["Chain", "Layout", "SharedSource", "StateSource", "TableSource", "Words"]
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _ROW_KINDS = (Kind.SUM, Kind.COLLECT)
@@ -32,6 +32,28 @@ class Chain:
     start: int
     domain: Domain
     work: int
+
+
+@dataclass(frozen=True)
+class StateSource:
+    """A state of all vertices."""
+
+    state: int
+
+
+@dataclass(frozen=True)
+class SharedSource:
+    """A row that all vertices share."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """The table of where parents leave their share of a state's gradient."""
+
+    state: int
+    by_slot: bool
 
 
 class Words:
@@ -115,7 +137,7 @@ class Layout:
             self._word(0, "nothing" if reading.rows is Rows.SAME else "parents")
             self._word(int(reading.rows is not Rows.SAME))
         elif source.kind is Kind.SHARED:
-            self._word(reading.column * source.dtype.itemsize, ("shared", source.attr))
+            self._word(reading.column * source.dtype.itemsize, SharedSource(source.attr))
             for _ in range(3):
                 self._word(0)
         else:
@@ -126,7 +148,7 @@ class Layout:
 
     def _state(self, source: Node, column: int = 0) -> None:
         state = source.attr[1] if source.kind is Kind.GATHER else source.attr
-        self._word(column * source.dtype.itemsize, ("state", state))
+        self._word(column * source.dtype.itemsize, StateSource(state))
         self._word(source.width * source.dtype.itemsize)
 
     def _sum(self, stage: Heavy) -> int:
@@ -139,7 +161,7 @@ class Layout:
             self._word(0, "parent bounds")
             self._word(0)
             self._word(0)
-            self._word(0, ("handed on", *node.attr))
+            self._word(0, TableSource(*node.attr))
         else:
             rows = Rows.INDEXED if stage.places[0] is None else Rows.SAME
             self._word(0, "bounds")

@@ -83,12 +83,15 @@ class Span:
 
 
 class Memory:
-    """The buffers of one class in one call: its own block, and tensors that it is given."""
+    """The buffers of one class in one call: its own block, and tensors that it is given.
+
+    ``addresses`` are those that row (or edge) 0 of the graph would have.
+    """
 
     def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer]) -> None:
         self.span = span
         self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
-        self._addresses: dict[Buffer, int] = {}
+        self.addresses: dict[Buffer, int] = {}
         self._offsets: dict[Buffer, int] = {}
         counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
         firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
@@ -101,22 +104,18 @@ class Memory:
         start = self._lease.block.data_ptr()
         for buffer, offset in self._offsets.items():
             row = buffer.width * buffer.dtype.itemsize
-            self._addresses[buffer] = start + offset - firsts[buffer.domain] * row
+            self.addresses[buffer] = start + offset - firsts[buffer.domain] * row
         self._blocks: dict[torch.dtype, torch.Tensor] = {}
 
     def give(self, buffer: Buffer, tensor: torch.Tensor, first: int) -> None:
         """Let a buffer lie in a contiguous tensor whose row 0 is row (or edge) ``first``."""
         self._given[buffer] = tensor, first
-        self._addresses[buffer] = tensor.data_ptr() - first * buffer.width * buffer.dtype.itemsize
+        self.addresses[buffer] = tensor.data_ptr() - first * buffer.width * buffer.dtype.itemsize
 
     def share(self, other: Memory) -> None:
         """See the buffers of another memory of the same class, and keep it alive."""
         self._other = other
-        self._addresses.update(other._addresses)
-
-    def address(self, buffer: Buffer) -> int:
-        """Return the address that row (or edge) 0 of the graph would have."""
-        return self._addresses[buffer]
+        self.addresses.update(other.addresses)
 
     def tensor(self, place: Place) -> torch.Tensor:
         """Return a place's rows of this class, (rows, width)."""

@@ -15,7 +15,7 @@ import torch
 
 from ..kernels import compiled
 from .ir import Domain, Kind
-from .layout import Chain, Layout, Words
+from .layout import Chain, Layout, SharedSource, StateSource, TableSource, Words
 from .memory import Memory
 from .order import Order
 from .plan import Buffer, Heavy
@@ -79,19 +79,16 @@ def _bind_chain(chain: Chain, words: Words, threads: int, runs: Sequence[Sequenc
 
 def addresses(layout: Layout, memory: Memory, call: Call) -> list[int]:
     """Return the address of each source of a layout's words."""
-    order, found = call.order, list[int]()
-    for source in layout.sources:
-        if isinstance(source, Buffer):
-            found.append(memory.address(source))
-        elif isinstance(source, str):
-            found.append(order.address(source, layout.slots))
-        elif source[0] == "state":
-            found.append(call.states[source[1]].data_ptr())
-        elif source[0] == "shared":
-            found.append(call.shared[source[1]].data_ptr())
-        else:
-            found.append(call.tables[source[1:]].ctypes.data)
-    return found
+    order, slots, found = call.order, layout.slots, memory.addresses
+    tables, states, shared = call.tables, call.states, call.shared
+    find = {
+        Buffer: found.__getitem__,
+        str: lambda name: order.address(name, slots),
+        StateSource: lambda source: states[source.state].data_ptr(),
+        SharedSource: lambda source: shared[source.index].data_ptr(),
+        TableSource: lambda source: tables[source.state, source.by_slot].ctypes.data,
+    }
+    return [find[type(source)](source) for source in layout.sources]
 
 
 # -- products --------------------------------------------------------------------------------------------------------

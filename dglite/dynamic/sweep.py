@@ -267,7 +267,7 @@ class _Backward:
                             at = c, 0 if slot is None else slot
                             place = plan.places[root.node]
                             item = place.buffer.dtype.itemsize
-                            bases[at] = self.memories[c].address(place.buffer) + place.column * item
+                            bases[at] = self.memories[c].addresses[place.buffer] + place.column * item
                             strides[at] = place.buffer.width * item
             make = compiled("levels").addresses
             self.call.tables[state, by_slot] = make(

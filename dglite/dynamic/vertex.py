@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -62,18 +63,13 @@ class VertexFunction(nn.Module):
 
     def __init__(self, state: int | Sequence[int] | Mapping[str, int]) -> None:
         super().__init__()
-        self._state_type: Any = None
-        if isinstance(state, Mapping):
-            self._state_type = namedtuple("State", list(state))  # type: ignore[misc]
-            sizes = list(state.values())
-        else:
-            sizes = [state] if isinstance(state, int) else list(state)
-            self._state_type = (lambda x: x) if isinstance(state, int) else (lambda *x: x)
+        self._state_names = tuple(state) if isinstance(state, Mapping) else None
+        self._single = isinstance(state, int)
+        sizes = [state] if isinstance(state, int) else list(state.values() if isinstance(state, Mapping) else state)
         if any(not isinstance(size, int) or size < 0 for size in sizes):
             raise DGLError(
                 f"state is {state!r}; expected the size of a vertex's state, several sizes, or sizes by name"
             )
-        self._state_names = list(state) if isinstance(state, Mapping) else None
         self.state_sizes = sizes
         self._evaluator = Evaluator()
 
@@ -125,7 +121,13 @@ class VertexFunction(nn.Module):
         recorder = active_recorder("gather_all")
         recorder.program.gathers_all = True
         states = self._states(recorder, Kind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
-        return Children(recorder, states, self._state_type)
+        return Children(recorder, states, self._made)
+
+    def _made(self, *states: torch.Tensor) -> Any:
+        """Return states as F sees them: one tensor, a tuple, or a tuple with names."""
+        if self._single:
+            return states[0]
+        return states if self._state_names is None else _state_class(self._state_names)(*states)
 
     def _states(self, recorder: Recorder, kind: Kind, domain: Domain, attributes: list[Any]) -> Any:
         make = recorder.builder.make
@@ -133,14 +135,14 @@ class VertexFunction(nn.Module):
             make(kind, (), attr, domain, (size,), recorder.dtype)
             for attr, size in zip(attributes, self.state_sizes, strict=True)
         ]
-        return self._state_type(*map(recorder.value, nodes))
+        return self._made(*map(recorder.value, nodes))
 
     def scatter(self, *states: torch.Tensor, **named: torch.Tensor) -> None:
         """Give the vertex its state, which its parents gather: in the order, or by the names, of ``state``."""
         recorder = active_recorder("scatter")
         given = [*states, *(named[name] for name in self._state_names or [] if name in named)]
         if len(given) != len(self.state_sizes) or len(states) + len(named) != len(given):
-            wanted = self._state_names or f"{len(self.state_sizes)} tensors"
+            wanted = list(self._state_names or ()) or f"{len(self.state_sizes)} tensors"
             raise DGLError(f"scatter got {len(states)} tensors and {list(named)}; the state is {wanted}")
         if recorder.program.states:
             raise DGLError("F scatters twice; a vertex has one state")
@@ -234,6 +236,11 @@ class ByKind(nn.Module):
         Inputs, result and errors are those of :class:`VertexFunction`.
         """
         return self._evaluator(graph, inputs, list(self.functions), kinds)
+
+
+@cache
+def _state_class(names: tuple[str, ...]) -> Any:
+    return namedtuple("State", names)  # type: ignore[misc]
 
 
 def _one_or_all(values: list[torch.Tensor]) -> Any:

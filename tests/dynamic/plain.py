@@ -50,7 +50,7 @@ def evaluate(functions: Sequence[VertexFunction], g: DGLGraph, *inputs: Any, kin
 
 
 def _run_vertex(function: VertexFunction, v: int, inputs: Any, below: list, states: dict, pushed: dict) -> None:
-    made, sizes = function._state_type, function.state_sizes
+    made, sizes = function._made, function.state_sizes
     dtype = next((p.dtype for p in function.parameters()), inputs[0].dtype if inputs else torch.float32)
 
     def gather(k: int) -> Any:

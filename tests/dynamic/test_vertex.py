@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -237,6 +239,25 @@ def test_dropout_draws_anew_for_every_vertex_and_call() -> None:
     (grad,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(grad, first.detach())  # the mask that was drawn
     torch.testing.assert_close(program.eval()(g, x), x)
+
+
+def test_copies_and_pickles_have_parameters_of_their_own() -> None:
+    program, g, x = BinaryTreeLSTM(3, 4), graph(TREE, 7), torch.randn(7, 3)
+    expected = program(g, x)
+    for other in (copy.deepcopy(program), pickle.loads(pickle.dumps(program))):
+        torch.testing.assert_close(other(g, x), expected)
+        with torch.no_grad():
+            other.U.weight.zero_()
+        assert not torch.allclose(other(g, x)[4], expected[4])
+    torch.testing.assert_close(program(g, x), expected)
+
+
+def test_backward_twice_with_a_graph_that_is_kept() -> None:
+    program, g, x = BinaryTreeLSTM(3, 4), graph(TREE, 7), torch.randn(7, 3, requires_grad=True)
+    loss = program(g, x).sum()
+    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, x)
+    torch.testing.assert_close(first, second)
 
 
 def test_parameters_that_are_replaced_are_seen() -> None:

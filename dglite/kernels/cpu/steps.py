@@ -9,7 +9,7 @@ from numba import cfunc
 from ...expr import Expr
 from ..render_steps import StepSpec, step_source
 from .jit import block_lanes, compile_kernel
-from .launch import _call_kernel, launch, num_threads
+from .launch import call_kernel, launch, num_threads
 from .simd import word
 
 __all__ = ["run_steps", "step_kernel"]
@@ -32,7 +32,7 @@ def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
     words, starts = word(args, 0), word(args, 1)
     for step in range(word(args, 2), word(args, 3)):
         step_args = words + 8 * word(starts, step)
-        _call_kernel(word(step_args, 0), step_args, task, num_tasks)
+        call_kernel(word(step_args, 0), step_args, task, num_tasks)
 
 
 def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:
