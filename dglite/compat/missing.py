@@ -28,14 +28,9 @@ _NOT_PLANNED = {
     "dgl.backend.binary_reduce": _NEVER_WAS,
     "dgl.backend.copy_reduce": _NEVER_WAS,
     "dgl.container": _NO_LIBRARY,
-    "dgl.contrib": "DGL removed it; its samplers became dgl.dataloading and dgl.sampling",
     "dgl.core.data_dict_to_list": _INTERNAL,
     "dgl.cuda": "torch.cuda has what concerns devices",
     "dgl.data.graph_serialize.StorageMetaData": _NO_LIBRARY,
-    "dgl.DGLGraph.get_edge_storage": "features are tensors: g.edges[etype].data[name]",
-    "dgl.DGLGraph.get_node_storage": "features are tensors: g.nodes[ntype].data[name]",
-    "dgl.DGLGraph.materialize_data": _LAZY,
-    "dgl.DGLGraph.record_stream": "torch's allocator follows the streams of tensors",
     "dgl.DGLGraph.shared_memory": _SHARED,
     "dgl.DGLGraph.to_cugraph": _CUGRAPH,
     "dgl.backend.set_default_backend": "set DGLITE_BACKEND, or write ~/.dglite/config.json",
@@ -48,9 +43,7 @@ _NOT_PLANNED = {
     "dgl.frame.Frame.record_stream": "torch's allocator follows the streams of tensors",
     "dgl.frame.Frame.unpin_memory_": "a frame is never pinned",
     "dgl.from_cugraph": _CUGRAPH,
-    "dgl.function.BinaryMessageFunction": _FUNCTION,
     "dgl.function.BuiltinFunction": _FUNCTION,
-    "dgl.function.CopyMessageFunction": _FUNCTION,
     "dgl.function.TargetCode": _FUNCTION,
     "dgl.get_global_func": _NO_LIBRARY,
     "dgl.graph_index": _NO_LIBRARY,
@@ -118,14 +111,10 @@ _NOT_PLANNED = {
 }
 
 _NOT_YET = {
-    "dgl.DGLGraph.is_pinned": "graphs are not pinned",
-    "dgl.DGLGraph.pin_memory_": "pin the features: torch.Tensor.pin_memory()",
-    "dgl.DGLGraph.unpin_memory_": "graphs are not pinned",
     "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
     "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
     "dgl.geometry": "torch_cluster.fps samples points, networkx.maximal_matching matches neighbours",
     "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
-    "dgl.sampling.sample_neighbors_fused": "use dglite.sampling.sample_neighbors, then dglite.to_block",
 }
 
 
