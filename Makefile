@@ -6,12 +6,12 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-gpu check format bench bench-quick clean
+.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
-	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU"
+	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU     make bench-gpu  ... and measure them"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
 
@@ -39,6 +39,11 @@ test-full: $(BIN)/test.installed
 # With the Python that has torch and CuPy for the card, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
 test-gpu:
 	PYTHONPATH=$(CURDIR) $(PYTHON) -m pytest tests/gpu
+
+# All that a card is needed for, shortest first: `make test-gpu bench-gpu PYTHON=python3 GPU="--out results.json"`.
+bench-gpu:
+	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py --quick --out /dev/null
+	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py $(GPU)
 
 check: $(BIN)/test.installed
 	$(BIN)/ruff check .

@@ -261,7 +261,6 @@ def main() -> None:
             torch.cuda.empty_cache()
             reached = summary(rows, bandwidth, card.L2_cache_size)
             content = {"card": card.name, "copy bandwidth": bandwidth, "reached": reached, "rows": rows}
-            given.out.parent.mkdir(parents=True, exist_ok=True)
             given.out.write_text(json.dumps({"machine": machine(), **content}, indent=1) + "\n", encoding="utf-8")
     for name, value in reached.items():
         print(f"{name}: {value:.2f}")

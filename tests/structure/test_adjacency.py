@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dglite.errors import DGLError
-from dglite.ops.operands import structure_of
+from dglite.ops.processors import HOST
 from dglite.structure import Adjacency, Compressed, compressed
 
 EMPTY = np.empty(0, np.int64)
@@ -111,11 +111,11 @@ def test_edge_ids_of_many_edges_are_made_when_asked_for(few_are_many):
 
 def test_a_kernel_that_reads_no_edges_needs_no_edge_ids(few_are_many):
     adjacency = Adjacency.from_coo(60, 70, *edges(60, 70, 900))
-    words, index = structure_of(adjacency, edges=False)
+    words, index = HOST.structure(adjacency, edges=False)
     assert words == (*adjacency.csc().row_addresses, 0, 70, 900) and index == "int32"
     assert not adjacency.csc().has_edge_ids
-    assert structure_of(adjacency)[0][:3] == adjacency.csc().addresses
-    assert structure_of(adjacency, edges=False) == structure_of(adjacency)
+    assert HOST.structure(adjacency)[0][:3] == adjacency.csc().addresses
+    assert HOST.structure(adjacency, edges=False) == HOST.structure(adjacency)
 
 
 def test_created_formats_include_edge_ids(few_are_many):

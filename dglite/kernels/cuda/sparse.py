@@ -38,7 +38,7 @@ def team_of(vectors: int, mean: float) -> tuple[int, int, int]:
     Narrow rows leave lanes over: they share the entries where there are at least four for each.
     """
     features = min(WARP, _power_of_two(vectors))
-    entries = min(WARP // features, _power_of_two(max(int(mean) // 4, 1)))
+    entries = min(WARP // features, 1 << (max(int(mean) // 4, 1).bit_length() - 1))
     return features, entries, min(MOST_VECTORS, -(-vectors // features))
 
 

@@ -161,7 +161,7 @@ def test_a_vector_is_as_wide_as_run_and_address_allow(dtype, run_length, address
 
 @pytest.mark.parametrize(
     ("vectors", "mean", "team"),
-    [(1, 1.0, (1, 1, 1)), (1, 1000.0, (1, 32, 1)), (4, 20.0, (4, 8, 1)), (18, 9.0, (32, 1, 1)), (64, 9.0, (32, 1, 2))],
+    [(1, 1.0, (1, 1, 1)), (1, 1000.0, (1, 32, 1)), (4, 20.0, (4, 4, 1)), (18, 9.0, (32, 1, 1)), (64, 9.0, (32, 1, 2))],
 )
 def test_narrow_rows_leave_lanes_to_the_entries(vectors, mean, team):
     assert team_of(vectors, mean) == team
