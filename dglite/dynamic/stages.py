@@ -18,7 +18,7 @@ from .ir import Domain, Kind
 from .layout import Chain, Layout, SharedSource, StateSource, TableSource, Words
 from .memory import Memory
 from .order import Order
-from .plan import Buffer, Heavy
+from .recipe import Buffer, Heavy
 
 __all__ = ["Call", "Run", "Steps", "addresses", "bind"]
 
