@@ -17,7 +17,7 @@ import torch
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
-from .plan import Cell, Heavy, Phase, Place, Plan, Reading
+from .recipe import Cell, Heavy, Phase, Place, Plan, Reading
 
 __all__ = ["Chain", "Layout", "SharedSource", "StateSource", "TableSource", "Words"]
 

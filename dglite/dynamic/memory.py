@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 
 from .ir import Domain
-from .plan import Buffer, Place
+from .recipe import Buffer, Place
 
 __all__ = ["Memory", "Pool", "Span"]
 

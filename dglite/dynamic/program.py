@@ -13,7 +13,8 @@ from .gradient import Gradients, ancestors, differentiate
 from .ir import COSTLY, Builder, Domain, Kind, Node
 from .layout import Layout
 from .options import Options
-from .plan import Buffer, Place, Plan, Role, Root, make_plan
+from .plan import make_plan
+from .recipe import Buffer, Place, Plan, Role, Root
 from .trace import Program
 
 __all__ = ["ClassPlan", "Needs", "plan_class"]

@@ -18,7 +18,7 @@ from .ir import Domain, Kind
 from .layout import Chain, Layout, SharedSource, StateSource, TableSource, Words
 from .memory import Memory
 from .order import Order
-from .plan import Buffer, Heavy
+from .recipe import Buffer, Heavy
 
 __all__ = ["Call", "Run", "Steps", "addresses", "bind"]
 
@@ -98,39 +98,29 @@ def _bind_matmul(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:
     domain, weight = stage.node.domain, call.shared[stage.node.inputs[1].attr]
     x, out = memory.tensor(place), memory.tensor(result)
     weight = weight.t() if stage.node.attr else weight
-    xs, outs = steps.parts(x, domain), steps.parts(out, domain)
-    few = _bind_few_rows(x, weight, out, call.threads)
-    mm = torch.mm
-    if few is None:
-
-        def run_gemm(step: int) -> None:
-            mm(xs[step], weight, out=outs[step])
-
-        return run_gemm
-    runs, start, most, run_few = steps.of(domain), memory.span.first(domain), few[0], few[1]
+    most, run_few = _bind_few_rows(x, weight, out, call.threads)
+    runs, start, mm = steps.of(domain), memory.span.first(domain), torch.mm
 
     def run(step: int) -> None:
         first, last = runs[step]
         if last - first <= most:
             run_few(first - start, last - first)
         else:
-            mm(xs[step], weight, out=outs[step])
+            mm(x[first - start : last - start], weight, out=out[first - start : last - start])
 
     return run
 
 
 def _bind_few_rows(
     x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, threads: int
-) -> tuple[int, Callable[[int, int], None]] | None:
-    """Return up to how many rows, and what runs (first, count) rows of ``x @ weight``; None where only a GEMM can."""
+) -> tuple[int, Callable[[int, int], None]]:
+    """Return up to how many rows, -1 where only a GEMM can, and what runs (first, count) rows of ``x @ weight``."""
     products = compiled("product")
     turned = weight.stride(1) != 1
     matrix = weight.t() if turned else weight
     kernel = 0
     if matrix.stride(1) == 1 and matrix.numel():
         kernel = products.product_kernel(_DTYPES[x.dtype], matrix.shape[1], turned)
-    if not kernel:
-        return None
     item, work = x.element_size(), matrix.numel()
     x_stride, out_stride = x.stride(0) * item, out.stride(0) * item
     x_start, out_start = x.data_ptr(), out.data_ptr()
@@ -142,7 +132,7 @@ def _bind_few_rows(
         words[0], words[3], words[7] = count, x_start + first * x_stride, out_start + first * out_stride
         run_product(kernel, at, work, threads)
 
-    return products.MOST_ROWS, run
+    return (products.MOST_ROWS if kernel else -1), run
 
 
 def _bind_weight_grad(stage: Heavy, memory: Memory, call: Call, steps: Steps) -> Run:

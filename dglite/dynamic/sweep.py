@@ -14,8 +14,8 @@ from ..kernels import compiled
 from .layout import Layout
 from .memory import Memory, Pool, Span
 from .order import Order
-from .plan import Phase, Plan, Role, Root
 from .program import ClassPlan
+from .recipe import Phase, Plan, Role, Root
 from .stages import Call, Run, Steps, addresses, bind
 
 __all__ = ["Engine", "Input", "Sweep"]

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import DGLError
 from .ir import Builder, Domain, Kind, Node, OpaqueCall
 from .lower import LOWERINGS, WANTS_ROWS
+from .replay import batch_filler, filler
 
 __all__ = ["Program", "Recorder", "Shared", "active_recorder", "trace_function"]
 
@@ -205,7 +206,7 @@ class Recorder(TorchDispatchMode):
         if made is not None:
             return self.bind(result, made)
         indices = [node.attr if isinstance(node, Node) else None for node in nodes]
-        arguments = _filler(flat, spec, indices)
+        arguments = filler(flat, spec, indices)
         outputs = result if isinstance(result, list | tuple) else [result]
         several = isinstance(result, list | tuple)
         for i, tensor in enumerate(outputs):
@@ -296,7 +297,7 @@ class Recorder(TorchDispatchMode):
         tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
         if any(not x.dim() or x.shape[0] != rows for x in tensors):
             return None
-        arguments = _batch_filler(flat, spec, nodes, rows)
+        arguments = batch_filler(flat, spec, nodes, rows)
         values = [x for x in flat if isinstance(x, torch.Tensor)]
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise DGLError(f"F draws random numbers by {name}; only dropout and bernoulli are known to the engine")
@@ -369,35 +370,3 @@ def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
         start, other = start % row, other % row
         return start < other + y.shape[1] and other < start + x.shape[1]
     return True
-
-
-def _filler(flat: list, spec: Any, indices: list[int | None]) -> Any:
-    """Return what puts the tensors that ``resolve`` finds by number in the places of those that were seen."""
-    kept = [None if isinstance(x, torch.Tensor) else x for x in flat]
-    at = [i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
-
-    def arguments(resolve: Callable[[int], torch.Tensor]) -> Any:
-        filled = list(kept)
-        for i, index in zip(at, indices, strict=True):
-            filled[i] = resolve(index)  # type: ignore[arg-type,call-overload]
-        return pytree.tree_unflatten(filled, spec)
-
-    return arguments
-
-
-def _batch_filler(flat: list, spec: Any, nodes: list[Node], rows: int) -> Any:
-    """Return what puts batches of rows in the places of made-up ones, and their number where that was given."""
-    kept = [None if isinstance(x, torch.Tensor) else x for x in flat]
-    at = [i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
-    counts = [i for i, x in enumerate(flat) if isinstance(x, int) and not isinstance(x, bool) and x == rows]
-    shapes = [None if node.domain is Domain.SHARED else node.shape for node in nodes]
-
-    def arguments(values: Sequence[torch.Tensor], num_rows: int) -> Any:
-        filled = list(kept)
-        for i in counts:
-            filled[i] = num_rows
-        for i, x, shape in zip(at, values, shapes, strict=True):
-            filled[i] = x if shape is None else x.reshape(num_rows, *shape)
-        return pytree.tree_unflatten(filled, spec)
-
-    return arguments

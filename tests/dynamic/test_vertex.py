@@ -267,3 +267,21 @@ def test_parameters_that_are_replaced_are_seen() -> None:
     after = program(g, x)
     assert not torch.allclose(before[4], after[4])
     torch.testing.assert_close(after, evaluate([program], g, x))
+
+
+@pytest.mark.parametrize("kind", [BinaryTreeLSTM, ChildSumTreeLSTM])
+def test_several_threads_give_the_same(kind: type) -> None:
+    torch.manual_seed(0)
+    program, graphs = kind(16, 64), [graph(TREE, 7)] * 200
+    x, threads = torch.randn(1400, 16, requires_grad=True), torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            out = program(graphs, x)
+            out = out if isinstance(out, torch.Tensor) else out[0]
+            results.append([out, *torch.autograd.grad(out.square().sum(), [x, *program.parameters()])])
+    finally:
+        torch.set_num_threads(threads)
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
