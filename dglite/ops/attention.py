@@ -152,7 +152,7 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
         scores = _leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
     weights = edge_softmax(adj, scores)
     if how.dropout and is_traced(adj):
-        weights = weights * active.dropout_mask(weights, how.dropout)
+        weights = active.dropout(weights, how.dropout)
     elif how.dropout:
         weights = weights * _multipliers(adj, how, x)
     if "weight" in given:
