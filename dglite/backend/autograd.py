@@ -42,9 +42,8 @@ class set_grad_enabled(ContextDecorator):
     """Record operations inside the block, or not; also decorates a function."""
 
     def __init__(self, enabled: bool) -> None:
-        self._enabled, self._before = enabled, []
-
-    _before: list[bool]
+        self._enabled = enabled
+        self._before: list[bool] = []
 
     def __enter__(self) -> None:
         self._before.append(_mode.enabled)
@@ -295,7 +294,7 @@ def as_key(key: Any) -> Any:
         return tuple([as_key(part) for part in key])
     if isinstance(key, Tensor):
         return key.data
-    return np.asarray(key, None if len(key) else np.int64) if isinstance(key, list) else key
+    return library.xp.asarray(key, None if len(key) else np.int64) if isinstance(key, list) else key
 
 
 # -- recording ---------------------------------------------------------------------------------------------------------

@@ -260,6 +260,10 @@ class Backend(ABC):
     def dropout_mask(self, x: Tensor, p: float) -> Tensor:
         """Return 0 with probability ``p``, else ``1 / (1 - p)``, for every element of ``x``."""
 
+    def dropout(self, x: Tensor, p: float) -> Tensor:
+        """Return ``x`` with elements dropped with probability ``p``, the others divided by ``1 - p``."""
+        return x * self.dropout_mask(x, p)
+
     # -- reduce -------------------------------------------------------------------------------------------------
     @abstractmethod
     def sum(self, x: Tensor, axis: int | Sequence[int], keepdims: bool = False) -> Tensor:

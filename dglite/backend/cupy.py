@@ -17,7 +17,7 @@ library.xp = cupy
 
 @final
 class CupyBackend(ArrayBackend):
-    """Tensors wrap ``cupy.ndarray``; what dglite's CPU kernels need stays with NumPy."""
+    """Tensors wrap ``cupy.ndarray``. Structure stays with NumPy, on the host."""
 
     name = "cupy"
 
@@ -25,4 +25,5 @@ class CupyBackend(ArrayBackend):
         return x.data.data.ptr  # type: ignore[no-any-return]
 
     def cpu(self) -> Any:
+        # Where graphs live that were made of lists: CuPy has tensors on GPUs only.
         return f"cuda:{cupy.cuda.Device().id}"

@@ -171,7 +171,7 @@ def _cross_entropy(x: Array, target: Array) -> Array:
 
 def _of_cross_entropy(g: Array, out: Array, x: Array, target: Array) -> Array:
     result = _softmax(x, -1)
-    result[np.arange(len(target)), target] -= 1
+    result[np.arange(len(target), like=target), target] -= 1
     result *= g / len(target)
     return result
 
@@ -242,7 +242,7 @@ def _of_index(g: Array, out: Array, x: Array, key: Any) -> Array:
     if not _may_repeat(key):
         result[key] = g
         return result
-    places = np.arange(x.size).reshape(x.shape)[key]
+    places = np.arange(x.size, like=x).reshape(x.shape)[key]
     flat = _of_take(g.reshape(-1), out, result.reshape(-1), places.reshape(-1))
     return flat.reshape(x.shape)
 

@@ -10,6 +10,8 @@ from . import (
     SAGEConv,
     SparseFeatures,
     SparseLinear,
+    load_state_dict,
+    save_state_dict,
 )
 from .functional import edge_softmax
 
@@ -24,4 +26,6 @@ __all__ = [
     "SparseFeatures",
     "SparseLinear",
     "edge_softmax",
+    "load_state_dict",
+    "save_state_dict",
 ]

@@ -47,6 +47,5 @@ class FeatureDropout(nn.Dropout):
         if not self.training or self.p == 0.0:
             return x
         if isinstance(x, SparseFeatures):
-            return x.with_values(x.values * active.dropout_mask(x.values, self.p))
-        mask = active.dropout_mask(x, self.p)
-        return x.mul_(mask) if self.inplace else x * mask
+            return x.with_values(active.dropout(x.values, self.p))
+        return x.mul_(active.dropout_mask(x, self.p)) if self.inplace else active.dropout(x, self.p)

@@ -164,7 +164,7 @@ def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
     """Return the softmax of scores, (num_edges, heads, 1), after dropout."""
     weights = edge_softmax(adj, scores)
     if how.dropout and is_traced(adj):
-        return weights * active.dropout_mask(weights, how.dropout)
+        return active.dropout(weights, how.dropout)
     return weights * _multipliers(adj, how, weights) if how.dropout else weights
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import multiprocessing
 import os
 import subprocess
@@ -87,3 +88,27 @@ def test_kernels_leave_torchs_number_of_threads_alone():
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "1"
+
+
+@pytest.mark.skipif(ctypes.util.find_library("gomp") is None, reason="the system has no GNU OpenMP of its own")
+def test_without_torch_the_systems_openmp_serves():
+    code = """
+import sys
+import numpy as np
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu import launch
+from dglite.ops import core
+from dglite.opspec import Reducer
+from dglite.structure import Adjacency
+from dglite.backend import active, toolkit
+rows = np.arange(9000) % 400
+adj = Adjacency.from_coo(9000, 400, np.arange(9000), rows)
+type(active).num_threads = lambda self: 2
+out = core.spmm(adj, Operand(Side.U, 0), Reducer.SUM, (toolkit.ones(9000, 16),))
+assert "torch" not in sys.modules
+np.testing.assert_array_equal(out.numpy()[:, 0], np.bincount(rows))
+print(launch._parallel_run().__name__)
+"""
+    environment = {**os.environ, "DGLITE_BACKEND": "numpy"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert run.stdout == "run_on_openmp\n", run.stderr

@@ -101,4 +101,5 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 def one_hot(target: Any, num_classes: int) -> Tensor:
     """Return 1 at each target and 0 elsewhere, int64 (\\*, num_classes)."""
-    return Tensor((as_array(target)[..., None] == np.arange(num_classes)).astype(np.int64))
+    target = as_array(target)
+    return Tensor((target[..., None] == np.arange(num_classes, like=target)).astype(np.int64))
