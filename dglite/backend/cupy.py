@@ -24,6 +24,9 @@ class CupyBackend(ArrayBackend):
     def address(self, x: Tensor) -> int:
         return x.data.data.ptr  # type: ignore[no-any-return]
 
+    def stream(self, device: Any) -> int:
+        return cupy.cuda.get_current_stream().ptr  # type: ignore[no-any-return]
+
     def cpu(self) -> Any:
         # Where graphs live that were made of lists: CuPy has tensors on GPUs only.
         return f"cuda:{cupy.cuda.Device().id}"
