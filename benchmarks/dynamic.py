@@ -310,8 +310,8 @@ def tree_fc(leaves: list[int], hidden: int, size: int) -> list[dict[str, Any]]:
     return records
 
 
-def report(records: list[dict[str, Any]], ablated: dict[str, float], complete: list[dict[str, Any]]) -> None:
-    """Print the tables."""
+def trees_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per size of state and of batch."""
     names = [name for name in LIBRARIES if any(name in r["trees_per_second"] for r in records)]
     header = ["hidden, batch", *names, "x DGL", "of GEMM rate", "scheduling", "batching"]
     rows = []
@@ -322,12 +322,19 @@ def report(records: list[dict[str, Any]], ablated: dict[str, float], complete: l
         rows.append(
             [f"{r['hidden']}, {r['batch']}", *(f"{speeds.get(name, 0):,.0f}" for name in names), ratio, *shares]
         )
-    print("\nTree-LSTM, trees per second\n\n" + table(header, rows))
-    whole = ablated["all"]
-    rows = [[name, f"{speed:,.0f}", f"{speed / whole:.2f}"] for name, speed in ablated.items()]
-    print("\nOptimisations, trees per second\n\n" + table(["switched off", "trees/s", "of all"], rows))
-    rows = [[str(r["leaves"]), *(f"{s:,.1f}" for s in r["trees_per_second"].values())] for r in complete]
-    print("\nComplete trees, trees per second\n\n" + table(["leaves", *complete[0]["trees_per_second"]], rows))
+    return table(header, rows)
+
+
+def ablation_table(ablated: dict[str, float]) -> str:
+    """Return one row per set of switches."""
+    rows = [[name, f"{speed:,.0f}", f"{speed / ablated['all']:.2f}"] for name, speed in ablated.items()]
+    return table(["optimisations", "trees/s", "of all"], rows)
+
+
+def complete_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per number of leaves."""
+    rows = [[str(r["leaves"]), *(f"{s:,.1f}" for s in r["trees_per_second"].values())] for r in records]
+    return table(["leaves", *records[0]["trees_per_second"]], rows)
 
 
 def main() -> None:
@@ -339,7 +346,7 @@ def main() -> None:
     records = tree_lstm(sizes, hiddens, trees, words)
     ablated = ablation(8 if quick else 64, 32 if quick else 256, trees, words)
     complete = tree_fc([32] if quick else [32, 64, 128, 256, 512, 1024], 32 if quick else 256, 4 if quick else 64)
-    report(records, ablated, complete)
+    print(f"\n{trees_table(records)}\n\n{ablation_table(ablated)}\n\n{complete_table(complete)}")
     if not quick:
         save("dynamic", {"data": source, "tree_lstm": records, "ablation": ablated, "complete_trees": complete})
 

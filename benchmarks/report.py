@@ -16,6 +16,7 @@ from attention import steps_table as layers_table
 from backends import backends_table
 from batching import batching_table
 from common import RESULTS, ROOT
+from dynamic import ablation_table, complete_table, trees_table
 from giant import conversions_table, shapes_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
@@ -97,6 +98,12 @@ def backends(results: dict[str, Any]) -> str:
     return backends_table(results["records"])
 
 
+def dynamic(results: dict[str, Any]) -> str:
+    """Return Tree-LSTMs on a treebank, what each optimisation is worth, and complete trees."""
+    parts = [trees_table(results["tree_lstm"]), ablation_table(results["ablation"])]
+    return "\n\n".join([*parts, complete_table(results["complete_trees"])])
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -116,6 +123,7 @@ SECTIONS = (
     (batching, "batching"),
     (sampling, "sampling"),
     (backends, "backends"),
+    (dynamic, "dynamic"),
 )
 """What is written between the marks of its name, and from which file."""
 
