@@ -15,7 +15,7 @@ from ..expr import Expr, Operand, Side, evaluate, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
-from .processors import can_launch
+from .processors import can_launch, require_card
 
 __all__ = ["edge_softmax", "lacks_kernels", "sddmm", "spmm"]
 
@@ -23,8 +23,14 @@ _told: list[bool] = []
 
 
 def lacks_kernels(x: Tensor) -> bool:
-    """Whether ``x`` is on a card on which no kernel can be started; the first time a warning says what to install."""
-    if active.on_cpu(x) or can_launch():
+    """Whether ``x`` is on a card on which no kernel can be started; the first time a warning says what to install.
+
+    A device that is neither the CPU nor a card is refused with ``DGLError``.
+    """
+    if active.on_cpu(x):
+        return False
+    require_card(active.device(x))
+    if can_launch():
         return False
     if not _told:
         _told.append(True)

@@ -17,7 +17,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 
-__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of"]
+__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of", "require_card"]
 
 
 class Processor(Protocol):
@@ -116,13 +116,18 @@ def can_launch() -> bool:
     return bool(kernels.compiled("launch", "cuda").have_cupy())
 
 
+def require_card(device: Any) -> None:
+    """Raise ``DGLError`` for a device that is not a CUDA device."""
+    if not str(device).startswith("cuda"):
+        raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
+
+
 def processor_of(x: Tensor) -> Processor:
     """Return what works on ``x``, in the order of the tensor library's current stream."""
     if active.on_cpu(x):
         return HOST
     device = active.device(x)
-    if not str(device).startswith("cuda"):
-        raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
+    require_card(device)
     return _card(str(device), active.stream(device))
 
 
