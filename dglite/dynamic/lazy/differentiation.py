@@ -69,7 +69,7 @@ def differentiate(
     if any(run.spent for run in runs):
         raise DGLError("backward went through these values before; record and run them again")
     for run in runs:
-        run.prepare(grads, active)
+        run.prepare(session, grads, active)
     for kind, refs, values in outputs:
         nodes = refs >> PLACE_BITS
         if kind.dtype in DTYPES:
@@ -77,7 +77,7 @@ def differentiate(
             values = values if len(kept) == len(refs) else values[torch.from_numpy(kept)]
             add_rows(kind, (grads[nodes] + (refs & _MASK))[kept], values)
     for run in reversed(runs):
-        run.backward(grads, gradients)
+        run.backward(session, grads, gradients)
     for (tensor, _), buffer in zip(given, buffers, strict=True):
         gradients.add(tensor, buffer)
     return gradients.finish()
