@@ -4,6 +4,7 @@ from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDatas
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
 from .utils import load_graphs, load_labels, load_tensors, save_graphs, save_tensors
+from .wikiner import WikiNERDataset
 
 __all__ = [
     "CitationGraphDataset",
@@ -12,6 +13,7 @@ __all__ = [
     "DGLDataset",
     "KarateClubDataset",
     "PubmedGraphDataset",
+    "WikiNERDataset",
     "load_graphs",
     "load_labels",
     "load_tensors",

@@ -277,23 +277,15 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
 
 
 # -- recurrent cells -----------------------------------------------------------------------------------------------------
-def _sigmoid(number: int) -> Expr:
-    return operand(number).call("sigmoid")
-
-
 def lstm_cell(
     x: LazyTensor, state: Sequence[Any], weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
 ) -> tuple[LazyTensor, LazyTensor]:
     """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
     h, c = as_lazy(state[0], x), as_lazy(state[1], x)
     from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
-    width, gates = weight_h.shape[1], [Part(0, 0), Part(1, 0)]
-    parts = [part._replace(start=k * width) for k in range(4) for part in gates] + [Part(2)]
-    sums = [operand(2 * k) + operand(2 * k + 1) for k in range(4)]
-    i, f, o = (sums[k].call("sigmoid") for k in (0, 1, 3))
-    formulas = [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")]
-    state_of = _cell("lstm gates", (from_x, from_h, c), formulas, parts, width)
-    return _view(state_of, h._kind.shape, width), _view(state_of, c._kind.shape)
+    made = _gates("lstm", _lstm, from_x, from_h, c)
+    kind = c._kind
+    return LazyTensor(made._session, made._ref + kind.nbytes, kind), LazyTensor(made._session, made._ref, kind)
 
 
 def gru_cell(
@@ -302,25 +294,42 @@ def gru_cell(
     """Record a GRU cell: two products and one operation for the gates."""
     h = as_lazy(hx, x)
     from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
-    width = weight_h.shape[1]
-    parts = [Part(slot, k * width) for k in range(3) for slot in (0, 1)] + [Part(2)]
-    r, z = ((operand(2 * k) + operand(2 * k + 1)).call("sigmoid") for k in range(2))
+    made = _gates("gru", _gru, from_x, from_h, h)
+    return LazyTensor(made._session, made._ref, h._kind)
+
+
+def _lstm(width: int) -> tuple[list[Expr], list[Part]]:
+    """Return c = f c + i g and h = o tanh(c) over the parts of both products and the memory."""
+    parts = [Part(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [Part(2)]
+    sums = [operand(2 * gate) + operand(2 * gate + 1) for gate in range(4)]
+    i, f, o = (sums[gate].call("sigmoid") for gate in (0, 1, 3))
+    return [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")], parts
+
+
+def _gru(width: int) -> tuple[list[Expr], list[Part]]:
+    """Return (1 - z) n + z h over the parts of both products and the state."""
+    parts = [Part(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [Part(2)]
+    r, z = ((operand(2 * gate) + operand(2 * gate + 1)).call("sigmoid") for gate in range(2))
     n = (operand(4) + r * operand(5)).call("tanh")
-    return _view(_cell("gru gates", (from_x, from_h, h), [n + z * (operand(6) - n)], parts, width), h._kind.shape)
+    return [n + z * (operand(6) - n)], parts
 
 
 _cells: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
 
 
-def _cell(
-    name: str, args: Sequence[LazyTensor], formulas: Sequence[Expr], parts: Sequence[Part], width: int
+def _gates(
+    name: str, formulas_of: Callable[[int], tuple[list[Expr], list[Part]]], *args: LazyTensor
 ) -> LazyTensor:
+    """Record the gates of a cell, from both products and the state that they change."""
     key = (name, *[x._kind for x in args])
     known = _cells.get(key)
     if known is None:
-        dtype = args[0]._kind.dtype
+        width, dtype = args[2]._kind.numel, args[2]._kind.dtype
+        formulas, parts = formulas_of(width)
+        if args[0]._kind.numel != args[1]._kind.numel or args[0]._kind.numel % width:
+            raise DGLError(f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}")
         kind = kind_of((width * len(formulas),), dtype)
-        signature = pointwise(Signature(f"{name}[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype)
+        signature = pointwise(Signature(f"{name} gates[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype)
         known = _cells[key] = shared_signature(signature), kind
     return args[0]._session.record(known[0], [x._ref for x in args], known[1])
 
