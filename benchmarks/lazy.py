@@ -29,7 +29,7 @@ Step = Callable[[], float]
 """Does one step of training and returns how many seconds of it went into recording."""
 
 
-# -- models --------------------------------------------------------------------------------------------------------------
+# -- models ------------------------------------------------------------------------------------------------------------
 class TreeLSTM(nn.Module):
     """A binary Tree-LSTM with words at its leaves: Tai, Socher and Manning, 2015."""
 
@@ -130,7 +130,7 @@ class Tagger(nn.Module):
         return found
 
 
-# -- data ----------------------------------------------------------------------------------------------------------------
+# -- data --------------------------------------------------------------------------------------------------------------
 class Tree(tuple[Any, ...]):
     """Words of the leaves and labels of all nodes, in the order of evaluation; the children of each node."""
 
@@ -152,7 +152,7 @@ def load_trees(count: int) -> tuple[list[Tree], int]:
     return trees, data.vocab_size
 
 
-# -- measuring -----------------------------------------------------------------------------------------------------------
+# -- measuring ---------------------------------------------------------------------------------------------------------
 def training_step(model: Any, batch: Sequence[Any], cells: bool, strategy: str) -> float:
     """Do one step of gradient descent; return the seconds of recording."""
     start = time.perf_counter()
@@ -167,7 +167,9 @@ def training_step(model: Any, batch: Sequence[Any], cells: bool, strategy: str) 
     return recorded
 
 
-def measure(model: Any, samples: Sequence[Any], batch_size: int, ways: Sequence[tuple[bool, str]]) -> list[dict[str, Any]]:
+def measure(
+    model: Any, samples: Sequence[Any], batch_size: int, ways: Sequence[tuple[bool, str]]
+) -> list[dict[str, Any]]:
     """Return a record for each way: samples per second and where the time goes."""
     batches = [samples[i : i + batch_size] for i in range(0, len(samples) - batch_size + 1, batch_size)] or [samples]
     runners, reports, recording = {}, {}, {}

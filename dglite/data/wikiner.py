@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 class WikiNERDataset(DGLDataset):
     """1,696 sentences of Wikipedia, each word with one of the tags O, I-PER, I-LOC, I-ORG and I-MISC.
 
-    ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 stands for
+    ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 is for
     all words that occur less than ``min_count`` times.
 
     Parameters
@@ -75,8 +75,8 @@ class WikiNERDataset(DGLDataset):
             fetch(_URL, self.raw_path, _SHA256)
         except DGLError as error:
             raise DGLError(
-                f"{_FILE} of {self.name} was looked for in {self.raw_dir} and {self.raw_path}. {error}. Put it into one "
-                "of these folders, or name the folder that has it with raw_dir= or the environment variable "
+                f"{_FILE} of {self.name} was looked for in {self.raw_dir} and {self.raw_path}. {error}. Put it into "
+                "one of these folders, or name the folder that has it with raw_dir= or the environment variable "
                 "DGLITE_DATA_DIR"
             ) from error
 

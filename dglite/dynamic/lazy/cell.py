@@ -18,12 +18,12 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
-from .generic import made_call, record_call
+from .generic import Recorded, made_call, record_call
 from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
-from .structure import product_signature
+from .structure import getitem, product_signature
 from .tensor import FUNCTIONS, METHODS, LazyTensor
 
 __all__ = ["Cell", "cell"]
@@ -78,7 +78,7 @@ def _recorded(session: Session, known: Any, lazies: Sequence[LazyTensor]) -> Any
             same_session(lazies[0], x)
     refs = [x._ref for x in lazies]
     if type(known) is not _Traced:
-        return record_call(session, *known, lazies)
+        return record_call(session, known, lazies)
     first = session.expand(known.macro, refs)
     if known.inner is not None:
         return known.assemble([LazyTensor(session, first + place, kind) for place, kind in known.inner])
@@ -118,7 +118,7 @@ def _fixed(x: Any) -> Any:
     return x
 
 
-# -- bodies that are traced ----------------------------------------------------------------------------------------------
+# -- bodies that are traced --------------------------------------------------------------------------------------------
 class _Traced:
     """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
 
@@ -168,7 +168,7 @@ class Rows:
     def __getitem__(self, key: Any) -> Rows:
         if type(key) is not tuple or len(key) != 2 or key[0] != slice(None) or not isinstance(key[1], int | slice):
             raise Untraceable("the body indexes the axis of the samples")
-        return Rows(self._lazy[key[1]])
+        return Rows(getitem(self._lazy, key[1]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise DGLError("a cell's body writes in place; make a new tensor, with torch.cat or torch.where")
@@ -225,18 +225,19 @@ def _install() -> None:
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
-    for function, at in ((torch.cat, 1), (torch.chunk, 2), (torch.split, 2)):
-        _RULES[FUNCTIONS[function]] = _along(FUNCTIONS[function], at)
+    moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
+    for move, at in moves.items():
+        _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
     for operator, name in operators.items():
         rule = _RULES[METHODS[name]]
         setattr(Rows, f"__{operator}__", rule)
-        setattr(Rows, f"__r{operator}__", functools.partial(_reflected, rule))
-    Rows.__neg__ = _RULES[METHODS["neg"]]  # type: ignore[attr-defined]
+        setattr(Rows, f"__r{operator}__", _reflected(rule))
+    setattr(Rows, "__neg__", _RULES[METHODS["neg"]])  # noqa: B010 - mypy knows no operators given later
 
 
-def _reflected(rule: Callable[..., Any], self: Rows, other: Any) -> Any:
-    return rule(other, self)
+def _reflected(rule: Callable[..., Any]) -> Callable[[Rows, Any], Any]:
+    return lambda self, other: rule(other, self)
 
 
 _WITH_WEIGHTS: list[Callable[..., Any]] = []
@@ -296,8 +297,8 @@ def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return [returned], lambda parts: parts[0]
 
 
-# -- bodies that run on stacked tensors ----------------------------------------------------------------------------------
-def _stacked(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+# -- bodies that run on stacked tensors --------------------------------------------------------------------------------
+def _stacked(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> Recorded:
     """Return what records the body as one operation; it is tried on two samples of zeros first."""
     kinds = [x._kind for x in args if type(x) is LazyTensor]
 

@@ -43,7 +43,6 @@ class Run:
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
-        self.spent = False
         self._perform(work, lambda batch: self._forward(batch, keep))
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
@@ -126,6 +125,7 @@ class Run:
 
     def _rows(self, number: int, rank: int, count: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         signature, first = self.signatures[number], int(self._first_input[number])
+        assert signature.matrices is not None
         inputs, results = [], []
         for (address, distance), kind in zip(self._places[first:], signature.matrices.kinds, strict=False):
             inputs.append(arena.view(address + shift + rank * distance, count, distance, kind.shape, kind.dtype))
@@ -138,7 +138,9 @@ class Run:
 
     def _forward(self, batch: int, keep: bool) -> None:
         inputs, results = self._views(batch, self.arena, 0)
-        self._kept[batch] = self.signatures[self.batch_kinds[batch]].matrices.forward(inputs, results, keep)
+        matrices = self.signatures[self.batch_kinds[batch]].matrices
+        assert matrices is not None
+        self._kept[batch] = matrices.forward(inputs, results, keep)
 
     # -- gradients ----------------------------------------------------------------------------------------------
     def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
@@ -150,7 +152,6 @@ class Run:
 
     def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        self.spent = True
         work = self._build(session, backward=True, shift=self._shift, grads=grads)
         self._perform(work, lambda batch: self._differentiate(batch, gradients))
         for number, signature in enumerate(self.signatures):
@@ -160,15 +161,15 @@ class Run:
                 _, grad = self._rows(number, 0, count, self.grad_arena, self._shift)
                 rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
                 gradients.product(product.weight, product.bias, rows, product.turned)
-        self._kept.clear()
 
     def _differentiate(self, batch: int, gradients: Gradients) -> None:
         number = int(self.batch_kinds[batch])
         matrices, first = self.signatures[number].matrices, int(self._first_input[number])
+        assert matrices is not None
         inputs, _ = self._views(batch, self.arena, 0)
         into, grads = self._views(batch, self.grad_arena, self._shift)
         wanted: list[Tensor | None] = [
             x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)
         ]
         add = [int(at) == 0 for at in self._input_at[first : first + len(into)]]
-        matrices.backward(self._kept.pop(batch), inputs, grads, wanted, add, gradients)
+        matrices.backward(self._kept[batch], inputs, grads, wanted, add, gradients)

@@ -24,7 +24,7 @@ _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
 
 @dataclass
 class Macro:
-    """Several nodes that are recorded as one; ``words`` are as :func:`~dglite.kernels.cpu.batching.parse` reads them."""
+    """Several nodes that are recorded as one; ``words`` are as :func:`.parse` reads them."""
 
     words: list[int]
     num_nodes: int
