@@ -21,6 +21,7 @@ from .utils import (
     save_tensors,
     split_dataset,
 )
+from .wikiner import WikiNERDataset
 
 __all__ = [
     "CitationGraphDataset",
@@ -31,6 +32,7 @@ __all__ = [
     "PubmedGraphDataset",
     "SSTDataset",
     "Subset",
+    "WikiNERDataset",
     "add_node_property_split",
     "add_nodepred_split",
     "check_sha1",

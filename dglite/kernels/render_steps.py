@@ -5,7 +5,8 @@ of the columns of every row, never some of the rows: so a thread that runs its t
 only what it has written itself, and the steps need no barrier between them. (What sums columns runs as one task.)
 
 Words of ``args``: 0 the kernel, 1 number of rows, 2 number of columns; then for the result and for each operand
-(address, distance between rows in bytes, address of the list of addresses or 0). Rows whose result is at 0 are left out.
+(address, distance between rows in bytes, address of the list of addresses or 0). Rows with the result at 0 are left
+out.
 """
 
 from __future__ import annotations
@@ -18,10 +19,23 @@ import numpy as np
 from ..expr import Call, Constant, Expr, Operand
 from .spec import ITEM_BYTES
 
-__all__ = ["FIRST_PLACE", "StepSpec", "WORDS_PER_PLACE", "step_source"]
+__all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "StepSpec", "step_source"]
 
 FIRST_PLACE, WORDS_PER_PLACE = 3, 3
-_FUNCTIONS = ("abs", "exp", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt", "tanh", "where")
+_FUNCTIONS = (
+    "abs",
+    "exp",
+    "log",
+    "maximum",
+    "minimum",
+    "power",
+    "sigmoid",
+    "sign",
+    "softplus",
+    "sqrt",
+    "tanh",
+    "where",
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS, needed_nodes
-from . import pointwise, structure
+from . import recurrent
 from .differentiation import copy_rows, differentiate
 from .execution import Run
 from .matrices import TorchCall
@@ -24,8 +24,8 @@ from .tensor import METHODS, LazyTensor
 
 __all__ = ["backward", "lazy", "run"]
 
-_RECORDERS = pointwise, structure
-"""Loaded for what they install: operators and torch functions of lazy tensors."""
+_RECORDERS = recurrent
+"""Loaded, with what it imports, for what they install: operators and torch functions of lazy tensors."""
 
 Outputs = list[tuple[Kind, np.ndarray, list[int]]]
 
@@ -115,7 +115,9 @@ class _Computed(torch.autograd.Function):
     """Results of a session as functions of the tensors that it was given."""
 
     @staticmethod
-    def forward(ctx: Any, session: Session, tensors: list[Tensor], groups: Outputs, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, session: Session, tensors: list[Tensor], groups: Outputs, *given: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.session, ctx.tensors, ctx.groups = session, tensors, groups
         results = tuple(copy_rows(session, refs, kind) for kind, refs, _ in groups)
         ctx.mark_non_differentiable(*[x for x in results if not x.is_floating_point()])
@@ -135,7 +137,9 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
         raise DGLError(f"{name} was given an empty list; expected at least one lazy tensor")
     for x in lazies:
         if type(x) is not LazyTensor:
-            raise DGLError(f"{name} takes lazy tensors; got {type(x).__name__}. Make inputs lazy with dglite.dynamic.lazy")
+            raise DGLError(
+                f"{name} takes lazy tensors; got {type(x).__name__}. Make inputs lazy with dglite.dynamic.lazy"
+            )
         same_session(lazies[0], x)
     return lazies
 

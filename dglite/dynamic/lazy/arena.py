@@ -48,7 +48,7 @@ class Arena:
 
 
 def _take(nbytes: int) -> Tensor:
-    """Return the smallest free block that is large enough, or a new one, with room for a run that is a little larger."""
+    """Return the smallest free block that is large enough, or a new one with some room to spare."""
     with _lock:
         fitting = [block for block in _free if nbytes <= block.numel() <= 8 * nbytes + (1 << 20)]
         if fitting:

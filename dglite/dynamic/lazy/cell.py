@@ -18,12 +18,12 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
-from .generic import made_call, record_call
+from .generic import Recorded, made_call, record_call
 from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
-from .structure import product_signature
+from .structure import getitem, product_signature
 from .tensor import FUNCTIONS, METHODS, LazyTensor
 
 __all__ = ["Cell", "cell"]
@@ -47,31 +47,46 @@ class Cell:
 
     def __call__(self, *args: Any) -> Any:
         """Record one use, or call the function itself where no argument is lazy."""
+        try:
+            first = args[0]._session
+            known = first.caches[self, *[x._kind for x in args]]
+        except (AttributeError, KeyError, IndexError):
+            return self._first(args)
+        return _recorded(first, known, args)
+
+    def _first(self, args: tuple[Any, ...]) -> Any:
+        """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
         lazies = [x for x in args if type(x) is LazyTensor]
         if not lazies:
             return self.function(*args)
         session = lazies[0]._session
         key = self, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = self._made(session, args)
-        for x in lazies:
-            if x._session is not session:
-                same_session(lazies[0], x)
-        if isinstance(known, _Traced):
-            first = session.expand(known.macro, [x._ref for x in lazies])
-            parts = []
-            for whose, place, kind in known.results:
-                base = first if whose == INNER else lazies[place >> PLACE_BITS]._ref if whose == INPUT else 0
-                parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
-            return known.assemble(parts)
-        return record_call(session, *known, lazies)
+        if key not in session.caches:
+            session.caches[key] = self._made(session, args)
+        return _recorded(session, session.caches[key], lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
             return _traced(session, self.function, args)
         except Untraceable:
             return _stacked(session, self.function, args)
+
+
+def _recorded(session: Session, known: Any, lazies: Sequence[LazyTensor]) -> Any:
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+    refs = [x._ref for x in lazies]
+    if type(known) is not _Traced:
+        return record_call(session, known, lazies)
+    first = session.expand(known.macro, refs)
+    if known.inner is not None:
+        return known.assemble([LazyTensor(session, first + place, kind) for place, kind in known.inner])
+    parts = []
+    for whose, place, kind in known.results:
+        base = first if whose == INNER else refs[place >> PLACE_BITS] if whose == INPUT else 0
+        parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
+    return known.assemble(parts)
 
 
 def cell(function: Callable[..., Any]) -> Cell:
@@ -103,12 +118,14 @@ def _fixed(x: Any) -> Any:
     return x
 
 
-# -- bodies that are traced ----------------------------------------------------------------------------------------------
+# -- bodies that are traced --------------------------------------------------------------------------------------------
 class _Traced:
-    """A macro, with (whose, place, kind) of each result."""
+    """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
 
     def __init__(self, macro: Macro, results: Sequence[tuple[int, int, Kind]], assemble: Any) -> None:
         self.macro, self.results, self.assemble = macro, results, assemble
+        only_inner = all(whose == INNER for whose, _, _ in results)
+        self.inner = [(place, kind) for _, place, kind in results] if only_inner else None
 
 
 class Rows:
@@ -151,7 +168,7 @@ class Rows:
     def __getitem__(self, key: Any) -> Rows:
         if type(key) is not tuple or len(key) != 2 or key[0] != slice(None) or not isinstance(key[1], int | slice):
             raise Untraceable("the body indexes the axis of the samples")
-        return Rows(self._lazy[key[1]])
+        return Rows(getitem(self._lazy, key[1]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise DGLError("a cell's body writes in place; make a new tensor, with torch.cat or torch.where")
@@ -208,18 +225,19 @@ def _install() -> None:
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
-    for function, at in ((torch.cat, 1), (torch.chunk, 2), (torch.split, 2)):
-        _RULES[FUNCTIONS[function]] = _along(FUNCTIONS[function], at)
+    moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
+    for move, at in moves.items():
+        _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
     for operator, name in operators.items():
         rule = _RULES[METHODS[name]]
         setattr(Rows, f"__{operator}__", rule)
-        setattr(Rows, f"__r{operator}__", functools.partial(_reflected, rule))
-    Rows.__neg__ = _RULES[METHODS["neg"]]  # type: ignore[attr-defined]
+        setattr(Rows, f"__r{operator}__", _reflected(rule))
+    setattr(Rows, "__neg__", _RULES[METHODS["neg"]])  # noqa: B010 - mypy knows no operators given later
 
 
-def _reflected(rule: Callable[..., Any], self: Rows, other: Any) -> Any:
-    return rule(other, self)
+def _reflected(rule: Callable[..., Any]) -> Callable[[Rows, Any], Any]:
+    return lambda self, other: rule(other, self)
 
 
 _WITH_WEIGHTS: list[Callable[..., Any]] = []
@@ -236,7 +254,7 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
     if not all(type(value) is Rows for value in values):
         raise Untraceable("the body returns what does not come from its arguments")
     own.settle()
-    tensors = {node: session.give(tensor)._ref for tensor, _, _, lazy in own.given.values() for node in [lazy._ref >> 36]}
+    tensors = {x.node: session.give(x.tensor)._ref for x in own.given.values()}
     constants = {ref >> PLACE_BITS: (pool, dtype) for dtype, (pool, ref) in own.pools.items()}
     steps = [
         Step(node, own.signature(int(own.sigs[node])), own.args[own.argptr[node] : own.argptr[node + 1]].tolist())
@@ -279,14 +297,16 @@ def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     return [returned], lambda parts: parts[0]
 
 
-# -- bodies that run on stacked tensors ----------------------------------------------------------------------------------
-def _stacked(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+# -- bodies that run on stacked tensors --------------------------------------------------------------------------------
+def _stacked(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> Recorded:
     """Return what records the body as one operation; it is tried on two samples of zeros first."""
     kinds = [x._kind for x in args if type(x) is LazyTensor]
 
+    given = [None if type(x) is LazyTensor else (x,) for x in args]  # no lazy tensor: it would keep the session alive
+
     def body(values: Sequence[Tensor]) -> Any:
         stacked = iter(values)
-        return function(*[next(stacked) if type(x) is LazyTensor else x for x in args])
+        return function(*[next(stacked) if x is None else x[0] for x in given])
 
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         returned, assemble = _results(body([torch.zeros((2, *kind.shape), dtype=kind.dtype) for kind in kinds]))

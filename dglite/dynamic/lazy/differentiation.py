@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import DGLError
 from ...expr import Operand, Side
 from ...kernels.cpu.batching import PLACE_BITS
 from ...kernels.cpu.program import active_nodes
@@ -50,9 +49,7 @@ def add_rows(kind: Kind, into: np.ndarray, grads: Tensor) -> None:
     _move(kind, into, grads.contiguous(), add=True, out=False)
 
 
-def differentiate(
-    session: Session, outputs: Sequence[tuple[Kind, np.ndarray, Tensor]]
-) -> list[tuple[Tensor, Tensor]]:
+def differentiate(session: Session, outputs: Sequence[tuple[Kind, np.ndarray, Tensor]]) -> list[tuple[Tensor, Tensor]]:
     """Return (tensor, gradient) for all that was given or is a parameter, from the gradients of ``outputs``.
 
     ``outputs`` are (kind, places in the session, gradients (n, *shape)).
@@ -66,10 +63,8 @@ def differentiate(
     for (_, node), buffer in zip(given, buffers, strict=True):
         grads[node] = buffer.data_ptr()
     gradients, runs = Gradients(), session.runs
-    if any(run.spent for run in runs):
-        raise DGLError("backward went through these values before; record and run them again")
     for run in runs:
-        run.prepare(grads, active)
+        run.prepare(session, grads, active)
     for kind, refs, values in outputs:
         nodes = refs >> PLACE_BITS
         if kind.dtype in DTYPES:
@@ -77,7 +72,7 @@ def differentiate(
             values = values if len(kept) == len(refs) else values[torch.from_numpy(kept)]
             add_rows(kind, (grads[nodes] + (refs & _MASK))[kept], values)
     for run in reversed(runs):
-        run.backward(grads, gradients)
+        run.backward(session, grads, gradients)
     for (tensor, _), buffer in zip(given, buffers, strict=True):
         gradients.add(tensor, buffer)
     return gradients.finish()

@@ -36,22 +36,21 @@ class Run:
 
     def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
         start = perf_counter()
-        self.session, self.nodes = session, nodes
-        self._group(nodes, strategy)
-        self._lay_out()
-        work = self._build(backward=False, shift=0, grads=session.where)
+        self.nodes = nodes
+        self._group(session, strategy)
+        self._lay_out(session)
+        work = self._build(session, backward=False, shift=0, grads=session.where)
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
-        self.spent = False
         self._perform(work, lambda batch: self._forward(batch, keep))
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
 
     # -- planning -----------------------------------------------------------------------------------------------
-    def _group(self, nodes: np.ndarray, strategy: str) -> None:
+    def _group(self, session: Session, strategy: str) -> None:
         _check(strategy)
-        session = self.session
+        nodes = self.nodes
         arrays = session.argptr, session.args
         place, depth, kind, numbers = batching.depths_of(nodes, session.sigs, *arrays, session.num_nodes, len(shared))
         self.signatures = [session.signature(number) for number in numbers.tolist()]
@@ -66,9 +65,8 @@ class Run:
         self.order, self.bounds, self.batch_kinds = nodes[order], bounds, kind[order[bounds[:-1]]]
         self.depths = depth[order]
 
-    def _lay_out(self) -> None:
+    def _lay_out(self, session: Session) -> None:
         """Give every result and every input of an operation on matrices its place."""
-        session = self.session
         sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
         placed = program.place_results(self._order, self._kind, self.nodes, sizes, session.where)
         self.ranks, counts, self._starts, self._result_bytes = placed
@@ -87,11 +85,11 @@ class Run:
         self._places = [(base + at, kind.nbytes) for _, at, kind in inputs]
         self._input_at = np.array([base + at for _, at, _ in inputs], np.int64)
         self._input_sizes = np.array([kind.nbytes for _, _, kind in inputs], np.int64)
-        self._find_in_place(inputs)
+        self._find_in_place(session, inputs)
 
-    def _find_in_place(self, inputs: Sequence[tuple[int, int, Kind]]) -> None:
+    def _find_in_place(self, session: Session, inputs: Sequence[tuple[int, int, Kind]]) -> None:
         """Use inputs where they lie if all of a signature's do so in equal distances."""
-        session, kinds = self.session, self._kind[self._order]
+        kinds = self._kind[self._order]
         limits = self.arena.address, self.arena.address + self._result_bytes
         for i, (number, _, kind) in enumerate(inputs):
             members, slot = self.order[kinds == number], i - int(self._first_input[number])
@@ -101,12 +99,11 @@ class Run:
             if address and distance % kind.item == 0:
                 self._places[i], self._input_at[i] = (address, distance), 0
 
-    def _build(self, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
+    def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
         templates = template_table([s.backward if backward else s.forward for s in self.signatures])
         batches = self.order, self.bounds, self.batch_kinds, self.ranks
         inputs = self._first_input, self._input_at, self._input_sizes
         plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
-        session = self.session
         return program.build(plan, program.Graph(session.argptr, session.args, session.where, grads))
 
     # -- performing ---------------------------------------------------------------------------------------------
@@ -128,6 +125,7 @@ class Run:
 
     def _rows(self, number: int, rank: int, count: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         signature, first = self.signatures[number], int(self._first_input[number])
+        assert signature.matrices is not None
         inputs, results = [], []
         for (address, distance), kind in zip(self._places[first:], signature.matrices.kinds, strict=False):
             inputs.append(arena.view(address + shift + rank * distance, count, distance, kind.shape, kind.dtype))
@@ -140,20 +138,21 @@ class Run:
 
     def _forward(self, batch: int, keep: bool) -> None:
         inputs, results = self._views(batch, self.arena, 0)
-        self._kept[batch] = self.signatures[self.batch_kinds[batch]].matrices.forward(inputs, results, keep)
+        matrices = self.signatures[self.batch_kinds[batch]].matrices
+        assert matrices is not None
+        self._kept[batch] = matrices.forward(inputs, results, keep)
 
     # -- gradients ----------------------------------------------------------------------------------------------
-    def prepare(self, grads: np.ndarray, active: np.ndarray) -> None:
+    def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
         """Lay out memory for gradients as that for results is, all 0, and note where each node's lies."""
         self.grad_arena = Arena(self._nbytes)
         self.grad_arena.clear(self._result_bytes)
         self._shift = self.grad_arena.address - self.arena.address
-        grads[self.nodes] = np.where(active[self.nodes], self.session.where[self.nodes] + self._shift, 0)
+        grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
-    def backward(self, grads: np.ndarray, gradients: Gradients) -> None:
+    def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        self.spent = True
-        work = self._build(backward=True, shift=self._shift, grads=grads)
+        work = self._build(session, backward=True, shift=self._shift, grads=grads)
         self._perform(work, lambda batch: self._differentiate(batch, gradients))
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, Product) and signature.matrices.wants:
@@ -162,15 +161,15 @@ class Run:
                 _, grad = self._rows(number, 0, count, self.grad_arena, self._shift)
                 rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
                 gradients.product(product.weight, product.bias, rows, product.turned)
-        self._kept.clear()
 
     def _differentiate(self, batch: int, gradients: Gradients) -> None:
         number = int(self.batch_kinds[batch])
         matrices, first = self.signatures[number].matrices, int(self._first_input[number])
+        assert matrices is not None
         inputs, _ = self._views(batch, self.arena, 0)
         into, grads = self._views(batch, self.grad_arena, self._shift)
         wanted: list[Tensor | None] = [
             x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)
         ]
         add = [int(at) == 0 for at in self._input_at[first : first + len(into)]]
-        matrices.backward(self._kept.pop(batch), inputs, grads, wanted, add, gradients)
+        matrices.backward(self._kept[batch], inputs, grads, wanted, add, gradients)

@@ -101,8 +101,10 @@ def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
             if node in values:
                 operands.append(values[node][place // width])
             else:
-                slot = sources.setdefault(node, len(sources))
-                operands.append(operand(parts.setdefault(Part(slot, place, part.spread), len(parts))))
+                # One value for all columns, such as a number, has a place of its own; parts of a row share an argument.
+                source, start = (ref, part.start) if part.spread else (node << PLACE_BITS, place)
+                slot = sources.setdefault(source, len(sources))
+                operands.append(operand(parts.setdefault(Part(slot, start, part.spread), len(parts))))
         values[step.node] = list[Expr]()
         for formula in own.formulas:
             values[step.node].append(_filled(formula, operands, values[step.node]))
@@ -111,7 +113,7 @@ def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
             formulas += values[step.node]
             values[step.node] = [result(at + i) for i in range(len(own.formulas))]
     signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
-    return Step(results[0], signature, [node << PLACE_BITS for node in sources])
+    return Step(results[0], signature, list(sources))
 
 
 def _filled(formula: Expr, operands: Sequence[Expr], before: Sequence[Expr]) -> Expr:

@@ -7,18 +7,19 @@ have shapes and no values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...errors import DGLError
 from .matrices import TorchCall
+from .pointwise import same_session
 from .session import Session
 from .signatures import Kind, Signature, gathers, kind_of
 from .tensor import LazyTensor, fallback
 
-__all__ = ["record_call", "record_function"]
+__all__ = ["Recorded", "made_call", "record_call", "record_function"]
 
 _BATCH_WISE = ("dropout", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "softsign", "logsigmoid", "alpha_dropout")
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -35,7 +36,9 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     """Record a torch function that has no entry of its own."""
     name = function.__name__
     if kwargs.get("out") is not None or kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
-        raise DGLError(f"{name} works in place; lazy tensors do not change, so use the function that returns its result")
+        raise DGLError(
+            f"{name} works in place; lazy tensors do not change, so use the function that returns its result"
+        )
     lazies: list[LazyTensor] = []
     given: list[Tensor] = []
     structure = _structure((args, kwargs), lazies, given)
@@ -45,19 +48,25 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     known = session.caches.get(key)
     if known is None:
         known = session.caches[key] = _made(session, function, template, [x._kind for x in lazies])
-    return record_call(session, *known, lazies)
+    return record_call(session, known, lazies)
 
 
-def record_call(
-    session: Session, signature: Signature, kinds: Sequence[Kind], places: Sequence[int], assemble: Any, lazies: Any
-) -> Any:
-    """Record an operation with several results; ``assemble`` makes of their list what the function would return."""
+class Recorded(NamedTuple):
+    """An operation with results of several kinds; ``assemble`` makes of their list what the function would return."""
+
+    signature: Signature
+    kinds: Sequence[Kind]
+    places: Sequence[int]
+    assemble: Callable[[list[LazyTensor]], Any]
+
+
+def record_call(session: Session, made: Recorded, lazies: Sequence[LazyTensor]) -> Any:
+    """Record one use of an operation and return its results."""
     for x in lazies:
-        if x._session is not session:
-            from_other = "lazy tensors of different sessions cannot be used together; see dglite.dynamic.run"
-            raise DGLError(from_other)
-    ref = session.record(signature, [x._ref for x in lazies], kinds[0])._ref
-    return assemble([LazyTensor(session, ref + place, kind) for kind, place in zip(kinds, places, strict=True)])
+        same_session(lazies[0], x)
+    ref = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])._ref
+    pairs = zip(made.kinds, made.places, strict=True)
+    return made.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
 
 
 def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
@@ -107,14 +116,14 @@ def _to_meta(x: Any) -> Any:
     return x
 
 
-def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[Kind]) -> tuple[Any, ...]:
-    """Return (signature, kinds of the results, their places, how to assemble them)."""
+def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[Kind]) -> Recorded:
+    """Return the operation that calls a function on batches."""
     samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
     args, kwargs = _filled(_to_meta(template), samples)
     try:
         with torch.no_grad():
             returned = function(*args, **kwargs)
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
         shapes = ", ".join(map(repr, kinds))
         raise DGLError(
             f"{function.__name__} cannot be recorded for one sample's {shapes}: {str(error).splitlines()[0]}. Lazy "
@@ -133,26 +142,28 @@ def _made(session: Session, function: Callable[..., Any], template: Any, kinds: 
 
 def made_call(
     session: Session, name: str, kinds: Sequence[Kind], results: Sequence[Kind], call: Callable[..., Any], assemble: Any
-) -> tuple[Any, ...]:
-    """Return what :func:`record_call` takes for a function of stacked tensors."""
+) -> Recorded:
+    """Return the operation that calls a function of stacked tensors."""
     places, end = [], 0
     for kind in results:
         places.append(end)
         end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
     signature = Signature(f"{name}({', '.join(map(repr, kinds))})", len(kinds), end)
     signature.matrices = TorchCall(kinds, results, call)
-    return session.own_signature(gathers(signature, kinds)), results, places, assemble
+    return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[Kind], Callable[[list[LazyTensor]], Any]]:
-    values = [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
+    values = (
+        [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
+    )
     if not values or not all(isinstance(value, Tensor) for value in values):
         raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
     for value in values:
         if value.dtype.itemsize not in (4, 8) or value.dtype.is_complex:
             raise DGLError(
-                f"{name} returns {value.dtype}; lazy tensors are float32, float64, int32 or int64. Truths can be written "
-                "as torch.sign, torch.maximum, or looked at with x.value()"
+                f"{name} returns {value.dtype}; lazy tensors are float32, float64, int32 or int64. Truths can be "
+                "written as torch.sign, torch.maximum, or looked at with x.value()"
             )
     kinds = [kind_of(value.shape, value.dtype) for value in values]
     if isinstance(returned, Tensor):

@@ -35,6 +35,7 @@ class Gradients:
         for weight, bias, rows in late.products:
             for pair in rows:
                 self.product(weight, bias, pair)
+            rows.clear()  # the same call may be differentiated once more
 
     def finish(self) -> list[tuple[Tensor, Tensor]]:
         """Return each parameter and its gradient."""

@@ -118,7 +118,7 @@ class TorchCall:
             return
         anchors = [*sources, late.anchor] if late.products else sources
         found = torch.autograd.grad(
-            [v for v, _ in pairs], anchors, [g.view(v.shape) for v, g in pairs], allow_unused=True
+            [v for v, _ in pairs], anchors, [g.view(v.shape) for v, g in pairs], allow_unused=True, retain_graph=True
         )
         for (_, place, plus), grad in zip(wanted, found, strict=False):
             if grad is None and not plus:
@@ -145,4 +145,3 @@ def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[T
             if following is not None and following not in seen:
                 seen.add(following)
                 pending.append(following)
-

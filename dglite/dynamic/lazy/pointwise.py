@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from ...errors import DGLError
 from ...expr import Expr
 from .signatures import DTYPES, Kind, Part, Signature, kind_of, operand, pointwise, shared_signature
-from .tensor import FUNCTIONS, METHODS, LazyTensor, fallback
+from .tensor import METHODS, LazyTensor, fallback, install
 
 __all__ = ["as_lazy", "broadcast", "same_session"]
 
@@ -114,6 +114,8 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     def first(x: Any, y: Any) -> LazyTensor:
         """Record what needs more thought: numbers and tensors, or kinds that have not met before."""
         like = x if type(x) is LazyTensor else y
+        if like._kind.dtype not in DTYPES:
+            return fallback.record(function, (x, y), {})
         x, y = as_lazy(x, like), as_lazy(y, like)
         if (x._kind, y._kind) in known:
             return call(x, y)
@@ -130,6 +132,11 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         return call(x, y)
 
     return call
+
+
+def _recorded(function: Callable[..., Any], reflected: bool = False) -> Callable[[LazyTensor, Any], Any]:
+    """Return an operator that has no formula here: it is recorded as the torch function."""
+    return lambda self, other: fallback.record(function, (other, self) if reflected else (self, other), {})
 
 
 def _reflected(call: Callable[..., LazyTensor]) -> Callable[[LazyTensor, Any], LazyTensor]:
@@ -159,23 +166,29 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
 def _install() -> None:
     aliases = {"neg": ["negative"], "abs": ["absolute"], "sub": ["subtract"], "mul": ["multiply"]}
     aliases |= {"div": ["divide", "true_divide"]}
-    made = {name: _unary(name, formula, getattr(torch, name, None) or getattr(F, name)) for name, formula in _UNARY.items()}
+    made = {
+        name: _unary(name, formula, getattr(torch, name, None) or getattr(F, name)) for name, formula in _UNARY.items()
+    }
     made |= {name: _binary(name, formula, getattr(torch, name)) for name, formula in _BINARY.items()}
     made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
-    for name, call in made.items():
-        for alias in (name, *aliases.get(name, ())):
-            METHODS[alias] = call
-            for owner in (torch, torch.Tensor, F):
-                if function := getattr(owner, alias, None):
-                    FUNCTIONS[function] = call
-    for name in ("add", "sub", "mul"):
-        setattr(LazyTensor, f"__{name}__", made[name])
-        setattr(LazyTensor, f"__r{name}__", _reflected(made[name]))
-    LazyTensor.__truediv__ = made["div"]  # type: ignore[attr-defined]
-    LazyTensor.__rtruediv__ = _reflected(made["div"])  # type: ignore[attr-defined]
-    LazyTensor.__neg__ = made["neg"]  # type: ignore[attr-defined]
-    for name in ("sigmoid", "tanh", "relu", "exp", "log"):
-        setattr(LazyTensor, name, made[name])
+    named = {alias: call for name, call in made.items() for alias in (name, *aliases.get(name, ()))}
+    METHODS.update(named)
+    operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
+    install(named | {f"__{operator}__": made[name] for operator, name in operators.items()})
+    for operator, name in operators.items():
+        setattr(LazyTensor, f"__{operator}__", made[name])
+        setattr(LazyTensor, f"__r{operator}__", _reflected(made[name]))
+    for operator in ("gt", "ge", "lt", "le", "eq", "ne", "pow", "remainder", "floor_divide"):
+        method = {"remainder": "mod", "floor_divide": "floordiv"}.get(operator, operator)
+        setattr(LazyTensor, f"__{method}__", _recorded(getattr(torch, operator)))
+    setattr(LazyTensor, "__rpow__", _recorded(torch.pow, reflected=True))  # noqa: B010
+    LazyTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    for name, attribute in {
+        "neg": "__neg__",
+        "abs": "__abs__",
+        **{name: name for name in ("sigmoid", "tanh", "relu", "exp", "log")},
+    }.items():
+        setattr(LazyTensor, attribute, made[name])
 
 
 _install()

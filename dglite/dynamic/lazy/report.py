@@ -37,7 +37,8 @@ class LastRun:
         total = f"{self.operations} operations in {len(self.batches)} batches ({self.strategy})"
         times = (self.recording_seconds, self.scheduling_seconds, self.execution_seconds)
         seconds = ", ".join(
-            f"{name} {1e3 * value:.2f} ms" for name, value in zip(("recorded", "scheduled", "executed"), times, strict=True)
+            f"{name} {1e3 * value:.2f} ms"
+            for name, value in zip(("recorded", "scheduled", "executed"), times, strict=True)
         )
         return f"{total}; {self.bytes_gathered} bytes gathered; {seconds}"
 

@@ -7,7 +7,7 @@ import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
 
 @dataclass
 class Macro:
-    """Several nodes that are recorded as one; ``words`` are as :func:`~dglite.kernels.cpu.batching.parse` reads them."""
+    """Several nodes that are recorded as one; ``words`` are as :func:`.parse` reads them."""
 
     words: list[int]
     num_nodes: int
@@ -32,9 +32,20 @@ class Macro:
     number: int = 0
 
 
+class Given(NamedTuple):
+    """A tensor from outside, its values as they lie, its version then, its node and kind."""
+
+    tensor: torch.Tensor
+    values: torch.Tensor
+    version: int
+    node: int
+    kind: Kind
+
+
 class Session:
     """One growing graph of recorded operations.
 
+    It holds no lazy tensor and no run holds it, so its memory is free as soon as the last lazy tensor is gone.
     Recording appends (signature, *arguments) to ``stream``; the arrays take it over when something is computed.
     """
 
@@ -53,12 +64,12 @@ class Session:
         self.where = np.zeros(256, np.int64)
         self.argptr = np.zeros(257, np.int64)
         self.args = np.empty(512, np.int64)
-        self.given: dict[int, tuple[torch.Tensor, torch.Tensor, int, LazyTensor]] = {}
+        self.given: dict[int, Given] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
         self._new: list[int] = []
         self.pools: dict[torch.dtype, tuple[array, int]] = {}
-        self._numbers: dict[tuple[float, torch.dtype], LazyTensor] = {}
+        self._numbers: dict[tuple[float, torch.dtype], tuple[int, Kind]] = {}
 
     # -- recording ----------------------------------------------------------------------------------------------
     def record(self, signature: Signature, refs: Sequence[int], kind: Kind) -> LazyTensor:
@@ -97,27 +108,30 @@ class Session:
         return shared[number] if number >= 0 else self.own[-1 - number]
 
     def give(self, tensor: torch.Tensor) -> LazyTensor:
-        """Return the lazy tensor that stands for a tensor; the same one each time."""
+        """Return a lazy tensor that stands for a tensor."""
         known = self.given.get(id(tensor))
-        if known is not None:
-            return known[3]
+        if known is None:
+            known = self.given[id(tensor)] = self._taken(tensor)
+        return LazyTensor(self, known.node << PLACE_BITS, known.kind)
+
+    def _taken(self, tensor: torch.Tensor) -> Given:
         if tensor.device.type != "cpu":
             raise DGLError(f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu()")
         if tensor.dtype.itemsize not in (4, 8) or tensor.dtype.is_complex:
             raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
-        lazy = self.record(shared[EXTERNAL], (), kind_of(tensor.shape, tensor.dtype))
-        values = tensor.detach().contiguous()
-        self.given[id(tensor)] = tensor, values, tensor._version, lazy
-        self.given_at[lazy._ref >> PLACE_BITS] = values
-        self._new.append(lazy._ref >> PLACE_BITS)
-        return lazy
+        kind = kind_of(tensor.shape, tensor.dtype)
+        node = self.record(shared[EXTERNAL], (), kind)._ref >> PLACE_BITS
+        values = self.given_at[node] = tensor.detach().contiguous()
+        self._new.append(node)
+        return Given(tensor, values, tensor._version, node, kind)
 
     def number(self, value: float, dtype: torch.dtype) -> LazyTensor:
-        """Return the lazy tensor of a number, with no axes; the same one each time."""
+        """Return the lazy tensor of a number, with no axes; at the same place each time."""
         known = self._numbers.get((value, dtype))
         if known is None:
-            known = self._numbers[value, dtype] = self._pooled(value, dtype)
-        return known
+            made = self._pooled(value, dtype)
+            known = self._numbers[value, dtype] = made._ref, made._kind
+        return LazyTensor(self, *known)
 
     def integer(self, value: int) -> LazyTensor:
         """Return the lazy tensor of an index or label."""
@@ -180,15 +194,12 @@ class Session:
 
     def differentiable(self) -> list[tuple[torch.Tensor, int]]:
         """Return the tensors that were given and want a gradient, with their nodes."""
-        return [
-            (tensor, lazy._ref >> PLACE_BITS)
-            for tensor, _, _, lazy in self.given.values()
-            if tensor.requires_grad and tensor.dtype in DTYPES
-        ]
+        wanted = [x for x in self.given.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
+        return [(x.tensor, x.node) for x in wanted]
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""
-        known = [(tensor, version) for tensor, _, version, _ in self.given.values()]
+        known = [(x.tensor, x.version) for x in self.given.values()]
         for tensor, version in [*known, *self.parameters.values()]:
             if tensor._version != version:
                 raise DGLError(

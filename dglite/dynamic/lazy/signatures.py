@@ -18,7 +18,19 @@ from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative
 from ...kernels.cpu import program
 from ...kernels.cpu.steps import step_kernel
 
-__all__ = ["DTYPES", "Kind", "Matrices", "Part", "Pointwise", "Signature", "copies", "kind_of", "operand", "pointwise", "result"]
+__all__ = [
+    "DTYPES",
+    "Kind",
+    "Matrices",
+    "Part",
+    "Pointwise",
+    "Signature",
+    "copies",
+    "kind_of",
+    "operand",
+    "pointwise",
+    "result",
+]
 __all__ += ["gathers", "shared", "shared_signature", "template_table"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
@@ -57,8 +69,13 @@ def kind_of(shape: Sequence[int], dtype: torch.dtype) -> Kind:
 class Matrices(Protocol):
     """An operation on whole batches. ``inputs`` (n, *shape) and results are views of memory that others lay out."""
 
-    kinds: tuple[Kind, ...]
-    results: tuple[Kind, ...]
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What it reads."""
+
+    @property
+    def results(self) -> tuple[Kind, ...]:
+        """What it gives."""
 
     @property
     def wants(self) -> bool:
@@ -229,7 +246,12 @@ def copies(signature: Signature, widths: Sequence[int], dtype: torch.dtype) -> S
             )
             signature.backward.append(
                 _template(
-                    operand(0), width, dtype, (program.ARG_GRAD, slot, 0), {0: (program.OWN_GRAD, 0, own, False)}, add=True
+                    operand(0),
+                    width,
+                    dtype,
+                    (program.ARG_GRAD, slot, 0),
+                    {0: (program.OWN_GRAD, 0, own, False)},
+                    add=True,
                 )
             )
         at += width

@@ -1,4 +1,4 @@
-"""Operations that move, choose or combine whole parts: products with weights, cat, stack, views, lookups, recurrent cells."""
+"""Operations that move, choose or combine whole parts: products with weights, cat, stack, views, lookups."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import DGLError
-from ...expr import Expr
-from .generic import made_call, record_call
 from .matrices import Product
 from .pointwise import as_lazy, same_session
 from .session import Session
-from .signatures import DTYPES, Kind, Part, Signature, copies, gathers, kind_of, operand, pointwise, result
-from .signatures import shared_signature
-from .tensor import FUNCTIONS, METHODS, LazyTensor, fallback
+from .signatures import DTYPES, Kind, Signature, copies, gathers, kind_of, shared_signature
+from .tensor import METHODS, LazyTensor, fallback, install
 
-__all__ = ["product_signature"]
+__all__ = ["axis_of", "linear", "product_signature"]
 
 
 def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
@@ -28,7 +25,7 @@ def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
     return x if type(x) is LazyTensor else next(other for other in others if type(other) is LazyTensor)
 
 
-# -- products with a shared weight ---------------------------------------------------------------------------------------
+# -- products with a shared weight -------------------------------------------------------------------------------------
 def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
     """Record ``input @ weight.T + bias``."""
     if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
@@ -76,7 +73,7 @@ def product_signature(
     return known
 
 
-# -- side by side --------------------------------------------------------------------------------------------------------
+# -- side by side ------------------------------------------------------------------------------------------------------
 def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     """Record ``torch.cat``; along the first axis it is a copy of each part, in one indexed pass."""
     try:
@@ -128,7 +125,7 @@ def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: Kind) ->
     return session.record(signature, [x._ref for x in lazies], kind)
 
 
-# -- parts, which need no operation --------------------------------------------------------------------------------------
+# -- parts, which need no operation ------------------------------------------------------------------------------------
 def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
     return LazyTensor(x._session, x._ref + first * x._kind.item, kind_of(shape, x._kind.dtype))
 
@@ -137,7 +134,7 @@ def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of equal length, the last one shorter where that does not go on evenly."""
     parts = _parts.get((x._kind, -chunks, dim))
     if parts is None:
-        along = _axis(x, dim)
+        along = axis_of(x, dim)
         if along != 0:
             return fallback.record(torch.chunk, (x, chunks, dim), {})
         size = max(-(-x._kind.shape[0] // chunks), 1)
@@ -151,7 +148,7 @@ def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Lazy
     key = x._kind, sizes if isinstance(sizes, int) else tuple(sizes), dim
     parts = _parts.get(key)
     if parts is None:
-        if _axis(x, dim) != 0:
+        if axis_of(x, dim) != 0:
             return fallback.record(torch.split, (x, sizes, dim), {})
         parts = _parts[key] = _ranges(x._kind, sizes)
     session, ref = x._session, x._ref
@@ -159,7 +156,7 @@ def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Lazy
 
 
 _parts: dict[Any, list[tuple[int, Kind]]] = {}
-"""Bytes from the beginning and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
+"""Place in bytes and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
 
 
 def _ranges(kind: Kind, sizes: int | Sequence[int]) -> list[tuple[int, Kind]]:
@@ -171,7 +168,8 @@ def _ranges(kind: Kind, sizes: int | Sequence[int]) -> list[tuple[int, Kind]]:
     return [(start, kind_of((part, *kind.shape[1:]), kind.dtype)) for start, part in zip(starts, parts, strict=True)]
 
 
-def _axis(x: LazyTensor, dim: int) -> int:
+def axis_of(x: LazyTensor, dim: int) -> int:
+    """Return an axis counted from the front."""
     axes = len(x._kind.shape)
     if not -axes <= dim < axes:
         raise IndexError(f"axis {dim} of a lazy tensor of shape {list(x._kind.shape)} (one sample, no batch axis)")
@@ -180,7 +178,7 @@ def _axis(x: LazyTensor, dim: int) -> int:
 
 def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return the parts along an axis, without it."""
-    if _axis(x, dim) != 0:
+    if axis_of(x, dim) != 0:
         return fallback.record(torch.unbind, (x, dim), {})
     inner = x._kind.shape[1:]
     return tuple(_view(x, inner, i * math.prod(inner)) for i in range(x._kind.shape[0]))
@@ -222,7 +220,7 @@ def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
 def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
     """Return it without axes of one element, or without axis ``dim`` if it has one element."""
     shape = x._kind.shape
-    drop = range(len(shape)) if dim is None else [_axis(x, dim)]
+    drop = range(len(shape)) if dim is None else [axis_of(x, dim)]
     return _view(x, [size for i, size in enumerate(shape) if i not in drop or size != 1])
 
 
@@ -238,7 +236,7 @@ def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
     return x
 
 
-# -- lookups -------------------------------------------------------------------------------------------------------------
+# -- lookups -----------------------------------------------------------------------------------------------------------
 def embedding(
     input: Any,
     weight: Any,
@@ -251,8 +249,8 @@ def embedding(
     """Return a row of a table: the place where it lies, no operation. Its gradient is added there directly."""
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise DGLError(
-            "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all samples "
-            "together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
+            "an embedding with max_norm, scale_grad_by_freq or sparse is not recorded; look the rows up for all "
+            "samples together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
         )
     if type(input) is not LazyTensor or type(weight) is LazyTensor:
         return fallback.record(F.embedding, (input, weight), {})
@@ -276,119 +274,12 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
     return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
 
 
-# -- recurrent cells -----------------------------------------------------------------------------------------------------
-def _sigmoid(number: int) -> Expr:
-    return operand(number).call("sigmoid")
-
-
-def lstm_cell(
-    x: LazyTensor, state: Sequence[Any], weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
-) -> tuple[LazyTensor, LazyTensor]:
-    """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
-    h, c = as_lazy(state[0], x), as_lazy(state[1], x)
-    from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
-    width, gates = weight_h.shape[1], [Part(0, 0), Part(1, 0)]
-    parts = [part._replace(start=k * width) for k in range(4) for part in gates] + [Part(2)]
-    sums = [operand(2 * k) + operand(2 * k + 1) for k in range(4)]
-    i, f, o = (sums[k].call("sigmoid") for k in (0, 1, 3))
-    formulas = [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")]
-    state_of = _cell("lstm gates", (from_x, from_h, c), formulas, parts, width)
-    return _view(state_of, h._kind.shape, width), _view(state_of, c._kind.shape)
-
-
-def gru_cell(
-    x: LazyTensor, hx: Any, weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
-) -> LazyTensor:
-    """Record a GRU cell: two products and one operation for the gates."""
-    h = as_lazy(hx, x)
-    from_x, from_h = _product(x, weight_x, bias_x, False), _product(h, weight_h, bias_h, False)
-    width = weight_h.shape[1]
-    parts = [Part(slot, k * width) for k in range(3) for slot in (0, 1)] + [Part(2)]
-    r, z = ((operand(2 * k) + operand(2 * k + 1)).call("sigmoid") for k in range(2))
-    n = (operand(4) + r * operand(5)).call("tanh")
-    return _view(_cell("gru gates", (from_x, from_h, h), [n + z * (operand(6) - n)], parts, width), h._kind.shape)
-
-
-_cells: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
-
-
-def _cell(
-    name: str, args: Sequence[LazyTensor], formulas: Sequence[Expr], parts: Sequence[Part], width: int
-) -> LazyTensor:
-    key = (name, *[x._kind for x in args])
-    known = _cells.get(key)
-    if known is None:
-        dtype = args[0]._kind.dtype
-        kind = kind_of((width * len(formulas),), dtype)
-        signature = pointwise(Signature(f"{name}[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype)
-        known = _cells[key] = shared_signature(signature), kind
-    return args[0]._session.record(known[0], [x._ref for x in args], known[1])
-
-
-# -- losses --------------------------------------------------------------------------------------------------------------
-def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what records a loss of one sample; its label may be an integer, a tensor, or lazy."""
-
-    def call(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
-            return fallback.record(function, (input, target, *args), kwargs)
-        session = input._session
-        label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
-        key = name, input._kind, label._kind, *kwargs.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
-        if known is None:
-            return fallback.record(function, (input, label), kwargs)
-        signature, (kind,), *_ = known
-        return session.record(signature, (input._ref, label._ref), kind)
-
-    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
-        if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
-            return None
-        rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
-        scalar = kind_of((), kind.dtype)
-
-        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
-            return [function(x, y, reduction="none", **rest)]
-
-        return made_call(session, name, [kind, label], [scalar], losses, None)
-
-    return call
-
-
-def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what records a softmax over the one axis; batches run torch's own kernel."""
-
-    def call(input: LazyTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
-        session, kind = input._session, input._kind
-        kwargs.pop("_stacklevel", None)
-        if dim is None or args or kwargs.get("dtype") is not None:
-            return fallback.record(function, (input, dim, *args), kwargs)
-        key = name, kind, _axis(input, dim)
-        known = session.caches.get(key)
-        if known is None:
-            axis = _axis(input, dim) + 1
-            known = session.caches[key] = made_call(
-                session, name, [kind], [kind], lambda x: [function(x, axis)], lambda parts: parts[0]
-            )
-        return record_call(session, *known, [input])
-
-    return call
-
-
-def dropout(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
-    """Record dropout, drawn anew for every sample; nothing where it drops nothing."""
-    if not training or p == 0.0:
-        return input
-    return fallback.record(F.dropout, (input, p, training, inplace), {})
-
-
 def _install() -> None:
     named: dict[str, Callable[..., Any]] = {
         **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, reshape, unsqueeze, squeeze)},
-        **{f.__name__: f for f in (flatten, embedding, lstm_cell, gru_cell, dropout)},
-        **{name: unchanged for name in ("contiguous", "clone")},
+        **dict.fromkeys(("contiguous", "clone"), unchanged),
+        "flatten": flatten,
+        "embedding": embedding,
         "mm": matmul,
         "mv": matmul,
         "view": reshape,
@@ -396,22 +287,15 @@ def _install() -> None:
         "concatenate": cat,
         "__getitem__": getitem,
         "__matmul__": matmul,
-        "cross_entropy": _loss("cross_entropy", F.cross_entropy),
-        "nll_loss": _loss("nll_loss", F.nll_loss),
-        "softmax": _softmax("softmax", torch.softmax),
-        "log_softmax": _softmax("log_softmax", torch.log_softmax),
     }
-    for name, record in named.items():
-        for owner in (torch, torch.Tensor, F):
-            if (function := getattr(owner, name, None)) is not None:
-                FUNCTIONS[function] = record
-    for name in ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul", "softmax"):
+    install(named)
+    for name in ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul"):
         METHODS[name] = named[name]
-    METHODS.update(log_softmax=named["log_softmax"], contiguous=unchanged, clone=unchanged)
-    LazyTensor.__getitem__ = getitem  # type: ignore[attr-defined]
-    LazyTensor.__matmul__ = matmul  # type: ignore[attr-defined]
+    METHODS.update(contiguous=unchanged, clone=unchanged)
+    methods = {"__getitem__": getitem, "__matmul__": matmul, "chunk": chunk, "split": split}
+    for name, method in methods.items():
+        setattr(LazyTensor, name, method)
     LazyTensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
-    LazyTensor.chunk, LazyTensor.split = chunk, split  # type: ignore[attr-defined]
 
 
 _install()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 
 from ...errors import DGLError
 from .signatures import Kind
@@ -18,7 +19,7 @@ from .signatures import Kind
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "fallback"]
+__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "fallback", "install"]
 
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a torch function, by that function."""
@@ -148,8 +149,10 @@ class LazyTensor:
         raise DGLError("lazy tensors are not written to in place; make a new one, with torch.cat or torch.where")
 
 
-def _in_place(name: str) -> Callable[..., Any]:
-    def refuse(self: LazyTensor, other: Any) -> Any:
-        raise DGLError(f"{name} works in place; lazy tensors do not change, so write x = x {name[0]} y")
-
-    return refuse
+def install(named: dict[str, Callable[..., Any]]) -> None:
+    """Let functions record what torch has under their names: as functions, as methods, and in ``nn.functional``."""
+    for name, record in named.items():
+        for owner in (torch, torch.Tensor, F):
+            function = getattr(owner, name, None)
+            if function is not None:
+                FUNCTIONS[function] = record

@@ -1,8 +1,8 @@
 """Grouping recorded operations into batches, over flat arrays. Serial, and it releases the lock.
 
-A node is a recorded operation, numbered as recorded: what it uses has smaller numbers. ``args[argptr[v]:argptr[v + 1]]``
-are what node v uses: the node's number in the upper bits, the place inside its result, in bytes, in the lower 36.
-Operations of one signature can be done together as one batch.
+A node is a recorded operation, numbered as recorded: what it uses has smaller numbers. What node v uses is listed in
+``args`` from ``argptr[v]`` to ``argptr[v + 1]``: the number of a node in the upper bits, the place inside its result,
+in bytes, in the lower 36. Operations of one signature can be done together as one batch.
 """
 
 from __future__ import annotations

@@ -62,7 +62,14 @@ def place_results(
 
 @_jit
 def in_place(
-    members: np.ndarray, slot: int, size: int, argptr: np.ndarray, args: np.ndarray, where: np.ndarray, low: int, high: int
+    members: np.ndarray,
+    slot: int,
+    size: int,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    where: np.ndarray,
+    low: int,
+    high: int,
 ) -> tuple[int, int]:
     """Return (address, distance) if argument ``slot`` of all ``members`` lies in equal distances between two addresses.
 
@@ -116,10 +123,10 @@ def active_nodes(
 class Plan(NamedTuple):
     """Batches and what they do.
 
-    Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind in their
-    order. ``templates`` are those of all kinds, from ``template_ptr[kind]`` on. ``heavy`` kinds work on whole matrices:
-    their inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they are. ``shift`` leads
-    from an input to its gradient.
+    Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind.
+    ``templates`` are those of all kinds, from ``template_ptr[kind]`` on. ``heavy`` kinds work on whole matrices: their
+    inputs lie at ``inputs[first_input[kind] + slot]``, or at 0 if they are used where they are. ``shift`` leads from an
+    input to its gradient.
     """
 
     backward: bool
@@ -153,7 +160,7 @@ WRITTEN, WRITTEN_AS, READ, READ_AS = range(4)
 def _address(plan: Plan, graph: Graph, kind: int, at: int, role: int, slot: int, place: int) -> int:
     """Return where the row of the node at a position lies in a role, 0 where it has no gradient."""
     node = plan.order[at]
-    if role == ARG or role == ARG_GRAD:
+    if role in (ARG, ARG_GRAD):
         ref = graph.args[graph.argptr[node] + slot]
         base = graph.where[ref >> PLACE_BITS] if role == ARG else graph.grads[ref >> PLACE_BITS]
         return base + (ref & _MASK) + place if base != 0 else 0
@@ -171,7 +178,7 @@ def _access(plan: Plan, graph: Graph, at: int, operand: np.ndarray, granule: int
     """Return whose memory an operand's row is in, and how tasks share it out: equal numbers share it out alike."""
     node = plan.order[at]
     owner, offset = node, operand[2]
-    if operand[0] == ARG or operand[0] == ARG_GRAD:
+    if operand[0] in (ARG, ARG_GRAD):
         ref = graph.args[graph.argptr[node] + operand[1]]
         owner, offset = ref >> PLACE_BITS, (ref & _MASK) + operand[2]
     return owner, _EVERY_TASK if operand[3] else (granule << 20) + offset % granule
@@ -272,7 +279,7 @@ def _add_step(
     operands, granule = _operands(template), template[WIDTH] * template[ITEM]
     for i in range(len(operands)):
         role = operands[i, 0]
-        operands[i, 4] = role == ARG_GRAD or role == OWN_GRAD if plan.backward else role == ARG or role == OWN
+        operands[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     for i in range(len(operands)):
         even, distance = _list_rows(plan, graph, batch, operands[i], i == 0, lists, listed)
@@ -314,10 +321,10 @@ def _room(plan: Plan) -> tuple[int, int, int]:
 @_jit
 def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
     """Whether some node of a batch has a gradient."""
+    reached = False
     for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-        if graph.grads[plan.order[at]] != 0:
-            return True
-    return False
+        reached |= graph.grads[plan.order[at]] != 0
+    return reached
 
 
 @_jit

@@ -36,6 +36,6 @@ def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
 
 
 def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:
-    """Run steps ``first`` to ``last``, whose words start at ``words + 8 * starts[step]``, on ``work`` values together."""
+    """Run the steps from ``first`` to before ``last``, of ``work`` values; each has words from its start on."""
     threads = num_threads(work, threads)
     launch(_sequence.address, (words, starts, first, last), threads, threads)

@@ -1,0 +1,121 @@
+"""Sentences of WikiNER with named-entity tags: the small part that DyNet's benchmarks hold out.
+
+Nothman et al., "Learning multilingual named entity recognition from Wikipedia", 2013.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from ..errors import DGLError
+from .dataset import DGLDataset, fetch
+
+__all__ = ["Sentence", "WikiNERDataset"]
+
+_URL = "https://raw.githubusercontent.com/neulab/dynet-benchmark/master/data/tags/dev.txt"
+_SHA256 = "bbbf63da9cc22d347c1c1d72ef35b5fde2fa3ece9c2c048b16dc4285e763e553"
+_FILE = "dev.txt"
+
+
+class Sentence(NamedTuple):
+    """Numbers of words and of their tags, int64, (length,) each."""
+
+    words: torch.Tensor
+    tags: torch.Tensor
+
+
+class WikiNERDataset(DGLDataset):
+    """1,696 sentences of Wikipedia, each word with one of the tags O, I-PER, I-LOC, I-ORG and I-MISC.
+
+    ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 is for
+    all words that occur less than ``min_count`` times.
+
+    Parameters
+    ----------
+    raw_dir
+        Folder that has ``dev.txt`` (a sentence per line, ``word|tag word|tag ...``), itself or in ``wikiner/``, or
+        receives it; default ``DGLITE_DATA_DIR`` or the user's data folder. Downloaded if it is in neither place.
+    min_count
+        How often a word must occur to have a number of its own.
+    force_reload
+        Accepted for the sake of the other data sets; the file is read each time.
+    verbose
+        Print the counts.
+    """
+
+    unknown = "<unknown>"
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        min_count: int = 2,
+        force_reload: bool = False,
+        verbose: bool = False,
+    ) -> None:
+        self.min_count = min_count
+        super().__init__("wikiner", raw_dir=raw_dir, force_reload=force_reload, verbose=verbose)
+
+    @property
+    def raw_path(self) -> str:
+        """The folder that has the file; where there is none, the one that a download goes to."""
+        folders = Path(self.raw_dir), Path(self.raw_dir) / self.name
+        return str(next((folder for folder in folders if (folder / _FILE).is_file()), folders[1]))
+
+    def has_raw(self) -> bool:
+        """Whether the file is there."""
+        return (Path(self.raw_path) / _FILE).is_file()
+
+    def download(self) -> None:
+        """Fetch the file."""
+        try:
+            fetch(_URL, self.raw_path, _SHA256)
+        except DGLError as error:
+            raise DGLError(
+                f"{_FILE} of {self.name} was looked for in {self.raw_dir} and {self.raw_path}. {error}. Put it into "
+                "one of these folders, or name the folder that has it with raw_dir= or the environment variable "
+                "DGLITE_DATA_DIR"
+            ) from error
+
+    def process(self) -> None:
+        """Read the sentences and number words and tags in the order in which they occur."""
+        sentences = read_tagged(Path(self.raw_path) / _FILE)
+        counts = Counter(word for sentence in sentences for word, _ in sentence)
+        frequent = [word for word, count in counts.items() if count >= self.min_count]
+        self.vocabulary = [self.unknown, *frequent]
+        self.tags = list(dict.fromkeys(tag for sentence in sentences for _, tag in sentence))
+        word_of = {word: number for number, word in enumerate(self.vocabulary)}
+        tag_of = {tag: number for number, tag in enumerate(self.tags)}
+        self._sentences = [
+            Sentence(
+                torch.tensor([word_of.get(word, 0) for word, _ in sentence]),
+                torch.tensor([tag_of[tag] for _, tag in sentence]),
+            )
+            for sentence in sentences
+        ]
+        if self.verbose:
+            print(f"wikiner: {len(self)} sentences, {len(self.vocabulary)} words, {len(self.tags)} tags")
+
+    def __getitem__(self, index: int) -> Sentence:
+        return self._sentences[index]
+
+    def __len__(self) -> int:
+        return len(self._sentences)
+
+
+def read_tagged(path: Path) -> list[list[tuple[str, str]]]:
+    """Read a sentence per line as (word, tag) pairs; empty lines are left out, and words may contain ``|``."""
+    sentences = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        pairs = [token.rsplit("|", 1) for token in line.split()]
+        wrong = next((pair[0] for pair in pairs if len(pair) != 2), None)
+        if wrong is not None:
+            raise DGLError(f"line {number} of {path} has {wrong!r}; expected word|tag, separated by blanks")
+        if pairs:
+            sentences.append([(word, tag) for word, tag in pairs])
+    if not sentences:
+        raise DGLError(f"{path} has no sentences; expected one per line, word|tag word|tag ...")
+    return sentences

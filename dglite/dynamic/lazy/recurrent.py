@@ -1,0 +1,152 @@
+"""Recurrent cells, losses, softmax and dropout on lazy tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...errors import DGLError
+from ...expr import Expr
+from .generic import made_call, record_call
+from .pointwise import as_lazy
+from .session import Session
+from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
+from .structure import axis_of, linear
+from .tensor import METHODS, LazyTensor, fallback, install
+
+__all__: list[str] = []
+
+
+# -- recurrent cells ---------------------------------------------------------------------------------------------------
+def lstm_cell(
+    x: LazyTensor, state: Sequence[Any], weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
+) -> tuple[LazyTensor, LazyTensor]:
+    """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
+    h, c = as_lazy(state[0], x), as_lazy(state[1], x)
+    from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
+    made = _gates("lstm", _lstm, from_x, from_h, c)
+    kind = c._kind
+    return LazyTensor(made._session, made._ref + kind.nbytes, kind), LazyTensor(made._session, made._ref, kind)
+
+
+def gru_cell(
+    x: LazyTensor, hx: Any, weight_x: Tensor, weight_h: Tensor, bias_x: Any = None, bias_h: Any = None
+) -> LazyTensor:
+    """Record a GRU cell: two products and one operation for the gates."""
+    h = as_lazy(hx, x)
+    from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
+    made = _gates("gru", _gru, from_x, from_h, h)
+    return LazyTensor(made._session, made._ref, h._kind)
+
+
+def _lstm(width: int) -> tuple[list[Expr], list[Part]]:
+    """Return c = f c + i g and h = o tanh(c) over the parts of both products and the memory."""
+    parts = [Part(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [Part(2)]
+    sums = [operand(2 * gate) + operand(2 * gate + 1) for gate in range(4)]
+    i, f, o = (sums[gate].call("sigmoid") for gate in (0, 1, 3))
+    return [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")], parts
+
+
+def _gru(width: int) -> tuple[list[Expr], list[Part]]:
+    """Return (1 - z) n + z h over the parts of both products and the state."""
+    parts = [Part(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [Part(2)]
+    r, z = ((operand(2 * gate) + operand(2 * gate + 1)).call("sigmoid") for gate in range(2))
+    n = (operand(4) + r * operand(5)).call("tanh")
+    return [n + z * (operand(6) - n)], parts
+
+
+_cells: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
+
+
+def _gates(name: str, formulas_of: Callable[[int], tuple[list[Expr], list[Part]]], *args: LazyTensor) -> LazyTensor:
+    """Record the gates of a cell, from both products and the state that they change."""
+    key = (name, *[x._kind for x in args])
+    known = _cells.get(key)
+    if known is None:
+        width, dtype = args[2]._kind.numel, args[2]._kind.dtype
+        formulas, parts = formulas_of(width)
+        if args[0]._kind.numel != args[1]._kind.numel or args[0]._kind.numel % width:
+            raise DGLError(
+                f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}"
+            )
+        kind = kind_of((width * len(formulas),), dtype)
+        signature = pointwise(
+            Signature(f"{name} gates[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype
+        )
+        known = _cells[key] = shared_signature(signature), kind
+    return args[0]._session.record(known[0], [x._ref for x in args], known[1])
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a loss of one sample; its label may be an integer, a tensor, or lazy."""
+
+    def call(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
+            return fallback.record(function, (input, target, *args), kwargs)
+        session = input._session
+        label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
+        key = name, input._kind, label._kind, *kwargs.values()
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        if known is None:
+            return fallback.record(function, (input, label), kwargs)
+        return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
+
+    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
+        if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
+            return None
+        rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
+        scalar = kind_of((), kind.dtype)
+
+        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
+            return [function(x, y, reduction="none", **rest)]
+
+        return made_call(session, name, [kind, label], [scalar], losses, lambda parts: parts[0])
+
+    return call
+
+
+def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a softmax over the one axis; batches run torch's own kernel."""
+
+    def call(input: LazyTensor, dim: int | None = None, *args: Any, **kwargs: Any) -> Any:
+        session, kind = input._session, input._kind
+        kwargs.pop("_stacklevel", None)
+        if dim is None or args or kwargs.get("dtype") is not None:
+            return fallback.record(function, (input, dim, *args), kwargs)
+        key = name, kind, axis_of(input, dim)
+        known = session.caches.get(key)
+        if known is None:
+            axis = axis_of(input, dim) + 1
+            known = session.caches[key] = made_call(
+                session, name, [kind], [kind], lambda x: [function(x, axis)], lambda parts: parts[0]
+            )
+        return record_call(session, known, [input])
+
+    return call
+
+
+def dropout(input: LazyTensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> LazyTensor:
+    """Record dropout, drawn anew for every sample; nothing where it drops nothing."""
+    if not training or p == 0.0:
+        return input
+    return fallback.record(F.dropout, (input, p, training, inplace), {})
+
+
+def _install() -> None:
+    named: dict[str, Callable[..., Any]] = {
+        **{f.__name__: f for f in (lstm_cell, gru_cell, dropout)},
+        **{name: _loss(name, getattr(F, name)) for name in ("cross_entropy", "nll_loss")},
+        **{name: _softmax(name, getattr(torch, name)) for name in ("softmax", "log_softmax")},
+    }
+    install(named)
+    METHODS.update(softmax=named["softmax"], log_softmax=named["log_softmax"])
+
+
+_install()

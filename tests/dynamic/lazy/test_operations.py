@@ -1,0 +1,190 @@
+"""Each operation on lazy tensors against torch: values and gradients of several samples in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dglite import dynamic
+
+WEIGHT = torch.linspace(-1, 1, 42, dtype=torch.float64).reshape(6, 7)
+BIAS = torch.linspace(0, 1, 6, dtype=torch.float64)
+
+VECTORS: dict[str, Callable[..., Any]] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: torch.sub(x, y),
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / (y * y + 1),
+    "neg": lambda x, y: -x,
+    "numbers": lambda x, y: 1 - 2 * x / 3 + 0.5,
+    "number over": lambda x, y: 2 / (x * x + 1),
+    "scalar": lambda x, y: x * y[2] + y.sum(),
+    "scalar first": lambda x, y: y[2] - x,
+    "maximum": lambda x, y: torch.maximum(x, y) - torch.minimum(x, 2 * y),
+    "exp": lambda x, y: torch.exp(x),
+    "log": lambda x, y: (x * x + 1).log(),
+    "sqrt": lambda x, y: torch.sqrt(x * x + 1),
+    "abs": lambda x, y: torch.abs(x) + abs(y),
+    "power of a number": lambda x, y: 2**x,
+    "square": lambda x, y: x.square(),
+    "tanh": lambda x, y: torch.tanh(x),
+    "sigmoid": lambda x, y: x.sigmoid(),
+    "softplus": lambda x, y: F.softplus(x),
+    "softplus with options": lambda x, y: F.softplus(x, beta=2),
+    "relu": lambda x, y: F.relu(x) + torch.relu(y),
+    "relu at 0": lambda x, y: F.relu(x * 0),
+    "gelu": lambda x, y: F.gelu(x),
+    "pow": lambda x, y: (x * x + 1) ** 1.5,
+    "clamp": lambda x, y: torch.clamp(x, -0.5, 0.5),
+    "sum": lambda x, y: x.sum() * y,
+    "sum of an axis": lambda x, y: torch.stack([x, y]).sum(0),
+    "mean": lambda x, y: torch.mean(x) + y.mean(0),
+    "max": lambda x, y: x.max() + torch.max(y, 0).values,
+    "topk": lambda x, y: x.topk(2).values,
+    "softmax": lambda x, y: F.softmax(x, dim=0) * torch.softmax(y, -1),
+    "log softmax": lambda x, y: x.log_softmax(-1) + F.log_softmax(y, dim=0),
+    "linear": lambda x, y: F.linear(x, WEIGHT, BIAS),
+    "linear of rows": lambda x, y: F.linear(torch.stack([x, y]), WEIGHT),
+    "matmul": lambda x, y: x @ WEIGHT.T,
+    "matrix first": lambda x, y: WEIGHT @ x + torch.mv(WEIGHT, y),
+    "dot": lambda x, y: x @ y,
+    "outer": lambda x, y: torch.outer(x, y),
+    "bilinear": lambda x, y: torch.einsum("i,j->ij", x, y).flatten(),
+    "cat": lambda x, y: torch.cat([x, y, x]),
+    "cat of a tensor": lambda x, y: torch.cat([x, BIAS]),
+    "stack": lambda x, y: torch.stack([x, y]).tanh(),
+    "stack along another": lambda x, y: torch.stack([x, y], dim=1),
+    "cat of rows": lambda x, y: torch.cat([torch.stack([x, y]), torch.stack([y, x])], dim=1),
+    "chunk": lambda x, y: torch.cat([part * k for k, part in enumerate(x.chunk(3), 1)]),
+    "split": lambda x, y: x.split([3, 4])[1] * y.split(4)[0][:4],
+    "rows of a split": lambda x, y: torch.stack([x, y]).split(3, dim=1)[2],
+    "index": lambda x, y: x[2] * y[-1] + x[1:3].sum(),
+    "index with a tensor": lambda x, y: x[torch.tensor([0, 2, 2])],
+    "index of two": lambda x, y: torch.stack([x, y])[1, 3],
+    "reshape": lambda x, y: torch.cat([x, y]).reshape(2, 7).view(-1)[3:9].unsqueeze(0).squeeze(0),
+    "flatten": lambda x, y: torch.stack([x, y]).flatten(),
+    "transpose": lambda x, y: torch.stack([x, y]).t() @ torch.stack([y, x]),
+    "unbind": lambda x, y: sum(torch.stack([x, y]).unbind(0)),
+    "broadcast": lambda x, y: torch.stack([x, y]) * x,
+    "twice": lambda x, y: x * x + x,
+    "where": lambda x, y: torch.where(torch.tensor([True, False] * 3 + [True]), x, y),
+    "cross entropy": lambda x, y: F.cross_entropy(x, torch.tensor(3)),
+    "smoothed": lambda x, y: F.cross_entropy(x, torch.tensor(3), label_smoothing=0.1),
+    "nll": lambda x, y: F.nll_loss(torch.log_softmax(x, 0), torch.tensor(1)),
+    "mse": lambda x, y: F.mse_loss(x, y),
+    "layer norm": lambda x, y: F.layer_norm(x, (7,), y),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors(name: str) -> None:
+    function = VECTORS[name]
+    x, y = torch.randn(4, 7, requires_grad=True), torch.randn(4, 7, requires_grad=True)
+    expected = torch.stack([function(a, b) for a, b in zip(x, y, strict=True)])
+    weights = torch.randn_like(expected)
+    grads = torch.autograd.grad((weights * expected).sum(), [x, y], allow_unused=True)
+    lazies = [function(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(y), strict=True)]
+    assert lazies[0].shape == expected.shape[1:]
+    values = torch.stack(dynamic.run(lazies))
+    torch.testing.assert_close(values, expected, rtol=1e-10, atol=1e-12)
+    found = torch.autograd.grad((weights * values).sum(), [x, y], allow_unused=True)
+    for a, b in zip(found, grads, strict=True):
+        assert (a is None or not a.any()) if b is None else a is not None
+        if b is not None:
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+MODULES = {
+    "linear": (lambda: nn.Linear(7, 3), lambda m, x: m(x)),
+    "two layers": (lambda: nn.Sequential(nn.Linear(7, 4), nn.Tanh(), nn.Linear(4, 2, bias=False)), lambda m, x: m(x)),
+    "lstm": (lambda: nn.LSTMCell(7, 3), lambda m, x: torch.cat(m(x, (x[:3], x[2:5])))),
+    "gru": (lambda: nn.GRUCell(7, 3), lambda m, x: m(x, x[:3])),
+    "rnn": (lambda: nn.RNNCell(7, 3), lambda m, x: m(x, x[:3])),
+    "norm": (lambda: nn.LayerNorm(7), lambda m, x: m(x)),
+    "bias": (lambda: nn.Linear(7, 7), lambda m, x: m.bias * x + m.weight[2] + m.bias[0]),
+    "shared": (lambda: nn.Linear(7, 7), lambda m, x: m(m(x) @ m.weight)),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name: str) -> None:
+    make, call = MODULES[name]
+    module, x = make(), torch.randn(5, 7, requires_grad=True)
+    expected = torch.stack([call(module, row) for row in x])
+    tensors = [x, *module.parameters()]
+    grads = torch.autograd.grad(expected.square().sum(), tensors)
+    values = torch.stack(dynamic.run([call(module, row) for row in dynamic.lazy(x)]))
+    torch.testing.assert_close(values, expected)
+    for found, grad in zip(torch.autograd.grad(values.square().sum(), tensors), grads, strict=True):
+        torch.testing.assert_close(found, grad)
+
+
+def test_embedding_rows_are_no_operations() -> None:
+    table = nn.Embedding(5, 3, padding_idx=2)
+    ids = torch.tensor([4, 2, 4, 0])
+    table(ids).square().sum().backward()
+    expected, table.weight.grad = table.weight.grad, None
+    rows = [table(i) for i in (dynamic.lazy(4), dynamic.lazy(torch.tensor(2)), *dynamic.lazy(ids)[2:])]
+    dynamic.backward([(row * row).sum() for row in rows])
+    torch.testing.assert_close(table.weight.grad, expected)
+    assert dynamic.last_run().operations == 8
+
+
+def test_a_computed_index_is_looked_up_too() -> None:
+    table = nn.Embedding(5, 3)
+    best = torch.argmax(dynamic.lazy(torch.tensor([0.0, 1.0, 3.0])), 0)
+    torch.testing.assert_close(dynamic.run(table(best)), table.weight[2])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_drawn_for_each_sample(training: bool) -> None:
+    x = dynamic.lazy(torch.ones(64))
+    first, second = dynamic.run([F.dropout(x, 0.5, training) for _ in range(2)])
+    assert (not torch.equal(first, second)) == training
+    assert set(first.tolist()) == ({0.0, 2.0} if training else {1.0})
+
+
+def test_results_of_other_dtypes() -> None:
+    x = dynamic.lazy(torch.tensor([1.0, 5.0, 2.0]))
+    values, indices = torch.max(x, 0)
+    assert [t.item() for t in dynamic.run([values, indices])] == [5.0, 1]
+    whole = dynamic.lazy(torch.arange(3)) + dynamic.lazy(torch.arange(3))
+    assert dynamic.run(whole).tolist() == [0, 2, 4]
+    small = dynamic.lazy(torch.arange(3, dtype=torch.int32)) * 2
+    assert dynamic.run(small).dtype == torch.int32
+
+
+def test_inputs_that_are_not_contiguous() -> None:
+    x = torch.randn(3, 4, requires_grad=True)
+    lazy = dynamic.lazy(x.T)
+    dynamic.backward([(lazy[i] * lazy[i]).sum() for i in range(4)])
+    torch.testing.assert_close(x.grad, 2 * x.detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 200])
+def test_widths_around_those_of_vectors(width: int, dtype: torch.dtype) -> None:
+    x = torch.randn(3, width, dtype=dtype, requires_grad=True)
+    expected = torch.tanh(x) * x
+    (grad,) = torch.autograd.grad(expected.sum(), [x])
+    values = torch.stack(dynamic.run([torch.tanh(row) * row for row in dynamic.lazy(x)]))
+    torch.testing.assert_close(values, expected)
+    torch.testing.assert_close(torch.autograd.grad(values.sum(), [x])[0], grad)
+
+
+def test_gradients_by_differences() -> None:
+    x, w = torch.randn(3, 4, requires_grad=True), torch.randn(4, 4, requires_grad=True)
+
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        rows = dynamic.lazy(x)
+        state = torch.tanh(rows[0] @ w)
+        for row in rows[1:]:
+            state = torch.sigmoid(state @ w + row) * state
+        return torch.stack(dynamic.run([state, *rows]))
+
+    assert torch.autograd.gradcheck(function, (x, w))
