@@ -9,8 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
+from ..backend import Tensor, active
 from ..errors import DGLError
 from .dataset import DGLDataset, fetch
 
@@ -24,8 +23,8 @@ _FILE = "dev.txt"
 class Sentence(NamedTuple):
     """Numbers of words and of their tags, int64, (length,) each."""
 
-    words: torch.Tensor
-    tags: torch.Tensor
+    words: Tensor
+    tags: Tensor
 
 
 class WikiNERDataset(DGLDataset):
@@ -91,8 +90,8 @@ class WikiNERDataset(DGLDataset):
         tag_of = {tag: number for number, tag in enumerate(self.tags)}
         self._sentences = [
             Sentence(
-                torch.tensor([word_of.get(word, 0) for word, _ in sentence]),
-                torch.tensor([tag_of[tag] for _, tag in sentence]),
+                active.asarray([word_of.get(word, 0) for word, _ in sentence], "int64"),
+                active.asarray([tag_of[tag] for _, tag in sentence], "int64"),
             )
             for sentence in sentences
         ]
