@@ -33,7 +33,6 @@ class Tagger(nn.Module):
     def __init__(self, num_words: int, num_tags: int, width: int, hidden: int, write: str) -> None:
         super().__init__()
         self.words = nn.Embedding(num_words, width, sparse=True)
-        nn.init.normal_(self.words.weight, std=0.1)
         self.left_to_right, self.right_to_left = nn.LSTMCell(width, hidden), nn.LSTMCell(width, hidden)
         self.middle, self.out = nn.Linear(2 * hidden, 32), nn.Linear(32, num_tags)
         self.hidden = hidden

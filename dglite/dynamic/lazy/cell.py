@@ -18,7 +18,7 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
-from .generic import Recorded, made_call, record_call
+from .generic import Recorded, made_call, only, record_call
 from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
@@ -73,12 +73,12 @@ class Cell:
 
 
 def _recorded(session: Session, known: Any, lazies: Sequence[LazyTensor]) -> Any:
+    if type(known) is not _Traced:
+        return record_call(session, known, lazies)
     for x in lazies:
         if x._session is not session:
             same_session(lazies[0], x)
     refs = [x._ref for x in lazies]
-    if type(known) is not _Traced:
-        return record_call(session, known, lazies)
     first = session.expand(known.macro, refs)
     if known.inner is not None:
         return known.assemble([LazyTensor(session, first + place, kind) for place, kind in known.inner])
@@ -294,7 +294,7 @@ def _number_in(session: Session, signature: Signature) -> int:
 def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     if isinstance(returned, list | tuple):
         return list(returned), type(returned)
-    return [returned], lambda parts: parts[0]
+    return [returned], only
 
 
 # -- bodies that run on stacked tensors --------------------------------------------------------------------------------

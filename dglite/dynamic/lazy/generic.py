@@ -19,7 +19,7 @@ from .session import Session
 from .signatures import Kind, Signature, gathers, kind_of
 from .tensor import LazyTensor, fallback
 
-__all__ = ["Recorded", "made_call", "record_call", "record_function"]
+__all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
 
 _BATCH_WISE = ("dropout", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "softsign", "logsigmoid", "alpha_dropout")
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -60,11 +60,20 @@ class Recorded(NamedTuple):
     assemble: Callable[[list[LazyTensor]], Any]
 
 
+def only(parts: Sequence[Any]) -> Any:
+    """Return the one result of a function that returns a tensor."""
+    return parts[0]
+
+
 def record_call(session: Session, made: Recorded, lazies: Sequence[LazyTensor]) -> Any:
     """Record one use of an operation and return its results."""
     for x in lazies:
-        same_session(lazies[0], x)
-    ref = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])._ref
+        if x._session is not session:
+            same_session(lazies[0], x)
+    first = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])
+    if made.assemble is only:
+        return first
+    ref = first._ref
     pairs = zip(made.kinds, made.places, strict=True)
     return made.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
 
@@ -167,7 +176,7 @@ def _results_of(name: str, returned: Any) -> tuple[list[Kind], Callable[[list[La
             )
     kinds = [kind_of(value.shape, value.dtype) for value in values]
     if isinstance(returned, Tensor):
-        return kinds, lambda parts: parts[0]
+        return kinds, only
     kind = type(returned)
     if hasattr(kind, "n_sequence_fields"):  # torch's named results
         return kinds, lambda parts: kind(parts)

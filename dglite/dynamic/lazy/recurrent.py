@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from .generic import made_call, record_call
+from .generic import made_call, only, record_call
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
@@ -107,7 +107,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def losses(x: Tensor, y: Tensor) -> list[Tensor]:
             return [function(x, y, reduction="none", **rest)]
 
-        return made_call(session, name, [kind, label], [scalar], losses, lambda parts: parts[0])
+        return made_call(session, name, [kind, label], [scalar], losses, only)
 
     return call
 
@@ -124,9 +124,7 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         known = session.caches.get(key)
         if known is None:
             axis = axis_of(input, dim) + 1
-            known = session.caches[key] = made_call(
-                session, name, [kind], [kind], lambda x: [function(x, axis)], lambda parts: parts[0]
-            )
+            known = session.caches[key] = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
         return record_call(session, known, [input])
 
     return call

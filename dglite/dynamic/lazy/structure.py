@@ -186,17 +186,25 @@ def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:
     """Return a part of the first axis (no operation), or record the indexing."""
+    if type(key) is int and x._kind in _rows:
+        length, kind = _rows[x._kind]
+        if not -length <= key < length:
+            raise IndexError(f"index {key} of an axis of {length} elements")
+        return LazyTensor(x._session, x._ref + key % length * kind.nbytes, kind)
     shape = x._kind.shape
     if type(key) is int and shape:
-        if not -shape[0] <= key < shape[0]:
-            raise IndexError(f"index {key} of an axis of {shape[0]} elements")
-        return _view(x, shape[1:], key % shape[0] * math.prod(shape[1:]))
+        _rows[x._kind] = shape[0], kind_of(shape[1:], x._kind.dtype)
+        return getitem(x, key)
     if type(key) is slice and shape and key.step in (None, 1):
         start, stop, _ = key.indices(shape[0])
         return _view(x, (max(stop - start, 0), *shape[1:]), start * math.prod(shape[1:]))
     if type(key) is LazyTensor or isinstance(key, Tensor):
         return _lookup(x, key, torch.Tensor.__getitem__)
     return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+
+
+_rows: dict[Kind, tuple[int, Kind]] = {}
+"""Length of the first axis and kind of what lies along it."""
 
 
 def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:

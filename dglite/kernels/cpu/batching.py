@@ -27,6 +27,34 @@ _jit = numba.njit(cache=True, nogil=True)
 
 
 @_jit
+def _expand(
+    macro: np.ndarray,
+    inputs: np.ndarray,
+    first: int,
+    sigs: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    done: np.ndarray,
+) -> int:
+    """Append the nodes of a macro; return the number of nodes then."""
+    at, node = 1, first
+    while at < len(macro):
+        sigs[node], done[node] = macro[at], False
+        end, arity = argptr[node], macro[at + 1]
+        for i in range(arity):
+            whose, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
+            if whose == INPUT:
+                place = inputs[place >> PLACE_BITS] + (place & ((1 << PLACE_BITS) - 1))
+            elif whose == INNER:
+                place += first << PLACE_BITS
+            args[end + i] = place
+        argptr[node + 1] = end + arity
+        node += 1
+        at += 2 + 2 * arity
+    return node
+
+
+@_jit
 def parse(
     stream: np.ndarray,
     shared_arity: np.ndarray,
@@ -46,34 +74,21 @@ def parse(
     arguments, then for each of its nodes (signature, number of arguments, then for each (whose, place)): a place in the
     graph (``ABSOLUTE``), in an argument of the macro (``INPUT``), or in a node of the macro (``INNER``).
     """
-    at, node, end = 0, first, argptr[first]
+    at, node = 0, first
     while at < len(stream):
         sig = stream[at]
         if sig <= FIRST_MACRO:
-            at_macro, base = macro_ptr[FIRST_MACRO - sig] + 1, node
-            while at_macro < macro_ptr[FIRST_MACRO - sig + 1]:
-                sigs[node], done[node] = macros[at_macro], False
-                for i in range(macros[at_macro + 1]):
-                    whose, place = macros[at_macro + 2 + 2 * i], macros[at_macro + 3 + 2 * i]
-                    if whose == INPUT:
-                        place = stream[at + 1 + (place >> PLACE_BITS)] + (place & ((1 << PLACE_BITS) - 1))
-                    elif whose == INNER:
-                        place += base << PLACE_BITS
-                    args[end + i] = place
-                end += macros[at_macro + 1]
-                at_macro += 2 + 2 * macros[at_macro + 1]
-                node += 1
-                argptr[node] = end
-            at += 1 + macros[macro_ptr[FIRST_MACRO - sig]]
+            macro = macros[macro_ptr[FIRST_MACRO - sig] : macro_ptr[FIRST_MACRO - sig + 1]]
+            node = _expand(macro, stream[at + 1 :], node, sigs, argptr, args, done)
+            at += 1 + macro[0]
             continue
         arity = shared_arity[sig] if sig >= 0 else own_arity[-1 - sig]
-        sigs[node] = sig
-        done[node] = sig == EXTERNAL
+        sigs[node], done[node] = sig, sig == EXTERNAL
+        end = argptr[node]
         for i in range(arity):
             args[end + i] = stream[at + 1 + i]
-        end += arity
+        argptr[node + 1] = end + arity
         node += 1
-        argptr[node] = end
         at += 1 + arity
     return node
 
@@ -193,6 +208,16 @@ def _users(
 
 
 @_jit
+def _kind_graph(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
+    """Return which kinds use results of which: (used, using), boolean."""
+    follows = np.zeros((num_kinds, num_kinds), np.bool_)
+    for i in range(len(kind)):
+        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+            follows[kind[i], kind[users[j]]] = True
+    return follows
+
+
+@_jit
 def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
     """Return a stage for each kind: nothing of a stage uses anything of a later one.
 
@@ -202,10 +227,7 @@ def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, nu
     stage = np.zeros(num_kinds, np.int64)
     if num_kinds > MOST_KINDS:
         return stage
-    follows = np.zeros((num_kinds, num_kinds), np.bool_)
-    for i in range(len(kind)):
-        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
-            follows[kind[i], kind[users[j]]] = True
+    follows = _kind_graph(kind, bounds_of_users, users, num_kinds)
     found, low = np.full(num_kinds, -1), np.zeros(num_kinds, np.int64)
     path, following = np.empty(num_kinds, np.int64), np.zeros(num_kinds, np.int64)
     open_, num_open, num_found, num_stages = np.empty(num_kinds, np.int64), 0, 0, 0
@@ -259,6 +281,17 @@ def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: n
 
 
 @_jit
+def _make_ready(
+    node: int, kind: int, rank: int, queue: np.ndarray, head: np.ndarray, tail: np.ndarray, agenda: list[int]
+) -> None:
+    """Put a node into the queue of its kind, and the kind on the agenda if nothing else of it was ready."""
+    if head[kind] == tail[kind]:
+        heapq.heappush(agenda, rank)
+    queue[tail[kind]] = node
+    tail[kind] += 1
+
+
+@_jit
 def by_agenda(
     nodes: np.ndarray,
     place: np.ndarray,
@@ -287,10 +320,7 @@ def by_agenda(
     agenda = [np.int64(0) for _ in range(0)]
     for i in range(count):
         if waits[i] == 0:
-            if head[kind[i]] == tail[kind[i]]:
-                heapq.heappush(agenda, rank[kind[i]])
-            queue[tail[kind[i]]] = i
-            tail[kind[i]] += 1
+            _make_ready(i, kind[i], rank[kind[i]], queue, head, tail, agenda)
     order, batches, at, num_batches = np.empty(count, np.int64), np.empty(count + 1, np.int64), 0, 0
     while len(agenda):
         chosen = kind_of[heapq.heappop(agenda)]
@@ -305,10 +335,6 @@ def by_agenda(
                 user = users[j]
                 waits[user] -= 1
                 if waits[user] == 0:
-                    other = kind[user]
-                    if head[other] == tail[other]:
-                        heapq.heappush(agenda, rank[other])
-                    queue[tail[other]] = user
-                    tail[other] += 1
+                    _make_ready(user, kind[user], rank[kind[user]], queue, head, tail, agenda)
     batches[num_batches] = count
     return order, batches[: num_batches + 1].copy()
