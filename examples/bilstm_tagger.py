@@ -97,7 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--strategy", choices=("agenda", "depth", "none"), default="agenda")
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--width", type=int, default=128, help="of word vectors")
-    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--sentences", type=int, help="use only so many")
