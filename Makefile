@@ -31,10 +31,10 @@ demo: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py
 
 test: $(BIN)/test.installed
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 test-full: $(BIN)/test.installed
-	$(BIN)/python -m pytest --full --numprocesses auto
+	$(BIN)/python -m pytest --full --numprocesses auto --dist loadfile
 
 # With the Python that has torch and CuPy for the card, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
 test-gpu:
