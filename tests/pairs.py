@@ -1,4 +1,4 @@
-"""Choose test cases from a product of parameters so that every pair of values occurs in some case."""
+"""Choose cases from a product of parameters so that every pair of values, or every value, occurs in some case."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["cases"]
+__all__ = ["cases", "turns"]
 
 
 def cases(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -16,6 +16,16 @@ def cases(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     if os.environ.get("DGLITE_TEST_FULL") != "1":
         product = _covering(product)
     return [tuple(axis[i] for axis, i in zip(axes, case, strict=True)) for case in product]
+
+
+def turns(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the whole product with ``--full``, else a case for each value of the longest axis; the others take turns.
+
+    For axes that each compile kernels of their own.
+    """
+    if os.environ.get("DGLITE_TEST_FULL") == "1":
+        return list(itertools.product(*axes))
+    return [tuple(axis[i % len(axis)] for axis in axes) for i in range(max(map(len, axes)))]
 
 
 def _covering(product: list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests.kernels.sparse_cases import assert_close, expression, graph, operands
-from tests.pairs import cases
+from tests.pairs import cases, turns
 
 OPS = ["copy_u", "copy_e", "u_add_e", "u_mul_e", "u_div_e", "u_sub_v", "u_mul_v", "e_div_v"]
 SHAPES = {
@@ -277,7 +277,7 @@ def shared_operands(expr: Expr, feats: tuple[tuple[int, ...], ...]) -> list[torc
 FEATS = [((3,), (3,), (3,)), ((1,), (3,), (1,)), ((2, 3), (3,), (2, 1))]
 
 
-@pytest.mark.parametrize(("name", "reducer", "feats"), cases(list(formulas()), ["sum", "mean", "max", "min"], FEATS))
+@pytest.mark.parametrize(("name", "reducer", "feats"), turns(list(formulas()), ["sum", "mean", "max", "min"], FEATS))
 def test_spmm_with_a_row_that_all_edges_share(name, reducer, feats):
     adj, src, dst = small()
     expr, _ = compact(formulas()[name])
@@ -291,7 +291,7 @@ def test_spmm_with_a_row_that_all_edges_share(name, reducer, feats):
     assert gradcheck(run, xs)
 
 
-@pytest.mark.parametrize(("name", "dot", "feats"), cases(list(formulas()), [False, True], FEATS))
+@pytest.mark.parametrize(("name", "dot", "feats"), turns(list(formulas()), [False, True], FEATS))
 def test_sddmm_with_a_row_that_all_edges_share(name, dot, feats):
     adj, src, dst = small()
     expr, _ = compact(formulas()[name])
