@@ -22,7 +22,7 @@ from dglite.structure import Adjacency
 from dglite.structure.compressed import Compressed
 from tests.kernels.attention_cases import tensors
 from tests.kernels.sparse_cases import Coo, assert_close, graph
-from tests.pairs import cases
+from tests.pairs import cases, turns
 
 SCORES = ["additive", "gated", "dot", "projected"]
 SLOPE, SCALE, SEED = 0.2, 0.7, 11
@@ -95,7 +95,7 @@ def test_value_equals_the_oracle(score, dtype, shape, kind, dropout, weighted, g
 
 @pytest.mark.parametrize(
     ("score", "dtype", "shape", "kind"),
-    cases(SCORES, ["float32", "bfloat16"], [(8, 8), (2, 70)], ["random", "star"]),
+    turns(SCORES, ["float32", "bfloat16"], [(8, 8), (2, 70)], ["random", "star"]),
 )
 def test_gradients_in_lower_precision(score, dtype, shape, kind):
     """Held against the composition's in float64 on the same, rounded values."""
