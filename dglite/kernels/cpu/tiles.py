@@ -7,7 +7,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .vec import FLAGS, I8, I32, I64, LANES, Vec, constant, value_type
@@ -25,7 +24,9 @@ def scratch(size: int) -> Any:
     @intrinsic
     def memory(typingctx: Any) -> Any:
         def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            place = cgutils.alloca_once(builder, ir.ArrayType(I8, size))
+            # Not cgutils.alloca_once: it fills with zeros, which LLVM takes apart byte by byte, at length.
+            with builder.goto_entry_block():
+                place = builder.alloca(ir.ArrayType(I8, size))
             place.align = 64
             return builder.ptrtoint(place, I64)
 
