@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
-from .generic import Recorded, made_call, only, record_call
+from .generic import Recorded, made_call, only
 from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
@@ -29,6 +30,7 @@ from .tensor import FUNCTIONS, METHODS, LazyTensor
 __all__ = ["Cell", "cell"]
 
 _MASK = (1 << PLACE_BITS) - 1
+_kind_of, _place_of = attrgetter("_kind"), attrgetter("_ref")
 
 
 class Untraceable(DGLError):
@@ -48,11 +50,11 @@ class Cell:
     def __call__(self, *args: Any) -> Any:
         """Record one use, or call the function itself where no argument is lazy."""
         try:
-            first = args[0]._session
-            known = first.caches[self, *[x._kind for x in args]]
+            session = args[0]._session
+            known = session.caches[self, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return _recorded(first, known, args)
+        return known.record(session, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -63,30 +65,13 @@ class Cell:
         key = self, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]
         if key not in session.caches:
             session.caches[key] = self._made(session, args)
-        return _recorded(session, session.caches[key], lazies)
+        return session.caches[key].record(session, lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
             return _traced(session, self.function, args)
         except Untraceable:
             return _stacked(session, self.function, args)
-
-
-def _recorded(session: Session, known: Any, lazies: Sequence[LazyTensor]) -> Any:
-    if type(known) is not _Traced:
-        return record_call(session, known, lazies)
-    for x in lazies:
-        if x._session is not session:
-            same_session(lazies[0], x)
-    refs = [x._ref for x in lazies]
-    first = session.expand(known.macro, refs)
-    if known.inner is not None:
-        return known.assemble([LazyTensor(session, first + place, kind) for place, kind in known.inner])
-    parts = []
-    for whose, place, kind in known.results:
-        base = first if whose == INNER else refs[place >> PLACE_BITS] if whose == INPUT else 0
-        parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
-    return known.assemble(parts)
 
 
 def cell(function: Callable[..., Any]) -> Cell:
@@ -126,6 +111,22 @@ class _Traced:
         self.macro, self.results, self.assemble = macro, results, assemble
         only_inner = all(whose == INNER for whose, _, _ in results)
         self.inner = [(place, kind) for _, place, kind in results] if only_inner else None
+
+    def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
+        """Record one use of the macro and return what its body returns."""
+        for x in lazies:
+            if x._session is not session:
+                same_session(lazies[0], x)
+        first = session.expand(self.macro, map(_place_of, lazies))
+        if self.inner is not None:
+            return self.assemble([LazyTensor(session, first + place, kind) for place, kind in self.inner])
+        parts = []
+        for whose, place, kind in self.results:
+            base = 0
+            if whose != ABSOLUTE:
+                base = first if whose == INNER else lazies[place >> PLACE_BITS]._ref
+            parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
+        return self.assemble(parts)
 
 
 class Rows:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from .generic import made_call, only, record_call
+from .generic import made_call, only
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
 from .structure import axis_of, linear
-from .tensor import METHODS, LazyTensor, fallback, install
+from .tensor import LazyTensor, fallback, install, install_methods
 
 __all__: list[str] = []
 
@@ -125,7 +125,7 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if known is None:
             axis = axis_of(input, dim) + 1
             known = session.caches[key] = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
-        return record_call(session, known, [input])
+        return known.record(session, [input])
 
     return call
 
@@ -144,7 +144,7 @@ def _install() -> None:
         **{name: _softmax(name, getattr(torch, name)) for name in ("softmax", "log_softmax")},
     }
     install(named)
-    METHODS.update(softmax=named["softmax"], log_softmax=named["log_softmax"])
+    install_methods({"softmax": named["softmax"], "log_softmax": named["log_softmax"]})
 
 
 _install()
