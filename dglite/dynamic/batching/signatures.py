@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative
+from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ...kernels.cpu import program
 from ...kernels.cpu.steps import step_kernel
 
@@ -155,25 +155,29 @@ def result(number: int) -> Operand:
     return Operand(Side.E, _RESULT + number)
 
 
+Rows = tuple[int, int, int, bool]
+"""Role, slot, place in bytes, and whether one value serves all columns."""
+
+
 def _template(
-    formula: Expr,
+    formulas: Sequence[Expr],
     width: int,
     dtype: torch.dtype,
-    into: tuple[int, int, int],
-    places: Mapping[int, tuple[int, int, int, bool]],
+    into: Sequence[Rows],
+    places: Mapping[int, Rows],
     add: bool = False,
     total: bool = False,
     gather: int = 0,
 ) -> Template:
-    """Return the words of one step; ``into`` and ``places[slot]`` are (role, slot, bytes[, spread])."""
-    compacted, slots = compact(formula)
-    used = [places[slot] for slot in slots]
-    if len(used) > program.MOST_OPERANDS:
-        raise ValueError(f"a formula of {len(used)} operands; at most {program.MOST_OPERANDS} fit")
-    kernel = step_kernel(compacted, tuple(place[3] for place in used), add, total, DTYPES[dtype])
-    words = [kernel, width, int(total), *into, len(used), dtype.itemsize, gather]
-    for place in used:
-        words += [*place[:3], int(place[3])]
+    """Return the words of one step; ``into`` are the rows of the results, ``places`` those of each operand."""
+    slots = list(dict.fromkeys(operand.slot for formula in formulas for operand in operands_of(formula)))
+    rows = [*into, *(places[slot] for slot in slots)]
+    if len(rows) > program.MOST_ROWS:
+        raise ValueError(f"formulas of {len(rows)} results and operands; at most {program.MOST_ROWS} fit")
+    compacted = tuple(renumber(formula, {slot: i for i, slot in enumerate(slots)}) for formula in formulas)
+    kernel = step_kernel(compacted, tuple(places[slot][3] for slot in slots), add, total, DTYPES[dtype])
+    words = [kernel, width, int(total), len(into), len(slots), dtype.itemsize, gather]
+    words += [int(word) for row in rows for word in row]
     return words + [0] * (program.TEMPLATE_WORDS - len(words))
 
 
@@ -187,36 +191,64 @@ def pointwise(
 ) -> Signature:
     """Add the steps of ``formulas``, and those of their gradients; see :class:`Pointwise`.
 
-    With ``total`` the one formula's columns are summed.
+    With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
+    fit.
     """
     item = dtype.itemsize
-    values = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
+    values: dict[int, Rows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
     values |= {_RESULT + j: (program.OWN, 0, j * width * item, False) for j in range(len(formulas))}
     values |= {_GRAD + j: (program.OWN_GRAD, 0, j * width * item, total) for j in range(len(formulas))}
-    for j, formula in enumerate(formulas):
-        into = program.OWN, 0, j * width * item
-        signature.forward.append(_template(formula, width, dtype, into, values, total=total))
-    for j in reversed(range(len(formulas))):
-        for slot, slope in _slopes(formulas[j], j, total).items():
-            formula = Operand(Side.E, _GRAD + j) * slope
-            if formula == Constant(0.0):
-                continue
-            role, of, place, spread = values[slot]
-            into = (program.ARG_GRAD if role == program.ARG else program.OWN_GRAD), of, place
-            signature.backward.append(_template(formula, width, dtype, into, values, add=True, total=spread))
+    written: list[Expr] = []
+    for formula in formulas:
+        written.append(_with(formula, {result(j): value for j, value in enumerate(written)}))
+    into = [(program.OWN, 0, j * width * item, False) for j in range(len(formulas))]
+    signature.forward += _steps(written, into, width, dtype, values, total=total)
+    slopes = _slopes(formulas, total)
+    spread = {slot: values[slot][3] for slot in slopes}
+    targets = {slot: (program.ARG_GRAD, *values[slot][1:3], False) for slot in slopes}
+    whole = [slot for slot in slopes if not spread[slot]]
+    signature.backward += _steps(
+        [slopes[slot] for slot in whole], [targets[slot] for slot in whole], width, dtype, values, add=True
+    )
+    for slot in slopes:
+        if spread[slot]:
+            signature.backward += _steps([slopes[slot]], [targets[slot]], width, dtype, values, add=True, total=True)
     if not total:
         signature.formulas = Pointwise(tuple(formulas), tuple(parts), width, dtype)
     return signature
 
 
-def _slopes(formula: Expr, number: int, total: bool) -> dict[int, Expr]:
-    """Return the derivative by each operand, written with the formula's own result where it occurs."""
-    compacted, slots = compact(formula)
-    found = {}
-    for i, slot in enumerate(slots):
-        slope = _restored(derivative(compacted, operand(i)), slots)
-        found[slot] = slope if total else _replaced(slope, formula, result(number))
-    return found
+def _steps(
+    formulas: Sequence[Expr],
+    into: Sequence[Rows],
+    width: int,
+    dtype: torch.dtype,
+    places: Mapping[int, Rows],
+    add: bool = False,
+    total: bool = False,
+) -> list[Template]:
+    """Return one step for all formulas, or one for each where together they have too many operands."""
+    try:
+        return [_template(formulas, width, dtype, into, places, add, total)] if formulas else []
+    except ValueError:
+        if len(formulas) == 1:
+            raise
+    pairs = zip(formulas, into, strict=True)
+    return [_template([formula], width, dtype, [row], places, add, total) for formula, row in pairs]
+
+
+def _slopes(formulas: Sequence[Expr], total: bool) -> dict[int, Expr]:
+    """Return the gradient by each part, written with the formulas' own results where they occur."""
+    grads: dict[int, Expr] = {_RESULT + j: operand(_GRAD + j) for j in range(len(formulas))}
+    for j in reversed(range(len(formulas))):
+        grad, formula = grads.pop(_RESULT + j), formulas[j]
+        compacted, slots = compact(formula)
+        for i, slot in enumerate(slots):
+            slope = grad * _restored(derivative(compacted, operand(i)), slots)
+            if slope != Constant(0.0):
+                slope = slope if total else _with(slope, {formula: result(j)})
+                grads[slot] = grads[slot] + slope if slot in grads else slope
+    return grads
 
 
 def _restored(expr: Expr, slots: Sequence[int]) -> Expr:
@@ -227,35 +259,40 @@ def _restored(expr: Expr, slots: Sequence[int]) -> Expr:
     return expr
 
 
-def _replaced(expr: Expr, part: Expr, by: Expr) -> Expr:
-    if expr == part:
-        return by
+def _with(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
+    """Return the expression with others in the places of some of its parts."""
+    if expr in instead:
+        return instead[expr]
     if isinstance(expr, Call):
-        return Call(expr.op, tuple(_replaced(arg, part, by) for arg in expr.args))
+        return Call(expr.op, tuple(_with(arg, instead) for arg in expr.args))
     return expr
 
 
 def copies(signature: Signature, widths: Sequence[int], dtype: torch.dtype) -> Signature:
-    """Add the steps that put the arguments side by side."""
-    at = 0
-    for slot, width in enumerate(widths):
-        if width:
-            own = at * dtype.itemsize
-            signature.forward.append(
-                _template(operand(0), width, dtype, (program.OWN, 0, own), {0: (program.ARG, slot, 0, False)})
-            )
-            signature.backward.append(
-                _template(
-                    operand(0),
-                    width,
-                    dtype,
-                    (program.ARG_GRAD, slot, 0),
-                    {0: (program.OWN_GRAD, 0, own, False)},
-                    add=True,
-                )
-            )
-        at += width
+    """Add the steps that put the arguments side by side; those of equal widths together."""
+    starts = [sum(widths[:slot]) * dtype.itemsize for slot in range(len(widths))]
+    own, arg = program.OWN, program.ARG
+    for group in _alike(widths):
+        formulas, width = [operand(slot) for slot in group], widths[group[0]]
+        into: list[Rows] = [(own, 0, starts[slot], False) for slot in group]
+        places: dict[int, Rows] = {slot: (arg, slot, 0, False) for slot in group}
+        signature.forward.append(_template(formulas, width, dtype, into, places))
+        into = [(program.ARG_GRAD, slot, 0, False) for slot in group]
+        places = {slot: (program.OWN_GRAD, 0, starts[slot], False) for slot in group}
+        signature.backward.append(_template(formulas, width, dtype, into, places, add=True))
     return signature
+
+
+def _alike(widths: Sequence[int]) -> list[list[int]]:
+    """Return runs of slots of equal widths other than 0, no longer than fit in one step."""
+    groups: list[list[int]] = []
+    for slot, width in enumerate(widths):
+        last = groups[-1] if groups else []
+        if last and width == widths[last[0]] and 2 * len(last) < program.MOST_ROWS:
+            last.append(slot)
+        elif width:
+            groups.append([slot])
+    return groups
 
 
 def gathers(signature: Signature, kinds: Sequence[Kind]) -> Signature:
@@ -263,12 +300,12 @@ def gathers(signature: Signature, kinds: Sequence[Kind]) -> Signature:
     for slot, kind in enumerate(kinds):
         # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
         moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
-        into, place = (program.INPUT, slot, 0), {0: (program.ARG, slot, 0, False)}
-        signature.forward.append(_template(operand(0), kind.numel, moved, into, place, gather=slot + 1))
+        into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
+        signature.forward.append(_template([operand(0)], kind.numel, moved, into, place, gather=slot + 1))
         if kind.dtype in DTYPES:
-            into, place = (program.ARG_GRAD, slot, 0), {0: (program.INPUT_GRAD, slot, 0, False)}
+            into, place = [(program.ARG_GRAD, slot, 0, False)], {0: (program.INPUT_GRAD, slot, 0, False)}
             signature.backward.append(
-                _template(operand(0), kind.numel, kind.dtype, into, place, add=True, gather=slot + 1)
+                _template([operand(0)], kind.numel, kind.dtype, into, place, add=True, gather=slot + 1)
             )
     return signature
 

@@ -1,8 +1,8 @@
 """From batches to the words of their steps: where each operand's rows lie, and where threads must wait for each other.
 
 A *template* tells what a signature's batches do, one step each: columns (kernel, number of columns, whether it sums
-them, role, slot and place of the result, number of operands, bytes of a value, whether it is a gather), then (role,
-slot, place, whether one value serves all columns) for each operand. Roles tell whose row it is:
+them, number of results, number of operands, bytes of a value, whether it is a gather), then (role, slot, place, whether
+one value serves all columns) for each result and each operand. Roles tell whose row it is:
 
 ``ARG`` what a node uses, ``OWN`` its result, ``INPUT`` a copy of what it uses, for operations on whole matrices;
 ``ARG_GRAD``, ``OWN_GRAD`` and ``INPUT_GRAD`` their gradients.
@@ -18,13 +18,13 @@ import numpy as np
 from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_OPERANDS", "OWN", "OWN_GRAD", "Graph", "Plan"]
+__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "Graph", "Plan"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
-KERNEL, WIDTH, TOTAL, ROLE, SLOT, PLACE, OPERANDS, ITEM, GATHER, FIRST_OPERAND = range(10)
-WORDS_PER_OPERAND, MOST_OPERANDS = 4, 12
-TEMPLATE_WORDS = FIRST_OPERAND + WORDS_PER_OPERAND * MOST_OPERANDS
+KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
+WORDS_PER_ROWS, MOST_ROWS = 4, 24
+TEMPLATE_WORDS = FIRST_ROWS + WORDS_PER_ROWS * MOST_ROWS
 
 _MASK = (1 << PLACE_BITS) - 1
 _EVERY_TASK = -1
@@ -185,14 +185,15 @@ def _access(plan: Plan, graph: Graph, at: int, operand: np.ndarray, granule: int
 
 
 @_jit
-def _operands(template: np.ndarray) -> np.ndarray:
-    """Return a row (role, slot, place, spread, watched) for the result and each operand."""
-    count = template[OPERANDS]
-    rows = np.zeros((count + 1, 5), np.int64)
-    rows[0, :3] = template[ROLE], template[SLOT], template[PLACE]
+def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
+    """Return (role, slot, place, spread, watched) for each result and each operand."""
+    count = template[RESULTS] + template[OPERANDS]
+    rows = np.empty((count, 5), np.int64)
     for i in range(count):
-        at = FIRST_OPERAND + WORDS_PER_OPERAND * i
-        rows[i + 1, :4] = template[at : at + WORDS_PER_OPERAND]
+        at = FIRST_ROWS + WORDS_PER_ROWS * i
+        rows[i, :4] = template[at : at + WORDS_PER_ROWS]
+        role = rows[i, 0]
+        rows[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     return rows
 
 
@@ -220,35 +221,38 @@ def _list_rows(
 
 @_jit
 def _conflicts(
-    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
+    plan: Plan, graph: Graph, batch: int, rows: np.ndarray, results: int, granule: int, marks: np.ndarray, segment: int
 ) -> bool:
     """Whether a task would read what another task writes, or write what another one reads or adds to."""
-    for i in range(len(operands)):
-        if not operands[i, 4] or (i == 0 and not plan.backward):
+    for i in range(len(rows)):
+        if not rows[i, 4] or (i < results and not plan.backward):
             continue
         for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, operands[i], granule)
+            owner, access = _access(plan, graph, at, rows[i], granule)
             if marks[WRITTEN, owner] == segment and marks[WRITTEN_AS, owner] != access:
                 return True
-            if i == 0 and marks[READ, owner] == segment and marks[READ_AS, owner] != access:
+            if i < results and marks[READ, owner] == segment and marks[READ_AS, owner] != access:
                 return True
     return False
 
 
 @_jit
 def _mark(
-    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
-) -> None:
-    """Note what a step reads and writes."""
-    for i in range(len(operands)):
-        if not operands[i, 4]:
+    plan: Plan, graph: Graph, batch: int, rows: np.ndarray, results: int, granule: int, marks: np.ndarray, segment: int
+) -> bool:
+    """Note what a step reads and writes; return whether it writes to one row in several ways."""
+    several = False
+    for i in range(len(rows)):
+        if not rows[i, 4]:
             continue
-        when = WRITTEN if i == 0 else READ
+        when = WRITTEN if i < results else READ
         for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, operands[i], granule)
+            owner, access = _access(plan, graph, at, rows[i], granule)
             if marks[when, owner] == segment and marks[when + 1, owner] != access:
                 access = _SEVERAL
+                several |= plan.backward and i < results
             marks[when, owner], marks[when + 1, owner] = segment, access
+    return several
 
 
 @_jit
@@ -276,14 +280,13 @@ def _add_step(
     counters: np.ndarray,
 ) -> None:
     """Write the words of one step, unless no row has a result."""
-    operands, granule = _operands(template), template[WIDTH] * template[ITEM]
-    for i in range(len(operands)):
-        role = operands[i, 0]
-        operands[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
+    rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
-    for i in range(len(operands)):
-        even, distance = _list_rows(plan, graph, batch, operands[i], i == 0, lists, listed)
-        if i == 0 and even and lists[listed] == 0:
+    absent = True
+    for i in range(len(rows)):
+        even, distance = _list_rows(plan, graph, batch, rows[i], i < results, lists, listed)
+        absent &= even and lists[listed] == 0
+        if i == results - 1 and absent:
             return
         at = word + FIRST_PLACE + WORDS_PER_PLACE * i
         words[at], words[at + 1], words[at + 2] = lists[listed], distance, 0
@@ -291,17 +294,22 @@ def _add_step(
             words[at + 2] = lists.ctypes.data + 8 * listed
             listed += count
     total = template[TOTAL] != 0
-    if total or counters[ALONE] or _conflicts(plan, graph, batch, operands, granule, marks, counters[SEGMENT]):
+    if total or counters[ALONE] or _conflicts(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT]):
         _close(counters, program)
-    _mark(plan, graph, batch, operands, granule, marks, counters[SEGMENT])
+    if _mark(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT]) and not total:
+        # Tasks would get in each other's way inside this step.
+        total = True
+        if counters[STEP] > counters[SEGMENT_START]:
+            _close(counters, program)
+            _mark(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT])
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
     starts[counters[STEP]] = word
     counters[STEP] += 1
-    counters[WORD], counters[LISTED] = word + FIRST_PLACE + WORDS_PER_PLACE * len(operands), listed
+    counters[WORD], counters[LISTED] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows), listed
     counters[GATHERED] += granule * count if template[GATHER] else 0
     # What sums columns runs as one task, so it gets a segment of its own, with no work to share.
     counters[ALONE] = total
-    counters[WORK] += 0 if total else template[WIDTH] * count
+    counters[WORK] += 0 if total else template[WIDTH] * count * results
 
 
 @_jit
@@ -311,7 +319,7 @@ def _room(plan: Plan) -> tuple[int, int, int]:
     for batch in range(len(plan.kinds)):
         kind = plan.kinds[batch]
         for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
-            places = 1 + plan.templates[t, OPERANDS]
+            places = plan.templates[t, RESULTS] + plan.templates[t, OPERANDS]
             steps += 1
             words += FIRST_PLACE + WORDS_PER_PLACE * places
             lists += places * (plan.bounds[batch + 1] - plan.bounds[batch])

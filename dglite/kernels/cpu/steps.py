@@ -16,12 +16,12 @@ __all__ = ["run_steps", "step_kernel"]
 
 
 @lru_cache(maxsize=4096)
-def step_kernel(formula: Expr, spread: tuple[bool, ...], add: bool, total: bool, dtype: str) -> int:
-    """Return the address of the kernel that computes ``formula``. Its vectors are a quarter of a sum's accumulators.
+def step_kernel(formulas: tuple[Expr, ...], spread: tuple[bool, ...], add: bool, total: bool, dtype: str) -> int:
+    """Return the address of the kernel that computes ``formulas``. Its vectors are a quarter of a sum's accumulators.
 
     A formula has many values in registers at a time, where a sum has little beside its accumulators.
     """
-    return compile_kernel("step", step_source(StepSpec(formula, spread, add, total, dtype, block_lanes(dtype) // 4)))
+    return compile_kernel("step", step_source(StepSpec(formulas, spread, add, total, dtype, block_lanes(dtype) // 4)))
 
 
 @cfunc("void(int64, int64, int64)", cache=True)

@@ -39,9 +39,9 @@ def test_formulas(dtype: str, listed: bool, width: int) -> None:
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((5, 70)).astype(dtype)[:, :width] for _ in range(2))
     result = np.ones((5, 70), dtype)[:, :width]
-    run(step_kernel(FORMULA, (False, False), True, False, dtype), width, result, [x, y], listed)
+    run(step_kernel((FORMULA,), (False, False), True, False, dtype), width, result, [x, y], listed)
     np.testing.assert_allclose(result, 1 + np.tanh(x) * y + 2, rtol=1e-5 if dtype == "float32" else 1e-12)
-    run(step_kernel(FORMULA, (False, True), False, False, dtype), width, result, [x, y], listed)
+    run(step_kernel((FORMULA,), (False, True), False, False, dtype), width, result, [x, y], listed)
     np.testing.assert_allclose(result, np.tanh(x) * y[:, :1] + 2, rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
@@ -49,9 +49,9 @@ def test_formulas(dtype: str, listed: bool, width: int) -> None:
 def test_totals(width: int) -> None:
     generator = np.random.default_rng(0)
     x, y, total = generator.standard_normal((5, width)), generator.standard_normal((5, width)), np.ones((5, 1))
-    run(step_kernel(X * Y, (False, False), True, True, "float64"), width, total, [x, y], False)
+    run(step_kernel((X * Y,), (False, False), True, True, "float64"), width, total, [x, y], False)
     np.testing.assert_allclose(total[:, 0], 1 + (x * y).sum(1))
-    run(step_kernel(X * Y, (False, False), False, True, "float64"), width, total, [x, y], False)
+    run(step_kernel((X * Y,), (False, False), False, True, "float64"), width, total, [x, y], False)
     np.testing.assert_allclose(total[:, 0], (x * y).sum(1))
 
 
@@ -61,7 +61,7 @@ def test_a_sequence_reads_what_it_has_written_and_leaves_out_rows_at_0(threads: 
     double, square = np.zeros_like(x), np.zeros_like(x)
     rows = np.array([square.ctypes.data + i * square.strides[0] for i in range(4)])
     rows[2] = 0
-    plus, times = (step_kernel(f, (False, False), False, False, "float64") for f in (X + Y, X * Y))
+    plus, times = (step_kernel((f,), (False, False), False, False, "float64") for f in (X + Y, X * Y))
     words = np.array(
         [
             *(plus, 4, 100, *place(double, False), *place(x, False), *place(x, False)),
