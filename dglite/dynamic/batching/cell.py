@@ -19,7 +19,7 @@ from torch import Tensor
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
-from .generic import Recorded, made_call, only
+from .generic import Recorded, made_call, only, record_call
 from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
@@ -54,7 +54,7 @@ class Cell:
             known = session.caches[self, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return known.record(session, args)
+        return known.record(session, args) if type(known) is _Traced else record_call(session, known, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -63,9 +63,10 @@ class Cell:
             return self.function(*args)
         session = lazies[0]._session
         key = self, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]
-        if key not in session.caches:
-            session.caches[key] = self._made(session, args)
-        return session.caches[key].record(session, lazies)
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = self._made(session, args)
+        return known.record(session, lazies) if type(known) is _Traced else record_call(session, known, lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:

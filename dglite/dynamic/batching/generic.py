@@ -19,7 +19,7 @@ from .session import Session
 from .signatures import Kind, Signature, gathers, kind_of
 from .tensor import LazyTensor, fallback
 
-__all__ = ["Recorded", "made_call", "only", "record_function"]
+__all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
 
 _BATCH_WISE = ("dropout", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "softsign", "logsigmoid", "alpha_dropout")
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -48,7 +48,7 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     known = session.caches.get(key)
     if known is None:
         known = session.caches[key] = _made(session, function, template, [x._kind for x in lazies])
-    return known.record(session, lazies)
+    return record_call(session, known, lazies)
 
 
 class Recorded(NamedTuple):
@@ -59,22 +59,23 @@ class Recorded(NamedTuple):
     places: Sequence[int]
     assemble: Callable[[list[LazyTensor]], Any]
 
-    def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
-        """Record one use of the operation and return its results."""
-        for x in lazies:
-            if x._session is not session:
-                same_session(lazies[0], x)
-        first = session.record(self.signature, [x._ref for x in lazies], self.kinds[0])
-        if self.assemble is only:
-            return first
-        ref = first._ref
-        pairs = zip(self.kinds, self.places, strict=True)
-        return self.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
-
 
 def only(parts: Sequence[Any]) -> Any:
     """Return the one result of a function that returns a tensor."""
     return parts[0]
+
+
+def record_call(session: Session, made: Recorded, lazies: Sequence[LazyTensor]) -> Any:
+    """Record one use of an operation and return its results."""
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+    first = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])
+    if made.assemble is only:
+        return first
+    ref = first._ref
+    pairs = zip(made.kinds, made.places, strict=True)
+    return made.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
 
 
 def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from .generic import made_call, only
+from .generic import made_call, only, record_call
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
@@ -125,7 +125,7 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if known is None:
             axis = axis_of(input, dim) + 1
             known = session.caches[key] = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
-        return known.record(session, [input])
+        return record_call(session, known, [input])
 
     return call
 

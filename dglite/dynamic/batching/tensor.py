@@ -176,7 +176,7 @@ def _no_attribute(name: str) -> property:
 
 
 def _install_what_tensors_have() -> None:
-    """Give lazy tensors the methods of torch's. No ``__getattr__``: every access to an attribute would go through it."""
+    """Give lazy tensors the methods of torch's, one by one: with ``__getattr__`` every attribute would be slower."""
     for name in set(dir(torch.Tensor)) - set(dir(LazyTensor)):
         if not name.startswith("_"):
             found = getattr(torch.Tensor, name)
