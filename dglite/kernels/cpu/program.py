@@ -152,36 +152,8 @@ class Graph(NamedTuple):
     grads: np.ndarray
 
 
-STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, SEGMENT, GATHERED, ALONE, NUM_COUNTERS = range(10)
+STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, NUM_COUNTERS = range(9)
 WRITTEN, WRITTEN_AS, READ, READ_AS = range(4)
-
-
-@_jit
-def _address(plan: Plan, graph: Graph, kind: int, at: int, role: int, slot: int, place: int) -> int:
-    """Return where the row of the node at a position lies in a role, 0 where it has no gradient."""
-    node = plan.order[at]
-    if role in (ARG, ARG_GRAD):
-        ref = graph.args[graph.argptr[node] + slot]
-        base = graph.where[ref >> PLACE_BITS] if role == ARG else graph.grads[ref >> PLACE_BITS]
-        return base + (ref & _MASK) + place if base != 0 else 0
-    if role == OWN:
-        return graph.where[node] + place
-    if role == OWN_GRAD:
-        return graph.grads[node] + place if graph.grads[node] != 0 else 0
-    number = plan.first_input[kind] + slot
-    row = plan.inputs[number] + plan.ranks[at] * plan.input_sizes[number] + place
-    return row + plan.shift if role == INPUT_GRAD else row
-
-
-@_jit
-def _access(plan: Plan, graph: Graph, at: int, operand: np.ndarray, granule: int) -> tuple[int, int]:
-    """Return whose memory an operand's row is in, and how tasks share it out: equal numbers share it out alike."""
-    node = plan.order[at]
-    owner, offset = node, operand[2]
-    if operand[0] in (ARG, ARG_GRAD):
-        ref = graph.args[graph.argptr[node] + operand[1]]
-        owner, offset = ref >> PLACE_BITS, (ref & _MASK) + operand[2]
-    return owner, _EVERY_TASK if operand[3] else (granule << 20) + offset % granule
 
 
 @_jit
@@ -199,14 +171,42 @@ def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
 
 @_jit
 def _list_rows(
-    plan: Plan, graph: Graph, batch: int, operand: np.ndarray, is_result: bool, lists: np.ndarray, listed: int
-) -> tuple[bool, int]:
-    """List the addresses of an operand's rows; return (whether they are at equal distances, the distance)."""
+    plan: Plan,
+    graph: Graph,
+    batch: int,
+    row: np.ndarray,
+    is_result: bool,
+    granule: int,
+    lists: np.ndarray,
+    marks: np.ndarray,
+    counters: np.ndarray,
+) -> tuple[bool, int, int]:
+    """List the addresses of the rows of an operand or a result, and note who reads and writes what.
+
+    Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
+    """
+    role, slot, place, spread, watched = row
+    kind, listed = plan.kinds[batch], counters[LISTED]
+    table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
+    by_arg, of_input = role in (ARG, ARG_GRAD), role in (INPUT, INPUT_GRAD)
+    start, size = 0, 0
+    if of_input:
+        number = plan.first_input[kind] + slot
+        start, size = plan.inputs[number] + (plan.shift if role == INPUT_GRAD else 0) + place, plan.input_sizes[number]
     begin, end = plan.bounds[batch], plan.bounds[batch + 1]
-    even, distance, known = True, 0, False
+    even, distance, known, clash = True, 0, False, 0
     for at in range(begin, end):
-        address = _address(plan, graph, plan.kinds[batch], at, operand[0], operand[1], operand[2])
-        if is_result and plan.backward and graph.grads[plan.order[at]] == 0:
+        owner = node = plan.order[at]
+        offset = place
+        if of_input:
+            address = start + plan.ranks[at] * size
+        else:
+            if by_arg:
+                ref = graph.args[graph.argptr[node] + slot]
+                owner = ref >> PLACE_BITS
+                offset += ref & _MASK
+            address = table[owner] + offset if table[owner] != 0 else 0
+        if is_result and plan.backward and graph.grads[node] == 0:
             address = 0
         lists[listed + at - begin] = address
         known |= address != 0
@@ -214,45 +214,40 @@ def _list_rows(
             distance = address - lists[listed]
         elif at > begin + 1:
             even &= address - lists[listed + at - begin - 1] == distance
+        if watched and address != 0:
+            # Equal numbers share a row out to tasks alike.
+            share = _EVERY_TASK if spread else (granule << 20) + (offset if offset < granule else offset % granule)
+            clash |= _note(marks[owner], is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
     even &= not is_result or lists[listed] != 0 or not known
-    return even, distance
+    return even, distance, clash
+
+
+CONFLICT, SEVERAL = 1, 2
 
 
 @_jit
-def _conflicts(
-    plan: Plan, graph: Graph, batch: int, rows: np.ndarray, results: int, granule: int, marks: np.ndarray, segment: int
-) -> bool:
-    """Whether a task would read what another task writes, or write what another one reads or adds to."""
-    for i in range(len(rows)):
-        if not rows[i, 4] or (i < results and not plan.backward):
-            continue
-        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, rows[i], granule)
-            if marks[WRITTEN, owner] == segment and marks[WRITTEN_AS, owner] != access:
-                return True
-            if i < results and marks[READ, owner] == segment and marks[READ_AS, owner] != access:
-                return True
-    return False
+def _note(mark: np.ndarray, writes: bool, backward: bool, share: int, counters: np.ndarray) -> int:
+    """Note that the current step reads or writes someone's memory, of which tasks have a ``share``.
 
-
-@_jit
-def _mark(
-    plan: Plan, graph: Graph, batch: int, rows: np.ndarray, results: int, granule: int, marks: np.ndarray, segment: int
-) -> bool:
-    """Note what a step reads and writes; return whether it writes to one row in several ways."""
-    several = False
-    for i in range(len(rows)):
-        if not rows[i, 4]:
-            continue
-        when = WRITTEN if i < results else READ
-        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, rows[i], granule)
-            if marks[when, owner] == segment and marks[when + 1, owner] != access:
-                access = _SEVERAL
-                several |= plan.backward and i < results
-            marks[when, owner], marks[when + 1, owner] = segment, access
-    return several
+    Returns ``CONFLICT`` where a task would read what another task of this segment writes, or write what another one
+    reads or adds to; ``SEVERAL`` where tasks of this very step would write to the same memory.
+    """
+    step, first, clash = counters[STEP], counters[SEGMENT_START], 0
+    if mark[WRITTEN] == step and writes:
+        if mark[WRITTEN_AS] != share and backward:
+            clash, share = SEVERAL, _SEVERAL
+    elif first <= mark[WRITTEN] < step and mark[WRITTEN_AS] != share and (backward or not writes):
+        clash = CONFLICT
+    if writes:
+        if backward and first <= mark[READ] < step and mark[READ_AS] != share:
+            clash |= CONFLICT
+        mark[WRITTEN], mark[WRITTEN_AS] = step, share
+    else:
+        if mark[READ] >= first and mark[READ_AS] != share:
+            share = _SEVERAL
+        mark[READ], mark[READ_AS] = step, share
+    return clash
 
 
 @_jit
@@ -261,9 +256,7 @@ def _close(counters: np.ndarray, program: np.ndarray) -> None:
     if counters[STEP] > counters[SEGMENT_START]:
         program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK]
         counters[ROW] += 1
-    counters[SEGMENT_START], counters[WORK] = counters[STEP], 0
-    counters[SEGMENT] += 1
-    counters[ALONE] = 0
+    counters[SEGMENT_START], counters[WORK], counters[ALONE] = counters[STEP], 0, 0
 
 
 @_jit
@@ -282,34 +275,31 @@ def _add_step(
     """Write the words of one step, unless no row has a result."""
     rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
-    absent = True
+    absent, clash = True, 0
     for i in range(len(rows)):
-        even, distance = _list_rows(plan, graph, batch, rows[i], i < results, lists, listed)
-        absent &= even and lists[listed] == 0
+        even, distance, met = _list_rows(plan, graph, batch, rows[i], i < results, granule, lists, marks, counters)
+        clash |= met
+        first = lists[counters[LISTED]]
+        absent &= even and first == 0
         if i == results - 1 and absent:
+            counters[LISTED] = listed
             return
         at = word + FIRST_PLACE + WORDS_PER_PLACE * i
-        words[at], words[at + 1], words[at + 2] = lists[listed], distance, 0
+        words[at], words[at + 1], words[at + 2] = first, distance, 0
         if not even:
-            words[at + 2] = lists.ctypes.data + 8 * listed
-            listed += count
-    total = template[TOTAL] != 0
-    if total or counters[ALONE] or _conflicts(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT]):
+            words[at + 2] = lists.ctypes.data + 8 * counters[LISTED]
+            counters[LISTED] += count
+    # What sums columns runs as one task, and so does what would get in its own way: in a segment of its own.
+    alone = template[TOTAL] != 0 or clash & SEVERAL != 0
+    if alone or counters[ALONE] or clash & CONFLICT:
         _close(counters, program)
-    if _mark(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT]) and not total:
-        # Tasks would get in each other's way inside this step.
-        total = True
-        if counters[STEP] > counters[SEGMENT_START]:
-            _close(counters, program)
-            _mark(plan, graph, batch, rows, results, granule, marks, counters[SEGMENT])
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
     starts[counters[STEP]] = word
     counters[STEP] += 1
-    counters[WORD], counters[LISTED] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows), listed
+    counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows)
     counters[GATHERED] += granule * count if template[GATHER] else 0
-    # What sums columns runs as one task, so it gets a segment of its own, with no work to share.
-    counters[ALONE] = total
-    counters[WORK] += 0 if total else template[WIDTH] * count * results
+    counters[ALONE] = alone
+    counters[WORK] += 0 if alone else template[WIDTH] * count * results
 
 
 @_jit
@@ -348,7 +338,7 @@ def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     # One step more than is kept may be listed before it turns out to lie at equal distances.
     lists = np.empty(num_listed + len(plan.order), np.int64)
     program = np.empty((num_steps + len(plan.kinds) + 1, 4), np.int64)
-    marks = np.full((4, len(graph.where)), -1)
+    marks = np.full((len(graph.where), 4), -1)
     counters = np.zeros(NUM_COUNTERS, np.int64)
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
