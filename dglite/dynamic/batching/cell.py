@@ -20,11 +20,10 @@ from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
 from .generic import Recorded, made_call, only, record_call
-from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
-from .structure import getitem, product_signature
+from .structure import getitem
 from .tensor import FUNCTIONS, METHODS, LazyTensor
 
 __all__ = ["Cell", "cell"]
@@ -219,6 +218,24 @@ def _along(record: Callable[..., Any], at: int) -> Callable[..., Any]:
     return rule
 
 
+def _losses(record: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a loss, which is recorded for one sample where the body asks for that of each row."""
+
+    def rule(input: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
+        if reduction != "none" or type(input) is not Rows or type(target) is not Rows:
+            raise Untraceable("the body takes a loss of all samples together")
+        if (
+            input.dim() != 2
+            or target.dim() != 1
+            or kwargs.get("weight") is not None
+            or any(x is not None for x in args)
+        ):
+            raise Untraceable("the body takes a loss of other than scores and labels")
+        return Rows(record(input._lazy, target._lazy, **kwargs))
+
+    return rule
+
+
 def _install() -> None:
     same = "neg exp log sqrt abs tanh sigmoid relu square add sub mul div maximum minimum".split()
     for name in same:
@@ -227,6 +244,8 @@ def _install() -> None:
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
+    for function in (F.cross_entropy, F.nll_loss):
+        _RULES[FUNCTIONS[function]] = _losses(FUNCTIONS[function])
     moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
     for move, at in moves.items():
         _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
@@ -288,9 +307,9 @@ def _number_in(session: Session, signature: Signature) -> int:
     """Return the number that a signature has in another session."""
     if signature.number >= 0:
         return signature.number
-    if not isinstance(signature.matrices, Product):
+    if signature.again is None:
         raise Untraceable(f"the body calls {signature.name}")
-    return product_signature(session, *signature.matrices.recipe)[0].number
+    return signature.again(session).number
 
 
 def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

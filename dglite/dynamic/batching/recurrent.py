@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from .generic import made_call, only, record_call
+from .generic import Recorded, made_call, only, record_call
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
@@ -90,15 +90,21 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return fallback.record(function, (input, target, *args), kwargs)
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
-        key = name, input._kind, label._kind, *kwargs.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        known = made(session, input._kind, label._kind, kwargs)
         if known is None:
             return fallback.record(function, (input, label), kwargs)
         return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
 
-    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
+    def made(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
+        key = name, kind, label, *options.values()
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = first(session, kind, label, options)
+            if known is not None:
+                known.signature.again = lambda other: made(other, kind, label, options).signature
+        return known
+
+    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
             return None
         rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}

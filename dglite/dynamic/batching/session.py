@@ -14,7 +14,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from .signatures import DTYPES, Kind, Signature, kind_of, shared
+from .signatures import DTYPES, Kind, Signature, kind_of, shared, shared_arities
 from .tensor import LazyTensor, blank
 
 __all__ = ["Macro", "Session", "current_session", "end_session"]
@@ -183,7 +183,7 @@ class Session:
             self.args = _grown(self.args, 2 * needed)
         macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
         macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
-        arities = [np.array([s.arity for s in signatures], np.int64) for signatures in (shared, self.own)]
+        arities = np.array(shared_arities), np.array([signature.arity for signature in self.own], np.int64)
         self.num_nodes = parse(
             stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
         )

@@ -7,8 +7,10 @@ as formulas here and compiled as kernels, or one operation on whole matrices (se
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -31,7 +33,7 @@ __all__ = [
     "pointwise",
     "result",
 ]
-__all__ += ["gathers", "shared", "shared_signature", "template_table"]
+__all__ += ["gathers", "shared", "shared_arities", "shared_signature", "template_table"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 """The dtypes that element-wise kernels compute in."""
@@ -115,7 +117,10 @@ class Pointwise(NamedTuple):
 
 @dataclass(eq=False)
 class Signature:
-    """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0."""
+    """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0.
+
+    ``again(session)`` returns the same in another session; None where that cannot be.
+    """
 
     name: str
     arity: int
@@ -125,6 +130,7 @@ class Signature:
     matrices: Matrices | None = None
     number: int = 0
     formulas: Pointwise | None = None
+    again: Callable[[Any], Signature] | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -132,12 +138,15 @@ class Signature:
 
 shared: list[Signature] = []
 """Signatures without parameters, by number. The first is that of what is given."""
+shared_arities = array("q")
+"""How many arguments each of them has."""
 
 
 def shared_signature(signature: Signature) -> Signature:
     """Give a signature without parameters its number."""
     signature.number = len(shared)
     shared.append(signature)
+    shared_arities.append(signature.arity)
     return signature
 
 
@@ -298,16 +307,23 @@ def _alike(widths: Sequence[int]) -> list[list[int]]:
 def gathers(signature: Signature, kinds: Sequence[Kind]) -> Signature:
     """Add the steps that copy the arguments of an operation on matrices into rows one after the other, and back."""
     for slot, kind in enumerate(kinds):
-        # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
-        moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
-        into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
-        signature.forward.append(_template([operand(0)], kind.numel, moved, into, place, gather=slot + 1))
+        there, back = _moves(slot, kind)
+        signature.forward.append(there)
         if kind.dtype in DTYPES:
-            into, place = [(program.ARG_GRAD, slot, 0, False)], {0: (program.INPUT_GRAD, slot, 0, False)}
-            signature.backward.append(
-                _template([operand(0)], kind.numel, kind.dtype, into, place, add=True, gather=slot + 1)
-            )
+            signature.backward.append(back)
     return signature
+
+
+@cache
+def _moves(slot: int, kind: Kind) -> tuple[Template, Template]:
+    """Return the steps that copy an argument into rows, and that add the rows' gradient to its gradient."""
+    # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
+    moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
+    formula, rows = [operand(0)], slot + 1
+    into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
+    there = _template(formula, kind.numel, moved, into, place, gather=rows)
+    into, place = [(program.ARG_GRAD, slot, 0, False)], {0: (program.INPUT_GRAD, slot, 0, False)}
+    return there, _template(formula, kind.numel, moved, into, place, add=True, gather=rows)
 
 
 _MOVED_AS = {4: torch.float32, 8: torch.float64}

@@ -72,6 +72,7 @@ def product_signature(
         out = kind_of((*kind.shape[:-1], columns), kind.dtype)
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
+        signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
