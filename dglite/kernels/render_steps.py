@@ -1,8 +1,9 @@
 """Source of a step's kernel: element-wise formulas over the rows of a batch that was grouped at run time.
 
 Rows lie anywhere: each operand has its rows at equal distances, or has a list of their addresses. A task computes some
-of the columns of every row, never some of the rows: so a thread that runs its tasks of several steps in order reads
-only what it has written itself, and the steps need no barrier between them. (What sums columns runs as one task.)
+of the columns of every row: so a thread that runs its tasks of several steps in order reads only what it has written
+itself, and the steps need no barrier between them. (What sums columns runs as one task.) Where there are barriers, a
+task computes some of the rows, which memory serves better: it is called with the number of tasks negated then.
 
 Words of ``args``: 0 the kernel, 1 number of rows, 2 number of columns; then for each result and for each operand
 (address, distance between rows in bytes, address of the list of addresses or 0). Rows with all results at 0 are left
@@ -59,9 +60,13 @@ def _body(spec: StepSpec) -> list[str]:
     return [
         *lines,
         f"blocks = width // {spec.lanes}",
-        f"first, last = (blocks * task // num_tasks) * {spec.lanes}, (blocks * (task + 1) // num_tasks) * {spec.lanes}",
-        "stop = width if task + 1 == num_tasks else last",
-        "for row in range(rows):",
+        f"begin, end, first, last, stop = 0, rows, 0, blocks * {spec.lanes}, width",
+        "if num_tasks < 0:",
+        "    begin, end = rows * task // -num_tasks, rows * (task + 1) // -num_tasks",
+        "else:",
+        f"    first, last = blocks * task // num_tasks * {spec.lanes}, blocks * (task + 1) // num_tasks * {spec.lanes}",
+        "    stop = width if task + 1 == num_tasks else last",
+        "for row in range(begin, end):",
         *(f"    {line}" for line in row),
     ]
 

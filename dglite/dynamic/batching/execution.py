@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu import batching, program
-from ...kernels.cpu.steps import run_steps
+from ...kernels.cpu.launch import PARALLEL_FROM
+from ...kernels.cpu.steps import run_steps, run_steps_by_rows
 from .arena import Arena
 from .gradients import Gradients
 from .matrices import Product
@@ -110,12 +111,13 @@ class Run:
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
         words, starts, _, rows, _ = work
         threads = torch.get_num_threads()
-        addresses = words.ctypes.data, starts.ctypes.data
-        for heavy, first, last, amount in rows.tolist():
+        for heavy, first, last, amount, apart in rows.tolist():
             if heavy:
                 matrices(first)
+            elif apart and threads > 1 and amount > (last - first) * PARALLEL_FROM:
+                run_steps_by_rows(words, starts, first, last, threads)
             else:
-                run_steps(*addresses, first, last, amount, threads)
+                run_steps(words, starts, first, last, amount, threads)
 
     def _views(self, batch: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         """Return a batch's (inputs, results), of which ``shift`` gives the gradients."""

@@ -152,8 +152,8 @@ class Graph(NamedTuple):
     grads: np.ndarray
 
 
-STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, NUM_COUNTERS = range(9)
-WRITTEN, WRITTEN_AS, READ, READ_AS = range(4)
+STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, SHARED, NUM_COUNTERS = range(10)
+WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 
 @_jit
@@ -217,24 +217,27 @@ def _list_rows(
         if watched and address != 0:
             # Equal numbers share a row out to tasks alike.
             share = _EVERY_TASK if spread else (granule << 20) + (offset if offset < granule else offset % granule)
-            clash |= _note(marks[owner], is_result, plan.backward, share, counters)
+            clash |= _note(marks[owner], at, is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
     even &= not is_result or lists[listed] != 0 or not known
     return even, distance, clash
 
 
-CONFLICT, SEVERAL = 1, 2
+CONFLICT, SEVERAL, SHARED_ROWS = 1, 2, 4
 
 
 @_jit
-def _note(mark: np.ndarray, writes: bool, backward: bool, share: int, counters: np.ndarray) -> int:
-    """Note that the current step reads or writes someone's memory, of which tasks have a ``share``.
+def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, counters: np.ndarray) -> int:
+    """Note that the current step reads or writes someone's memory for position ``at``; tasks have a ``share`` of it.
 
     Returns ``CONFLICT`` where a task would read what another task of this segment writes, or write what another one
-    reads or adds to; ``SEVERAL`` where tasks of this very step would write to the same memory.
+    reads or adds to; ``SEVERAL`` where tasks of this very step would write to the same memory; ``SHARED_ROWS`` where
+    several of its rows do.
     """
-    step, first, clash = counters[STEP], counters[SEGMENT_START], 0
+    step, first, clash, shared = counters[STEP], counters[SEGMENT_START], 0, 0
     if mark[WRITTEN] == step and writes:
+        if mark[WRITTEN_FOR] != at:
+            shared = SHARED_ROWS
         if mark[WRITTEN_AS] != share and backward:
             clash, share = SEVERAL, _SEVERAL
     elif first <= mark[WRITTEN] < step and mark[WRITTEN_AS] != share and (backward or not writes):
@@ -242,21 +245,21 @@ def _note(mark: np.ndarray, writes: bool, backward: bool, share: int, counters: 
     if writes:
         if backward and first <= mark[READ] < step and mark[READ_AS] != share:
             clash |= CONFLICT
-        mark[WRITTEN], mark[WRITTEN_AS] = step, share
+        mark[WRITTEN], mark[WRITTEN_AS], mark[WRITTEN_FOR] = step, share, at
     else:
         if mark[READ] >= first and mark[READ_AS] != share:
             share = _SEVERAL
         mark[READ], mark[READ_AS] = step, share
-    return clash
+    return clash | shared
 
 
 @_jit
 def _close(counters: np.ndarray, program: np.ndarray) -> None:
     """End a segment: what follows waits for all tasks."""
     if counters[STEP] > counters[SEGMENT_START]:
-        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK]
+        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED]
         counters[ROW] += 1
-    counters[SEGMENT_START], counters[WORK], counters[ALONE] = counters[STEP], 0, 0
+    counters[SEGMENT_START], counters[WORK], counters[ALONE], counters[SHARED] = counters[STEP], 0, 0, 0
 
 
 @_jit
@@ -299,6 +302,8 @@ def _add_step(
     counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows)
     counters[GATHERED] += granule * count if template[GATHER] else 0
     counters[ALONE] = alone
+    if alone or clash & SHARED_ROWS:
+        counters[SHARED] = 1
     counters[WORK] += 0 if alone else template[WIDTH] * count * results
 
 
@@ -329,16 +334,16 @@ def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
 def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
-    Rows of the program: (0, first step, last step, values computed) for steps that run without a barrier, (1, batch, 0,
-    0) for an operation on whole matrices. Backward, batches go in reverse, and those that no gradient reaches are left
-    out.
+    Rows of the program: (0, first step, last step, values computed, whether the results of each step are different
+    rows) for steps that need no barrier, (1, batch, 0, 0, 0) for an operation on whole matrices. Backward, batches go
+    in reverse, and those that no gradient reaches are left out.
     """
     num_steps, num_words, num_listed = _room(plan)
     words, starts = np.empty(num_words, np.int64), np.empty(num_steps + 1, np.int64)
     # One step more than is kept may be listed before it turns out to lie at equal distances.
     lists = np.empty(num_listed + len(plan.order), np.int64)
-    program = np.empty((num_steps + len(plan.kinds) + 1, 4), np.int64)
-    marks = np.full((len(graph.where), 4), -1)
+    program = np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
+    marks = np.full((len(graph.where), NUM_MARKS), -1)
     counters = np.zeros(NUM_COUNTERS, np.int64)
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
@@ -353,7 +358,7 @@ def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray,
                         _add_step(plan, graph, batch, template, words, starts, lists, program, marks, counters)
             elif plan.heavy[kind]:
                 _close(counters, program)
-                program[counters[ROW]] = 1, batch, 0, 0
+                program[counters[ROW]] = 1, batch, 0, 0, 0
                 counters[ROW] += 1
     _close(counters, program)
     rows = program[: counters[ROW]].copy()
