@@ -244,8 +244,8 @@ def _install() -> None:
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
-    for function in (F.cross_entropy, F.nll_loss):
-        _RULES[FUNCTIONS[function]] = _losses(FUNCTIONS[function])
+    for loss in (F.cross_entropy, F.nll_loss):
+        _RULES[FUNCTIONS[loss]] = _losses(FUNCTIONS[loss])
     moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
     for move, at in moves.items():
         _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)

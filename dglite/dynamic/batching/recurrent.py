@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -101,8 +102,13 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if known is None:
             known = session.caches[key] = first(session, kind, label, options)
             if known is not None:
-                known.signature.again = lambda other: made(other, kind, label, options).signature
+                known.signature.again = partial(again, kind=kind, label=label, options=options)
         return known
+
+    def again(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Signature:
+        known = made(session, kind, label, options)
+        assert known is not None
+        return known.signature
 
     def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":

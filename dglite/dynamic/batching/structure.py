@@ -323,8 +323,9 @@ def _install() -> None:
     install(named)
     methods = ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul")
     install_methods({name: named[name] for name in (*methods, "contiguous", "clone")})
-    LazyTensor.__getitem__, LazyTensor.__matmul__ = getitem, matmul  # type: ignore[attr-defined]
-    LazyTensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+    operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
+    for name, operator in operators.items():
+        setattr(LazyTensor, f"__{name}__", operator)
 
 
 _install()

@@ -44,6 +44,10 @@ class LazyTensor:
     def __init__(self, session: Session, ref: int, kind: Kind) -> None:
         self._session, self._ref, self._kind = session, ref, kind
 
+    if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded
+
+        def __getattr__(self, name: str) -> Any: ...
+
     # -- what is known without computing ------------------------------------------------------------------------
     @property
     def shape(self) -> torch.Size:

@@ -9,7 +9,7 @@ import pytest
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.launch import launch
-from dglite.kernels.cpu.steps import run_steps, step_kernel
+from dglite.kernels.cpu.steps import run_steps, run_steps_by_rows, step_kernel
 
 X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
 FORMULA = X.call("tanh") * Y + 2.0
@@ -72,3 +72,23 @@ def test_a_sequence_reads_what_it_has_written_and_leaves_out_rows_at_0(threads: 
     run_steps(words, starts, 0, 2, 1 << 20, threads)
     np.testing.assert_array_equal(double, 2 * x)
     np.testing.assert_array_equal(square, np.where(np.arange(4)[:, None] == 2, 0, 2 * x * x))
+
+
+@pytest.mark.parametrize("width", [5, 100])
+def test_several_formulas_by_rows_or_columns(width: int) -> None:
+    x, y = np.random.default_rng(0).standard_normal((2, 700, width))
+    kernel = step_kernel((X * Y, (X * Y).call("tanh")), (False, False), True, False, "float64")
+    for by_rows in (True, False):
+        product, bounded = np.ones_like(x), np.ones_like(x)
+        rows = np.array([bounded.ctypes.data + i * bounded.strides[0] for i in range(len(x))])
+        rows[::3] = 0
+        words = np.array(
+            [kernel, *x.shape, *place(product, False), 0, 0, rows.ctypes.data, *place(x, False), *place(y, True)]
+        )
+        if by_rows:
+            run_steps_by_rows(words, np.zeros(1, np.int64), 0, 1, 2)
+        else:
+            run_steps(words, np.zeros(1, np.int64), 0, 1, 1 << 20, 2)
+        np.testing.assert_allclose(product, 1 + x * y)
+        present = np.arange(len(x))[:, None] % 3 > 0
+        np.testing.assert_allclose(bounded, np.where(present, 1 + np.tanh(x * y), 1))
