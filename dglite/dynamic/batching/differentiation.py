@@ -33,7 +33,8 @@ def _move(kind: Kind, into: np.ndarray, values: Tensor, add: bool, out: bool) ->
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)
-    run_steps(words, np.zeros(1, np.int64), 0, 1, kind.numel * len(into), torch.get_num_threads())
+    start = np.zeros(1, np.int64)
+    run_steps(words.ctypes.data, start.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
 
 
 def copy_rows(session: Session, refs: np.ndarray, kind: Kind) -> Tensor:

@@ -41,7 +41,6 @@ class Product:
     def backward(
         self,
         kept: Any,
-        inputs: list[Tensor],
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
@@ -98,7 +97,6 @@ class TorchCall:
     def backward(
         self,
         kept: Any,
-        inputs: list[Tensor],
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],

@@ -89,7 +89,6 @@ class Matrices(Protocol):
     def backward(
         self,
         kept: Any,
-        inputs: list[torch.Tensor],
         grads: list[torch.Tensor],
         into: list[torch.Tensor | None],
         add: Sequence[bool],

@@ -44,13 +44,13 @@ def _by_rows(args, task, num_tasks):  # type: ignore[no-untyped-def]
     call_kernel(word(word(args, 0), 0), word(args, 0), task, -num_tasks)
 
 
-def run_steps(words: np.ndarray, starts: np.ndarray, first: int, last: int, work: int, threads: int) -> None:
+def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:
     """Run the steps from ``first`` to before ``last``, of ``work`` values; each has words from its start on.
 
-    Without barriers, so they must read and write as :mod:`..render_steps` says.
+    Both lie at addresses. There are no barriers, so steps must read and write as :mod:`..render_steps` says.
     """
     used = num_threads(work, threads)
-    launch(_sequence.address, (words.ctypes.data, starts.ctypes.data, first, last), used, used)
+    launch(_sequence.address, (words, starts, first, last), used, used)
 
 
 def run_steps_by_rows(words: np.ndarray, starts: np.ndarray, first: int, last: int, threads: int) -> None:

@@ -69,7 +69,7 @@ def test_a_sequence_reads_what_it_has_written_and_leaves_out_rows_at_0(threads: 
         ]
     )
     starts = np.array([0, len(words) // 2])
-    run_steps(words, starts, 0, 2, 1 << 20, threads)
+    run_steps(words.ctypes.data, starts.ctypes.data, 0, 2, 1 << 20, threads)
     np.testing.assert_array_equal(double, 2 * x)
     np.testing.assert_array_equal(square, np.where(np.arange(4)[:, None] == 2, 0, 2 * x * x))
 
@@ -85,10 +85,11 @@ def test_several_formulas_by_rows_or_columns(width: int) -> None:
         words = np.array(
             [kernel, *x.shape, *place(product, False), 0, 0, rows.ctypes.data, *place(x, False), *place(y, True)]
         )
+        start = np.zeros(1, np.int64)
         if by_rows:
-            run_steps_by_rows(words, np.zeros(1, np.int64), 0, 1, 2)
+            run_steps_by_rows(words, start, 0, 1, 2)
         else:
-            run_steps(words, np.zeros(1, np.int64), 0, 1, 1 << 20, 2)
+            run_steps(words.ctypes.data, start.ctypes.data, 0, 1, 1 << 20, 2)
         np.testing.assert_allclose(product, 1 + x * y)
         present = np.arange(len(x))[:, None] % 3 > 0
         np.testing.assert_allclose(bounded, np.where(present, 1 + np.tanh(x * y), 1))
