@@ -1,20 +1,27 @@
 """Lazy batching in training: a Tree-LSTM in trees per second, a BiLSTM tagger in sentences per second.
 
-python benchmarks/lazy.py             ten minutes
+python benchmarks/lazy.py             five minutes
 python benchmarks/lazy.py --quick     small sizes
 
 A step is recording, forward, the loss of every node or word, backward, and plain gradient descent. ``operations``
-records every torch function, ``cells`` a node of a tree or a word of a sentence at a time. Beside the rates: what
-recording one operation costs, how many operations became how many batches, and the shares of a step.
+records every torch function, ``cells`` a node of a tree or a word of a sentence at a time; the strategy is the agenda
+unless said otherwise. Vertex programs run the same Tree-LSTM, taking turns with it. Beside the rates: what recording
+costs for each node, how many operations became how many batches, and the shares of a step.
+
+DyNet's figures are those of version 2.1, built with AVX-512, on one core that multiplies matrices at 171 GFLOP/s. They
+stand beside ours as they are, and scaled by the rate of one core here, measured in the same run.
 """
 
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import dynamic as programs
 import torch
 import torch.nn.functional as F
 from common import interleave, parser, save, table
@@ -25,8 +32,15 @@ from dglite.data import WikiNERDataset
 from dglite.data.sst import SSTDataset
 
 Lazy = Any
-Step = Callable[[], float]
-"""Does one step of training and returns how many seconds of it went into recording."""
+VERTEX = "vertex program"
+DYNET: dict[str, dict[int, int]] = {
+    "Tree-LSTM 256": {1: 235, 16: 760, 64: 759, 256: 751},
+    "Tree-LSTM 128": {1: 1040, 16: 2120, 64: 1950, 256: 1420},
+    "BiLSTM 256": {64: 402},
+    "BiLSTM 128": {64: 1049},
+}
+"""Trees or sentences per second by model and batch size, agenda batching."""
+DYNET_RATE = 171e9
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -39,45 +53,39 @@ class TreeLSTM(nn.Module):
         self.W, self.U = nn.Linear(hidden, 3 * hidden), nn.Linear(2 * hidden, 5 * hidden)
         self.out = nn.Linear(hidden, 5)
         self.leaf_cell, self.inner_cell = dynamic.cell(self.leaf), dynamic.cell(self.inner)
-        self.loss_cell = dynamic.cell(self.losses)
 
-    def leaf(self, x: Any) -> tuple[Any, Any]:
-        """Return state and memory of a word."""
+    def leaf(self, x: Any, label: Any, reduction: str = "none") -> tuple[Any, Any, Any]:
+        """Return state, memory and loss of a word."""
         i, o, u = self.W(x).chunk(3, -1)
-        c = torch.sigmoid(i) * torch.tanh(u)
-        return torch.sigmoid(o) * torch.tanh(c), c
+        c = i.sigmoid() * u.tanh()
+        h = o.sigmoid() * c.tanh()
+        return h, c, F.cross_entropy(self.out(h), label, reduction=reduction)
 
-    def inner(self, h_left: Any, c_left: Any, h_right: Any, c_right: Any) -> tuple[Any, Any]:
-        """Return state and memory of a phrase from those of its parts."""
+    def inner(
+        self, h_left: Any, c_left: Any, h_right: Any, c_right: Any, label: Any, reduction: str = "none"
+    ) -> tuple[Any, Any, Any]:
+        """Return state, memory and loss of a phrase from state and memory of its parts."""
         i, o, u, f_left, f_right = self.U(torch.cat([h_left, h_right], -1)).chunk(5, -1)
-        c = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(f_left) * c_left + torch.sigmoid(f_right) * c_right
-        return torch.sigmoid(o) * torch.tanh(c), c
-
-    def losses(self, h: Any, label: Any) -> Any:
-        """Return the loss of each row."""
-        return F.cross_entropy(self.out(h), label, reduction="none")
-
-    def loss(self, h: Lazy, label: Lazy) -> Lazy:
-        """Return the loss of one node."""
-        return F.cross_entropy(self.out(h), label)
+        c = i.sigmoid() * u.tanh() + f_left.sigmoid() * c_left + f_right.sigmoid() * c_right
+        h = o.sigmoid() * c.tanh()
+        return h, c, F.cross_entropy(self.out(h), label, reduction=reduction)
 
     def record(self, trees: Sequence[Tree], cells: bool) -> list[Lazy]:
         """Return the losses of all nodes."""
-        leaf, inner = (self.leaf_cell, self.inner_cell) if cells else (self.leaf, self.inner)
-        loss = self.loss_cell if cells else self.loss
-        words = dynamic.lazy(self.words(torch.cat([words for words, _, _ in trees])))
-        labels = dynamic.lazy(torch.cat([labels for _, labels, _ in trees]))
-        found, first, first_word = [], 0, 0
+        leaf = self.leaf_cell if cells else partial(self.leaf, reduction="mean")
+        inner = self.inner_cell if cells else partial(self.inner, reduction="mean")
+        words = iter(dynamic.lazy(self.words(torch.cat([words for words, _, _ in trees]))))
+        labels, found, first = dynamic.lazy(torch.cat([labels for _, labels, _ in trees])).unbind(), [], 0
         for tree in trees:
-            states = [(None, None)] * len(tree.children)
+            states: list[Any] = [None] * len(tree.children)
             for node in reversed(range(len(tree.children))):
-                below = tree.children[node]
+                below, label = tree.children[node], labels[first + node]
                 if below:
-                    states[node] = inner(*states[below[0]], *states[below[1]])
+                    h, c, loss = inner(*states[below[0]], *states[below[1]], label)
                 else:
-                    states[node] = leaf(words[first_word])
-                    first_word += 1
-                found.append(loss(states[node][0], labels[first + node]))
+                    h, c, loss = leaf(next(words), label)
+                states[node] = h, c
+                found.append(loss)
             first += len(tree.children)
         return found
 
@@ -91,7 +99,7 @@ class Tagger(nn.Module):
         self.left_to_right, self.right_to_left = nn.LSTMCell(width, hidden), nn.LSTMCell(width, hidden)
         self.out, self.hidden = nn.Linear(2 * hidden, num_tags), hidden
         self.cells = [dynamic.cell(self.forwards), dynamic.cell(self.backwards)]
-        self.loss_cell = dynamic.cell(self.losses)
+        self.loss_cell = dynamic.cell(self.loss)
 
     def forwards(self, x: Any, h: Any, c: Any) -> tuple[Any, Any]:
         """Return the next state of one direction."""
@@ -101,20 +109,16 @@ class Tagger(nn.Module):
         """Return the next state of the other direction."""
         return self.right_to_left(x, (h, c))
 
-    def losses(self, left: Any, right: Any, tag: Any) -> Any:
-        """Return the loss of each row."""
-        return F.cross_entropy(self.out(torch.cat([left, right], 1)), tag, reduction="none")
-
-    def loss(self, left: Lazy, right: Lazy, tag: Lazy) -> Lazy:
-        """Return the loss of one word."""
-        return F.cross_entropy(self.out(torch.cat([left, right])), tag)
+    def loss(self, left: Any, right: Any, tag: Any, reduction: str = "none") -> Any:
+        """Return the loss of a word."""
+        return F.cross_entropy(self.out(torch.cat([left, right], -1)), tag, reduction=reduction)
 
     def record(self, sentences: Sequence[Any], cells: bool) -> list[Lazy]:
         """Return the losses of all words."""
         directions = self.cells if cells else [self.forwards, self.backwards]
-        loss = self.loss_cell if cells else self.loss
+        loss = self.loss_cell if cells else partial(self.loss, reduction="mean")
         vectors = dynamic.lazy(self.words(torch.cat([words for words, _ in sentences]))).unbind()
-        tags = dynamic.lazy(torch.cat([tags for _, tags in sentences]))
+        tags = dynamic.lazy(torch.cat([tags for _, tags in sentences])).unbind()
         zero, found, first = dynamic.lazy(torch.zeros(self.hidden)), [], 0
         for words, _ in sentences:
             own, states = vectors[first : first + len(words)], []
@@ -153,6 +157,16 @@ def load_trees(count: int) -> tuple[list[Tree], int]:
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
+def gemm_rate() -> float:
+    """Return the best rate of one core in a product of the Tree-LSTM's largest shape, in FLOP/s."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return programs.gemm_rate(256)
+    finally:
+        torch.set_num_threads(threads)
+
+
 def training_step(model: Any, batch: Sequence[Any], cells: bool, strategy: str) -> float:
     """Do one step of gradient descent; return the seconds of recording."""
     start = time.perf_counter()
@@ -167,55 +181,102 @@ def training_step(model: Any, batch: Sequence[Any], cells: bool, strategy: str) 
     return recorded
 
 
-def measure(
-    model: Any, samples: Sequence[Any], batch_size: int, ways: Sequence[tuple[bool, str]]
-) -> list[dict[str, Any]]:
-    """Return a record for each way: samples per second and where the time goes."""
-    batches = [samples[i : i + batch_size] for i in range(0, len(samples) - batch_size + 1, batch_size)] or [samples]
-    runners, reports, recording = {}, {}, {}
-    for cells, strategy in ways:
-        name = f"{'cells' if cells else 'operations'}, {strategy}"
-        rounds = itertools.cycle(batches)
+class Way:
+    """Takes steps of training recorded in one way, batch after batch, and keeps what each of them reports."""
 
-        def run(name: str = name, rounds: Any = rounds, cells: bool = cells, strategy: str = strategy) -> None:
-            recording[name] = training_step(model, next(rounds), cells, strategy)
-            reports[name] = dynamic.last_run()
+    def __init__(self, model: Any, batches: Sequence[Any], cells: bool, strategy: str) -> None:
+        self.name = ("cells" if cells else "operations") + ("" if strategy == "agenda" else f", {strategy}")
+        self.model, self.rounds, self.how = model, itertools.cycle(batches), (cells, strategy)
+        self.recording: list[float] = []
+        self.reports: list[Any] = []
 
-        runners[name] = run
-    seconds = interleave(runners, budget=6.0, most=12, slow_from=30.0)
-    return [
-        {
-            "way": name,
-            "batch": batch_size,
-            "per_second": min(batch_size, len(samples)) / seconds[name],
-            "operations": reports[name].operations,
-            "batches": len(reports[name].batches),
-            "bytes_gathered": reports[name].bytes_gathered,
-            "recording_share": recording[name] / seconds[name],
-            "scheduling_share": reports[name].scheduling_seconds / seconds[name],
-            "microseconds_per_operation": 1e6 * recording[name] / reports[name].operations,
+    def __call__(self) -> None:
+        self.recording.append(training_step(self.model, next(self.rounds), *self.how))
+        self.reports.append(dynamic.last_run())
+
+    def record(self, seconds: float, nodes: float) -> dict[str, Any]:
+        """Return counts, and the shares of a step that takes ``seconds``; ``nodes`` are recorded in it."""
+        recording = statistics.median(self.recording)
+        scheduling, execution = (
+            statistics.median(getattr(report, f"{part}_seconds") for report in self.reports)
+            for part in ("scheduling", "execution")
+        )
+        return {
+            "operations": statistics.mean(report.operations for report in self.reports),
+            "batches": statistics.mean(len(report.batches) for report in self.reports),
+            "bytes_gathered": statistics.mean(report.bytes_gathered for report in self.reports),
+            "recording_share": recording / seconds,
+            "scheduling_share": scheduling / seconds,
+            "forward_share": execution / seconds,
+            "microseconds_per_node": 1e6 * recording / nodes,
         }
-        for name in runners
+
+
+def measure(
+    model: Any, samples: Sequence[Any], batch_size: int, ways: Sequence[tuple[bool, str]], others: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return a record for each way, and for ``others``: samples per second, and where the time goes."""
+    batches = [samples[i : i + batch_size] for i in range(0, len(samples) - batch_size + 1, batch_size)]
+    runners = {way.name: way for way in (Way(model, batches, *how) for how in ways)}
+    for run in (*runners.values(), *others.values()):
+        run()  # compiles
+    seconds = interleave(runners | others, budget=5.0, most=12, slow_from=30.0)
+    nodes = sum(len(sample[-1]) for sample in samples) * batch_size / len(samples)
+    return [
+        {"way": name, "batch": batch_size, "per_second": batch_size / taken}
+        | (runners[name].record(taken, nodes) if name in runners else {})
+        for name, taken in seconds.items()
     ]
 
 
-def results_table(records: Sequence[dict[str, Any]], unit: str) -> str:
-    """Return one row for each record."""
-    header = ["model", "batch", "recorded as", f"{unit}/s", "operations", "batches", "recording", "scheduling"]
-    rows = [
-        [
-            f"{r['model']}, {r['threads']} threads",
-            str(r["batch"]),
-            r["way"],
-            f"{r['per_second']:.0f}",
-            str(r["operations"]),
-            str(r["batches"]),
-            f"{100 * r['recording_share']:.0f}%, {r['microseconds_per_operation']:.1f} us each",
-            f"{100 * r['scheduling_share']:.1f}%",
+def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
+    """Return the records of all models on so many threads."""
+    torch.set_num_threads(threads)
+    trees, num_words = load_trees(32 if quick else 512)
+    graphs = [SSTDataset()[i] for i in range(len(trees))]
+    data, found = WikiNERDataset(), list[dict[str, Any]]()
+    sentences = [data[i] for i in range(32 if quick else 256)]
+    agenda = [(cells, "agenda") for cells in (True, False)]
+    every = [*agenda, *[(cells, strategy) for strategy in ("depth", "none") for cells in (True, False)]]
+    for hidden in (32,) if quick else (256, 128):
+        model, weights = TreeLSTM(num_words, hidden), programs.Weights(num_words, hidden)
+        for size in (1, 16) if quick else (1, 16, 64, 256):
+            ways = [way for way in every if way[1] == "agenda" or (hidden != 128 and (way[1] == "depth" or size <= 16))]
+            some = max(4 * size, 32)
+            others = {VERTEX: programs.runners(graphs[:some], size, weights, (programs.OURS,), None)[programs.OURS]}
+            parts = measure(model, trees[:some], size, ways, others)
+            found += [{"model": f"Tree-LSTM {hidden}", "threads": threads, **part} for part in parts]
+        tagger, size = Tagger(len(data.vocabulary), len(data.tags), hidden), 8 if quick else 64
+        parts = measure(tagger, sentences, size, agenda if hidden == 128 else every, {})
+        found += [{"model": f"BiLSTM {hidden}", "threads": threads, **part} for part in parts]
+    return found
+
+
+def lazy_table(results: dict[str, Any]) -> str:
+    """Return one row for each model, batch size, number of threads and way of recording."""
+    rate = results["gemm_flops"] / DYNET_RATE
+    header = ["model, threads, batch", "recorded as", "samples/s", "x vertex program", "x DyNet, scaled", "x DyNet"]
+    header += ["operations", "batches", "recording", "scheduling", "forward", "us per node"]
+    rows = []
+    for r in results["records"]:
+        same = [r[key] for key in ("model", "threads", "batch")]
+        vertex = [
+            other["per_second"]
+            for other in results["records"]
+            if other["way"] == VERTEX and [other[key] for key in ("model", "threads", "batch")] == same
         ]
-        for r in records
-    ]
+        dynet = DYNET.get(r["model"], {}).get(r["batch"])
+        ratios = [r["per_second"] / x if x else None for x in (vertex[0] if vertex else 0, (dynet or 0) * rate, dynet)]
+        counts = [f"{r[key]:,.0f}" if key in r else "" for key in ("operations", "batches")]
+        shares = [f"{r[f'{part}_share']:.0%}" if f"{part}_share" in r else "" for part in PARTS]
+        each = f"{r['microseconds_per_node']:.1f}" if "microseconds_per_node" in r else ""
+        label = f"{r['model']}, {r['threads']}, {r['batch']}"
+        cells = [f"{ratio:.2f}" if ratio else "" for ratio in ratios]
+        rows.append([label, r["way"], f"{r['per_second']:,.0f}", *cells, *counts, *shares, each])
     return table(header, rows)
+
+
+PARTS = ("recording", "scheduling", "forward")
 
 
 def main() -> None:
@@ -223,29 +284,11 @@ def main() -> None:
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = options.parse_args()
-    quick, found = arguments.quick, list[dict[str, Any]]()
-    trees, num_words = load_trees(32 if quick else 512)
-    data = WikiNERDataset()
-    sentences = [data[i] for i in range(32 if quick else 512)]
-    hidden = 32 if quick else 256
-    ways = [(cells, strategy) for cells in (False, True) for strategy in ("agenda", "depth", "none")]
-    for threads in arguments.threads:
-        torch.set_num_threads(threads)
-        parts: list[dict[str, Any]] = []
-        tree_model = TreeLSTM(num_words, hidden)
-        for size in (1, 16) if quick else (1, 16, 64, 256):
-            used = [way for way in ways if way[1] != "none" or size <= 16]
-            parts += [{"model": f"Tree-LSTM {hidden}", **r} for r in measure(tree_model, trees, size, used)]
-        for width in (hidden, hidden // 2):
-            tagger = Tagger(len(data.vocabulary), len(data.tags), width)
-            used = [way for way in ways if way[1] != "none"]
-            parts += [{"model": f"BiLSTM {width}", **r} for r in measure(tagger, sentences, 8 if quick else 64, used)]
-        found += [{"threads": threads, **r} for r in parts]
-    print(results_table([r for r in found if r["model"].startswith("Tree")], "trees"))
-    print()
-    print(results_table([r for r in found if r["model"].startswith("BiLSTM")], "sentences"))
-    if not quick:
-        save("lazy", {"records": found})
+    records = [record for threads in arguments.threads for record in measure_all(threads, arguments.quick)]
+    results = {"gemm_flops": gemm_rate(), "records": records}
+    print(f"One core: {results['gemm_flops'] / 1e9:.0f} GFLOP/s\n\n{lazy_table(results)}")
+    if not arguments.quick:
+        save("lazy", results)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from batching import batching_table
 from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
 from giant import conversions_table, shapes_table
+from lazy import DYNET_RATE, lazy_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
 from overhead import calls_table
@@ -104,6 +105,15 @@ def dynamic(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, complete_table(results["complete_trees"])])
 
 
+def lazy(results: dict[str, Any]) -> str:
+    """Return one row for each model, batch size, number of threads and way of recording."""
+    rate = results["gemm_flops"]
+    scale = (
+        f"One core multiplies matrices at {rate / 1e9:.0f} GFLOP/s here, {rate / DYNET_RATE:.2f} times DyNet's core."
+    )
+    return f"{scale}\n\n{lazy_table(results)}"
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -124,6 +134,7 @@ SECTIONS = (
     (sampling, "sampling"),
     (backends, "backends"),
     (dynamic, "dynamic"),
+    (lazy, "lazy"),
 )
 """What is written between the marks of its name, and from which file."""
 

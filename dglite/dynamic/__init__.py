@@ -6,7 +6,7 @@ Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :
 
 from __future__ import annotations
 
-from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
+from .batching import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
 from .vertex import ByKind, Children, Partial, VertexFunction
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from ..expr import Call, Constant, Expr, Operand
-from .render import called_functions, indent, number_text
-from .spec import ITEM_BYTES, compute_dtype, pieces_of
+from ..expr import Expr
+from .render import indent
+from .render_formula import KERNEL, formula_lines, functions_of, header
+from .spec import pieces_of
 
 __all__ = ["CellSpec", "Rows", "SumSpec", "cell_source", "cell_spec", "sum_source", "sum_spec"]
 
@@ -66,30 +67,10 @@ def sum_spec(rows: Rows, dtype: str, width: int, lanes: int) -> SumSpec:
 
 
 def _header(spec: CellSpec | SumSpec, title: str, functions: set[str]) -> list[str]:
-    widths = sorted({1, *spec.pieces, *((spec.lanes,) if spec.blocks else ())})
-    lines = [
-        f'"""{title} ({spec.dtype})."""',
-        "from numba import cfunc",
-        "",
-        "from dglite.kernels.cpu import simd",
-        "",
-        f"ITEM = {ITEM_BYTES[spec.dtype]}",
-        "word = simd.word",
-        *(f"{name} = simd.{name}" for name in sorted(functions)),
-    ]
-    for width in widths:
-        lines.append(
-            f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})'
-        )
-        lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
-    return [*lines, "", ""]
+    return header(title, spec.dtype, {1, *spec.pieces, *((spec.lanes,) if spec.blocks else ())}, functions)
 
 
-_KERNEL = """@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
-def kernel(args, task, num_tasks):
-    if task < 0:
-        return
-    first, last, width = word(args, 0), word(args, 1), word(args, 2)
+_ROWS = """    first, last, width = word(args, 0), word(args, 1), word(args, 2)
     start, stop = first + (last - first) * task // num_tasks, first + (last - first) * (task + 1) // num_tasks
 """
 
@@ -109,8 +90,8 @@ def _passes(spec: CellSpec | SumSpec) -> list[tuple[str, int, str]]:
 # -- formulas ----------------------------------------------------------------------------------------------------------
 def cell_source(spec: CellSpec) -> str:
     """Return the source of the kernel that computes ``spec.formulas`` for a run of rows."""
-    functions = set[str]().union(*map(called_functions, spec.formulas))
-    lines = _header(spec, f"{len(spec.formulas)} formulas over {len(spec.rows)} operands", functions)
+    title = f"{len(spec.formulas)} formulas over {len(spec.rows)} operands"
+    lines = _header(spec, title, functions_of(spec.formulas))
     body, row = [], []
     for i, rows in enumerate(spec.rows):
         at = FIRST_OPERAND + WORDS_PER_OPERAND * i
@@ -131,31 +112,16 @@ def cell_source(spec: CellSpec) -> str:
         chunk = _formulas(spec, lanes, column)
         row += [head, *(f"    {line}" for line in chunk)] if head else chunk
     body += ["for row in range(start, stop):", *(f"    {line}" for line in row)]
-    return "\n".join(lines) + _KERNEL + indent("\n".join(body), 4)
+    return "\n".join(lines) + KERNEL + _ROWS + indent("\n".join(body), 4)
 
 
 def _formulas(spec: CellSpec, lanes: int, column: str) -> list[str]:
     """Return the lines that load, compute and store the columns from ``column`` on."""
     lines = [f"at = ({column}) * ITEM"]
     lines += [f"v{i} = load{lanes}(x{i}_row + at)" for i in range(len(spec.rows))]
-    names: dict[Expr, str] = {}
-
-    def text(node: Expr) -> str:
-        if isinstance(node, Constant):
-            return number_text(node.value, compute_dtype(spec.dtype))
-        if isinstance(node, Operand):
-            return f"v{node.slot}"
-        assert isinstance(node, Call)
-        if node not in names:
-            value = node.op.source.format(*map(text, node.args))
-            if node.op.source.startswith("where"):
-                value = f"where({text(node.args[0])}, {', '.join(f'splat{lanes}({text(x)})' for x in node.args[1:])})"
-            names[node] = f"t{len(names)}"
-            lines.append(f"{names[node]} = {value}")
-        return names[node]
-
-    stores = [f"store{lanes}(y{i}_row + at, {text(formula)})" for i, formula in enumerate(spec.formulas)]
-    return lines + stores
+    computed, values = formula_lines(spec.formulas, spec.dtype, lanes, lambda operand: f"v{operand.slot}")
+    stores = [f"store{lanes}(y{i}_row + at, {value})" for i, value in enumerate(values)]
+    return lines + computed + stores
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -182,4 +148,4 @@ def sum_source(spec: SumSpec) -> str:
         chunk += ["    if source != 0:", f"        {add}"] if spec.rows is Rows.ADDRESSED else [f"    {add}"]
         chunk.append(f"store{lanes}(y + row * y_stride + at, total)")
         row += [f"    {line}" for line in ([head, *(f"    {c}" for c in chunk)] if head else chunk)]
-    return "\n".join(lines) + _KERNEL + indent("\n".join(row), 4)
+    return "\n".join(lines) + KERNEL + _ROWS + indent("\n".join(row), 4)

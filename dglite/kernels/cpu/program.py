@@ -1,8 +1,8 @@
 """From batches to the words of their steps: where each operand's rows lie, and where threads must wait for each other.
 
 A *template* tells what a signature's batches do, one step each: columns (kernel, number of columns, whether it sums
-them, role, slot and place of the result, number of operands, bytes of a value, whether it is a gather), then (role,
-slot, place, whether one value serves all columns) for each operand. Roles tell whose row it is:
+them, number of results, number of operands, bytes of a value, whether it is a gather), then (role, slot, place, whether
+one value serves all columns) for each result and each operand. Roles tell whose row it is:
 
 ``ARG`` what a node uses, ``OWN`` its result, ``INPUT`` a copy of what it uses, for operations on whole matrices;
 ``ARG_GRAD``, ``OWN_GRAD`` and ``INPUT_GRAD`` their gradients.
@@ -18,13 +18,13 @@ import numpy as np
 from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_OPERANDS", "OWN", "OWN_GRAD", "Graph", "Plan"]
+__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "Graph", "Plan"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
-KERNEL, WIDTH, TOTAL, ROLE, SLOT, PLACE, OPERANDS, ITEM, GATHER, FIRST_OPERAND = range(10)
-WORDS_PER_OPERAND, MOST_OPERANDS = 4, 12
-TEMPLATE_WORDS = FIRST_OPERAND + WORDS_PER_OPERAND * MOST_OPERANDS
+KERNEL, WIDTH, TOTAL, RESULTS, OPERANDS, ITEM, GATHER, FIRST_ROWS = range(8)
+WORDS_PER_ROWS, MOST_ROWS = 4, 24
+TEMPLATE_WORDS = FIRST_ROWS + WORDS_PER_ROWS * MOST_ROWS
 
 _MASK = (1 << PLACE_BITS) - 1
 _EVERY_TASK = -1
@@ -152,60 +152,61 @@ class Graph(NamedTuple):
     grads: np.ndarray
 
 
-STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, SEGMENT, GATHERED, ALONE, NUM_COUNTERS = range(10)
-WRITTEN, WRITTEN_AS, READ, READ_AS = range(4)
+STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, SHARED, NUM_COUNTERS = range(10)
+WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 
 @_jit
-def _address(plan: Plan, graph: Graph, kind: int, at: int, role: int, slot: int, place: int) -> int:
-    """Return where the row of the node at a position lies in a role, 0 where it has no gradient."""
-    node = plan.order[at]
-    if role in (ARG, ARG_GRAD):
-        ref = graph.args[graph.argptr[node] + slot]
-        base = graph.where[ref >> PLACE_BITS] if role == ARG else graph.grads[ref >> PLACE_BITS]
-        return base + (ref & _MASK) + place if base != 0 else 0
-    if role == OWN:
-        return graph.where[node] + place
-    if role == OWN_GRAD:
-        return graph.grads[node] + place if graph.grads[node] != 0 else 0
-    number = plan.first_input[kind] + slot
-    row = plan.inputs[number] + plan.ranks[at] * plan.input_sizes[number] + place
-    return row + plan.shift if role == INPUT_GRAD else row
-
-
-@_jit
-def _access(plan: Plan, graph: Graph, at: int, operand: np.ndarray, granule: int) -> tuple[int, int]:
-    """Return whose memory an operand's row is in, and how tasks share it out: equal numbers share it out alike."""
-    node = plan.order[at]
-    owner, offset = node, operand[2]
-    if operand[0] in (ARG, ARG_GRAD):
-        ref = graph.args[graph.argptr[node] + operand[1]]
-        owner, offset = ref >> PLACE_BITS, (ref & _MASK) + operand[2]
-    return owner, _EVERY_TASK if operand[3] else (granule << 20) + offset % granule
-
-
-@_jit
-def _operands(template: np.ndarray) -> np.ndarray:
-    """Return a row (role, slot, place, spread, watched) for the result and each operand."""
-    count = template[OPERANDS]
-    rows = np.zeros((count + 1, 5), np.int64)
-    rows[0, :3] = template[ROLE], template[SLOT], template[PLACE]
+def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
+    """Return (role, slot, place, spread, watched) for each result and each operand."""
+    count = template[RESULTS] + template[OPERANDS]
+    rows = np.empty((count, 5), np.int64)
     for i in range(count):
-        at = FIRST_OPERAND + WORDS_PER_OPERAND * i
-        rows[i + 1, :4] = template[at : at + WORDS_PER_OPERAND]
+        at = FIRST_ROWS + WORDS_PER_ROWS * i
+        rows[i, :4] = template[at : at + WORDS_PER_ROWS]
+        role = rows[i, 0]
+        rows[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     return rows
 
 
 @_jit
 def _list_rows(
-    plan: Plan, graph: Graph, batch: int, operand: np.ndarray, is_result: bool, lists: np.ndarray, listed: int
-) -> tuple[bool, int]:
-    """List the addresses of an operand's rows; return (whether they are at equal distances, the distance)."""
+    plan: Plan,
+    graph: Graph,
+    batch: int,
+    row: np.ndarray,
+    is_result: bool,
+    granule: int,
+    lists: np.ndarray,
+    marks: np.ndarray,
+    counters: np.ndarray,
+) -> tuple[bool, int, int]:
+    """List the addresses of the rows of an operand or a result, and note who reads and writes what.
+
+    Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
+    """
+    role, slot, place, spread, watched = row
+    kind, listed = plan.kinds[batch], counters[LISTED]
+    table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
+    by_arg, of_input = role in (ARG, ARG_GRAD), role in (INPUT, INPUT_GRAD)
+    start, size = 0, 0
+    if of_input:
+        number = plan.first_input[kind] + slot
+        start, size = plan.inputs[number] + (plan.shift if role == INPUT_GRAD else 0) + place, plan.input_sizes[number]
     begin, end = plan.bounds[batch], plan.bounds[batch + 1]
-    even, distance, known = True, 0, False
+    even, distance, known, clash = True, 0, False, 0
     for at in range(begin, end):
-        address = _address(plan, graph, plan.kinds[batch], at, operand[0], operand[1], operand[2])
-        if is_result and plan.backward and graph.grads[plan.order[at]] == 0:
+        owner = node = plan.order[at]
+        offset = place
+        if of_input:
+            address = start + plan.ranks[at] * size
+        else:
+            if by_arg:
+                ref = graph.args[graph.argptr[node] + slot]
+                owner = ref >> PLACE_BITS
+                offset += ref & _MASK
+            address = table[owner] + offset if table[owner] != 0 else 0
+        if is_result and plan.backward and graph.grads[node] == 0:
             address = 0
         lists[listed + at - begin] = address
         known |= address != 0
@@ -213,53 +214,52 @@ def _list_rows(
             distance = address - lists[listed]
         elif at > begin + 1:
             even &= address - lists[listed + at - begin - 1] == distance
+        if watched and address != 0:
+            # Equal numbers share a row out to tasks alike.
+            share = _EVERY_TASK if spread else (granule << 20) + (offset if offset < granule else offset % granule)
+            clash |= _note(marks[owner], at, is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
     even &= not is_result or lists[listed] != 0 or not known
-    return even, distance
+    return even, distance, clash
+
+
+CONFLICT, SEVERAL, SHARED_ROWS = 1, 2, 4
 
 
 @_jit
-def _conflicts(
-    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
-) -> bool:
-    """Whether a task would read what another task writes, or write what another one reads or adds to."""
-    for i in range(len(operands)):
-        if not operands[i, 4] or (i == 0 and not plan.backward):
-            continue
-        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, operands[i], granule)
-            if marks[WRITTEN, owner] == segment and marks[WRITTEN_AS, owner] != access:
-                return True
-            if i == 0 and marks[READ, owner] == segment and marks[READ_AS, owner] != access:
-                return True
-    return False
+def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, counters: np.ndarray) -> int:
+    """Note that the current step reads or writes someone's memory for position ``at``; tasks have a ``share`` of it.
 
-
-@_jit
-def _mark(
-    plan: Plan, graph: Graph, batch: int, operands: np.ndarray, granule: int, marks: np.ndarray, segment: int
-) -> None:
-    """Note what a step reads and writes."""
-    for i in range(len(operands)):
-        if not operands[i, 4]:
-            continue
-        when = WRITTEN if i == 0 else READ
-        for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
-            owner, access = _access(plan, graph, at, operands[i], granule)
-            if marks[when, owner] == segment and marks[when + 1, owner] != access:
-                access = _SEVERAL
-            marks[when, owner], marks[when + 1, owner] = segment, access
+    Returns ``CONFLICT`` where a task would read what another task of this segment writes, or write what another one
+    reads or adds to; ``SEVERAL`` where tasks of this very step would write to the same memory; ``SHARED_ROWS`` where
+    several of its rows do.
+    """
+    step, first, clash, shared = counters[STEP], counters[SEGMENT_START], 0, 0
+    if mark[WRITTEN] == step and writes:
+        if mark[WRITTEN_FOR] != at:
+            shared = SHARED_ROWS
+        if mark[WRITTEN_AS] != share and backward:
+            clash, share = SEVERAL, _SEVERAL
+    elif first <= mark[WRITTEN] < step and mark[WRITTEN_AS] != share and (backward or not writes):
+        clash = CONFLICT
+    if writes:
+        if backward and first <= mark[READ] < step and mark[READ_AS] != share:
+            clash |= CONFLICT
+        mark[WRITTEN], mark[WRITTEN_AS], mark[WRITTEN_FOR] = step, share, at
+    else:
+        if mark[READ] >= first and mark[READ_AS] != share:
+            share = _SEVERAL
+        mark[READ], mark[READ_AS] = step, share
+    return clash | shared
 
 
 @_jit
 def _close(counters: np.ndarray, program: np.ndarray) -> None:
     """End a segment: what follows waits for all tasks."""
     if counters[STEP] > counters[SEGMENT_START]:
-        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK]
+        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED]
         counters[ROW] += 1
-    counters[SEGMENT_START], counters[WORK] = counters[STEP], 0
-    counters[SEGMENT] += 1
-    counters[ALONE] = 0
+    counters[SEGMENT_START], counters[WORK], counters[ALONE], counters[SHARED] = counters[STEP], 0, 0, 0
 
 
 @_jit
@@ -276,32 +276,35 @@ def _add_step(
     counters: np.ndarray,
 ) -> None:
     """Write the words of one step, unless no row has a result."""
-    operands, granule = _operands(template), template[WIDTH] * template[ITEM]
-    for i in range(len(operands)):
-        role = operands[i, 0]
-        operands[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
+    rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
-    for i in range(len(operands)):
-        even, distance = _list_rows(plan, graph, batch, operands[i], i == 0, lists, listed)
-        if i == 0 and even and lists[listed] == 0:
+    absent, clash = True, 0
+    for i in range(len(rows)):
+        even, distance, met = _list_rows(plan, graph, batch, rows[i], i < results, granule, lists, marks, counters)
+        clash |= met
+        first = lists[counters[LISTED]]
+        absent &= even and first == 0
+        if i == results - 1 and absent:
+            counters[LISTED] = listed
             return
         at = word + FIRST_PLACE + WORDS_PER_PLACE * i
-        words[at], words[at + 1], words[at + 2] = lists[listed], distance, 0
+        words[at], words[at + 1], words[at + 2] = first, distance, 0
         if not even:
-            words[at + 2] = lists.ctypes.data + 8 * listed
-            listed += count
-    total = template[TOTAL] != 0
-    if total or counters[ALONE] or _conflicts(plan, graph, batch, operands, granule, marks, counters[SEGMENT]):
+            words[at + 2] = lists.ctypes.data + 8 * counters[LISTED]
+            counters[LISTED] += count
+    # What sums columns runs as one task, and so does what would get in its own way: in a segment of its own.
+    alone = template[TOTAL] != 0 or clash & SEVERAL != 0
+    if alone or counters[ALONE] or clash & CONFLICT:
         _close(counters, program)
-    _mark(plan, graph, batch, operands, granule, marks, counters[SEGMENT])
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
     starts[counters[STEP]] = word
     counters[STEP] += 1
-    counters[WORD], counters[LISTED] = word + FIRST_PLACE + WORDS_PER_PLACE * len(operands), listed
+    counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows)
     counters[GATHERED] += granule * count if template[GATHER] else 0
-    # What sums columns runs as one task, so it gets a segment of its own, with no work to share.
-    counters[ALONE] = total
-    counters[WORK] += 0 if total else template[WIDTH] * count
+    counters[ALONE] = alone
+    if alone or clash & SHARED_ROWS:
+        counters[SHARED] = 1
+    counters[WORK] += 0 if alone else template[WIDTH] * count * results
 
 
 @_jit
@@ -311,7 +314,7 @@ def _room(plan: Plan) -> tuple[int, int, int]:
     for batch in range(len(plan.kinds)):
         kind = plan.kinds[batch]
         for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
-            places = 1 + plan.templates[t, OPERANDS]
+            places = plan.templates[t, RESULTS] + plan.templates[t, OPERANDS]
             steps += 1
             words += FIRST_PLACE + WORDS_PER_PLACE * places
             lists += places * (plan.bounds[batch + 1] - plan.bounds[batch])
@@ -331,16 +334,16 @@ def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
 def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
-    Rows of the program: (0, first step, last step, values computed) for steps that run without a barrier, (1, batch, 0,
-    0) for an operation on whole matrices. Backward, batches go in reverse, and those that no gradient reaches are left
-    out.
+    Rows of the program: (0, first step, last step, values computed, whether the results of each step are different
+    rows) for steps that need no barrier, (1, batch, 0, 0, 0) for an operation on whole matrices. Backward, batches go
+    in reverse, and those that no gradient reaches are left out.
     """
     num_steps, num_words, num_listed = _room(plan)
     words, starts = np.empty(num_words, np.int64), np.empty(num_steps + 1, np.int64)
     # One step more than is kept may be listed before it turns out to lie at equal distances.
     lists = np.empty(num_listed + len(plan.order), np.int64)
-    program = np.empty((num_steps + len(plan.kinds) + 1, 4), np.int64)
-    marks = np.full((4, len(graph.where)), -1)
+    program = np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
+    marks = np.full((len(graph.where), NUM_MARKS), -1)
     counters = np.zeros(NUM_COUNTERS, np.int64)
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
@@ -355,7 +358,7 @@ def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray,
                         _add_step(plan, graph, batch, template, words, starts, lists, program, marks, counters)
             elif plan.heavy[kind]:
                 _close(counters, program)
-                program[counters[ROW]] = 1, batch, 0, 0
+                program[counters[ROW]] = 1, batch, 0, 0, 0
                 counters[ROW] += 1
     _close(counters, program)
     rows = program[: counters[ROW]].copy()

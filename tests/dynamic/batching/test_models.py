@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from dglite import dynamic
-from tests.dynamic.lazy.models import Parser, Tagger, TreeLSTM, gradients_of, plain, random_tree
+from tests.dynamic.batching.models import Parser, Tagger, TreeLSTM, gradients_of, plain, random_tree
 
 STRATEGIES = ("agenda", "depth", "none")
 WRAPS = {"operations": lambda function: function, "cells": dynamic.cell}

@@ -108,3 +108,28 @@ def test_results_of_a_batch_are_used_in_place() -> None:
 def test_an_unknown_strategy() -> None:
     with pytest.raises(DGLError, match="expected one of agenda, depth, none"):
         dynamic.run(torch.tanh(dynamic.lazy(torch.ones(2))), strategy="fast")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_do_not_get_in_each_others_way(threads: int) -> None:
+    width, samples = 2048, 24
+    x, y = torch.randn(samples, width, requires_grad=True), torch.randn(width, requires_grad=True)
+
+    def model(row: Any, shared: Any) -> Any:
+        product = torch.tanh(row) * shared  # all samples add to one gradient
+        overlapping = product[: width // 2] * product[width // 4 : 3 * width // 4]
+        return (torch.cat([overlapping, row[: width // 2]]) + product).sum()
+
+    expected = torch.stack([model(row, y) for row in x])
+    grads = torch.autograd.grad(expected.sum(), [x, y])
+    known = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        shared = dynamic.lazy(y)
+        values = torch.stack(dynamic.run([model(row, shared) for row in dynamic.lazy(x)]))
+        found = torch.autograd.grad(values.sum(), [x, y])
+    finally:
+        torch.set_num_threads(known)
+    torch.testing.assert_close(values, expected)
+    for a, b in zip(found, grads, strict=True):
+        torch.testing.assert_close(a, b)

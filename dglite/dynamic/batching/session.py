@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from .signatures import DTYPES, Kind, Signature, kind_of, shared
-from .tensor import LazyTensor
+from .signatures import DTYPES, Kind, Signature, kind_of, shared, shared_arities
+from .tensor import LazyTensor, blank
 
 __all__ = ["Macro", "Session", "current_session", "end_session"]
 
@@ -74,10 +74,11 @@ class Session:
     # -- recording ----------------------------------------------------------------------------------------------
     def record(self, signature: Signature, refs: Sequence[int], kind: Kind) -> LazyTensor:
         """Append an operation and return its result."""
-        node = self.count
-        self.count = node + 1
-        self.stream.extend((signature.number, *refs))
-        return LazyTensor(self, node << PLACE_BITS, kind)
+        made = blank(LazyTensor)
+        made._session, made._ref, made._kind = self, self.count << PLACE_BITS, kind
+        self.count += 1
+        self.stream += (signature.number, *refs)
+        return made
 
     def record_given(self, kind: Kind) -> LazyTensor:
         """Return a lazy tensor for what will be given in another session."""
@@ -89,12 +90,12 @@ class Session:
         signature.number = -len(self.own)
         return signature
 
-    def expand(self, macro: Macro, refs: Sequence[int]) -> int:
+    def expand(self, macro: Macro, refs: Iterable[int]) -> int:
         """Append the nodes that a macro stands for; return the place of the first."""
         first = self.count
         self.count = first + macro.num_nodes
         self.num_args += macro.num_args
-        self.stream.extend((macro.number, *refs))
+        self.stream += (macro.number, *refs)
         return first << PLACE_BITS
 
     def own_macro(self, macro: Macro) -> Macro:
@@ -169,7 +170,7 @@ class Session:
     # -- what the computation reads -----------------------------------------------------------------------------
     def settle(self) -> None:
         """Take what was recorded over into the arrays, and note where what was given lies."""
-        stream = np.array(self.stream, np.int64)
+        stream = np.fromiter(self.stream, np.int64, len(self.stream))
         self.stream.clear()
         used = int(self.argptr[self.num_nodes])
         if self.count > len(self.sigs):
@@ -182,7 +183,7 @@ class Session:
             self.args = _grown(self.args, 2 * needed)
         macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
         macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
-        arities = [np.array([s.arity for s in signatures], np.int64) for signatures in (shared, self.own)]
+        arities = np.array(shared_arities), np.array([signature.arity for signature in self.own], np.int64)
         self.num_nodes = parse(
             stream, *arities, macros, macro_ptr, self.num_nodes, self.sigs, self.argptr, self.args, self.done
         )

@@ -29,12 +29,12 @@ def _move(kind: Kind, into: np.ndarray, values: Tensor, add: bool, out: bool) ->
     if not kind.numel or not len(into):
         return
     dtype = DTYPES.get(kind.dtype) or {4: "float32", 8: "float64"}[kind.item]
-    kernel = step_kernel(Operand(Side.E, 0), (False,), add, False, dtype)
+    kernel = step_kernel((Operand(Side.E, 0),), (False,), add, False, dtype)
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)
-    starts = np.zeros(1, np.int64)
-    run_steps(words.ctypes.data, starts.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
+    start = np.zeros(1, np.int64)
+    run_steps(words.ctypes.data, start.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
 
 
 def copy_rows(session: Session, refs: np.ndarray, kind: Kind) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import warnings
 
 import pytest
@@ -136,3 +137,7 @@ def test_attributes() -> None:
         _ = x.grad_of
     with pytest.raises(TypeError, match="without axes"):
         len(dynamic.lazy(1.0))
+
+
+def test_no_public_name_hides_a_package() -> None:
+    assert not {module.name for module in pkgutil.iter_modules(dynamic.__path__) if module.ispkg} & set(dynamic.__all__)

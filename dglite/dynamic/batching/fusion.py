@@ -25,22 +25,37 @@ class Step(NamedTuple):
     refs: list[int]
 
 
+_plans: dict[Any, tuple[list[Step | int], dict[int, int]]] = {}
+"""What became of bodies that have been seen: cells are traced in every session, and mostly they are the same."""
+
+
 def fused(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step], dict[int, int]]:
     """Return fewer steps that compute the same, and where the result of each old node that is read lies among them.
 
     ``kept`` are nodes that are read from outside. A place is a new step's number in the upper bits, bytes in the lower.
     """
-    groups = _groups(steps)
+    numbers = [(s.node, s.signature.number if s.signature.formulas is not None else None, *s.refs) for s in steps]
+    key = tuple(numbers), tuple(kept)
+    known = _plans.get(key)
+    if known is None:
+        known = _plans[key] = _planned(steps, key[1])
+    made, places = known
+    return [steps[step] if isinstance(step, int) else step for step in made], places
+
+
+def _planned(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step | int], dict[int, int]]:
+    """Return what :func:`fused` does, steps that stay as they are by their number."""
+    groups, number = _groups(steps), {step.node: i for i, step in enumerate(steps)}
     group_of = {step.node: number for number, group in enumerate(groups) for step in group}
     read = set(kept)
     for step in steps:
         read |= {node for node in _nodes(step) if group_of.get(node) != group_of[step.node]}
     places: dict[int, int] = {}
-    made: list[Step] = []
+    made: list[Step | int] = []
     for group in groups:
         first = len(made) << PLACE_BITS
         if len(group) == 1:
-            made.append(group[0])
+            made.append(number[group[0].node])
             places[group[0].node] = first
             continue
         results = [step.node for step in group if step.node in read]
@@ -51,7 +66,7 @@ def fused(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step], dict[
         except ValueError:  # more operands than a kernel takes
             for i, step in enumerate(group):
                 places[step.node] = first + (i << PLACE_BITS)
-            made += group
+            made += [number[step.node] for step in group]
             continue
         shape = _formulas(group[0])
         places |= {node: first + i * shape.width * shape.dtype.itemsize for i, node in enumerate(results)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch.nn.functional as F
 
 from ...errors import DGLError
 from ...expr import Expr
+from ...kernels.cpu.batching import PLACE_BITS
 from .signatures import DTYPES, Kind, Part, Signature, kind_of, operand, pointwise, shared_signature
-from .tensor import METHODS, LazyTensor, fallback, install
+from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["as_lazy", "broadcast", "same_session"]
 
@@ -62,11 +64,12 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
         kind = x._kind
         if kind not in numbers or option or named:
             return first(x, option, named)
-        session = x._session
-        node = session.count
-        session.count = node + 1
+        made = blank(LazyTensor)
+        made._session = session = x._session
+        made._ref, made._kind = session.count << PLACE_BITS, kind
+        session.count += 1
         session.stream += (numbers[kind], x._ref)
-        return LazyTensor(session, node << 36, kind)
+        return made
 
     def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
         kind, options = x._kind, {key: value for key, value in named.items() if value}
@@ -94,22 +97,23 @@ def broadcast(name: str, a: Kind, b: Kind) -> tuple[int, ...]:
 
 
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    known: dict[tuple[Kind, Kind], tuple[int, Kind]] = {}
+    known: dict[Kind, dict[Kind, tuple[int, Kind]]] = defaultdict(dict)
 
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
         if named:  # alpha, rounding_mode
             return fallback.record(function, (x, y), named)
         try:
-            number, kind = known[x._kind, y._kind]
-            session = x._session
-            if session is not y._session:
-                same_session(x, y)
+            number, kind = known[x._kind][y._kind]
         except (AttributeError, KeyError):
             return first(x, y)
-        node = session.count
-        session.count = node + 1
+        made = blank(LazyTensor)
+        made._session = session = x._session
+        if session is not y._session:
+            same_session(x, y)
+        made._ref, made._kind = session.count << PLACE_BITS, kind
+        session.count += 1
         session.stream += (number, x._ref, y._ref)
-        return LazyTensor(session, node << 36, kind)
+        return made
 
     def first(x: Any, y: Any) -> LazyTensor:
         """Record what needs more thought: numbers and tensors, or kinds that have not met before."""
@@ -117,7 +121,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         if like._kind.dtype not in DTYPES:
             return fallback.record(function, (x, y), {})
         x, y = as_lazy(x, like), as_lazy(y, like)
-        if (x._kind, y._kind) in known:
+        if y._kind in known[x._kind]:
             return call(x, y)
         shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
         numel = math.prod(shape)
@@ -128,7 +132,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         kind = kind_of(shape, dtype)
         made = Signature(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, kind.nbytes)
         signature = shared_signature(pointwise(made, [formula], parts, numel, dtype))
-        known[x._kind, y._kind] = signature.number, kind
+        known[x._kind][y._kind] = signature.number, kind
         return call(x, y)
 
     return call
@@ -172,7 +176,7 @@ def _install() -> None:
     made |= {name: _binary(name, formula, getattr(torch, name)) for name, formula in _BINARY.items()}
     made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
     named = {alias: call for name, call in made.items() for alias in (name, *aliases.get(name, ()))}
-    METHODS.update(named)
+    install_methods(named)
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
     install(named | {f"__{operator}__": made[name] for operator, name in operators.items()})
     for operator, name in operators.items():
@@ -183,12 +187,8 @@ def _install() -> None:
         setattr(LazyTensor, f"__{method}__", _recorded(getattr(torch, operator)))
     setattr(LazyTensor, "__rpow__", _recorded(torch.pow, reflected=True))  # noqa: B010
     LazyTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
-    for name, attribute in {
-        "neg": "__neg__",
-        "abs": "__abs__",
-        **{name: name for name in ("sigmoid", "tanh", "relu", "exp", "log")},
-    }.items():
-        setattr(LazyTensor, attribute, made[name])
+    setattr(LazyTensor, "__neg__", made["neg"])  # noqa: B010
+    setattr(LazyTensor, "__abs__", made["abs"])  # noqa: B010
 
 
 _install()

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu import batching, program
-from ...kernels.cpu.steps import run_steps
+from ...kernels.cpu.launch import PARALLEL_FROM
+from ...kernels.cpu.steps import run_steps, run_steps_by_rows
 from .arena import Arena
 from .gradients import Gradients
 from .matrices import Product
@@ -43,6 +44,7 @@ class Run:
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
+        self._wholes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
         self._perform(work, lambda batch: self._forward(batch, keep))
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
@@ -109,27 +111,33 @@ class Run:
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
         words, starts, _, rows, _ = work
-        threads = torch.get_num_threads()
-        addresses = words.ctypes.data, starts.ctypes.data
-        for heavy, first, last, amount in rows.tolist():
+        threads, addresses = torch.get_num_threads(), (words.ctypes.data, starts.ctypes.data)
+        for heavy, first, last, amount, apart in rows.tolist():
             if heavy:
                 matrices(first)
+            elif apart and threads > 1 and amount > (last - first) * PARALLEL_FROM:
+                run_steps_by_rows(words, starts, first, last, threads)
             else:
                 run_steps(*addresses, first, last, amount, threads)
 
     def _views(self, batch: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         """Return a batch's (inputs, results), of which ``shift`` gives the gradients."""
         begin, end = int(self.bounds[batch]), int(self.bounds[batch + 1])
-        number, rank = int(self.batch_kinds[batch]), int(self.ranks[begin])
-        return self._rows(number, rank, end - begin, arena, shift)
+        number, first = int(self.batch_kinds[batch]), int(self.ranks[begin])
+        whole = self._wholes.get((number, shift))
+        if whole is None:
+            whole = self._wholes[number, shift] = self._rows(number, arena, shift)
+        last = first + end - begin
+        return [x[first:last] for x in whole[0]], [x[first:last] for x in whole[1]]
 
-    def _rows(self, number: int, rank: int, count: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
-        signature, first = self.signatures[number], int(self._first_input[number])
+    def _rows(self, number: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the inputs and results of all operations of one signature."""
+        signature, first, count = self.signatures[number], int(self._first_input[number]), int(self._counts[number])
         assert signature.matrices is not None
         inputs, results = [], []
         for (address, distance), kind in zip(self._places[first:], signature.matrices.kinds, strict=False):
-            inputs.append(arena.view(address + shift + rank * distance, count, distance, kind.shape, kind.dtype))
-        at = int(self._starts[number]) + rank * signature.nbytes + shift
+            inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
+        at = int(self._starts[number]) + shift
         several = len(signature.matrices.results) > 1
         for kind in signature.matrices.results:
             results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
@@ -148,6 +156,7 @@ class Run:
         self.grad_arena = Arena(self._nbytes)
         self.grad_arena.clear(self._result_bytes)
         self._shift = self.grad_arena.address - self.arena.address
+        self._wholes.clear()  # a second backward has its gradients elsewhere
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
     def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
@@ -156,9 +165,9 @@ class Run:
         self._perform(work, lambda batch: self._differentiate(batch, gradients))
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, Product) and signature.matrices.wants:
-                product, count = signature.matrices, int(self._counts[number])
-                inputs, _ = self._rows(number, 0, count, self.arena, 0)
-                _, grad = self._rows(number, 0, count, self.grad_arena, self._shift)
+                product = signature.matrices
+                inputs, _ = self._rows(number, self.arena, 0)
+                _, grad = self._rows(number, self.grad_arena, self._shift)
                 rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
                 gradients.product(product.weight, product.bias, rows, product.turned)
 
@@ -166,10 +175,9 @@ class Run:
         number = int(self.batch_kinds[batch])
         matrices, first = self.signatures[number].matrices, int(self._first_input[number])
         assert matrices is not None
-        inputs, _ = self._views(batch, self.arena, 0)
         into, grads = self._views(batch, self.grad_arena, self._shift)
         wanted: list[Tensor | None] = [
             x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)
         ]
         add = [int(at) == 0 for at in self._input_at[first : first + len(into)]]
-        matrices.backward(self._kept[batch], inputs, grads, wanted, add, gradients)
+        matrices.backward(self._kept[batch], grads, wanted, add, gradients)

@@ -19,7 +19,7 @@ from .signatures import Kind
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "fallback", "install"]
+__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "blank", "fallback", "install", "install_methods"]
 
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
 """What records a torch function, by that function."""
@@ -43,6 +43,10 @@ class LazyTensor:
 
     def __init__(self, session: Session, ref: int, kind: Kind) -> None:
         self._session, self._ref, self._kind = session, ref, kind
+
+    if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded
+
+        def __getattr__(self, name: str) -> Any: ...
 
     # -- what is known without computing ------------------------------------------------------------------------
     @property
@@ -109,19 +113,11 @@ class LazyTensor:
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record a function of torch that was called with a lazy tensor among its arguments."""
-        record = FUNCTIONS.get(function)
-        if record is not None:
-            return record(*args, **kwargs) if kwargs else record(*args)
-        return fallback.record(function, args, kwargs or {})
-
-    def __getattr__(self, name: str) -> Any:
-        method = METHODS.get(name)
-        if method is not None:
-            return lambda *args, **kwargs: method(self, *args, **kwargs)
-        function = None if name.startswith("__") else getattr(torch.Tensor, name, None)
-        if not callable(function):
-            raise AttributeError(f"a lazy tensor has no attribute {name!r}; x.value() gives the tensor, which may")
-        return lambda *args, **kwargs: self.__torch_function__(function, (), (self, *args), kwargs)
+        try:
+            record = FUNCTIONS[function]
+        except KeyError:
+            return fallback.record(function, args, kwargs or {})
+        return record(*args, **kwargs) if kwargs else record(*args)
 
     def __iter__(self) -> Iterator[LazyTensor]:
         return iter(self.unbind(0))
@@ -149,6 +145,17 @@ class LazyTensor:
         raise DGLError("lazy tensors are not written to in place; make a new one, with torch.cat or torch.where")
 
 
+blank = object.__new__
+"""``blank(LazyTensor)``, with its three attributes set at once, where each is recorded: half the cost of a call."""
+
+
+def install_methods(named: dict[str, Callable[..., Any]]) -> None:
+    """Let lazy tensors record what methods of these names do."""
+    METHODS.update(named)
+    for name, record in named.items():
+        setattr(LazyTensor, name, record)
+
+
 def install(named: dict[str, Callable[..., Any]]) -> None:
     """Let functions record what torch has under their names: as functions, as methods, and in ``nn.functional``."""
     for name, record in named.items():
@@ -156,3 +163,28 @@ def install(named: dict[str, Callable[..., Any]]) -> None:
             function = getattr(owner, name, None)
             if function is not None:
                 FUNCTIONS[function] = record
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: LazyTensor, *args: Any, **kwargs: Any) -> Any:
+        return LazyTensor.__torch_function__(function, (), (self, *args), kwargs)
+
+    return method
+
+
+def _no_attribute(name: str) -> property:
+    def refuse(self: LazyTensor) -> Any:
+        raise AttributeError(f"a lazy tensor has no attribute {name!r}; x.value() gives the tensor, which has")
+
+    return property(refuse)
+
+
+def _install_what_tensors_have() -> None:
+    """Give lazy tensors the methods of torch's, one by one: with ``__getattr__`` every attribute would be slower."""
+    for name in set(dir(torch.Tensor)) - set(dir(LazyTensor)):
+        if not name.startswith("_"):
+            found = getattr(torch.Tensor, name)
+            setattr(LazyTensor, name, _as_method(found) if callable(found) else _no_attribute(name))
+
+
+_install_what_tensors_have()

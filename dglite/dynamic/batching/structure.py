@@ -15,7 +15,7 @@ from .matrices import Product
 from .pointwise import as_lazy, same_session
 from .session import Session
 from .signatures import DTYPES, Kind, Signature, copies, gathers, kind_of, shared_signature
-from .tensor import METHODS, LazyTensor, fallback, install
+from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["axis_of", "linear", "product_signature"]
 
@@ -28,9 +28,14 @@ def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
 # -- products with a shared weight -------------------------------------------------------------------------------------
 def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTensor:
     """Record ``input @ weight.T + bias``."""
-    if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
-        return fallback.record(F.linear, (input, weight, bias), {})
-    return _product(input, weight, bias, turned=False)
+    try:
+        session = input._session
+        signature, kind = session.caches[input._kind, id(weight), id(bias)]
+    except (AttributeError, KeyError):
+        if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
+            return fallback.record(F.linear, (input, weight, bias), {})
+        return _product(input, weight, bias, turned=False)
+    return session.record(signature, (input._ref,), kind)
 
 
 def matmul(x: Any, y: Any) -> LazyTensor:
@@ -55,7 +60,7 @@ def product_signature(
     session: Session, kind: Kind, weight: Tensor, bias: Tensor | None, turned: bool
 ) -> tuple[Signature, Kind]:
     """Return a session's signature of products with a weight, and the kind of their results."""
-    key = kind, id(weight), id(bias), turned
+    key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
     known = session.caches.get(key)
     if known is None:
         features, columns = weight.shape if turned else reversed(weight.shape)
@@ -67,6 +72,7 @@ def product_signature(
         out = kind_of((*kind.shape[:-1], columns), kind.dtype)
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
+        signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
@@ -132,15 +138,14 @@ def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
 
 def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of equal length, the last one shorter where that does not go on evenly."""
-    parts = _parts.get((x._kind, -chunks, dim))
-    if parts is None:
-        along = axis_of(x, dim)
-        if along != 0:
+    try:
+        parts = _parts[x._kind, -chunks, dim]
+    except KeyError:
+        if axis_of(x, dim) != 0:
             return fallback.record(torch.chunk, (x, chunks, dim), {})
         size = max(-(-x._kind.shape[0] // chunks), 1)
         parts = _parts[x._kind, -chunks, dim] = _ranges(x._kind, size)
-    session, ref = x._session, x._ref
-    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
+    return _split_up(x, parts)
 
 
 def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
@@ -151,8 +156,16 @@ def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Lazy
         if axis_of(x, dim) != 0:
             return fallback.record(torch.split, (x, sizes, dim), {})
         parts = _parts[key] = _ranges(x._kind, sizes)
-    session, ref = x._session, x._ref
-    return tuple([LazyTensor(session, ref + start, part) for start, part in parts])
+    return _split_up(x, parts)
+
+
+def _split_up(x: LazyTensor, parts: Sequence[tuple[int, Kind]]) -> tuple[LazyTensor, ...]:
+    session, ref, found = x._session, x._ref, []
+    for start, kind in parts:
+        made = blank(LazyTensor)
+        made._session, made._ref, made._kind = session, ref + start, kind
+        found.append(made)
+    return tuple(found)
 
 
 _parts: dict[Any, list[tuple[int, Kind]]] = {}
@@ -220,16 +233,27 @@ def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:
 
 def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
     """Return it with an axis of one element more."""
-    shape = list(x._kind.shape)
-    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
-    return _view(x, shape)
+    kind = _with_axis.get((x._kind, dim))
+    if kind is None:
+        shape = list(x._kind.shape)
+        shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
+        kind = _with_axis[x._kind, dim] = kind_of(shape, x._kind.dtype)
+    return LazyTensor(x._session, x._ref, kind)
 
 
 def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
     """Return it without axes of one element, or without axis ``dim`` if it has one element."""
-    shape = x._kind.shape
-    drop = range(len(shape)) if dim is None else [axis_of(x, dim)]
-    return _view(x, [size for i, size in enumerate(shape) if i not in drop or size != 1])
+    kind = _without_axis.get((x._kind, dim))
+    if kind is None:
+        shape = x._kind.shape
+        drop = range(len(shape)) if dim is None else [axis_of(x, dim)]
+        kept = [size for i, size in enumerate(shape) if i not in drop or size != 1]
+        kind = _without_axis[x._kind, dim] = kind_of(kept, x._kind.dtype)
+    return LazyTensor(x._session, x._ref, kind)
+
+
+_with_axis: dict[tuple[Kind, int], Kind] = {}
+_without_axis: dict[tuple[Kind, int | None], Kind] = {}
 
 
 def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:
@@ -297,13 +321,11 @@ def _install() -> None:
         "__matmul__": matmul,
     }
     install(named)
-    for name in ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul"):
-        METHODS[name] = named[name]
-    METHODS.update(contiguous=unchanged, clone=unchanged)
-    methods = {"__getitem__": getitem, "__matmul__": matmul, "chunk": chunk, "split": split}
-    for name, method in methods.items():
-        setattr(LazyTensor, name, method)
-    LazyTensor.__rmatmul__ = lambda self, other: matmul(other, self)  # type: ignore[attr-defined]
+    methods = ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul")
+    install_methods({name: named[name] for name in (*methods, "contiguous", "clone")})
+    operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
+    for name, operator in operators.items():
+        setattr(LazyTensor, f"__{name}__", operator)
 
 
 _install()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,16 +20,16 @@ from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
 from .generic import Recorded, made_call, only, record_call
-from .matrices import Product
 from .pointwise import same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
-from .structure import getitem, product_signature
+from .structure import getitem
 from .tensor import FUNCTIONS, METHODS, LazyTensor
 
 __all__ = ["Cell", "cell"]
 
 _MASK = (1 << PLACE_BITS) - 1
+_kind_of, _place_of = attrgetter("_kind"), attrgetter("_ref")
 
 
 class Untraceable(DGLError):
@@ -48,11 +49,11 @@ class Cell:
     def __call__(self, *args: Any) -> Any:
         """Record one use, or call the function itself where no argument is lazy."""
         try:
-            first = args[0]._session
-            known = first.caches[self, *[x._kind for x in args]]
+            session = args[0]._session
+            known = session.caches[self, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return _recorded(first, known, args)
+        return known.record(session, args) if type(known) is _Traced else record_call(session, known, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -61,32 +62,16 @@ class Cell:
             return self.function(*args)
         session = lazies[0]._session
         key = self, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]
-        if key not in session.caches:
-            session.caches[key] = self._made(session, args)
-        return _recorded(session, session.caches[key], lazies)
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = self._made(session, args)
+        return known.record(session, lazies) if type(known) is _Traced else record_call(session, known, lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
             return _traced(session, self.function, args)
         except Untraceable:
             return _stacked(session, self.function, args)
-
-
-def _recorded(session: Session, known: Any, lazies: Sequence[LazyTensor]) -> Any:
-    if type(known) is not _Traced:
-        return record_call(session, known, lazies)
-    for x in lazies:
-        if x._session is not session:
-            same_session(lazies[0], x)
-    refs = [x._ref for x in lazies]
-    first = session.expand(known.macro, refs)
-    if known.inner is not None:
-        return known.assemble([LazyTensor(session, first + place, kind) for place, kind in known.inner])
-    parts = []
-    for whose, place, kind in known.results:
-        base = first if whose == INNER else refs[place >> PLACE_BITS] if whose == INPUT else 0
-        parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
-    return known.assemble(parts)
 
 
 def cell(function: Callable[..., Any]) -> Cell:
@@ -126,6 +111,22 @@ class _Traced:
         self.macro, self.results, self.assemble = macro, results, assemble
         only_inner = all(whose == INNER for whose, _, _ in results)
         self.inner = [(place, kind) for _, place, kind in results] if only_inner else None
+
+    def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
+        """Record one use of the macro and return what its body returns."""
+        for x in lazies:
+            if x._session is not session:
+                same_session(lazies[0], x)
+        first = session.expand(self.macro, map(_place_of, lazies))
+        if self.inner is not None:
+            return self.assemble([LazyTensor(session, first + place, kind) for place, kind in self.inner])
+        parts = []
+        for whose, place, kind in self.results:
+            base = 0
+            if whose != ABSOLUTE:
+                base = first if whose == INNER else lazies[place >> PLACE_BITS]._ref
+            parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
+        return self.assemble(parts)
 
 
 class Rows:
@@ -217,6 +218,24 @@ def _along(record: Callable[..., Any], at: int) -> Callable[..., Any]:
     return rule
 
 
+def _losses(record: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a loss, which is recorded for one sample where the body asks for that of each row."""
+
+    def rule(input: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
+        if reduction != "none" or type(input) is not Rows or type(target) is not Rows:
+            raise Untraceable("the body takes a loss of all samples together")
+        if (
+            input.dim() != 2
+            or target.dim() != 1
+            or kwargs.get("weight") is not None
+            or any(x is not None for x in args)
+        ):
+            raise Untraceable("the body takes a loss of other than scores and labels")
+        return Rows(record(input._lazy, target._lazy, **kwargs))
+
+    return rule
+
+
 def _install() -> None:
     same = "neg exp log sqrt abs tanh sigmoid relu square add sub mul div maximum minimum".split()
     for name in same:
@@ -225,6 +244,8 @@ def _install() -> None:
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
+    for loss in (F.cross_entropy, F.nll_loss):
+        _RULES[FUNCTIONS[loss]] = _losses(FUNCTIONS[loss])
     moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
     for move, at in moves.items():
         _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
@@ -286,9 +307,9 @@ def _number_in(session: Session, signature: Signature) -> int:
     """Return the number that a signature has in another session."""
     if signature.number >= 0:
         return signature.number
-    if not isinstance(signature.matrices, Product):
+    if signature.again is None:
         raise Untraceable(f"the body calls {signature.name}")
-    return product_signature(session, *signature.matrices.recipe)[0].number
+    return signature.again(session).number
 
 
 def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

@@ -102,6 +102,32 @@ def test_parameters_of_bodies_that_run_on_stacked_tensors(kind: Any) -> None:
         torch.testing.assert_close(p.grad, expected[name])
 
 
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2}, {"ignore_index": 1}])
+def test_losses_belong_to_a_macro(options: dict[str, Any]) -> None:
+    layer, x, labels = nn.Linear(6, 3), torch.randn(4, 6), torch.tensor([0, 2, 1, 2])
+
+    def body(x: Any, label: Any) -> Any:
+        return F.cross_entropy(layer(x), label, reduction="none", **options)
+
+    expected = body(x, labels)
+    expected.sum().backward()
+    grad, layer.weight.grad = layer.weight.grad, None
+    recorded = dynamic.cell(body)
+    found = dynamic.backward([recorded(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(labels), strict=True)])
+    torch.testing.assert_close(found, expected.sum().detach())
+    torch.testing.assert_close(layer.weight.grad, grad)
+    assert [name.partition("[")[0].partition("(")[0] for name, _ in dynamic.last_run().batches] == [
+        "linear",
+        "cross_entropy",
+    ]
+
+
+def test_a_loss_of_all_samples_together_is_refused() -> None:
+    x = dynamic.lazy(torch.randn(4))
+    with pytest.raises(DGLError, match="a row for each sample"):
+        dynamic.cell(lambda x, y: F.cross_entropy(x, y))(x, dynamic.lazy(1))
+
+
 def test_a_method_may_be_a_cell() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,12 +12,12 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from .generic import made_call, only, record_call
+from .generic import Recorded, made_call, only, record_call
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
 from .structure import axis_of, linear
-from .tensor import METHODS, LazyTensor, fallback, install
+from .tensor import LazyTensor, fallback, install, install_methods
 
 __all__: list[str] = []
 
@@ -90,15 +91,26 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return fallback.record(function, (input, target, *args), kwargs)
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
-        key = name, input._kind, label._kind, *kwargs.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        known = made(session, input._kind, label._kind, kwargs)
         if known is None:
             return fallback.record(function, (input, label), kwargs)
         return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
 
-    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Any:
+    def made(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
+        key = name, kind, label, *options.values()
+        known = session.caches.get(key)
+        if known is None:
+            known = session.caches[key] = first(session, kind, label, options)
+            if known is not None:
+                known.signature.again = partial(again, kind=kind, label=label, options=options)
+        return known
+
+    def again(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Signature:
+        known = made(session, kind, label, options)
+        assert known is not None
+        return known.signature
+
+    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
             return None
         rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
@@ -144,7 +156,7 @@ def _install() -> None:
         **{name: _softmax(name, getattr(torch, name)) for name in ("softmax", "log_softmax")},
     }
     install(named)
-    METHODS.update(softmax=named["softmax"], log_softmax=named["log_softmax"])
+    install_methods({"softmax": named["softmax"], "log_softmax": named["log_softmax"]})
 
 
 _install()

@@ -23,7 +23,6 @@ class Product:
 
     def __init__(self, kind: Kind, out: Kind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
-        self.recipe = kind, weight, bias, turned
         self.matrix = weight.detach() if turned else weight.detach().t()
 
     @property
@@ -42,7 +41,6 @@ class Product:
     def backward(
         self,
         kept: Any,
-        inputs: list[Tensor],
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
@@ -99,7 +97,6 @@ class TorchCall:
     def backward(
         self,
         kept: Any,
-        inputs: list[Tensor],
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
