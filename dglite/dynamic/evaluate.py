@@ -111,9 +111,11 @@ class _Traced:
                 found[k] = states[0]
         return found
 
-    def engine(self, num_inputs: int, needs: Needs, options: Options, pool: Pool) -> Engine:
+    def engine(
+        self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options, pool: Pool
+    ) -> Engine:
         """Return the engine for the gradients that are wanted and the options in force."""
-        key = needs, options, num_inputs
+        key = needs, options, num_inputs, strides
         if key not in self._engines:
             first = self.programs[0]
             collected = [
@@ -131,7 +133,16 @@ class _Traced:
                     absent = [i for i in range(num_inputs) if mask >> i & 1]
                     program = self.programs[kind]
                     plans[c] = plan_class(
-                        self.builder, program, bool(c & 1), absent, collected, pushed, self.slots, needs, options
+                        self.builder,
+                        program,
+                        bool(c & 1),
+                        absent,
+                        collected,
+                        pushed,
+                        self.slots,
+                        strides,
+                        needs,
+                        options,
                     )
                 return plans[c]
 
@@ -212,7 +223,8 @@ def _run(
         tuple(grad and p.values.requires_grad for p in pulled),
         tuple(grad and x is not None and x.requires_grad for x in shared),
     )
-    engine = traced.engine(len(pulled), needs, current_options(), pool)
+    strides = tuple(x.stride() if x is not None else () for x in shared)
+    engine = traced.engine(len(pulled), strides, needs, current_options(), pool)
     values = [p.values for p in pulled]
     inputs = [Input(p.rows, p.values[0:1].numel() if len(p.values) else _width(p.values)) for p in pulled]
     outs = Sweep.apply(engine, order, inputs, *values, *(_NOTHING if x is None else x for x in shared))

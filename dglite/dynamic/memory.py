@@ -85,13 +85,12 @@ class Span:
 class Memory:
     """The buffers of one class in one call: its own block, and tensors that it is given.
 
-    ``addresses`` are those that row (or edge) 0 of the graph would have.
+    ``addresses``, which all classes share, gets those that row (or edge) 0 of the graph would have.
     """
 
-    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer]) -> None:
-        self.span = span
+    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer], addresses: dict[Buffer, int]) -> None:
+        self.span, self.addresses = span, addresses
         self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
-        self.addresses: dict[Buffer, int] = {}
         self._offsets: dict[Buffer, int] = {}
         counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
         firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
@@ -115,7 +114,6 @@ class Memory:
     def share(self, other: Memory) -> None:
         """See the buffers of another memory of the same class, and keep it alive."""
         self._other = other
-        self.addresses.update(other.addresses)
 
     def tensor(self, place: Place) -> torch.Tensor:
         """Return a place's rows of this class, (rows, width)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ import torch
 
 from ..errors import DGLError
 from ..kernels import compiled
-from .layout import Layout
 from .memory import Memory, Pool, Span
 from .order import Order
 from .program import ClassPlan
-from .recipe import Phase, Plan, Role, Root
-from .stages import Call, Run, Steps, addresses, bind
+from .recipe import Plan, Role, Root
+from .schedule import Template
+from .stages import Call, addresses, bind, lies_by_columns
 
 __all__ = ["Engine", "Input", "Sweep"]
 
@@ -41,6 +41,16 @@ class Engine:
     collected: list[tuple[int, bool]]
     dtype: torch.dtype
     pool: Pool
+    templates: dict[tuple[bool, tuple[int, ...]], Template] = field(default_factory=dict)
+
+    def template(self, classes: dict[int, ClassPlan], backward: bool, num_shared: int) -> Template:
+        """Return the schedule of the classes that have vertices."""
+        key = backward, tuple(classes)
+        if key not in self.templates:
+            layouts = {c: plan.backward_layout if backward else plan.forward_layout for c, plan in classes.items()}
+            known = {c: layout for c, layout in layouts.items() if layout is not None}
+            self.templates[key] = Template(known, backward, num_shared)
+        return self.templates[key]
 
 
 class Sweep(torch.autograd.Function):
@@ -84,63 +94,27 @@ def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:
     return {c: Span(rows[c], rows[c + 1], edges[c], edges[c + 1]) for c in classes}
 
 
-def _steps(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Steps]:
-    """Return the runs of each class, level after level."""
-    found: dict[int, Steps] = {c: Steps([], []) for c in classes}
-    for (c, first, last), edges in zip(order.steps, order.step_edges, strict=True):
-        found[c].rows.append((first, last))  # type: ignore[attr-defined]
-        found[c].edges.append(edges)  # type: ignore[attr-defined]
-    return found
-
-
-def _whole(span: Span) -> Steps:
-    rows = (span.first_row, span.first_row + span.num_rows)
-    return Steps([rows], [(span.first_edge, span.first_edge + span.num_edges)])
-
-
-@dataclass
-class _Bound:
-    """The stages of one class, by phase."""
-
-    eager: list[Run]
-    sweep: list[Run]
-    late: list[Run]
-
-
-def _bind_plan(layout: Layout, memory: Memory, call: Call, steps: Steps) -> _Bound:
-    whole, words = _whole(memory.span), layout.words(addresses(layout, memory, call))
-    eager, sweep, late = (
-        [bind(stage, memory, words, call, steps if phase is Phase.SWEEP else whole) for stage in stages]
-        for phase, stages in layout.stages.items()
-    )
-    return _Bound(eager, sweep, late)
-
-
-def _run_all(bound: dict[int, _Bound], order: Order, backward: bool) -> None:
+def _run(
+    engine: Engine, classes: dict[int, ClassPlan], backward: bool, memories: dict[int, Memory], call: Call
+) -> None:
     """Run everything eager, then the sweep, then everything late."""
-    for stages in bound.values():
-        for run in stages.eager:
-            run(0)
-    if any(stages.sweep for stages in bound.values()):
-        sweeps = {c: stages.sweep for c, stages in bound.items()}
-        if backward:
-            left = dict.fromkeys(sweeps, 0)
-            for c, _, _ in order.steps:
-                left[c] += 1
-            for c, _, _ in reversed(order.steps):
-                left[c] -= 1
-                for run in sweeps[c]:
-                    run(left[c])
-        else:
-            done = dict.fromkeys(sweeps, 0)
-            for c, _, _ in order.steps:
-                step = done[c]
-                done[c] = step + 1
-                for run in sweeps[c]:
-                    run(step)
-    for stages in bound.values():
-        for run in stages.late:
-            run(0)
+    if not memories:
+        return
+    template = engine.template(classes, backward, len(call.shared))
+    schedule = template.lines(call.order)
+    for index, touched in enumerate(schedule.touched):
+        if touched == 2:
+            call.shared_grads[index] = _empty_like(call.shared[index])
+    threads = compiled("schedule").team_of(schedule.work, torch.get_num_threads())
+    words = template.words(addresses(template.sources, call), threads)
+    template.run(schedule, words, lambda c, stage: bind(stage, memories[c], call))
+
+
+def _empty_like(weight: torch.Tensor) -> torch.Tensor:
+    """Return memory for a gradient, in the layout of the weight."""
+    if weight.dim() == 2 and lies_by_columns(weight):
+        return torch.empty(weight.shape[::-1], dtype=weight.dtype).t()
+    return torch.empty(weight.shape, dtype=weight.dtype)
 
 
 class _Forward:
@@ -156,12 +130,12 @@ class _Forward:
     ) -> None:
         self.engine, self.order, self.inputs, self.values = engine, order, inputs, values
         self.classes = _classes(engine, order)
-        self.spans, self.steps = _spans(order, self.classes), _steps(order, self.classes)
+        self.spans = _spans(order, self.classes)
         num_nodes = order.num_nodes
         self.states = [torch.empty(num_nodes + 1, width, dtype=engine.dtype) for width in engine.state_widths]
         for state in self.states:
             state[num_nodes] = 0  # what a vertex without that child gathers
-        self.call = Call(order, self.states, _flat(shared), engine.slots, torch.get_num_threads())
+        self.call = Call(order, self.states, _flat(shared), engine.slots)
         self.memories: dict[int, Memory] = {}
         self.picked: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -174,18 +148,14 @@ class _Forward:
             for k, width in enumerate(self.engine.push_widths)
         ]
         for c, plan in self.classes.items():
-            memory = self.memories[c] = Memory(self.spans[c], self.engine.pool, plan.forward.buffers)
+            memory = self.memories[c] = Memory(self.spans[c], self.engine.pool, plan.forward.buffers, self.call.buffers)
             for root in plan.forward.roots:
                 if root.role in (Role.SCATTER, Role.PUSH):
                     target = self.states if root.role is Role.SCATTER else pushes
                     memory.give(plan.forward.places[root.node].buffer, target[root.key], 0)  # type: ignore[index,call-overload]
             for i, buffer in plan.pulls.items():
                 memory.give(buffer, self._pulled(i, c), self.spans[c].first_row)
-        bound = {
-            c: _bind_plan(plan.forward_layout, self.memories[c], self.call, self.steps[c])
-            for c, plan in self.classes.items()
-        }
-        _run_all(bound, order, False)
+        _run(self.engine, self.classes, False, self.memories, self.call)
         return [push.index_select(0, order.places_tensor) for push in pushes]
 
     def _pulled(self, i: int, c: int) -> torch.Tensor:
@@ -218,7 +188,7 @@ class _Backward:
         self.forward, self.order, self.engine = forward, forward.order, forward.engine
         self.gradients = [self._given(g, width) for g, width in zip(gradients, self.engine.push_widths, strict=True)]
         known = forward.call
-        self.call = Call(known.order, known.states, known.shared, known.slots, torch.get_num_threads())
+        self.call = Call(known.order, known.states, known.shared, known.slots, dict(known.buffers))
         self.memories: dict[int, Memory] = {}
         self.input_grads: dict[int, torch.Tensor] = {}
 
@@ -229,11 +199,11 @@ class _Backward:
 
     def run(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
-        forward, order = self.forward, self.order
+        forward = self.forward
         plans = {c: plan.backward for c, plan in forward.classes.items() if plan.backward is not None}
         pulled: dict[tuple[int, int], torch.Tensor] = {}
         for c, plan in plans.items():
-            memory = self.memories[c] = Memory(forward.spans[c], self.engine.pool, plan.buffers)
+            memory = self.memories[c] = Memory(forward.spans[c], self.engine.pool, plan.buffers, self.call.buffers)
             memory.share(forward.memories[c])
             for k, buffer in forward.classes[c].push_grads.items():
                 memory.give(buffer, self.gradients[k], 0)
@@ -243,13 +213,8 @@ class _Backward:
                     pulled[i, c] = torch.empty(forward.spans[c].num_rows, root.node.width, dtype=self.engine.dtype)
                     memory.give(plan.places[root.node].buffer, pulled[i, c], forward.spans[c].first_row)
         self._make_tables(plans)
-        layouts = {c: forward.classes[c].backward_layout for c in plans}
-        bound = {
-            c: _bind_plan(layout, self.memories[c], self.call, forward.steps[c])
-            for c, layout in layouts.items()
-            if layout is not None
-        }
-        _run_all(bound, order, True)
+        classes = {c: forward.classes[c] for c in plans}
+        _run(self.engine, classes, True, self.memories, self.call)
         values = [self._input_grad(i, pulled) for i in range(len(forward.inputs))]
         return values, [self.call.shared_grads.get(i) for i in range(len(self.call.shared))]
 
@@ -267,7 +232,7 @@ class _Backward:
                             at = c, 0 if slot is None else slot
                             place = plan.places[root.node]
                             item = place.buffer.dtype.itemsize
-                            bases[at] = self.memories[c].addresses[place.buffer] + place.column * item
+                            bases[at] = self.call.buffers[place.buffer] + place.column * item
                             strides[at] = place.buffer.width * item
             make = compiled("levels").addresses
             self.call.tables[state, by_slot] = make(
