@@ -12,6 +12,7 @@ import torch
 from ..batch import batch
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..kernels import compiled
 from .gradient import ancestors
 from .ir import Builder, Domain, Kind
 from .memory import Pool
@@ -254,16 +255,13 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = torch.as_tensor(nodes).long().flatten()
-        ok = len(rows) == len(values) and (not len(rows) or (int(rows.min()) >= 0 and int(rows.max()) < num_nodes))
-        places = torch.full((num_nodes,), -1, dtype=torch.long)
-        if ok:
-            places[rows] = torch.arange(len(rows))
-        if not ok or int((places >= 0).sum()) != len(rows):
+        places, distinct = compiled("levels").places_of(rows.numpy(), num_nodes)
+        if len(rows) != len(values) or not distinct:
             raise DGLError(
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return _Pulled(values, (places >= 0).numpy(), places)
+        return _Pulled(values, places >= 0, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
@@ -275,7 +273,9 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
 
 def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
     """Return what tells traces apart; check dtypes and devices."""
-    parameter = next((x for f in functions for x in f.parameters() if x.dtype.is_floating_point), None)
+    modules = [m for f in functions for m in f.modules()]
+    parameters = (x for m in modules for x in m._parameters.values() if x is not None)
+    parameter = next((x for x in parameters if x.dtype.is_floating_point), None)
     floats = [p.values for p in pulled if p.values.dtype.is_floating_point]
     dtype = parameter.dtype if parameter is not None else floats[0].dtype if floats else torch.get_default_dtype()
     for x in (*floats, *([] if parameter is None else [parameter])):
@@ -284,7 +284,7 @@ def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
                 f"a vertex program got {x.dtype} on {x.device}, beside {dtype}; inputs and parameters must be all "
                 "float32 or all float64, on the CPU"
             )
-    modes = tuple(m.training for f in functions for m in f.modules())
+    modes = tuple([m.training for m in modules])
     return _Key(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
 
 

@@ -13,7 +13,7 @@ import torch
 
 from .ir import Domain, Kind
 from .layout import GradientSource, SharedSource, StateSource, TableSource
-from .memory import Memory
+from .memory import Memory, Pool
 from .order import Order
 from .recipe import Buffer, Heavy
 from .schedule import Own
@@ -29,6 +29,7 @@ class Call:
     states: list[torch.Tensor]
     shared: list[torch.Tensor]
     slots: int
+    pool: Pool
     buffers: dict[Buffer, int] = field(default_factory=dict)
     shared_grads: dict[int, torch.Tensor] = field(default_factory=dict)
     tables: dict[tuple[int, bool], Any] = field(default_factory=dict)
@@ -91,8 +92,9 @@ def _bind_weight_grad(stage: Heavy, memory: Memory, call: Call) -> Own:
     def run(first: int, last: int, adds: bool) -> None:
         known, x, y = call.shared_grads.get(index), left(first, last).t(), right(first, last)
         if known is None:
-            made = torch.mm(x, y)
+            made = call.pool.empty((x.shape[0], y.shape[1]), x.dtype)
             call.shared_grads[index] = made.t() if turned else made
+            torch.mm(x, y, out=made)
         elif adds:
             (known.t() if turned else known).addmm_(x, y)
         else:

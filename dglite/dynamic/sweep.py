@@ -104,17 +104,24 @@ def _run(
     schedule = template.lines(call.order)
     for index, touched in enumerate(schedule.touched):
         if touched == 2:
-            call.shared_grads[index] = _empty_like(call.shared[index])
+            call.shared_grads[index] = _empty_like(engine.pool, call.shared[index])
     threads = compiled("schedule").team_of(schedule.work, torch.get_num_threads())
     words = template.words(addresses(template.sources, call), threads)
     template.run(schedule, words, lambda c, stage: bind(stage, memories[c], call))
 
 
-def _empty_like(weight: torch.Tensor) -> torch.Tensor:
+def _empty_like(pool: Pool, weight: torch.Tensor) -> torch.Tensor:
     """Return memory for a gradient, in the layout of the weight."""
     if weight.dim() == 2 and lies_by_columns(weight):
-        return torch.empty(weight.shape[::-1], dtype=weight.dtype).t()
-    return torch.empty(weight.shape, dtype=weight.dtype)
+        return pool.empty(weight.shape[::-1], weight.dtype).t()
+    return pool.empty(weight.shape, weight.dtype)
+
+
+def _picked(engine: Engine, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return some rows of a matrix."""
+    if x.dtype is not engine.dtype:
+        return x.index_select(0, rows)
+    return torch.index_select(x, 0, rows, out=engine.pool.empty((len(rows), x.shape[1]), x.dtype))
 
 
 class _Forward:
@@ -132,10 +139,11 @@ class _Forward:
         self.classes = _classes(engine, order)
         self.spans = _spans(order, self.classes)
         num_nodes = order.num_nodes
-        self.states = [torch.empty(num_nodes + 1, width, dtype=engine.dtype) for width in engine.state_widths]
+        empty = engine.pool.empty
+        self.states = [empty((num_nodes + 1, width), engine.dtype) for width in engine.state_widths]
         for state in self.states:
             state[num_nodes] = 0  # what a vertex without that child gathers
-        self.call = Call(order, self.states, _flat(shared), engine.slots)
+        self.call = Call(order, self.states, _flat(shared), engine.slots, engine.pool)
         self.memories: dict[int, Memory] = {}
         self.picked: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -144,7 +152,9 @@ class _Forward:
         order = self.order
         num_nodes, known = order.num_nodes, self.engine.pushed_states
         pushes = [
-            self.states[known[k]][:num_nodes] if k in known else torch.empty(num_nodes, width, dtype=self.engine.dtype)
+            self.states[known[k]][:num_nodes]
+            if k in known
+            else self.engine.pool.empty((num_nodes, width), self.engine.dtype)
             for k, width in enumerate(self.engine.push_widths)
         ]
         for c, plan in self.classes.items():
@@ -156,7 +166,7 @@ class _Forward:
             for i, buffer in plan.pulls.items():
                 memory.give(buffer, self._pulled(i, c), self.spans[c].first_row)
         _run(self.engine, self.classes, False, self.memories, self.call)
-        return [push.index_select(0, order.places_tensor) for push in pushes]
+        return [_picked(self.engine, push, order.places_tensor) for push in pushes]
 
     def _pulled(self, i: int, c: int) -> torch.Tensor:
         """Return an input's values for the vertices of a class, (rows of the class, width)."""
@@ -167,7 +177,7 @@ class _Forward:
             rows = picked.index_select(0, rows)
         self.picked[i, c] = rows
         value = self.values[i]
-        return value.reshape(len(value), self.inputs[i].width).index_select(0, rows)
+        return _picked(self.engine, value.reshape(len(value), self.inputs[i].width), rows)
 
 
 def _state_key(root: Root) -> tuple[int | None, int]:
@@ -188,14 +198,14 @@ class _Backward:
         self.forward, self.order, self.engine = forward, forward.order, forward.engine
         self.gradients = [self._given(g, width) for g, width in zip(gradients, self.engine.push_widths, strict=True)]
         known = forward.call
-        self.call = Call(known.order, known.states, known.shared, known.slots, dict(known.buffers))
+        self.call = Call(known.order, known.states, known.shared, known.slots, known.pool, dict(known.buffers))
         self.memories: dict[int, Memory] = {}
         self.input_grads: dict[int, torch.Tensor] = {}
 
     def _given(self, gradient: torch.Tensor | None, width: int) -> torch.Tensor:
         if gradient is None:
             return torch.zeros(self.order.num_nodes, width, dtype=self.engine.dtype)
-        return gradient.reshape(self.order.num_nodes, width).index_select(0, self.order.nodes_tensor)
+        return _picked(self.engine, gradient.reshape(self.order.num_nodes, width), self.order.nodes_tensor)
 
     def run(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
@@ -210,7 +220,9 @@ class _Backward:
             for root in plan.roots:
                 if root.role is Role.PULL_GRAD:
                     i = int(str(root.key))
-                    pulled[i, c] = torch.empty(forward.spans[c].num_rows, root.node.width, dtype=self.engine.dtype)
+                    pulled[i, c] = self.engine.pool.empty(
+                        (forward.spans[c].num_rows, root.node.width), self.engine.dtype
+                    )
                     memory.give(plan.places[root.node].buffer, pulled[i, c], forward.spans[c].first_row)
         self._make_tables(plans)
         classes = {c: forward.classes[c] for c in plans}
@@ -247,9 +259,9 @@ class _Backward:
             return None
         value = forward.values[i]
         covered = sum(len(gradient) for gradient in parts.values())
-        made = (torch.empty if covered == len(value) else torch.zeros)(
-            len(value), forward.inputs[i].width, dtype=self.engine.dtype
-        )
+        made = self.engine.pool.empty((len(value), forward.inputs[i].width), self.engine.dtype)
+        if covered < len(value):
+            made.zero_()
         for c, gradient in parts.items():
             made.index_copy_(0, forward.picked[i, c], gradient)
         return made.view(value.shape)

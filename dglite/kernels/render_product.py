@@ -21,7 +21,7 @@ from numba import cfunc
 from dglite.kernels.cpu import simd, tiles
 
 ITEM, LANES, SCRATCH = {item}, {lanes}, {scratch}
-word, reduce_add, memory = simd.word, simd.reduce_add, tiles.scratch(SCRATCH)
+word, prefetch, reduce_add, memory = simd.word, simd.prefetch, simd.reduce_add, tiles.scratch(SCRATCH)
 load, store, splat = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES), simd.splat("{dtype}", LANES)
 load1, store1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
@@ -66,47 +66,52 @@ def _nested(head: str, body: list[str]) -> list[str]:
 
 
 def _dots() -> list[str]:
-    """Return the lines that multiply each row with the rows ``start`` to ``stop`` of the matrix."""
+    """Return the lines that multiply each row with the rows ``start`` to ``stop`` of the matrix.
+
+    These come in blocks that stay in the cache for all rows; the fewer rows, the more of a block at a time, since a sum
+    waits for itself.
+    """
     lines = ["n = start"]
-    for pair in (2, 1):
+    for block in (8, 1):
         step = ["row = first"]
         for rows in (4, 2, 1):
-            body = [f"a{j} = w + (n + {j}) * w_stride" for j in range(pair)]
-            body += [f"x{i} = x + (row + {i}) * x_stride" for i in range(rows)]
-            body += [f"s{i}{j} = splat(0.0)" for i in range(rows) for j in range(pair)]
-            body += ["for k in range(0, width * ITEM, LANES * ITEM):"]
-            body += [f"    v{j} = load(a{j} + k)" for j in range(pair)]
-            for i in range(rows):
-                body.append(f"    u{i} = load(x{i} + k)")
-                body += [f"    s{i}{j} = s{i}{j} + u{i} * v{j}" for j in range(pair)]
-            for i in range(rows):
-                for j in range(pair):
-                    body.append(f"store1(y + (row + {i}) * y_stride + (n + {j}) * ITEM, reduce_add(s{i}{j}))")
-            step += _nested(f"while row + {rows} <= last:", [*body, f"row += {rows}"])
-        lines += _nested(f"while n + {pair} <= stop:", [*step, f"n += {pair}"])
+            many = min(8 // rows, block)
+            body = _dot_tile(rows, many)
+            inner = _nested(f"for m in range(n, n + {block}, {many}):", body)
+            step += _nested(f"while row + {rows} <= last:", [*inner, f"row += {rows}"])
+        lines += _nested(f"while n + {block} <= stop:", [*step, f"n += {block}"])
     return lines
+
+
+def _dot_tile(rows: int, many: int) -> list[str]:
+    """Return the lines that multiply some rows with some rows of the matrix, from ``row`` and from ``m`` on."""
+    places = [(i, j) for i in range(rows) for j in range(many)]
+    lines = [f"a{j} = w + (m + {j}) * w_stride" for j in range(many)]
+    lines += [f"x{i} = x + (row + {i}) * x_stride" for i in range(rows)]
+    lines += [f"s{i}{j} = splat(0.0)" for i, j in places]
+    loop = [f"v{j} = load(a{j} + k)" for j in range(many)] if rows > 1 else []
+    for i in range(rows):
+        loop.append(f"u{i} = load(x{i} + k)")
+        loop += [f"s{i}{j} = s{i}{j} + u{i} * {f'v{j}' if rows > 1 else f'load(a{j} + k)'}" for j in range(many)]
+    lines += _nested("for k in range(0, width * ITEM, LANES * ITEM):", loop)
+    return lines + [f"store1(y + (row + {i}) * y_stride + (m + {j}) * ITEM, reduce_add(s{i}{j}))" for i, j in places]
 
 
 def _sums() -> list[str]:
     """Return the lines that add up rows of the matrix, in the vectors ``start`` to ``stop`` of the result.
 
-    Sums are made in memory of the kernel's own, a few rows and columns at a time.
+    Sums are made in memory of the kernel's own, a few rows and columns at a time. The matrix is asked for ahead: runs
+    of columns are too short for the processor to see them coming.
     """
     inner = ["n = 0"]
     for many in (4, 1):
-        step = [f"a{j} = w + (n + {j}) * w_stride + column" for j in range(many)] + ["row = 0"]
+        step = [f"a{j} = w + (n + {j}) * w_stride + column" for j in range(many)]
+        if many > 1:
+            ahead = [f"prefetch(a{j} + {_AHEAD} * w_stride + k)" for j in range(many)]
+            step += _nested(f"if n + {_AHEAD + many} <= height:", _nested("for k in range(0, size, 64):", ahead))
+        step.append("row = 0")
         for rows in (2, 1):
-            body = [f"y{i} = tile + (row + {i}) * {_TILE_BYTES}" for i in range(rows)]
-            body += [
-                f"c{i}{j} = splat(load1(x + (begin + row + {i}) * x_stride + (n + {j}) * ITEM))"
-                for i in range(rows)
-                for j in range(many)
-            ]
-            body += ["for k in range(0, size, LANES * ITEM):", *(f"    v{j} = load(a{j} + k)" for j in range(many))]
-            for i in range(rows):
-                total = " + ".join(f"c{i}{j} * v{j}" for j in range(many))
-                body.append(f"    store(y{i} + k, load(y{i} + k) + ({total}))")
-            step += _nested(f"while row + {rows} <= count:", [*body, f"row += {rows}"])
+            step += _nested(f"while row + {rows} <= count:", [*_sum_tile(rows, many), f"row += {rows}"])
         inner += _nested(f"while n + {many} <= height:", [*step, f"n += {many}"])
     clear = _nested("for row in range(count):", _nested(_EACH, [f"store(tile + row * {_TILE_BYTES} + k, splat(0.0))"]))
     put = f"store(y + (begin + row) * y_stride + column + k, load(tile + row * {_TILE_BYTES} + k))"
@@ -120,6 +125,20 @@ def _sums() -> list[str]:
     ]
 
 
+def _sum_tile(rows: int, many: int) -> list[str]:
+    """Return the lines that add some rows of the matrix to some rows of the tile."""
+    lines = [f"y{i} = tile + (row + {i}) * {_TILE_BYTES}" for i in range(rows)]
+    for i in range(rows):
+        at = f"x + (begin + row + {i}) * x_stride + n * ITEM"
+        lines += [f"c{i}{j} = splat(load1({at} + {j} * ITEM))" for j in range(many)]
+    loop = [f"v{j} = load(a{j} + k)" for j in range(many)]
+    for i in range(rows):
+        total = " + ".join(f"c{i}{j} * v{j}" for j in range(many))
+        loop.append(f"store(y{i} + k, load(y{i} + k) + ({total}))")
+    return lines + _nested(_EACH, loop)
+
+
+_AHEAD = 8
 _EACH = "for k in range(0, size, LANES * ITEM):"
 
 
