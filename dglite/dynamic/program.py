@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .gradient import Gradients, ancestors, differentiate
+from .inplace import reuse_places
 from .ir import COSTLY, Builder, Domain, Kind, Node
 from .layout import Layout
 from .options import Options
@@ -88,6 +89,7 @@ def plan_class(
         gradient_roots, push_places = _gradient(builder, states, pushes, collected, needs)
         kept = _kept(gradient_roots, made, forward)
         forward = make_plan(builder, [*roots, *(Root(Role.KEEP, None, node) for node in kept)], given, False, options)
+        reuse_places(forward)
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}
