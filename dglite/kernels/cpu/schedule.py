@@ -2,7 +2,9 @@
 
 A *stage* is a chain of row kernels that one class of vertices runs. A schedule lists lines (stage, first row, last
 row): what is eager for all vertices, then level by level what is swept, then what is late. A team of threads goes
-through the lines together: each does its share of a line's rows, or of the result's columns, then waits for the others.
+through the lines together: each takes its share of a line's rows, or of the result's columns, then what is left of the
+others', and waits until all of it is done. So nobody waits for a thread that has no core to run on, which a barrier
+of the team does, at every line.
 
 Stages that are no kernels (large products, functions of a tensor library) are lines too. They belong to whoever runs
 the schedule, which stops there.
@@ -28,6 +30,8 @@ __all__ = ["OWN", "STAGE_COLUMNS", "START", "arrange", "run_lines", "team_of"]
 START, EDGES, MOST, GRADIENT, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(8)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are good, of
 which parameter it adds to the gradient (-1: none), work of a row, work besides, its number among its owner's stages."""
+_SPINS = 2000
+"""How often to look whether a line is done before letting other processes run."""
 LINE_START, LINE_FIRST, LINE_LAST, LINE_ADDS, LINE_OWN, LINE_COLUMNS = range(6)
 """A line: where the words of its kernels are, first and last row, whether it adds to a gradient that has been begun,
 the number of the stage that its owner runs (-1: kernels do)."""
@@ -118,14 +122,35 @@ def _call_number(typingctx: Any, address: Any) -> Any:
 
 
 @intrinsic
-def _call_barrier(typingctx: Any, address: Any) -> Any:
-    """Call ``void function(void)``."""
+def _add_to_word(typingctx: Any, address: Any, value: Any) -> Any:
+    """Add to the word at an address, as one step; return what was there. Writes before it are seen by who sees it."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.call(builder.inttoptr(args[0], ir.FunctionType(ir.VoidType(), []).as_pointer()), [])
-        return context.get_dummy_value()
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), args[1], "acq_rel")
 
-    return types.void(types.int64), codegen
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _take_bit(typingctx: Any, address: Any, bit: Any) -> Any:
+    """Set a bit of the word at an address, as one step; return whether it was not set."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        mask = builder.shl(I64(1), args[1])
+        known = builder.atomic_rmw("or", builder.inttoptr(args[0], I64.as_pointer()), mask, "acq_rel")
+        return builder.icmp_unsigned("==", builder.and_(known, mask), I64(0))
+
+    return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _read_word(typingctx: Any, address: Any) -> Any:
+    """Read a word that another thread may write."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load_atomic(builder.inttoptr(args[0], I64.as_pointer()), "acquire", 8)
+
+    return types.int64(types.int64), codegen
 
 
 @njit(error_model="numpy")
@@ -145,18 +170,28 @@ def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
 @cfunc("void(int64)", cache=True)
 def _member(team):  # type: ignore[no-untyped-def]
     """What each thread runs. Words of ``team``: words of the stages, bytes from one thread's to the next one's, lines,
-    first and last line, then the functions that wait for the team and tell the thread's number and the team's size."""
-    task, num_tasks = _call_number(word(team, 6)), _call_number(word(team, 7))
-    words = word(team, 0) + task * word(team, 1)
+    first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and let
+    others run. Marks of a line are which shares are taken, and how many are done.
+    """
+    me, shares = _call_number(word(team, 7)), word(team, 5)
+    words = word(team, 0) + me * word(team, 1)
     for i in range(word(team, 3), word(team, 4)):
-        if i > word(team, 3):
-            _call_barrier(word(team, 5))
-        _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, task, num_tasks)
+        marks = word(team, 6) + 16 * (i - word(team, 3))
+        for k in range(shares):
+            share = (me + k) % shares
+            if _take_bit(marks, share):
+                _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, share, shares)
+                _add_to_word(marks + 8, 1)
+        spins = 0
+        while _read_word(marks + 8) < shares:
+            spins += 1
+            if spins > _SPINS:
+                _call_number(word(team, 8))
 
 
 @njit("void(int64, int64, int64)", nogil=True, cache=True)
 def _run_team(gomp_parallel, team, threads):  # type: ignore[no-untyped-def]
-    call_gomp_parallel(gomp_parallel, word(team, 8), team, threads)
+    call_gomp_parallel(gomp_parallel, word(team, 9), team, threads)
 
 
 @njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
@@ -173,12 +208,13 @@ def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
 
 
 _MEMBER, _LINE = _member.address, _line_kernel.address
-_FUNCTIONS = ("GOMP_parallel", "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads")
+_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "sched_yield")
+_MOST_THREADS = 32
 
 
 def team_of(work: int, threads: int) -> int:
     """Return how many of ``threads`` threads go through lines of so much work each. Each has its own words."""
-    return num_threads(2 * work, threads)
+    return min(num_threads(2 * work, threads), _MOST_THREADS)
 
 
 def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> None:
@@ -193,5 +229,6 @@ def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> No
         for i in range(first, last):
             launch(_LINE, (at, 8 * size, listed + 8 * LINE_COLUMNS * i), threads, threads)
         return
-    team = array("q", (at, 8 * size, listed, first, last, *found[1:], _MEMBER))
+    marks = np.zeros((last - first, 2), np.int64)
+    team = array("q", (at, 8 * size, listed, first, last, threads, marks.ctypes.data, *found[1:], _MEMBER))
     _run_team(found[0], team.buffer_info()[0], threads)
