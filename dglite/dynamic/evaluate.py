@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels import compiled
 from .gradient import ancestors
-from .ir import Builder, Domain, Kind
+from .ir import Builder, Domain, Kind, Node
 from .memory import Pool
 from .options import Options, current_options
 from .order import Order, order_of
@@ -61,7 +61,8 @@ class _Traced:
         self.push_shapes = [node.shape for node in first.pushes]
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
-        self._read = {node.attr for node in ancestors(roots) if node.kind is Kind.SHARED}
+        self.nodes = ancestors(roots)
+        self._read = {node.attr for node in self.nodes if node.kind is Kind.SHARED}
         self._engines: dict[Any, Engine] = {}
         self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
 
@@ -188,7 +189,9 @@ def _check_programs(functions: Sequence[Any], programs: Sequence[Program]) -> No
 class Evaluator:
     """Evaluates vertex functions on graphs; keeps what it has traced and planned."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[Sequence[Node], Mapping[int, Any]], None] | None = None) -> None:
+        """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
+        self._check = check
         self._traces: dict[_Key, _Traced] = {}
         self._pool = Pool()
 
@@ -198,8 +201,15 @@ class Evaluator:
     def __reduce__(self) -> tuple[type[Evaluator], tuple[()]]:
         return Evaluator, ()
 
-    def __call__(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any = None) -> Any:
-        """Return what the vertices push; see ``VertexFunction.__call__``."""
+    def __call__(
+        self,
+        graph: Any,
+        inputs: Sequence[Any],
+        functions: Sequence[Any],
+        kinds: Any = None,
+        again: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``."""
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         key = _key(functions, pulled)
@@ -207,17 +217,25 @@ class Evaluator:
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            traced = self._traces[key] = _Traced(functions, key)
+            traced = _Traced(functions, key)
+            if self._check is not None:
+                self._check(traced.nodes, dict(enumerate(traced.shared)))
+            self._traces[key] = traced
         order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
         shared = traced.shared_values()
-        return _run(traced, order, pulled, shared, self._pool)
+        return _run(traced, order, pulled, shared, self._pool, again)
 
 
 def _run(
-    traced: _Traced, order: Order, pulled: Sequence[_Pulled], shared: list[torch.Tensor | None], pool: Pool
+    traced: _Traced,
+    order: Order,
+    pulled: Sequence[_Pulled],
+    shared: list[torch.Tensor | None],
+    pool: Pool,
+    again: Callable[..., Any] | None,
 ) -> Any:
     grad = torch.is_grad_enabled()
     needs = Needs(
@@ -228,7 +246,7 @@ def _run(
     engine = traced.engine(len(pulled), strides, needs, current_options(), pool)
     values = [p.values for p in pulled]
     inputs = [Input(p.rows, p.values[0:1].numel() if len(p.values) else _width(p.values)) for p in pulled]
-    outs = Sweep.apply(engine, order, inputs, *values, *(_NOTHING if x is None else x for x in shared))
+    outs = Sweep.apply(engine, order, inputs, again, *values, *(_NOTHING if x is None else x for x in shared))
     shaped = [out.view(order.num_nodes, *shape) for out, shape in zip(outs, traced.push_shapes, strict=True)]
     return shaped[0] if len(shaped) == 1 else tuple(shaped)
 

@@ -54,22 +54,36 @@ class Engine:
 
 
 class Sweep(torch.autograd.Function):
-    """``Sweep.apply(engine, order, inputs, *values, *shared)`` returns the pushed values, (nodes, width) each."""
+    """``Sweep.apply(engine, order, inputs, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
+
+    ``again(values, {id of a shared tensor: stand-in})`` computes them by torch's own means, for a second derivative;
+    None where there is no other way.
+    """
 
     @staticmethod
-    def forward(ctx: Any, engine: Engine, order: Order, inputs: list[Input], *tensors: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any,
+        engine: Engine,
+        order: Order,
+        inputs: list[Input],
+        again: Callable[..., Any] | None,
+        *tensors: torch.Tensor,
+    ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
         run = _Forward(engine, order, inputs, values, shared)
         pushes = run.run()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
+        ctx.again, ctx.num_values = again, len(inputs)
         ctx.set_materialize_grads(False)
         return tuple(pushes)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         """Run the gradient's program."""
+        if torch.is_grad_enabled() and ctx.again is not None:
+            return None, None, None, None, *_differentiable(ctx, gradients)
         if torch.is_grad_enabled():
             raise DGLError(
                 "a vertex program has no second derivative: it ran backward with create_graph=True; compute gradients "
@@ -78,9 +92,22 @@ class Sweep(torch.autograd.Function):
         assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
         run = _Backward(ctx.run, gradients)
         values, shared = run.run()
-        needs = ctx.needs_input_grad[3:]
+        needs = ctx.needs_input_grad[4:]
         found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
-        return None, None, None, *found
+        return None, None, None, None, *found
+
+
+def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Return gradients that have gradients, of stand-ins: what they are made of may be made of each other."""
+    needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
+    stand_ins = {i: x.view_as(x) if i in needed else x for i, x in enumerate(ctx.saved_tensors)}
+    values = [stand_ins.pop(i) for i in range(ctx.num_values)]
+    outs = ctx.again(values, {id(ctx.saved_tensors[i]): x for i, x in stand_ins.items()})
+    pairs = [(x, g.view_as(x)) for x, g in zip(outs, gradients, strict=True) if g is not None and x.requires_grad]
+    every = [*values, *stand_ins.values()]
+    targets, given = [x for x, _ in pairs], [g for _, g in pairs]
+    found = torch.autograd.grad(targets, [every[i] for i in needed], given, create_graph=True, allow_unused=True)
+    return [*map(dict(zip(needed, found, strict=True)).get, range(len(every)))]
 
 
 def _classes(engine: Engine, order: Order) -> dict[int, ClassPlan]:
