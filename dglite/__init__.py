@@ -162,6 +162,9 @@ from .udf import EdgeBatch, NodeBatch
 
 __version__ = "0.1.0"
 
+if backend.name == "torch":
+    from . import dynamic  # noqa: F401 - its engine runs prop_nodes_topo
+
 __all__ = [
     "ALL",
     "EID",

@@ -5,14 +5,18 @@ A function that is ``"default"`` or None is the one that the graph has registere
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .errors import DGLError
 from .graph import DGLGraph
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
 
-__all__ = ["prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_bfs", "prop_nodes_topo"]
+__all__ = ["engines", "prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_bfs", "prop_nodes_topo"]
+
+engines: list[Callable[[DGLGraph, Any, Any, Any], bool]] = []
+"""What may do a topological propagation as a whole. Each is given graph, message, reduce and apply function and returns
+whether it has done it; ``dglite.dynamic`` adds itself here."""
 
 
 def prop_nodes(
@@ -61,8 +65,11 @@ def prop_nodes_topo(
 ) -> None:
     """Let nodes ``pull`` in the order of :func:`dglite.topological_nodes_generator`.
 
-    With ``reverse`` frontiers follow in-edges; messages go along edges all the same.
+    With ``reverse`` frontiers follow in-edges; messages go along edges all the same. Functions that can be a vertex
+    program (see ``docs/dynamic.md``) run as one, to the same effect.
     """
+    if not _checked(reverse) and any(engine(graph, message_func, reduce_func, apply_node_func) for engine in engines):
+        return
     prop_nodes(graph, topological_nodes_generator(graph, _checked(reverse)), message_func, reduce_func, apply_node_func)
 
 

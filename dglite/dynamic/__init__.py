@@ -6,8 +6,10 @@ Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :
 
 from __future__ import annotations
 
+from ..propagate import engines
 from .batching import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
+from .propagation import propagate_as_program
 from .vertex import ByKind, Children, Partial, VertexFunction
 
 __all__ = [
@@ -24,3 +26,5 @@ __all__ = [
     "options",
     "run",
 ]
+
+engines.append(propagate_as_program)

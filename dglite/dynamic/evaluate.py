@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ import torch
 from ..batch import batch
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..kernels import compiled
 from .gradient import ancestors
-from .ir import Builder, Domain, Kind
+from .ir import Builder, Domain, Kind, Node
 from .memory import Pool
 from .options import Options, current_options
 from .order import Order, order_of
@@ -60,7 +61,8 @@ class _Traced:
         self.push_shapes = [node.shape for node in first.pushes]
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
-        self._read = {node.attr for node in ancestors(roots) if node.kind is Kind.SHARED}
+        self.nodes = ancestors(roots)
+        self._read = {node.attr for node in self.nodes if node.kind is Kind.SHARED}
         self._engines: dict[Any, Engine] = {}
         self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
 
@@ -111,9 +113,11 @@ class _Traced:
                 found[k] = states[0]
         return found
 
-    def engine(self, num_inputs: int, needs: Needs, options: Options, pool: Pool) -> Engine:
+    def engine(
+        self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options, pool: Pool
+    ) -> Engine:
         """Return the engine for the gradients that are wanted and the options in force."""
-        key = needs, options, num_inputs
+        key = needs, options, num_inputs, strides
         if key not in self._engines:
             first = self.programs[0]
             collected = [
@@ -131,7 +135,16 @@ class _Traced:
                     absent = [i for i in range(num_inputs) if mask >> i & 1]
                     program = self.programs[kind]
                     plans[c] = plan_class(
-                        self.builder, program, bool(c & 1), absent, collected, pushed, self.slots, needs, options
+                        self.builder,
+                        program,
+                        bool(c & 1),
+                        absent,
+                        collected,
+                        pushed,
+                        self.slots,
+                        strides,
+                        needs,
+                        options,
                     )
                 return plans[c]
 
@@ -176,7 +189,9 @@ def _check_programs(functions: Sequence[Any], programs: Sequence[Program]) -> No
 class Evaluator:
     """Evaluates vertex functions on graphs; keeps what it has traced and planned."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[Sequence[Node], Mapping[int, Any]], None] | None = None) -> None:
+        """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
+        self._check = check
         self._traces: dict[_Key, _Traced] = {}
         self._pool = Pool()
 
@@ -186,8 +201,15 @@ class Evaluator:
     def __reduce__(self) -> tuple[type[Evaluator], tuple[()]]:
         return Evaluator, ()
 
-    def __call__(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any = None) -> Any:
-        """Return what the vertices push; see ``VertexFunction.__call__``."""
+    def __call__(
+        self,
+        graph: Any,
+        inputs: Sequence[Any],
+        functions: Sequence[Any],
+        kinds: Any = None,
+        again: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``."""
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         key = _key(functions, pulled)
@@ -195,27 +217,36 @@ class Evaluator:
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            traced = self._traces[key] = _Traced(functions, key)
+            traced = _Traced(functions, key)
+            if self._check is not None:
+                self._check(traced.nodes, dict(enumerate(traced.shared)))
+            self._traces[key] = traced
         order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
         shared = traced.shared_values()
-        return _run(traced, order, pulled, shared, self._pool)
+        return _run(traced, order, pulled, shared, self._pool, again)
 
 
 def _run(
-    traced: _Traced, order: Order, pulled: Sequence[_Pulled], shared: list[torch.Tensor | None], pool: Pool
+    traced: _Traced,
+    order: Order,
+    pulled: Sequence[_Pulled],
+    shared: list[torch.Tensor | None],
+    pool: Pool,
+    again: Callable[..., Any] | None,
 ) -> Any:
     grad = torch.is_grad_enabled()
     needs = Needs(
         tuple(grad and p.values.requires_grad for p in pulled),
         tuple(grad and x is not None and x.requires_grad for x in shared),
     )
-    engine = traced.engine(len(pulled), needs, current_options(), pool)
+    strides = tuple(x.stride() if x is not None else () for x in shared)
+    engine = traced.engine(len(pulled), strides, needs, current_options(), pool)
     values = [p.values for p in pulled]
     inputs = [Input(p.rows, p.values[0:1].numel() if len(p.values) else _width(p.values)) for p in pulled]
-    outs = Sweep.apply(engine, order, inputs, *values, *(_NOTHING if x is None else x for x in shared))
+    outs = Sweep.apply(engine, order, inputs, again, *values, *(_NOTHING if x is None else x for x in shared))
     shaped = [out.view(order.num_nodes, *shape) for out, shape in zip(outs, traced.push_shapes, strict=True)]
     return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
@@ -242,16 +273,13 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = torch.as_tensor(nodes).long().flatten()
-        ok = len(rows) == len(values) and (not len(rows) or (int(rows.min()) >= 0 and int(rows.max()) < num_nodes))
-        places = torch.full((num_nodes,), -1, dtype=torch.long)
-        if ok:
-            places[rows] = torch.arange(len(rows))
-        if not ok or int((places >= 0).sum()) != len(rows):
+        places, distinct = compiled("levels").places_of(rows.numpy(), num_nodes)
+        if len(rows) != len(values) or not distinct:
             raise DGLError(
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return _Pulled(values, (places >= 0).numpy(), places)
+        return _Pulled(values, places >= 0, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
@@ -263,7 +291,9 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
 
 def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
     """Return what tells traces apart; check dtypes and devices."""
-    parameter = next((x for f in functions for x in f.parameters() if x.dtype.is_floating_point), None)
+    modules = _modules(functions)
+    parameters = (x for m in modules for x in m._parameters.values() if x is not None)
+    parameter = next((x for x in parameters if x.dtype.is_floating_point), None)
     floats = [p.values for p in pulled if p.values.dtype.is_floating_point]
     dtype = parameter.dtype if parameter is not None else floats[0].dtype if floats else torch.get_default_dtype()
     for x in (*floats, *([] if parameter is None else [parameter])):
@@ -272,8 +302,19 @@ def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
                 f"a vertex program got {x.dtype} on {x.device}, beside {dtype}; inputs and parameters must be all "
                 "float32 or all float64, on the CPU"
             )
-    modes = tuple(m.training for f in functions for m in f.modules())
+    modes = tuple([m.training for m in modules])
     return _Key(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
+
+
+def _modules(functions: Sequence[Any]) -> list[Any]:
+    """Return the functions and all modules in them; ``Module.modules()`` takes four times as long to name them."""
+    found, pending = dict[int, Any](), list(functions)
+    while pending:
+        module = pending.pop()
+        if id(module) not in found:
+            found[id(module)] = module
+            pending += [x for x in module._modules.values() if x is not None]
+    return list(found.values())
 
 
 def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]) -> tuple[np.ndarray | None, int]:

@@ -116,6 +116,8 @@ class Builder:
     def __init__(self) -> None:
         self._known: dict[Any, Node] = {}
         self._count = 0
+        self.transposes: dict[Node, Node] = {}
+        """Shared matrices that are the transpose of another one."""
 
     def make(
         self,
@@ -274,6 +276,8 @@ class Builder:
     # -- products -----------------------------------------------------------------------------------------------
     def matmul(self, x: Node, weight: Node, turned: bool = False) -> Node:
         """Return ``x @ weight``, or ``x @ weight.T`` where it is ``turned``; 0 where ``x`` is 0."""
+        if weight in self.transposes:
+            return self.matmul(x, self.transposes[weight], not turned)
         columns = weight.shape[0] if turned else weight.shape[1]
         if x.kind is Kind.FULL and x.attr == 0:
             return self.make(Kind.FULL, (), 0.0, x.domain, (columns,), x.dtype)

@@ -6,7 +6,7 @@ the graph. A call looks these addresses up, and one addition gives the words of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -17,21 +17,16 @@ import torch
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
-from .recipe import Cell, Heavy, Phase, Place, Plan, Reading
+from .recipe import Cell, Heavy, Place, Plan, Reading
 
-__all__ = ["Chain", "Layout", "SharedSource", "StateSource", "TableSource", "Words"]
+__all__ = ["NOTHING", "WORDS", "GradientSource", "Layout", "SharedSource", "StateSource", "TableSource"]
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _ROW_KINDS = (Kind.SUM, Kind.COLLECT)
+_ANY_NUMBER = 1 << 62
 
-
-@dataclass(frozen=True)
-class Chain:
-    """Row kernels that run one after the other on the same rows; ``start`` is where their words are."""
-
-    start: int
-    domain: Domain
-    work: int
+NOTHING, WORDS = "nothing", "words"
+"""Sources of constants, and of words that tell where other words are."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,14 @@ class StateSource:
 
 @dataclass(frozen=True)
 class SharedSource:
-    """A row that all vertices share."""
+    """A row that all vertices share, or a matrix."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class GradientSource:
+    """The gradient of what all vertices share."""
 
     index: int
 
@@ -56,63 +58,139 @@ class TableSource:
     by_slot: bool
 
 
-class Words:
-    """The words of all kernels of a plan in one call."""
-
-    __slots__ = ("address", "array")
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array, self.address = array, array.ctypes.data
-
-
 class Layout:
-    """The stages of a plan, row kernels gathered in chains, and what their words are made from."""
+    """The stages of a plan, row kernels gathered in chains, and what their words are made from.
 
-    def __init__(self, plan: Plan, slots: int) -> None:
-        self.slots = slots
-        self.sources: dict[Any, int] = {"nothing": 0, "words": 1}
+    ``stages`` has a row (see :mod:`dglite.kernels.cpu.schedule`) for each, those of phase p from ``bounds[p]`` on;
+    ``own`` are those that can run without kernels. ``strides`` are those of matrices that all vertices share.
+    """
+
+    def __init__(self, plan: Plan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
+        self.slots, self._strides = slots, strides
+        self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
+        self.own: list[Heavy] = []
         self._index, self._constant = list[int](), list[int]()
-        self.stages: dict[Phase, list[Chain | Heavy]] = {
-            phase: [self._chain(group) if isinstance(group, list) else group for group in _grouped(stages)]
-            for phase, stages in plan.stages.items()
-        }
-        self._indices, self._constants = np.array(self._index, np.int64), np.array(self._constant, np.int64)
+        rows, self.bounds = list[list[int]](), [0]
+        for stages in plan.stages.values():
+            for group in _grouped(stages):
+                rows.append(self._chain(group) if isinstance(group, list) else self._heavy(group))
+            self.bounds.append(len(rows))
+        columns = compiled("schedule").STAGE_COLUMNS
+        self.stages = np.array(rows, np.int64).reshape(len(rows), columns)
+        self.indices, self.constants = np.array(self._index, np.int64), np.array(self._constant, np.int64)
 
-    def words(self, addresses: Sequence[int]) -> Words:
-        """Return the words of a call, given the address of each of ``sources``; those of the words are filled in."""
-        made = Words(np.empty_like(self._constants))
-        bases = np.array(addresses, np.int64)
-        bases[1] = made.address
-        np.add(bases[self._indices], self._constants, out=made.array)
-        return made
-
-    # -- once per plan ------------------------------------------------------------------------------------------
-    def _word(self, constant: int, source: Any = "nothing") -> None:
+    # -- words --------------------------------------------------------------------------------------------------
+    def _word(self, constant: int, source: Any = NOTHING) -> None:
         self._index.append(self.sources.setdefault(source, len(self.sources)))
         self._constant.append(constant)
 
-    def _chain(self, stages: list[Cell | Heavy]) -> Chain:
-        """Lay down the words of a chain, then those of its kernels."""
+    def _stage(self, kernels: int, adds: int = 0) -> int:
+        """Lay down the words of a stage, but for its kernels; return where they are."""
         start = len(self._index)
-        for constant in (0, 0, len(stages)):
+        for constant in (kernels, adds, *[0] * (2 * kernels)):
             self._word(constant)
-        for _ in stages:
+        return start
+
+    def _enter(self, start: int, i: int) -> None:
+        """Let the i-th kernel of a stage read the words from here on, first the run of rows."""
+        self._constant[start + 3 + 2 * i], self._index[start + 3 + 2 * i] = 8 * len(self._index), 1
+        for _ in range(2):
             self._word(0)
-            self._word(0)
-        work = 0
+
+    def _chain(self, stages: list[Cell | Heavy]) -> list[int]:
+        """Lay down a chain of row kernels; return its row."""
+        start, work = self._stage(len(stages)), 0
         for i, stage in enumerate(stages):
-            self._constant[start + 4 + 2 * i], self._index[start + 4 + 2 * i] = 8 * len(self._index), 1
+            self._enter(start, i)
             kernel, width = self._kernel(stage)
-            self._constant[start + 3 + 2 * i] = kernel
+            self._constant[start + 2 + 2 * i] = kernel
             work += width
         first = stages[0]
         domain = first.domain if isinstance(first, Cell) else Domain.VERTEX
-        return Chain(start, domain, work)
+        return [start, domain is Domain.EDGE, _ANY_NUMBER, -1, work, 0, -1]
+
+    def _heavy(self, stage: Heavy) -> list[int]:
+        """Lay down a product of few rows, where there is a kernel for it; return the row of the stage."""
+        self.own.append(stage)
+        node = stage.node
+        gradient = -1
+        if node.kind in (Kind.WEIGHT_GRAD, Kind.COLUMN_SUM):
+            gradient = node.attr
+        elif node.kind is Kind.VJP and stage.place is None:
+            gradient = node.inputs[node.attr[1]].attr
+        domain = node.domain if node.domain is not Domain.SHARED else _domain_of(node)
+        found = _PRODUCTS[node.kind](self, stage) if node.kind in _PRODUCTS else None
+        start, most, work, fixed = found or (-1, -1, 0, 0)
+        return [start, domain is Domain.EDGE, most, gradient, work, fixed, len(self.own) - 1]
+
+    def _matrix(self, index: int, shape: Sequence[int]) -> tuple[bool, int] | None:
+        """Return whether a matrix lies by columns, and the bytes from one of its rows (columns) to the next."""
+        strides = self._strides[index]
+        if len(strides) != 2 or 1 not in strides or 0 in shape:
+            return None
+        by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
+        return by_columns, strides[1 if by_columns else 0]
+
+    def _product(self, stage: Heavy) -> tuple[int, int, int, int] | None:
+        products, weight, dtype = compiled("product"), stage.node.inputs[1], stage.node.dtype
+        known = self._matrix(weight.attr, weight.shape)
+        if known is None:
+            return None
+        by_columns, stride = known
+        turned = stage.node.attr is not by_columns
+        height, width = reversed(weight.shape) if by_columns else weight.shape
+        kernel = products.product_kernel(_DTYPES[dtype], width, turned)
+        if not kernel:
+            return None
+        start = self._single(kernel, 0, (height, width))
+        self._place(stage.places[0])
+        self._word(0, SharedSource(weight.attr))
+        self._word(stride * dtype.itemsize)
+        self._place(stage.place)
+        most = products.MOST_ROWS_TURNED if turned else products.MOST_ROWS
+        return start, most, height * width // 4, height * width
+
+    def _weight_gradient(self, stage: Heavy) -> tuple[int, int, int, int] | None:
+        products, node = compiled("product"), stage.node
+        known = self._matrix(node.attr, node.shape)
+        if known is None:
+            return None
+        height, width = reversed(node.shape) if known[0] else node.shape
+        kernel = products.outer_kernel(_DTYPES[node.dtype], width)
+        if not kernel:
+            return None
+        left, right = reversed(stage.places) if known[0] else stage.places
+        start = self._single(kernel, 10, (height, width))
+        self._place(left)
+        self._word(0, GradientSource(node.attr))
+        self._word(width * node.dtype.itemsize)
+        self._place(right)
+        self._word(0)
+        return start, products.MOST_ROWS_OUTER, height * width // 4, height * width
+
+    def _column_sum(self, stage: Heavy) -> tuple[int, int, int, int] | None:
+        node = stage.node
+        known = self._matrix(node.attr, node.shape) if len(node.shape) == 2 else (False, 0)
+        kernel = compiled("product").column_sum_kernel(_DTYPES[node.dtype], node.width) if node.width else 0
+        if known is None or known[0] or not kernel:
+            return None
+        start = self._single(kernel, 6, (node.width,))
+        self._place(stage.places[0])
+        self._word(0, GradientSource(node.attr))
+        self._word(0)
+        return start, _ANY_NUMBER, node.width, 0
+
+    def _single(self, kernel: int, adds: int, sizes: Sequence[int]) -> int:
+        """Lay down a stage of one kernel, up to the sizes that it reads; return where."""
+        start = self._stage(1, adds)
+        self._constant[start + 2] = kernel
+        self._enter(start, 0)
+        for size in sizes:
+            self._word(size)
+        return start
 
     def _kernel(self, stage: Cell | Heavy) -> tuple[int, int]:
         """Lay down the words of a kernel; return its address and about how much work a row is."""
-        for _ in range(2):
-            self._word(0)
         if isinstance(stage, Heavy):
             return self._sum(stage), 4 * stage.node.width
         self._word(stage.width)
@@ -124,7 +202,8 @@ class Layout:
         make = compiled("cell").formula_kernel
         return make(stage.formulas, rows, _DTYPES[stage.dtype], stage.width), 8 * stage.width
 
-    def _place(self, place: Place) -> None:
+    def _place(self, place: Place | None) -> None:
+        assert place is not None
         item = place.buffer.dtype.itemsize
         self._word(place.column * item, place.buffer)
         self._word(place.buffer.width * item)
@@ -134,7 +213,7 @@ class Layout:
         source = reading.source
         if isinstance(source, Place):
             self._place(source)
-            self._word(0, "nothing" if reading.rows is Rows.SAME else "parents")
+            self._word(0, NOTHING if reading.rows is Rows.SAME else "parents")
             self._word(int(reading.rows is not Rows.SAME))
         elif source.kind is Kind.SHARED:
             self._word(reading.column * source.dtype.itemsize, SharedSource(source.attr))
@@ -189,3 +268,16 @@ def _grouped(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy] | He
             yield run[0]
         else:
             yield run
+
+
+def _domain_of(node: Node) -> Domain:
+    """Return what the rows are of which a gradient is a sum."""
+    return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
+
+
+_PRODUCTS: dict[Kind, Callable[[Layout, Heavy], tuple[int, int, int, int] | None]] = {
+    Kind.MATMUL: Layout._product,
+    Kind.WEIGHT_GRAD: Layout._weight_gradient,
+    Kind.COLUMN_SUM: Layout._column_sum,
+}
+"""What lays down a stage's words: returns where they are, for how many rows, work of a row and besides; or None."""

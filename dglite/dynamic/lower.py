@@ -183,6 +183,22 @@ def _cat(builder: Builder, parts: Any, dim: int = 0) -> Any:
     return builder.cat(parts)
 
 
+def _sum(builder: Builder, x: Node, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+    """Add up a few features side by side: those of a mailbox's messages."""
+    dims = [d + len(x.shape) + 1 if d < 0 else d for d in ([dim] if isinstance(dim, int) else dim or [])]
+    if dims != [1] or len(x.shape) < 2 or not 0 < x.shape[0] <= _MOST_TERMS or dtype is not None:
+        return NotImplemented
+    width = x.width // x.shape[0]
+    total: Node | None = None
+    for i in range(x.shape[0]):
+        total = builder.add(total, builder.slice(x, i * width, (i + 1) * width))
+    assert total is not None
+    return builder.reshaped(total, (1, *x.shape[1:]) if keepdim else x.shape[1:])
+
+
+_MOST_TERMS = 16
+
+
 def _same(builder: Builder, x: Node, **_: Any) -> Node:
     return x
 
@@ -245,6 +261,7 @@ LOWERINGS: Mapping[str, Lower] = {
     "split_with_sizes": _split_sizes,
     "unsafe_split_with_sizes": _split_sizes,
     "cat": _cat,
+    "sum": _sum,
     "clone": _same,
     "alias": _same,
     "detach": _stop,

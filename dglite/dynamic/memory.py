@@ -1,14 +1,18 @@
 """Where the values of one call lie.
 
 The memory of a call is one block for each class of vertices, taken from blocks that earlier calls have given back:
-fresh memory costs a page fault for every 4 KiB.
+fresh memory costs a page fault for every 4 KiB. What a call returns lies in such blocks too.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 
 from .ir import Domain
@@ -16,20 +20,32 @@ from .recipe import Buffer, Place
 
 __all__ = ["Memory", "Pool", "Span"]
 
-_KEPT_BLOCKS = 12
+_KEPT_BLOCKS = 24
 _ALIGNMENT = 64
+_SMALL = 1 << 15
+_CODES = {torch.float32: "<f4", torch.float64: "<f8"}
 
 
 class Lease:
     """A block of bytes that goes back to its pool when nobody needs it any more."""
 
-    __slots__ = ("block", "pool")
+    __slots__ = ("__array_interface__", "block", "pool")
 
     def __init__(self, pool: Pool, block: torch.Tensor) -> None:
         self.pool, self.block = pool, block
 
     def __del__(self) -> None:
-        self.pool.give_back(self.block)
+        self.pool.returned.append(self.block)
+
+    def array(self, shape: Sequence[int], dtype: torch.dtype) -> np.ndarray:
+        """Return the beginning of the block as an array, which keeps it."""
+        self.__array_interface__: dict[str, Any] = {
+            "version": 3,
+            "shape": tuple(shape),
+            "typestr": _CODES[dtype],
+            "data": (self.block.data_ptr(), False),
+        }
+        return np.asarray(self)
 
 
 class Pool:
@@ -38,6 +54,8 @@ class Pool:
     def __init__(self) -> None:
         self._free: list[torch.Tensor] = []
         self._lock = threading.Lock()
+        self.returned: deque[torch.Tensor] = deque()
+        """Blocks that were given back. No lock guards it: they come whenever memory is freed, amid a take."""
 
     def __deepcopy__(self, memo: object) -> Pool:
         return Pool()
@@ -48,6 +66,7 @@ class Pool:
     def take(self, num_bytes: int) -> Lease:
         """Return a block of at least so many bytes, and of at most about four times as many."""
         with self._lock:
+            self._collect()
             for i, block in enumerate(self._free):
                 if num_bytes <= block.numel() <= 4 * num_bytes + 4096:
                     return Lease(self, self._free.pop(i))
@@ -55,13 +74,20 @@ class Pool:
             self, torch.empty((num_bytes + num_bytes // 4) // _ALIGNMENT * _ALIGNMENT + _ALIGNMENT, dtype=torch.uint8)
         )
 
-    def give_back(self, block: torch.Tensor) -> None:
-        """Keep a block for the next call, unless there are many."""
-        with self._lock:
-            self._free.append(block)
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return a tensor of a shape, in a block that comes back when nobody refers to it any more."""
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if num_bytes < _SMALL:
+            return torch.empty(shape, dtype=dtype)
+        return torch.from_numpy(self.take(num_bytes).array(shape, dtype))
+
+    def _collect(self) -> None:
+        """Sort in the blocks that were given back; forget the smallest where there are many."""
+        if self.returned:
+            while self.returned:
+                self._free.append(self.returned.popleft())
             self._free.sort(key=torch.Tensor.numel)
-            if len(self._free) > _KEPT_BLOCKS:
-                del self._free[0]
+            del self._free[:-_KEPT_BLOCKS]
 
 
 class Span:
@@ -85,13 +111,12 @@ class Span:
 class Memory:
     """The buffers of one class in one call: its own block, and tensors that it is given.
 
-    ``addresses`` are those that row (or edge) 0 of the graph would have.
+    ``addresses``, which all classes share, gets those that row (or edge) 0 of the graph would have.
     """
 
-    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer]) -> None:
-        self.span = span
+    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer], addresses: dict[Buffer, int]) -> None:
+        self.span, self.addresses = span, addresses
         self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
-        self.addresses: dict[Buffer, int] = {}
         self._offsets: dict[Buffer, int] = {}
         counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
         firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
@@ -115,7 +140,6 @@ class Memory:
     def share(self, other: Memory) -> None:
         """See the buffers of another memory of the same class, and keep it alive."""
         self._other = other
-        self.addresses.update(other.addresses)
 
     def tensor(self, place: Place) -> torch.Tensor:
         """Return a place's rows of this class, (rows, width)."""

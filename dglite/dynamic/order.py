@@ -39,11 +39,9 @@ class Order:
         """Keep what each call needs as tensors and lists."""
         self.num_nodes = len(self.nodes)
         self.nodes_tensor, self.places_tensor = torch.from_numpy(self.nodes), torch.from_numpy(self.places)
+        self.class_bounds, self.segment_edges = self.bounds[self.classes], self.bounds[self.segments[:, 1:]]
         self.class_rows: list[int] = self.classes.tolist()
-        self.class_edges: list[int] = self.bounds[self.classes].tolist()
-        self.steps: list[list[int]] = self.segments.tolist()
-        rows = self.segments[:, 1:]
-        self.step_edges: list[list[int]] = self.bounds[rows].tolist()
+        self.class_edges: list[int] = self.class_bounds.tolist()
 
         self._addresses = {
             "nothing": 0,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .gradient import Gradients, ancestors, differentiate
+from .inplace import reuse_places
 from .ir import COSTLY, Builder, Domain, Kind, Node
 from .layout import Layout
 from .options import Options
@@ -61,6 +62,7 @@ def plan_class(
     collected: Sequence[tuple[int, bool]],
     pushed_states: Collection[int],
     slots: int,
+    strides: Sequence[tuple[int, ...]],
     needs: Needs,
     options: Options,
 ) -> ClassPlan:
@@ -68,7 +70,7 @@ def plan_class(
 
     ``absent`` lists the inputs that they do not have, ``collected`` the (state, by slot) in which parents hand on
     gradients, ``pushed_states`` the pushed values that are states in every function,
-    ``slots`` how many children can be gathered by number.
+    ``slots`` how many children can be gathered by number, ``strides`` those of each shared tensor.
     """
     results = _specialised(builder, [*program.states, *program.pushes], has_children, set(absent))
     states, pushes = results[: len(program.states)], results[len(program.states) :]
@@ -87,10 +89,11 @@ def plan_class(
         gradient_roots, push_places = _gradient(builder, states, pushes, collected, needs)
         kept = _kept(gradient_roots, made, forward)
         forward = make_plan(builder, [*roots, *(Root(Role.KEEP, None, node) for node in kept)], given, False, options)
+        reuse_places(forward)
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}
-    layouts = Layout(forward, slots), None if backward is None else Layout(backward, slots)
+    layouts = Layout(forward, slots, strides), None if backward is None else Layout(backward, slots, strides)
     return ClassPlan(forward, backward, *layouts, pulls, push_grads)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ import torch
 
 from ..errors import DGLError
 from ..kernels import compiled
-from .layout import Layout
 from .memory import Memory, Pool, Span
 from .order import Order
 from .program import ClassPlan
-from .recipe import Phase, Plan, Role, Root
-from .stages import Call, Run, Steps, addresses, bind
+from .recipe import Plan, Role, Root
+from .schedule import Template
+from .stages import Call, addresses, bind, lies_by_columns
 
 __all__ = ["Engine", "Input", "Sweep"]
 
@@ -41,25 +41,49 @@ class Engine:
     collected: list[tuple[int, bool]]
     dtype: torch.dtype
     pool: Pool
+    templates: dict[tuple[bool, tuple[int, ...]], Template] = field(default_factory=dict)
+
+    def template(self, classes: dict[int, ClassPlan], backward: bool, num_shared: int) -> Template:
+        """Return the schedule of the classes that have vertices."""
+        key = backward, tuple(classes)
+        if key not in self.templates:
+            layouts = {c: plan.backward_layout if backward else plan.forward_layout for c, plan in classes.items()}
+            known = {c: layout for c, layout in layouts.items() if layout is not None}
+            self.templates[key] = Template(known, backward, num_shared)
+        return self.templates[key]
 
 
 class Sweep(torch.autograd.Function):
-    """``Sweep.apply(engine, order, inputs, *values, *shared)`` returns the pushed values, (nodes, width) each."""
+    """``Sweep.apply(engine, order, inputs, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
+
+    ``again(values, {id of a shared tensor: stand-in})`` computes them by torch's own means, for a second derivative;
+    None where there is no other way.
+    """
 
     @staticmethod
-    def forward(ctx: Any, engine: Engine, order: Order, inputs: list[Input], *tensors: torch.Tensor) -> Any:
+    def forward(
+        ctx: Any,
+        engine: Engine,
+        order: Order,
+        inputs: list[Input],
+        again: Callable[..., Any] | None,
+        *tensors: torch.Tensor,
+    ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
         run = _Forward(engine, order, inputs, values, shared)
         pushes = run.run()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
+        ctx.again, ctx.num_values = again, len(inputs)
         ctx.set_materialize_grads(False)
         return tuple(pushes)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
         """Run the gradient's program."""
+        if torch.is_grad_enabled() and ctx.again is not None:
+            return None, None, None, None, *_differentiable(ctx, gradients)
         if torch.is_grad_enabled():
             raise DGLError(
                 "a vertex program has no second derivative: it ran backward with create_graph=True; compute gradients "
@@ -68,9 +92,22 @@ class Sweep(torch.autograd.Function):
         assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
         run = _Backward(ctx.run, gradients)
         values, shared = run.run()
-        needs = ctx.needs_input_grad[3:]
+        needs = ctx.needs_input_grad[4:]
         found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
-        return None, None, None, *found
+        return None, None, None, None, *found
+
+
+def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Return gradients that have gradients, of stand-ins: what they are made of may be made of each other."""
+    needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
+    stand_ins = {i: x.view_as(x) if i in needed else x for i, x in enumerate(ctx.saved_tensors)}
+    values = [stand_ins.pop(i) for i in range(ctx.num_values)]
+    outs = ctx.again(values, {id(ctx.saved_tensors[i]): x for i, x in stand_ins.items()})
+    pairs = [(x, g.view_as(x)) for x, g in zip(outs, gradients, strict=True) if g is not None and x.requires_grad]
+    every = [*values, *stand_ins.values()]
+    targets, given = [x for x, _ in pairs], [g for _, g in pairs]
+    found = torch.autograd.grad(targets, [every[i] for i in needed], given, create_graph=True, allow_unused=True)
+    return [*map(dict(zip(needed, found, strict=True)).get, range(len(every)))]
 
 
 def _classes(engine: Engine, order: Order) -> dict[int, ClassPlan]:
@@ -84,63 +121,34 @@ def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:
     return {c: Span(rows[c], rows[c + 1], edges[c], edges[c + 1]) for c in classes}
 
 
-def _steps(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Steps]:
-    """Return the runs of each class, level after level."""
-    found: dict[int, Steps] = {c: Steps([], []) for c in classes}
-    for (c, first, last), edges in zip(order.steps, order.step_edges, strict=True):
-        found[c].rows.append((first, last))  # type: ignore[attr-defined]
-        found[c].edges.append(edges)  # type: ignore[attr-defined]
-    return found
-
-
-def _whole(span: Span) -> Steps:
-    rows = (span.first_row, span.first_row + span.num_rows)
-    return Steps([rows], [(span.first_edge, span.first_edge + span.num_edges)])
-
-
-@dataclass
-class _Bound:
-    """The stages of one class, by phase."""
-
-    eager: list[Run]
-    sweep: list[Run]
-    late: list[Run]
-
-
-def _bind_plan(layout: Layout, memory: Memory, call: Call, steps: Steps) -> _Bound:
-    whole, words = _whole(memory.span), layout.words(addresses(layout, memory, call))
-    eager, sweep, late = (
-        [bind(stage, memory, words, call, steps if phase is Phase.SWEEP else whole) for stage in stages]
-        for phase, stages in layout.stages.items()
-    )
-    return _Bound(eager, sweep, late)
-
-
-def _run_all(bound: dict[int, _Bound], order: Order, backward: bool) -> None:
+def _run(
+    engine: Engine, classes: dict[int, ClassPlan], backward: bool, memories: dict[int, Memory], call: Call
+) -> None:
     """Run everything eager, then the sweep, then everything late."""
-    for stages in bound.values():
-        for run in stages.eager:
-            run(0)
-    if any(stages.sweep for stages in bound.values()):
-        sweeps = {c: stages.sweep for c, stages in bound.items()}
-        if backward:
-            left = dict.fromkeys(sweeps, 0)
-            for c, _, _ in order.steps:
-                left[c] += 1
-            for c, _, _ in reversed(order.steps):
-                left[c] -= 1
-                for run in sweeps[c]:
-                    run(left[c])
-        else:
-            done = dict.fromkeys(sweeps, 0)
-            for c, _, _ in order.steps:
-                step = done[c]
-                done[c] = step + 1
-                for run in sweeps[c]:
-                    run(step)
-    for stages in bound.values():
-        for run in stages.late:
-            run(0)
+    if not memories:
+        return
+    template = engine.template(classes, backward, len(call.shared))
+    schedule = template.lines(call.order)
+    for index, touched in enumerate(schedule.touched):
+        if touched == 2:
+            call.shared_grads[index] = _empty_like(engine.pool, call.shared[index])
+    threads = compiled("schedule").team_of(schedule.work, torch.get_num_threads())
+    words = template.words(addresses(template.sources, call), threads)
+    template.run(schedule, words, lambda c, stage: bind(stage, memories[c], call))
+
+
+def _empty_like(pool: Pool, weight: torch.Tensor) -> torch.Tensor:
+    """Return memory for a gradient, in the layout of the weight."""
+    if weight.dim() == 2 and lies_by_columns(weight):
+        return pool.empty(weight.shape[::-1], weight.dtype).t()
+    return pool.empty(weight.shape, weight.dtype)
+
+
+def _picked(engine: Engine, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Return some rows of a matrix."""
+    if x.dtype is not engine.dtype:
+        return x.index_select(0, rows)
+    return torch.index_select(x, 0, rows, out=engine.pool.empty((len(rows), x.shape[1]), x.dtype))
 
 
 class _Forward:
@@ -156,12 +164,13 @@ class _Forward:
     ) -> None:
         self.engine, self.order, self.inputs, self.values = engine, order, inputs, values
         self.classes = _classes(engine, order)
-        self.spans, self.steps = _spans(order, self.classes), _steps(order, self.classes)
+        self.spans = _spans(order, self.classes)
         num_nodes = order.num_nodes
-        self.states = [torch.empty(num_nodes + 1, width, dtype=engine.dtype) for width in engine.state_widths]
+        empty = engine.pool.empty
+        self.states = [empty((num_nodes + 1, width), engine.dtype) for width in engine.state_widths]
         for state in self.states:
             state[num_nodes] = 0  # what a vertex without that child gathers
-        self.call = Call(order, self.states, _flat(shared), engine.slots, torch.get_num_threads())
+        self.call = Call(order, self.states, _flat(shared), engine.slots, engine.pool)
         self.memories: dict[int, Memory] = {}
         self.picked: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -170,23 +179,21 @@ class _Forward:
         order = self.order
         num_nodes, known = order.num_nodes, self.engine.pushed_states
         pushes = [
-            self.states[known[k]][:num_nodes] if k in known else torch.empty(num_nodes, width, dtype=self.engine.dtype)
+            self.states[known[k]][:num_nodes]
+            if k in known
+            else self.engine.pool.empty((num_nodes, width), self.engine.dtype)
             for k, width in enumerate(self.engine.push_widths)
         ]
         for c, plan in self.classes.items():
-            memory = self.memories[c] = Memory(self.spans[c], self.engine.pool, plan.forward.buffers)
+            memory = self.memories[c] = Memory(self.spans[c], self.engine.pool, plan.forward.buffers, self.call.buffers)
             for root in plan.forward.roots:
                 if root.role in (Role.SCATTER, Role.PUSH):
                     target = self.states if root.role is Role.SCATTER else pushes
                     memory.give(plan.forward.places[root.node].buffer, target[root.key], 0)  # type: ignore[index,call-overload]
             for i, buffer in plan.pulls.items():
                 memory.give(buffer, self._pulled(i, c), self.spans[c].first_row)
-        bound = {
-            c: _bind_plan(plan.forward_layout, self.memories[c], self.call, self.steps[c])
-            for c, plan in self.classes.items()
-        }
-        _run_all(bound, order, False)
-        return [push.index_select(0, order.places_tensor) for push in pushes]
+        _run(self.engine, self.classes, False, self.memories, self.call)
+        return [_picked(self.engine, push, order.places_tensor) for push in pushes]
 
     def _pulled(self, i: int, c: int) -> torch.Tensor:
         """Return an input's values for the vertices of a class, (rows of the class, width)."""
@@ -197,7 +204,7 @@ class _Forward:
             rows = picked.index_select(0, rows)
         self.picked[i, c] = rows
         value = self.values[i]
-        return value.reshape(len(value), self.inputs[i].width).index_select(0, rows)
+        return _picked(self.engine, value.reshape(len(value), self.inputs[i].width), rows)
 
 
 def _state_key(root: Root) -> tuple[int | None, int]:
@@ -218,38 +225,35 @@ class _Backward:
         self.forward, self.order, self.engine = forward, forward.order, forward.engine
         self.gradients = [self._given(g, width) for g, width in zip(gradients, self.engine.push_widths, strict=True)]
         known = forward.call
-        self.call = Call(known.order, known.states, known.shared, known.slots, torch.get_num_threads())
+        self.call = Call(known.order, known.states, known.shared, known.slots, known.pool, dict(known.buffers))
         self.memories: dict[int, Memory] = {}
         self.input_grads: dict[int, torch.Tensor] = {}
 
     def _given(self, gradient: torch.Tensor | None, width: int) -> torch.Tensor:
         if gradient is None:
             return torch.zeros(self.order.num_nodes, width, dtype=self.engine.dtype)
-        return gradient.reshape(self.order.num_nodes, width).index_select(0, self.order.nodes_tensor)
+        return _picked(self.engine, gradient.reshape(self.order.num_nodes, width), self.order.nodes_tensor)
 
     def run(self) -> tuple[list[torch.Tensor | None], list[torch.Tensor | None]]:
         """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
-        forward, order = self.forward, self.order
+        forward = self.forward
         plans = {c: plan.backward for c, plan in forward.classes.items() if plan.backward is not None}
         pulled: dict[tuple[int, int], torch.Tensor] = {}
         for c, plan in plans.items():
-            memory = self.memories[c] = Memory(forward.spans[c], self.engine.pool, plan.buffers)
+            memory = self.memories[c] = Memory(forward.spans[c], self.engine.pool, plan.buffers, self.call.buffers)
             memory.share(forward.memories[c])
             for k, buffer in forward.classes[c].push_grads.items():
                 memory.give(buffer, self.gradients[k], 0)
             for root in plan.roots:
                 if root.role is Role.PULL_GRAD:
                     i = int(str(root.key))
-                    pulled[i, c] = torch.empty(forward.spans[c].num_rows, root.node.width, dtype=self.engine.dtype)
+                    pulled[i, c] = self.engine.pool.empty(
+                        (forward.spans[c].num_rows, root.node.width), self.engine.dtype
+                    )
                     memory.give(plan.places[root.node].buffer, pulled[i, c], forward.spans[c].first_row)
         self._make_tables(plans)
-        layouts = {c: forward.classes[c].backward_layout for c in plans}
-        bound = {
-            c: _bind_plan(layout, self.memories[c], self.call, forward.steps[c])
-            for c, layout in layouts.items()
-            if layout is not None
-        }
-        _run_all(bound, order, True)
+        classes = {c: forward.classes[c] for c in plans}
+        _run(self.engine, classes, True, self.memories, self.call)
         values = [self._input_grad(i, pulled) for i in range(len(forward.inputs))]
         return values, [self.call.shared_grads.get(i) for i in range(len(self.call.shared))]
 
@@ -267,7 +271,7 @@ class _Backward:
                             at = c, 0 if slot is None else slot
                             place = plan.places[root.node]
                             item = place.buffer.dtype.itemsize
-                            bases[at] = self.memories[c].addresses[place.buffer] + place.column * item
+                            bases[at] = self.call.buffers[place.buffer] + place.column * item
                             strides[at] = place.buffer.width * item
             make = compiled("levels").addresses
             self.call.tables[state, by_slot] = make(
@@ -282,9 +286,9 @@ class _Backward:
             return None
         value = forward.values[i]
         covered = sum(len(gradient) for gradient in parts.values())
-        made = (torch.empty if covered == len(value) else torch.zeros)(
-            len(value), forward.inputs[i].width, dtype=self.engine.dtype
-        )
+        made = self.engine.pool.empty((len(value), forward.inputs[i].width), self.engine.dtype)
+        if covered < len(value):
+            made.zero_()
         for c, gradient in parts.items():
             made.index_copy_(0, forward.picked[i, c], gradient)
         return made.view(value.shape)

@@ -217,6 +217,8 @@ class Recorder(TorchDispatchMode):
             index = self._new_shared(Shared(None, func, arguments, i if several else None))
             self._shared[id(tensor)] = index
             self._alive.append(tensor)
+            if name == "t" and tensor.dim() == 2:
+                self.builder.transposes[self.node(tensor)] = nodes[0]
         return result
 
     def _factory(self, name: str, args: Any, kwargs: Any, result: Any) -> Node | None:

@@ -8,7 +8,7 @@ from .combine import is_truth
 from .deferred import Column, Deferred, Source, Tape, Unrecordable, is_deferred, realised
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
-from .purity import Modules, code_of, constants_of, modules_of, reads_only, refusal
+from .purity import Modules, captured, code_of, constants_of, modules_of, reads_only, refusal
 
 __all__ = [
     "MAILBOX",
@@ -21,6 +21,7 @@ __all__ = [
     "Source",
     "Tape",
     "Unrecordable",
+    "captured",
     "code_of",
     "constants_of",
     "is_deferred",

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from .mailbox import MAILBOX
 
-__all__ = ["Modules", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
+__all__ = ["Modules", "captured", "code_of", "constants_of", "modules_of", "reads_only", "refusal"]
 
 _MODULES = (*backend.modules, "math", "operator", "typing")
 """Modules and packages whose functions only compute, and tell a deferred column from a tensor: ours do not."""
@@ -251,7 +251,7 @@ def _refusal(function: Any, code: types.CodeType, once: bool, depth: int) -> str
         return known.refusal
     if once and known.branches:
         return "it branches"
-    for name, value in _captured(function, code, known):
+    for name, value in captured(function):
         reason = _refusal_of(name, value, known, once, depth)
         if reason is not None:
             return reason
@@ -259,8 +259,11 @@ def _refusal(function: Any, code: types.CodeType, once: bool, depth: int) -> str
     return None if owner is None else _refusal_of_owner(owner, known, once, depth)
 
 
-def _captured(function: Any, code: types.CodeType, known: _Code) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values that the function reads from around it."""
+def captured(function: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that a function written in Python reads from around it."""
+    code = code_of(function)
+    assert code is not None
+    known = _known(code)
     if isinstance(function, functools.partial):
         for value in (*function.args, *function.keywords.values()):
             yield "an argument", value

@@ -64,7 +64,7 @@ def test_orders(g: dglite.DGLGraph, with_kinds: bool, data: st.DataObject) -> No
     nx_graph.add_edges_from(zip(src, dst, strict=True))
     levels = {v: level for level, nodes in enumerate(networkx.topological_generations(nx_graph)) for v in nodes}
     seen: list[int] = []
-    for group, first, last in order.steps:
+    for group, first, last in order.segments.tolist():
         nodes = order.nodes[first:last].tolist()
         assert len({levels[v] for v in nodes}) == 1
         assert {2 * (0 if kinds is None else kinds[v]) + (levels[v] > 0) for v in nodes} == {group}

@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["PARALLEL_FROM", "call_kernel", "launch", "launch_at", "num_tasks", "num_threads"]
+__all__ = ["call_gomp_parallel", "call_kernel", "launch", "launch_at", "num_tasks", "num_threads", "openmp"]
 
 PARALLEL_FROM = 1 << 15
 """Elements of work below which starting threads costs more than it saves."""
@@ -47,7 +47,7 @@ def call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: A
 
 
 @intrinsic
-def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, threads: Any) -> Any:
+def call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, threads: Any) -> Any:
     """Call ``GOMP_parallel(function, data, threads, flags=0)``: every thread of a team runs ``function(data)``."""
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
@@ -86,7 +86,7 @@ def _member(team):  # type: ignore[no-untyped-def]
 
 @njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
 def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-untyped-def]
-    _call_gomp_parallel(gomp_parallel, member, team, threads)
+    call_gomp_parallel(gomp_parallel, member, team, threads)
     call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
 
 
@@ -105,9 +105,10 @@ Run = Callable[[int, int, int, int], None]
 @cache
 def _parallel_run() -> Run:
     """Return ``run(kernel, args, tasks, threads)`` on the OpenMP pool in this process, or on Numba's."""
-    gomp_parallel, member = _gomp_parallel(), _member.address
-    if gomp_parallel is None:
+    found, member = openmp("GOMP_parallel"), _member.address
+    if found is None:
         return _run_on_numba_pool
+    (gomp_parallel,) = found
 
     def run_on_openmp(kernel: int, args: int, tasks: int, threads: int) -> None:
         team = array("q", (kernel, args, tasks, 0))
@@ -116,11 +117,13 @@ def _parallel_run() -> Run:
     return run_on_openmp
 
 
-def _gomp_parallel() -> int | None:
-    """Return the address of ``GOMP_parallel`` in the process, else in the system's library, else None."""
-    for name in (None, "libgomp.so.1"):
+@cache
+def openmp(*functions: str) -> tuple[int, ...] | None:
+    """Return the addresses of functions of GNU OpenMP in the process, else in the system's library, else None."""
+    for library in (None, "libgomp.so.1"):
         try:
-            return ctypes.cast(ctypes.CDLL(name).GOMP_parallel, ctypes.c_void_p).value
+            loaded = ctypes.CDLL(library)
+            return tuple(int(ctypes.cast(loaded[name], ctypes.c_void_p).value or 0) for name in functions)
         except (AttributeError, OSError, TypeError):
             continue
     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["addresses", "child_table", "level_order"]
+__all__ = ["addresses", "child_table", "level_order", "places_of"]
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -173,3 +173,14 @@ def addresses(
         if slot < bases.shape[1] and bases[owner[row], slot] != 0:
             found[i] = bases[owner[row], slot] + (row if by_slot else entry) * strides[owner[row], slot]
     return found
+
+
+@_jit
+def places_of(nodes: np.ndarray, num_nodes: int) -> tuple[np.ndarray, bool]:
+    """Return where each of ``num_nodes`` nodes is in ``nodes``, -1 where it is not; and whether each is there once."""
+    places = np.full(num_nodes, -1)
+    for i in range(len(nodes)):
+        if nodes[i] < 0 or nodes[i] >= num_nodes or places[nodes[i]] >= 0:
+            return places, False
+        places[nodes[i]] = i
+    return places, True

@@ -1,27 +1,40 @@
-"""Products of a few rows with a matrix, on the threads of the process's pool. See :mod:`..render_product`."""
+"""Products of a few rows with a matrix, and their gradients. See :mod:`..render_product`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from ..render_product import product_source
+from ..render_product import column_sum_source, outer_source, product_source
 from .jit import block_lanes, compile_kernel
-from .launch import PARALLEL_FROM, launch_at, num_threads
 
-__all__ = ["MOST_ROWS", "product_kernel", "run_product"]
+__all__ = ["MOST_ROWS", "MOST_ROWS_OUTER", "MOST_ROWS_TURNED", "column_sum_kernel", "outer_kernel", "product_kernel"]
 
-MOST_ROWS = 8
-"""From more rows on a GEMM is faster."""
+MOST_ROWS, MOST_ROWS_TURNED, MOST_ROWS_OUTER = 24, 48, 24
+"""From more rows on a GEMM is faster than the product, the product with a turned matrix, the gradient of a matrix."""
+
+
+def _lanes(dtype: str, width: int) -> int:
+    """Return how many values a vector has, 0 where rows of so many values are not full vectors."""
+    lanes = block_lanes(dtype) // 8
+    return 0 if width % lanes else lanes
 
 
 @lru_cache(maxsize=64)
 def product_kernel(dtype: str, width: int, turned: bool) -> int:
     """Return the address of the kernel for matrices of ``width`` columns; 0 where rows are not full vectors."""
-    lanes = block_lanes(dtype) // 8
-    return 0 if width % lanes else compile_kernel("product", product_source(dtype, lanes, turned))
+    lanes = _lanes(dtype, width)
+    return lanes and compile_kernel("product", product_source(dtype, lanes, turned))
 
 
-def run_product(kernel: int, words: int, work: int, threads: int) -> None:
-    """Run a product on the words at an address; ``work`` is the number of elements of the matrix."""
-    used = num_threads(work, threads) if work >= PARALLEL_FROM and threads > 1 else 1
-    launch_at(kernel, words, used, used)
+@lru_cache(maxsize=64)
+def outer_kernel(dtype: str, width: int) -> int:
+    """Return the address of the kernel for gradients of matrices of ``width`` columns; 0 where there is none."""
+    lanes = _lanes(dtype, width)
+    return lanes and compile_kernel("outer", outer_source(dtype, lanes))
+
+
+@lru_cache(maxsize=64)
+def column_sum_kernel(dtype: str, width: int) -> int:
+    """Return the address of the kernel that sums rows of ``width`` values; 0 where there is none."""
+    lanes = _lanes(dtype, width)
+    return lanes and compile_kernel("column_sum", column_sum_source(dtype, lanes))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 import pytest
 
 from dglite.expr import Call, Constant, Operand, Side
-from dglite.kernels.cpu.cell import formula_kernel, run_chain, sum_kernel
-from dglite.kernels.cpu.product import MOST_ROWS, product_kernel, run_product
+from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.launch import launch
 from dglite.kernels.render_cell import Rows
 from dglite.opspec import OPERATORS
 
@@ -17,10 +15,8 @@ A, B, C = (Operand(Side.E, slot) for slot in range(3))
 
 
 def run(kernel: int, words: list[int], first: int, last: int, threads: int = 1) -> None:
-    """Run one kernel as a chain."""
-    inner = array("q", [0, 0, *words])
-    chain = array("q", [first, last, 1, kernel, inner.buffer_info()[0]])
-    run_chain(chain.buffer_info()[0], 1 << 20, threads)
+    """Run one kernel on a run of rows."""
+    launch(kernel, [first, last, *words], threads, threads)
 
 
 def rows_of(x: np.ndarray, index: np.ndarray | None = None, step: int = 0) -> list[int]:
@@ -83,24 +79,3 @@ def test_sums(rows: Rows, width: int) -> None:
     source = [bounds.ctypes.data, x.ctypes.data, x.strides[0], index.ctypes.data]
     run(sum_kernel(rows, "float64", width), [width, *source, out.ctypes.data, out.strides[0]], 0, 3)
     np.testing.assert_allclose(out, expected)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("dtype", "height", "width"), [("float32", 37, 64), ("float64", 6, 32)])
-def test_products_of_a_few_rows(dtype: str, height: int, width: int, turned: bool, threads: int) -> None:
-    generator = np.random.default_rng(0)
-    matrix = generator.random((height, width)).astype(dtype)
-    inner, outer = (width, height) if turned else (height, width)
-    for count in range(MOST_ROWS + 1):
-        x, y = generator.random((count, inner)).astype(dtype), np.full((count, outer), np.nan, dtype)
-        words = [count, height, width]
-        for part in (x, matrix, y):
-            words += [part.ctypes.data, part.shape[1] * part.itemsize]
-        words_array = array("q", words)
-        run_product(product_kernel(dtype, width, turned), words_array.buffer_info()[0], 1 << 20, threads)
-        np.testing.assert_allclose(y, x @ (matrix.T if turned else matrix), rtol=1e-5)
-
-
-def test_matrices_without_full_vectors_are_left_to_a_gemm() -> None:
-    assert product_kernel("float32", 33, False) == 0

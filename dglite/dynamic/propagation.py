@@ -1,0 +1,322 @@
+"""``prop_nodes_topo`` as a vertex program: message, reduce and apply function are one function of a vertex.
+
+A vertex gathers its children's features, which its message function reads as those of the sources; it scatters those
+that its parents will read. A reduce function sees as many messages as the vertex has, so vertices of different degrees
+are of different kinds. Whatever does not fit is left to message passing, which gives the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd import forward_ad
+
+from ..graph import DGLGraph
+from ..graph.registry import state
+from ..recorder import refusal
+from ..traversal import topological_nodes_generator
+from ..udf import Columns, EdgeBatch, NodeBatch, checked
+from .evaluate import Evaluator
+from .identity import Identity
+from .ir import Domain, Kind, Node
+from .trace import active_recorder
+from .vertex import VertexFunction
+
+__all__ = ["propagate_as_program"]
+
+_MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 4, 16, 8
+_ROWS = 3
+
+Functions = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | None]
+
+
+def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any) -> bool:
+    """Do what ``prop_nodes_topo`` does if that can be a vertex program; return whether it was done."""
+    if not all(callable(f) for f in (message, reduce)) or not _is_plain(graph):
+        return False
+    frame = graph.node_frame()
+    degrees = np.bincount(graph.adjacency().in_degrees())
+    kinds = np.flatnonzero(degrees)
+    if len(kinds) > _MOST_DEGREES or not 1 <= kinds[-1] <= _HIGHEST_DEGREE or kinds[0]:
+        return False
+    functions = message, reduce, apply
+    identity = Identity(f for f in functions if f is not None)
+    if identity.key is None or any(refusal(f, once=True) for f in functions if f is not None):
+        return False
+    columns = tuple((name, scheme.shape, scheme.dtype) for name, scheme in frame.schemes.items())
+    key = identity.key, apply is None, columns, tuple(kinds.tolist()), graph.canonical_etypes[0]
+    kind_of = np.searchsorted(kinds, np.arange(len(degrees)))
+    return _run(key, identity, functions, graph, kind_of[graph.adjacency().in_degrees()])
+
+
+def _is_plain(graph: DGLGraph) -> bool:
+    """Whether a graph, and what torch does now, is of the kind that vertex programs know."""
+    if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1 or graph.is_block:
+        return False
+    usual = graph.num_edges() and graph.device.type == "cpu" and not graph.node_frame().has_initializers
+    if state(graph, "_registered"):
+        return False  # a function that is left out is the registered one
+    special = torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None
+    return bool(usual) and not special and forward_ad._current_level < 0 and not torch.is_inference_mode_enabled()
+
+
+_programs: OrderedDict[Any, _Program | None] = OrderedDict()
+"""The last programs, None where there is none; what they captured lives as long."""
+
+
+def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> bool:
+    """Run the program of a key, which is made where there is none; return whether there is one."""
+    if key in _programs:
+        _programs.move_to_end(key)
+        program = _programs[key]
+        return program is not None and program.run(graph, kinds)
+    generator, done = torch.get_rng_state(), False
+    _programs[key] = None
+    try:
+        program = _Program(identity, functions, graph)
+        done = program.run(graph, kinds)
+        _programs[key] = program
+    except Exception:  # whatever it is, message passing runs the functions for real, and says it in the user's terms
+        done = False
+    torch.set_rng_state(generator)
+    if len(_programs) > _MOST_PROGRAMS:
+        _programs.popitem(last=False)
+    return done
+
+
+class _UnfitError(Exception):
+    """The functions cannot be a vertex program."""
+
+
+class _Program:
+    """Functions of the vertices of each degree, from the columns that they read to those that are written."""
+
+    def __init__(self, identity: Identity, functions: Functions, graph: DGLGraph) -> None:
+        self._identity, self._functions = identity, functions
+        spec = _Spec(functions, graph)
+        self._read, self._written = spec.read, spec.written
+        self._evaluator = Evaluator(self._check)
+        degrees = np.flatnonzero(np.bincount(graph.adjacency().in_degrees()))
+        self._vertices = [_Vertex(spec, identity, functions, int(degree)) for degree in degrees]
+
+    def run(self, graph: DGLGraph, kinds: np.ndarray) -> bool:
+        """Write what the functions compute; return whether it could be done."""
+        frame = graph.node_frame()
+        inputs = [frame[name] for name in self._read]
+        if any(type(x) not in (torch.Tensor, nn.Parameter) or x.layout is not torch.strided for x in inputs):
+            return False
+        again = _Again(graph, self._functions, self._read, self._written, self._identity.layers)
+        results = self._evaluator(graph, inputs, self._vertices, torch.from_numpy(kinds), again)
+        frame.update(dict(zip(self._written, results if isinstance(results, tuple) else (results,), strict=True)))
+        return True
+
+    def _check(self, nodes: Iterable[Node], shared: Mapping[int, Any]) -> None:
+        """Raise unless a trace does what the functions do each time that they are called.
+
+        Random numbers would be drawn in another order. A tensor that was made on the way, unseen, is of this trace. One
+        that is captured on its own and trained could not be replaced for a second derivative.
+        """
+        in_layers = {id(x) for layer in self._identity.layers for x in (*layer.parameters(), *layer.buffers())}
+        for x in (shared[node.attr].tensor for node in nodes if node.kind is Kind.SHARED):
+            if id(x) not in self._identity.tensors or (x.requires_grad and id(x) not in in_layers):
+                raise _UnfitError
+        if any(node.kind is Kind.RANDOM for node in nodes):
+            raise _UnfitError
+
+
+class _Spec:
+    """What the functions read and write, found out by calling them on a few made-up rows.
+
+    ``states`` are the columns of sources that messages read, with their widths; ``created`` those of the written ones
+    that the graph does not have yet, which are zeros until then.
+    """
+
+    def __init__(self, functions: Functions, graph: DGLGraph) -> None:
+        self.names = set(graph.node_frame().schemes)
+        self.etype, self.created = graph.canonical_etypes[0], dict[str, int]()
+        self._fit = {
+            name: scheme
+            for name, scheme in graph.node_frame().schemes.items()
+            if len(scheme.shape) == 1 and scheme.dtype in (torch.float32, torch.float64)
+        }
+        with torch.no_grad():
+            rows = {name: torch.rand(_ROWS, *scheme.shape, dtype=scheme.dtype) for name, scheme in self._fit.items()}
+            self._find(functions, rows)
+
+    def _find(self, functions: Functions, rows: dict[str, torch.Tensor]) -> None:
+        read, sent = set[str](), set[str]()
+        first = self.compute(functions, _Recorded(rows, read), [], _ROWS)
+        after = {**rows, **first}
+        self.created = {name: x.shape[1] for name, x in first.items() if name not in self.names and x.dim() == 2}
+        result = self.compute(functions, _Recorded(rows, read), [_Recorded(after, sent)] * 2, _ROWS)
+        if functions[2] is not None and set(first) != set(result):
+            raise _UnfitError
+        self.written, self.states = list(result), [(name, after[name].shape[1]) for name in sorted(sent)]
+        kept = sent - set(result) if functions[2] is not None else sent | set(result)
+        self.read = sorted((read | kept) & self.names)
+        # Message passing calls the message function for vertices without children, too, with no edges.
+        if not sent or not sent <= self.names or not self.read or set(self.read) - set(self._fit):
+            raise _UnfitError
+        dtypes = {x.dtype for x in result.values()} | {rows[name].dtype for name in self.read}
+        clash = [name for name, x in result.items() if name in self.names and not self._is_like(name, x)]
+        if len(dtypes) > 1 or clash:
+            raise _UnfitError
+        self.widths = {name: tuple(x.shape[1:]) for name, x in result.items()}
+
+    def _is_like(self, name: str, x: torch.Tensor) -> bool:
+        return name in self._fit and self._fit[name].shape == x.shape[1:] and self._fit[name].dtype == x.dtype
+
+    def compute(
+        self, functions: Functions, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = None
+    ) -> Mapping[str, torch.Tensor]:
+        """Return what the functions make of some vertices, whose children have the columns ``sources``."""
+        message, reduce, apply = functions
+        table: Mapping[str, torch.Tensor] = {}
+        names = self.names | (set(self.created) if sources and apply is not None else set())
+        data = Columns("nodes", names, lambda name: self._own(own, name, rows))
+        if sources:
+            sent = names if apply is not None else self.names
+            tables = [
+                checked(
+                    message(
+                        EdgeBatch(
+                            Columns("source nodes", sent, source.__getitem__),
+                            Columns("edges", (), _refuse),
+                            data,
+                            rows,
+                            _refuse,
+                            self.etype,
+                        )
+                    ),
+                    (rows,),
+                    "edges",
+                    _CPU,
+                    message,
+                )
+                for source in sources
+            ]
+            mailbox = {name: (stack or _stack)([t[name] for t in tables]) for name in tables[0]}
+            batch = NodeBatch(data, Columns("messages", mailbox, mailbox.__getitem__), rows, _refuse, self.etype[2])
+            table = checked(reduce(batch), (rows,), "nodes", _CPU, reduce)
+        if apply is None:
+            return table
+        found = table
+        shown = Columns("nodes", names | set(found), lambda name: found[name] if name in found else data[name])
+        batch = NodeBatch(shown, Columns("messages", (), _refuse), rows, _refuse, self.etype[2])
+        return checked(apply(batch), (rows,), "nodes", _CPU, apply)
+
+    def _own(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
+        """Return a column of the vertices themselves; one that was made for their children is 0 for them."""
+        if name in own:
+            return own[name]
+        if name not in self.created:
+            raise _UnfitError
+        return torch.zeros(rows, self.created[name], dtype=next(iter(own.values())).dtype)
+
+
+_CPU = torch.device("cpu")
+
+
+class _Recorded(dict[str, torch.Tensor]):
+    """Columns that note which of them are read."""
+
+    def __init__(self, columns: Mapping[str, torch.Tensor], read: set[str]) -> None:
+        super().__init__(columns)
+        self._read = read
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        if name not in self:
+            raise _UnfitError
+        self._read.add(name)
+        return super().__getitem__(name)
+
+
+def _refuse(*_: Any) -> NoReturn:
+    """Give nothing that a function would read beyond columns and messages, ids for example."""
+    raise _UnfitError
+
+
+def _stack(messages: list[torch.Tensor]) -> torch.Tensor:
+    return torch.stack(messages, 1)
+
+
+class _Vertex(VertexFunction):
+    """The function of vertices with ``degree`` children."""
+
+    def __init__(self, spec: _Spec, identity: Identity, functions: Functions, degree: int) -> None:
+        super().__init__([width for _, width in spec.states])
+        self._spec, self._degree, self._of = spec, degree, functions
+        self.layers = nn.ModuleList(identity.layers)
+        for i, x in enumerate(identity.tensors.values()):
+            self.register_buffer(f"captured{i}", x, persistent=False)
+
+    def forward(self) -> None:
+        """Let the functions see one vertex of each batch that they are called with."""
+        spec, recorder = self._spec, active_recorder("pull")
+        pulled = self.pull()
+        own = dict(zip(spec.read, pulled if isinstance(pulled, tuple) else (pulled,), strict=True))
+        rows = recorder.rows[Domain.VERTEX]
+        names = [name for name, _ in spec.states]
+        sources = [dict(zip(names, self.gather(k), strict=True)) for k in range(self._degree)]
+        table = spec.compute(self._of, own, sources, rows, self._mailbox)
+        result = {name: table[name] if name in table else self._before(own, name, rows) for name in spec.written}
+        if not table.keys() <= result.keys():
+            raise _UnfitError
+        self.scatter(*[result[name] if name in result else own[name] for name in names])
+        self.push(*result.values())
+
+    def _before(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
+        """Return what a vertex without messages has in a column that only messages write."""
+        if self._degree or self._of[2] is not None:
+            raise _UnfitError
+        if name in own:
+            return own[name]
+        return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(own.values())).dtype)
+
+    @staticmethod
+    def _mailbox(messages: list[torch.Tensor]) -> torch.Tensor:
+        """Return messages side by side, (vertices, messages, *feat)."""
+        recorder = active_recorder("gather")
+        builder, nodes = recorder.builder, [recorder.node(x) for x in messages]
+        if any(node.shape != nodes[0].shape or node.domain is not Domain.VERTEX for node in nodes):
+            raise _UnfitError
+        flat = [builder.reshaped(node, (node.width,)) for node in nodes]
+        return recorder.value(builder.reshaped(builder.cat(flat), (len(nodes), *nodes[0].shape)))
+
+
+class _Again:
+    """The same by message passing, for a second derivative: the graph as it was, other tensors for what is read."""
+
+    def __init__(
+        self, graph: DGLGraph, functions: Functions, read: list[str], written: list[str], layers: list[nn.Module]
+    ) -> None:
+        self._graph, self._functions = graph.local_var(), functions
+        self._read, self._written, self._layers = read, written, layers
+
+    def __call__(self, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
+        """Return the written columns; layers compute with ``stand_ins`` for parameters, by their id."""
+        graph = self._graph.local_var()
+        graph.ndata.update(dict(zip(self._read, values, strict=True)))
+        with _replaced(self._layers, stand_ins):
+            graph.prop_nodes(topological_nodes_generator(graph), *self._functions)
+        return [graph.ndata[name] for name in self._written]
+
+
+@contextmanager
+def _replaced(layers: list[nn.Module], stand_ins: Mapping[int, torch.Tensor]) -> Iterator[None]:
+    """Let layers hold other tensors in the place of their parameters."""
+    places = [(layer._parameters, name, x) for layer in layers for name, x in layer._parameters.items()]
+    places = [place for place in places if id(place[2]) in stand_ins]
+    try:
+        for parameters, name, x in places:
+            parameters[name] = stand_ins[id(x)]  # type: ignore[assignment]
+        yield
+    finally:
+        for parameters, name, x in places:
+            parameters[name] = x

@@ -1,0 +1,234 @@
+"""A whole sweep over the levels of a graph, in one call: which kernel does which rows, one line after the other.
+
+A *stage* is a chain of row kernels that one class of vertices runs. A schedule lists lines (stage, first row, last
+row): what is eager for all vertices, then level by level what is swept, then what is late. A team of threads goes
+through the lines together: each takes its share of a line's rows, or of the result's columns, then what is left of the
+others', and waits until all of it is done. So nobody waits for a thread that has no core to run on, which a barrier
+of the team does, at every line.
+
+Stages that are no kernels (large products, functions of a tensor library) are lines too. They belong to whoever runs
+the schedule, which stops there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+from .launch import call_gomp_parallel, call_kernel, launch, num_threads, openmp
+from .simd import word
+from .vec import I32, I64
+
+__all__ = ["OWN", "STAGE_COLUMNS", "START", "arrange", "run_lines", "team_of"]
+
+START, EDGES, MOST, GRADIENT, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(8)
+"""A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are good, of
+which parameter it adds to the gradient (-1: none), work of a row, work besides, its number among its owner's stages."""
+_SPINS = 2000
+"""How often to look whether a line is done before letting other processes run."""
+LINE_START, LINE_FIRST, LINE_LAST, LINE_ADDS, LINE_OWN, LINE_COLUMNS = range(6)
+"""A line: where the words of its kernels are, first and last row, whether it adds to a gradient that has been begun,
+the number of the stage that its owner runs (-1: kernels do)."""
+_UNTOUCHED, _BY_OWNER, _BY_KERNELS = range(3)
+
+
+@numba.njit(cache=True, nogil=True)
+def _add_line(
+    stage: np.ndarray, rows: np.ndarray, edges: np.ndarray, lines: np.ndarray, at: int, touched: np.ndarray
+) -> int:
+    """Write the line of a stage for a run of rows; return the work in it, -1 where nothing is to be done."""
+    first, last = (edges[0], edges[1]) if stage[EDGES] else (rows[0], rows[1])
+    if first >= last:
+        return -1
+    own = stage[START] < 0 or last - first > stage[MOST]
+    lines[at, LINE_START], lines[at, LINE_FIRST], lines[at, LINE_LAST] = stage[START], first, last
+    lines[at, LINE_ADDS], lines[at, LINE_OWN] = 0, stage[OWN] if own else -1
+    gradient = stage[GRADIENT]
+    if gradient >= 0:
+        lines[at, LINE_ADDS] = touched[gradient] != _UNTOUCHED
+        touched[gradient] = max(touched[gradient], _BY_OWNER if own else _BY_KERNELS)
+    return 0 if own else (last - first) * stage[WORK] + stage[FIXED_WORK]
+
+
+@numba.njit(cache=True, nogil=True)
+def arrange(
+    stages: np.ndarray,
+    bounds: np.ndarray,
+    classes: np.ndarray,
+    class_rows: np.ndarray,
+    class_edges: np.ndarray,
+    steps: np.ndarray,
+    step_edges: np.ndarray,
+    backward: bool,
+    num_gradients: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Return the lines of a schedule, those that its owner runs, what happens to each gradient, and the work in a line.
+
+    ``stages`` has the stages of each class and phase (eager, sweep, late): of class ``classes[i]`` those from
+    ``bounds[3 i + phase]`` on. ``steps`` lists (class, first row, last row) level by level. A gradient is 0 where no
+    line adds to it, 2 where kernels do, else 1. ``work`` is an average over the lines of kernels.
+    """
+    count = len(stages)
+    for step in range(len(steps)):
+        for i in range(len(classes)):
+            if classes[i] == steps[step, 0]:
+                count += bounds[3 * i + 2] - bounds[3 * i + 1]
+    lines, touched = np.empty((count, LINE_COLUMNS), np.int64), np.zeros(num_gradients, np.int64)
+    at, work, kernels = 0, 0, 0
+    for phase in range(3):
+        turns = len(steps) if phase == 1 else len(classes)
+        for turn in range(turns):
+            i = turn
+            if phase == 1:
+                step = len(steps) - 1 - turn if backward else turn
+                rows, edges = steps[step, 1:], step_edges[step]
+                i = np.searchsorted(classes, steps[step, 0])
+            else:
+                rows, edges = class_rows[classes[i] : classes[i] + 2], class_edges[classes[i] : classes[i] + 2]
+            for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
+                found = _add_line(stages[s], rows, edges, lines, at, touched)
+                if found >= 0:
+                    kernels += lines[at, LINE_OWN] < 0
+                    at, work = at + 1, work + found
+    lines = lines[:at].copy()
+    return lines, np.flatnonzero(lines[:, LINE_OWN] >= 0), touched, work // max(kernels, 1)
+
+
+# -- going through the lines -------------------------------------------------------------------------------------------
+@intrinsic
+def _put_word(typingctx: Any, address: Any, i: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store(args[2], builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _call_number(typingctx: Any, address: Any) -> Any:
+    """Call ``int function(void)``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(I32, [])
+        return builder.sext(builder.call(builder.inttoptr(args[0], kind.as_pointer()), []), I64)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _add_to_word(typingctx: Any, address: Any, value: Any) -> Any:
+    """Add to the word at an address, as one step; return what was there. Writes before it are seen by who sees it."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), args[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _take_bit(typingctx: Any, address: Any, bit: Any) -> Any:
+    """Set a bit of the word at an address, as one step; return whether it was not set."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        mask = builder.shl(I64(1), args[1])
+        known = builder.atomic_rmw("or", builder.inttoptr(args[0], I64.as_pointer()), mask, "acq_rel")
+        return builder.icmp_unsigned("==", builder.and_(known, mask), I64(0))
+
+    return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _read_word(typingctx: Any, address: Any) -> Any:
+    """Read a word that another thread may write."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load_atomic(builder.inttoptr(args[0], I64.as_pointer()), "acquire", 8)
+
+    return types.int64(types.int64), codegen
+
+
+@njit(error_model="numpy")
+def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Do a task's share of a line. Words of a stage: number of kernels, place of ``adds`` or 0, (kernel, words) ..."""
+    stage = words + 8 * word(line, LINE_START)
+    adds = word(stage, 1)
+    for i in range(word(stage, 0)):
+        args = word(stage, 3 + 2 * i)
+        _put_word(args, 0, word(line, LINE_FIRST))
+        _put_word(args, 1, word(line, LINE_LAST))
+        if adds:
+            _put_word(args, adds, word(line, LINE_ADDS))
+        call_kernel(word(stage, 2 + 2 * i), args, task, num_tasks)
+
+
+@cfunc("void(int64)", cache=True)
+def _member(team):  # type: ignore[no-untyped-def]
+    """What each thread runs. Words of ``team``: words of the stages, bytes from one thread's to the next one's, lines,
+    first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and let
+    others run. Marks of a line are which shares are taken, and how many are done.
+    """
+    me, shares = _call_number(word(team, 7)), word(team, 5)
+    words = word(team, 0) + me * word(team, 1)
+    for i in range(word(team, 3), word(team, 4)):
+        marks = word(team, 6) + 16 * (i - word(team, 3))
+        for k in range(shares):
+            share = (me + k) % shares
+            if _take_bit(marks, share):
+                _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, share, shares)
+                _add_to_word(marks + 8, 1)
+        spins = 0
+        while _read_word(marks + 8) < shares:
+            spins += 1
+            if spins > _SPINS:
+                _call_number(word(team, 8))
+
+
+@njit("void(int64, int64, int64)", nogil=True, cache=True)
+def _run_team(gomp_parallel, team, threads):  # type: ignore[no-untyped-def]
+    call_gomp_parallel(gomp_parallel, word(team, 9), team, threads)
+
+
+@njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
+def _run_alone(words, lines, first, last):  # type: ignore[no-untyped-def]
+    for i in range(first, last):
+        _run_line(words, lines + 8 * LINE_COLUMNS * i, 0, 1)
+
+
+@cfunc("void(int64, int64, int64)", cache=True)
+def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Do a line as a kernel of its own: where threads cannot wait for each other."""
+    if task >= 0:
+        _run_line(word(args, 0) + task * word(args, 1), word(args, 2), task, num_tasks)
+
+
+_MEMBER, _LINE = _member.address, _line_kernel.address
+_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "sched_yield")
+_MOST_THREADS = 32
+
+
+def team_of(work: int, threads: int) -> int:
+    """Return how many of ``threads`` threads go through lines of so much work each. Each has its own words."""
+    return min(num_threads(2 * work, threads), _MOST_THREADS)
+
+
+def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> None:
+    """Run the lines from ``first`` to before ``last``; ``words`` (threads, words) are those of each thread."""
+    threads, size = words.shape
+    at, listed = words.ctypes.data, lines.ctypes.data
+    if threads == 1:
+        _run_alone(at, listed, first, last)
+        return
+    found = openmp(*_FUNCTIONS)
+    if found is None:
+        for i in range(first, last):
+            launch(_LINE, (at, 8 * size, listed + 8 * LINE_COLUMNS * i), threads, threads)
+        return
+    marks = np.zeros((last - first, 2), np.int64)
+    team = array("q", (at, 8 * size, listed, first, last, threads, marks.ctypes.data, *found[1:], _MEMBER))
+    _run_team(found[0], team.buffer_info()[0], threads)
