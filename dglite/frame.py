@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .backend import Tensor, active, refuse_foreign
+from .backend import Tensor, active, admit, require_one_library
 from .errors import DGLError
 
 __all__ = ["EID", "ETYPE", "NID", "NTYPE", "Frame", "Initializer", "Scheme", "zeros"]
@@ -175,6 +175,8 @@ class Frame(MutableMapping[str, Tensor]):
         """
         if not active.is_tensor(values):
             values = self._converted(name, values)
+        if active.guest is not None:
+            self._check_library(name, values)
         if type(name) is not str and not isinstance(name, str):
             raise DGLError(f"a feature's name must be a string, got {name!r}")
         shape = active.shape(values)
@@ -192,15 +194,32 @@ class Frame(MutableMapping[str, Tensor]):
         return values
 
     def _converted(self, name: str, values: Any) -> Tensor:
-        refuse_foreign(values, f"feature {name!r} of the {self.label}s")
+        admitted = admit(values, f"feature {name!r} of the {self.label}s")
+        if admitted is not None:
+            return admitted if self.device is None else active.to_device(admitted, self.device)
         try:
-            return active.asarray(values, device=self.device)
+            like = next(self.features(name), None)
+            return active.asarray(values, device=self.device if like is None else active.device(like))
         except (TypeError, ValueError, RuntimeError) as error:
             raise DGLError(
                 f"feature {name!r} of the {self.label}s must be a tensor, got {type(values).__name__}"
             ) from error
 
+    def features(self, but: str = NID) -> Iterator[Tensor]:
+        """Yield what is like each column ``but`` one; not those of ids and types, which dglite makes."""
+        for name, column in self._columns.items():
+            if name not in (but, NID, NTYPE):
+                yield column.like() if type(column) is _Selection else column
+
+    def _check_library(self, name: str, values: Tensor) -> None:
+        """Raise DGLError for a tensor of another library than the other columns are of."""
+        other = next(self.features(name), None)
+        if other is not None and name not in (NID, NTYPE):
+            require_one_library((other, values))
+
     def _check_like(self, name: str, values: Tensor, like: Tensor) -> None:
+        if active.guest is not None:
+            require_one_library((like, values))
         if values.dtype != like.dtype or tuple(active.shape(values)[1:]) != tuple(active.shape(like)[1:]):
             raise DGLError(
                 f"rows of feature {name!r} of the {self.label}s are {tuple(active.shape(like)[1:])} {like.dtype}; "

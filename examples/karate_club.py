@@ -1,7 +1,8 @@
 """Train a GCN on Zachary's karate club, and draw what it learned.
 
 In 1977 a karate club split in two. Told only which side the instructor (node 0) and the officer (node 33) are on, a
-two-layer graph convolutional network finds the side of everybody else from who is friends with whom.
+two-layer graph convolutional network finds the side of everybody else from who is friends with whom. Runs under every
+backend, as ``DGLITE_BACKEND`` says.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import networkx as nx
-import torch
-import torch.nn.functional as F
 from tqdm import tqdm
 
 import dglite
+from dglite.backend import framework
 from dglite.data import KarateClubDataset
 from dglite.nn import GraphConv
 
+F, Tensor = framework.nn.functional, framework.Tensor
 SIDES = ("instructor", "officer")
 COLOURS = ("#4878cf", "#ee854a")
 
 
-class GCN(torch.nn.Module):
+class GCN(framework.nn.Module):
     """Two graph convolutions."""
 
     def __init__(self, in_feats: int, hidden: int, num_classes: int) -> None:
@@ -35,15 +36,15 @@ class GCN(torch.nn.Module):
         self.first = GraphConv(in_feats, hidden, activation=F.relu)
         self.second = GraphConv(hidden, num_classes)
 
-    def forward(self, graph: dglite.DGLGraph, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, graph: dglite.DGLGraph, x: Tensor) -> Tensor:
         return self.second(graph, self.first(graph, x))
 
 
-def train(graph: dglite.DGLGraph, features: torch.Tensor, labels: torch.Tensor, epochs: int) -> torch.Tensor:
+def train(graph: dglite.DGLGraph, features: Tensor, labels: Tensor, epochs: int) -> Tensor:
     """Train on the labels of the two leaders and return everybody's logits."""
-    leaders = torch.tensor([0, 33])
+    leaders = framework.tensor([0, 33])
     model = GCN(features.shape[1], 16, len(SIDES))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
+    optimizer = framework.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
     with tqdm(range(epochs), unit="epoch") as progress:
         for _ in progress:
             logits = model(graph, features)
@@ -53,13 +54,13 @@ def train(graph: dglite.DGLGraph, features: torch.Tensor, labels: torch.Tensor, 
             optimizer.step()
             correct = (logits.argmax(1) == labels).float().mean()
             progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{correct.item():.3f}")
-    with torch.no_grad():
+    with framework.no_grad():
         logits = model(graph, features)
     print(f"loss {F.cross_entropy(logits[leaders], labels[leaders]):.4f}")
     return logits
 
 
-def draw(graph: dglite.DGLGraph, predicted: torch.Tensor, labels: torch.Tensor, path: Path) -> None:
+def draw(graph: dglite.DGLGraph, predicted: Tensor, labels: Tensor, path: Path) -> None:
     """Write a picture of the club: fill colours are predictions, a red ring marks a wrong one."""
     club = nx.Graph((u, v) for u, v in zip(*(ids.tolist() for ids in graph.edges()), strict=True) if u != v)
     nodes = list(club)
@@ -91,11 +92,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("karate_club.png"))
     arguments = parser.parse_args()
 
-    torch.manual_seed(arguments.seed)
+    framework.manual_seed(arguments.seed)
     graph = KarateClubDataset()[0]
     labels = graph.ndata["label"]
     graph.add_edges(graph.nodes(), graph.nodes())  # a node's own features count too
-    logits = train(graph, torch.eye(graph.num_nodes()), labels, arguments.epochs)
+    logits = train(graph, framework.eye(graph.num_nodes()), labels, arguments.epochs)
     predicted = logits.argmax(1)
     correct = int((predicted == labels).sum())
     print(f"accuracy {correct / len(labels):.4f}: {correct} of {len(labels)} members on the right side")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..config import backend_name
 from ..errors import DGLError
 from .base import RESULT, Backend, DifferentiableOp, Tensor
-from .select import foreign, load
+from .library import mixture
+from .pairing import pair
+from .select import load, owner
 
 __all__ = [
     "RESULT",
@@ -15,15 +18,18 @@ __all__ = [
     "DifferentiableOp",
     "Tensor",
     "active",
+    "admit",
+    "admitted",
     "backend_of",
     "framework",
+    "library_of",
     "load",
     "name",
-    "refuse_foreign",
+    "require_one_library",
 ]
 
 active: Backend = load(backend_name())
-"""The backend that serves lists, files, NetworkX graphs and layers."""
+"""The backend of lists, files, NetworkX graphs and layers, and of tensors as long as there are no others."""
 
 name: str = active.name
 """The active backend's name."""
@@ -34,14 +40,62 @@ framework: Any = active.framework
 
 def backend_of(x: Any) -> Backend | None:
     """Return the backend whose tensor ``x`` is, or None for a list, an array or a number."""
+    if active.guest is not None and active.guest.is_tensor(x):
+        return active.guest
     return active if active.is_tensor(x) else None
 
 
-def refuse_foreign(x: Any, what: str) -> None:
-    """Raise :class:`DGLError` if ``x`` is a tensor of another library: frameworks are not mixed."""
-    found = foreign(x, active)
-    if found is not None:
+def admit(x: Any, what: str) -> Tensor | None:
+    """Return ``x`` as a tensor of its own library, None if it is of none: lists, numbers.
+
+    An array is a tensor of NumPy's or CuPy's without gradient. A library that is met for the first time becomes the
+    guest of the active backend.
+
+    Raises
+    ------
+    DGLError
+        There is no backend for the library, or the process computes with another second one already.
+    """
+    name_ = owner(x)
+    if name_ is None:
+        return None
+    if name_ == active.name or (active.name, name_) == ("cupy", "numpy"):
+        return active.asarray(x)
+    guest = active.guest
+    if guest is None and not {active.name, name_} <= {"numpy", "cupy"}:
+        try:
+            guest = load(name_)
+        except DGLError as error:
+            raise DGLError(f"{what} is a {_spelt(x)}, for which there is no backend here: {error}") from error
+        pair(active, guest)
+    elif guest is None or guest.name != name_:
+        computes = active.name if guest is None else f"{active.name} and {guest.name}"
         raise DGLError(
-            f"{what} is a {found}, but this process computes with {name}; give NumPy arrays or {name} tensors, or "
-            "choose the other backend by DGLITE_BACKEND before dglite is imported"
+            f"{what} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend by "
+            "DGLITE_BACKEND before dglite is imported"
         )
+    return guest.asarray(x)
+
+
+def admitted(x: Any, what: str) -> Any:
+    """Return ``x`` as :func:`admit` does, and as it is where it is of no library."""
+    if active.is_tensor(x):
+        return x
+    tensor = admit(x, what)
+    return x if tensor is None else tensor
+
+
+def library_of(tensors: Iterable[Any]) -> Backend:
+    """Return the backend of the first tensor, the active one where there is none."""
+    return next((of for x in tensors if (of := backend_of(x)) is not None), active)
+
+
+def require_one_library(tensors: Iterable[Any]) -> None:
+    """Raise :class:`DGLError` unless all are tensors of one library."""
+    found = {of.name for x in tensors if (of := backend_of(x)) is not None}
+    if len(found) > 1:
+        raise DGLError(mixture(*sorted(found)))
+
+
+def _spelt(x: Any) -> str:
+    return f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}"

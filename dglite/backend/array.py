@@ -15,7 +15,7 @@ from ..errors import DGLError
 from . import toolkit
 from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
 from .base import Backend, DifferentiableOp, MakeOp
-from .library import library
+from .library import HOST, Device, library
 from .operations import dtype_of, functions
 
 __all__ = ["ArrayBackend"]
@@ -25,8 +25,9 @@ class ArrayBackend(Backend):
     """Tensors are ``dglite.backend.autograd.Tensor``. Arrays that are given become tensors without gradient."""
 
     tensor_type = Tensor
+    device_type = Device
     framework = toolkit
-    modules = ("numpy", "cupy", "dglite.backend")
+    modules = ("numpy", "cupy", "torch", "dglite.backend")
     functions: Mapping[str, Callable[..., Tensor]] = {
         name: functions[name]
         for name in "exp log sqrt abs sign tanh sigmoid softplus power maximum minimum where".split()
@@ -72,10 +73,10 @@ class ArrayBackend(Backend):
         return x.device
 
     def cpu(self) -> Any:
-        return "cpu"
+        return HOST
 
     def on_cpu(self, x: Tensor) -> bool:
-        return x.device == "cpu"
+        return x.device is HOST
 
     def requires_grad(self, x: Tensor) -> bool:
         return x.requires_grad and is_grad_enabled()

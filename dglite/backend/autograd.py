@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import DGLError
 from .base import RESULT, DifferentiableOp
-from .library import library
+from .library import HOST, Device, library, mixture, not_torchs
 from .rules import RULES, sum_to
 
 __all__ = ["Tensor", "apply", "backward", "enable_grad", "is_grad_enabled", "no_grad", "record", "set_grad_enabled"]
@@ -139,10 +139,10 @@ class Tensor:
         return self.data.ndim  # type: ignore[no-any-return]
 
     @property
-    def device(self) -> str:
+    def device(self) -> Device:
         """``"cpu"``, or ``"cuda:0"`` for an array of CuPy's."""
         device = self.data.device
-        return device if type(device) is str else f"cuda:{device.id}"
+        return HOST if type(device) is str else Device(f"cuda:{device.id}")
 
     @property
     def is_leaf(self) -> bool:
@@ -180,7 +180,12 @@ class Tensor:
             raise DGLError("a tensor that an operation made cannot be copied with its history; copy x.detach()")
         return _restored(type(self), self.data.copy(), self.requires_grad)
 
-    # -- NumPy's protocols --------------------------------------------------------------------------------------
+    # -- protocols of torch and NumPy ---------------------------------------------------------------------------
+    @classmethod
+    def __torch_function__(cls, *call: Any) -> Any:
+        """Refuse: one of torch's functions, operators or layers was given a tensor of ours."""
+        raise DGLError(mixture(library.xp.__name__, "torch"))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         if self.requires_grad:
             raise DGLError("a tensor that requires a gradient is not made an array silently; use x.detach().numpy()")
@@ -276,7 +281,9 @@ def as_array(x: Any) -> Any:
     xp = library.xp
     if isinstance(x, np.ndarray | np.generic | xp.ndarray):
         return xp.asarray(x)
-    array = xp.asarray([as_array(part) for part in x] if isinstance(x, list | tuple) and _holds_tensors(x) else x)
+    array = xp.asarray(
+        [as_array(part) for part in x] if isinstance(x, list | tuple) and _holds_tensors(x) else not_torchs(x)
+    )
     return array.astype(np.float32) if array.dtype == np.float64 and not _holds_arrays(x) else array
 
 
@@ -301,7 +308,7 @@ def as_key(key: Any) -> Any:
 def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     """Run the operation ``name`` of the table on tensors, arrays and numbers; record it where a gradient is wanted."""
     rule = RULES[name]
-    arrays = [x.data if isinstance(x, Tensor) else x for x in operands]
+    arrays = [x.data if isinstance(x, Tensor) else not_torchs(x) for x in operands]
     out = rule.value(*arrays, **static)
     made = Tensor(out)
     if not _mode.enabled:

@@ -107,6 +107,12 @@ class Backend(ABC):
     tensor_type: type
     """The library's class of tensors."""
 
+    device_type: type
+    """The class of what :meth:`device` returns, which no other library's devices are of."""
+
+    guest: Backend | None = None
+    """The backend of a second library whose tensors have been given: see ``pairing.py``."""
+
     framework: Any
     """What layers and scripts use beside dglite, under torch's names: ``nn``, ``optim``, ``no_grad``, ``tensor`` ..."""
 

@@ -8,7 +8,7 @@ import cupy
 
 from .array import ArrayBackend
 from .autograd import Tensor
-from .library import library
+from .library import Device, library
 
 __all__ = ["CupyBackend"]
 
@@ -29,4 +29,4 @@ class CupyBackend(ArrayBackend):
 
     def cpu(self) -> Any:
         # Where graphs live that were made of lists: CuPy has tensors on GPUs only.
-        return f"cuda:{cupy.cuda.Device().id}"
+        return Device(f"cuda:{cupy.cuda.Device().id}")

@@ -1,4 +1,4 @@
-"""The array library under the tape, NumPy unless CuPy is chosen, and the random numbers of both."""
+"""The array library under the tape, NumPy unless CuPy is chosen: its devices, its random numbers, what it refuses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Library", "library"]
+from ..errors import DGLError
+
+__all__ = ["HOST", "Device", "Library", "library", "mixture", "not_torchs"]
 
 
 class Library:
@@ -41,3 +43,34 @@ def _generator(seed: int | None) -> np.random.Generator:
 
 library = Library()
 """What the process uses."""
+
+
+class Device(str):
+    """A device by its name: the same as another library's of that name, and a string for what takes strings."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other if isinstance(other, str) else str(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+HOST = Device("cpu")
+
+
+def mixture(one: str, other: str) -> str:
+    """Return what is wrong with an operation on tensors of two libraries."""
+    return (
+        f"tensors of {one} and of {other} meet; what belongs to one graph is of one framework: convert one of them, "
+        "x.numpy() is the array of either"
+    )
+
+
+def not_torchs(x: Any) -> Any:
+    """Return ``x``; a tensor of torch's raises DGLError: NumPy would convert it, and its gradient would be lost."""
+    if type(x).__module__.startswith("torch"):
+        raise DGLError(mixture(library.xp.__name__, "torch"))
+    return x

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .autograd import Tensor, apply, as_array
+from .autograd import Tensor, apply, as_array, not_torchs
 
 __all__ = ["agreed", "astype", "attach", "dtype_of", "functions", "method", "overridable"]
 
@@ -43,7 +43,8 @@ def overridable(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         for x in args:
-            if type(x) is not Tensor:
+            if not issubclass(type(x), Tensor):
+                not_torchs(x)
                 handler = getattr(type(x), "__torch_function__", None)
                 if handler is not None:
                     return handler(call, (), args, kwargs)
@@ -141,6 +142,7 @@ def _operator(function: Callable[[Any, Any], Tensor], reflected: bool = False) -
     def call(self: Tensor, other: Any) -> Any:
         # By type, since what stands for a tensor claims to be one: its own operators come first.
         if not issubclass(type(other), _OPERANDS):
+            not_torchs(other)
             return NotImplemented
         return function(other, self) if reflected else function(self, other)
 

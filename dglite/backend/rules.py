@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .blas import product
+
 __all__ = ["RULES", "Rule", "sum_to"]
 
 Array = Any
@@ -208,7 +210,7 @@ def _flat(x: Array) -> Array:
 
 
 def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    result = x @ weight.T
+    result = product(x, weight.T)
     if bias is not None:
         result += bias
     return result
@@ -216,17 +218,17 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 _PRODUCTS = {
     "matmul": Rule(
-        np.matmul,
+        product,
         (
-            lambda g, out, x, y: g @ np.swapaxes(y, -1, -2),
-            lambda g, out, x, y: np.swapaxes(x, -1, -2) @ g,
+            lambda g, out, x, y: product(g, np.swapaxes(y, -1, -2)),
+            lambda g, out, x, y: product(np.swapaxes(x, -1, -2), g),
         ),
     ),
     "linear": Rule(
         _linear,
         (
-            lambda g, out, x, weight, *bias: g @ weight,
-            lambda g, out, x, weight, *bias: _flat(g).T @ _flat(x),
+            lambda g, out, x, weight, *bias: product(g, weight),
+            lambda g, out, x, weight, *bias: product(_flat(g).T, _flat(x)),
             lambda g, out, x, weight, bias: g,
         ),
     ),

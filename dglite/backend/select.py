@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..errors import DGLError
 from .base import Backend
 
-__all__ = ["foreign", "load"]
+__all__ = ["load", "owner"]
 
 
 class _Entry(NamedTuple):
@@ -56,16 +56,22 @@ def _choices() -> str:
     )
 
 
-def foreign(x: Any, active: Backend) -> str | None:
-    """Return what kind of tensor ``x`` is if it is one of another library than ``active``'s, else None."""
-    kind = type(x)
-    for base in kind.__mro__[:-1]:
+def owner(x: Any) -> str | None:
+    """Return the name of the library whose tensor or array ``x`` is, None for what is of none: lists, numbers."""
+    for base in type(x).__mro__[:-1]:
         package, name = base.__module__.partition(".")[0], base.__name__
-        known = (package in ("torch", "jax", "tensorflow") and name == "Tensor") or (package, name) == (
-            "cupy",
-            "ndarray",
-        )
-        ours = base.__module__ == "dglite.backend.autograd" and name == "Tensor"
-        if (known or ours) and not issubclass(active.tensor_type, base):
-            return "dglite.backend.autograd.Tensor" if ours else f"{package}.{name}"
+        if (package, name) in _TENSORS:
+            return package
+        if base.__module__ == "dglite.backend.autograd" and name == "Tensor":
+            return owner(x.data)
     return None
+
+
+_TENSORS = {
+    *((package, "Tensor") for package in ("torch", "tensorflow")),
+    *((package, "ndarray") for package in ("numpy", "cupy")),
+    ("jax", "Array"),
+    ("jaxlib", "Array"),
+    ("jaxlib", "ArrayImpl"),
+}
+"""Classes of tensors and arrays by package and name; nothing is imported to know them."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .autograd import Tensor, apply, as_array
+from .library import not_torchs
 from .operations import agreed, attach, method
 
 __all__ = ["permute", "reshape", "split", "squeeze", "unsqueeze"]
@@ -19,6 +20,7 @@ __all__ = ["permute", "reshape", "split", "squeeze", "unsqueeze"]
 def matmul(x: Any, y: Any) -> Any:
     """Return the product of matrices; a tensor with one axis is a row on the left, a column on the right."""
     if not issubclass(type(y), Tensor | np.ndarray):
+        not_torchs(y)
         return NotImplemented
     left, right = (v if isinstance(v, Tensor) else Tensor(v) for v in (x, y))
     wide = unsqueeze(left, 0) if left.ndim == 1 else left, unsqueeze(right, 1) if right.ndim == 1 else right

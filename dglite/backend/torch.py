@@ -40,8 +40,9 @@ class TorchBackend(Backend):
 
     name = "torch"
     tensor_type = torch.Tensor
+    device_type = torch.device
     framework = torch
-    modules = ("torch", "numpy")
+    modules = ("torch", "numpy", "dglite.backend")
     functions: Mapping[str, Callable[..., torch.Tensor]] = {
         "exp": torch.exp,
         "log": torch.log,

@@ -178,6 +178,15 @@ class GraphBase:
         i = int(np.argmin(self.adjacencies[index].has_edges(u, v)))
         return DGLError(f"there is no edge from node {u[i]} to node {v[i]} of type {self._metagraph.etypes[index]!r}")
 
+    @property
+    def _features_device(self) -> Any:
+        """The graph's device as the library of its features has it."""
+        if active.guest is not None:
+            for frame in (*self._node_frames, *self._edge_frames):
+                for column in () if frame is None else frame.features():
+                    return active.device(column)
+        return self._device
+
     def _ids_tensor(self, array: np.ndarray) -> Tensor:
         """Return ids as a tensor of the graph's id dtype on its device. ``array`` must not be shared."""
         if array.dtype != self._idtype:
@@ -185,6 +194,8 @@ class GraphBase:
         return self._tensor(array)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
+        if active.guest is not None:
+            return active.from_numpy(array, self._features_device)
         return active.from_numpy(array, None if self._device == active.cpu() else self._device)
 
 

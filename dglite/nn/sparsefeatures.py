@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active, refuse_foreign
+from ..backend import Tensor, active, admit
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
 from ..ops import core
@@ -122,8 +122,8 @@ def as_features(x: Any) -> Features:
         return active.asarray(x)
     if is_scipy(x):
         return SparseFeatures(x)
-    refuse_foreign(x, "the features")
-    return x
+    admitted = admit(x, "the features")
+    return x if admitted is None else admitted
 
 
 # -- from other libraries ----------------------------------------------------------------------------------------------

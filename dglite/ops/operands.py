@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from ..backend import Tensor, active, refuse_foreign
+from ..backend import Tensor, active, require_one_library
 from ..errors import DGLError
 from ..expr import Expr, Side, operands_of
 from ..kernels.layout import broadcast_shape
@@ -61,8 +61,10 @@ def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
     Raises
     ------
     DGLError
-        They differ outside autocast, or one is float64.
+        They differ outside autocast, or one is float64; they are not of one tensor library.
     """
+    if active.guest is not None:
+        require_one_library(operands)
     dtype = active.dtype(operands[0])
     for x in operands:
         if active.dtype(x) != dtype:
@@ -80,8 +82,7 @@ def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
 def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
     """Raise :class:`DGLError` unless ``x`` is a floating tensor with ``num_rows`` rows, one per ``row``."""
     if not active.is_tensor(x):
-        refuse_foreign(x, f"the operand with one row per {row}")
-        raise DGLError(f"got {type(x).__name__}; expected a {active.name} tensor with one row per {row}")
+        raise DGLError(f"got {type(x).__name__}; expected a tensor with one row per {row}")
     shape = active.shape(x)
     if not shape or shape[0] != num_rows:
         raise DGLError(f"got features of shape {tuple(shape)}; expected {num_rows} rows, one per {row}")

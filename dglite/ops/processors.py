@@ -17,7 +17,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 
-__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of", "require_card"]
+__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of", "processor_on", "require_card"]
 
 
 class Processor(Protocol):
@@ -128,12 +128,21 @@ def processor_of(x: Tensor) -> Processor:
         return HOST
     device = active.device(x)
     require_card(device)
-    return _card(str(device), active.stream(device))
+    return _card(device, active.stream(device))
+
+
+def processor_on(device: Any) -> Processor:
+    """Return what samples from a graph on ``device`` and numbers its nodes, in the order of the current stream.
+
+    That is the host for a card on which no kernel can be started: it has the structure in any case.
+    """
+    on_card = str(device).startswith("cuda") and can_launch()
+    return _card(device, active.stream(device)) if on_card else HOST
 
 
 @lru_cache(maxsize=256)
-def _card(device: str, stream: int) -> Card:
-    number = int(device.partition(":")[2] or 0)
+def _card(device: Any, stream: int) -> Card:
+    number = int(str(device).partition(":")[2] or 0)
     runner = kernels.compiled("launch", "cuda").StreamRunner(number, stream, _Allocator(device))
     return Card(runner)
 
@@ -141,7 +150,7 @@ def _card(device: str, stream: int) -> Card:
 class _Allocator:
     """Memory of a device from the tensor library, which hands it out again in the order of the stream."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: Any) -> None:
         self.device = device
 
     def empty(self, num_bytes: int) -> _Memory:

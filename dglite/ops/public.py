@@ -1,6 +1,7 @@
 """``dglite.ops``: the named operations on a graph and tensors, as DGL has them.
 
 Each takes a graph with one edge type (or an ``Adjacency``) and tensors, returns a tensor, and leaves the graph alone.
+Tensors are of one library, which the result is of too; arrays of NumPy's are tensors without gradient.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer, operator
@@ -122,7 +123,7 @@ def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "ds
         adj = core.reversed_of(adj)
     if not is_all(eids):
         adj = adj.subset(graph.edge_ids_of(eids, None)).adjacency
-    return core.edge_softmax(adj, logits)
+    return core.edge_softmax(adj, _tensor(logits))
 
 
 def gat_attention(
@@ -165,7 +166,7 @@ def gat_attention(
         Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
     """
     how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed)
-    return core.attention(_adjacency(graph), how, feat, (el, er), edge_weight)
+    return core.attention(_adjacency(graph), how, *_attended(feat, (el, er), edge_weight))
 
 
 def gatv2_attention(
@@ -185,7 +186,7 @@ def gatv2_attention(
     :func:`gat_attention`.
     """
     how = core.Attention(core.Score.GATED, negative_slope, 1.0, dropout, seed)
-    return core.attention(_adjacency(graph), how, feat_src, (feat_dst, attn), edge_weight)
+    return core.attention(_adjacency(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
 
 
 def dot_attention(
@@ -203,7 +204,7 @@ def dot_attention(
     :func:`gat_attention`. ``scale`` is often 1 / sqrt(d).
     """
     how = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
-    return core.attention(_adjacency(graph), how, feat_src, (feat_dst,), edge_weight)
+    return core.attention(_adjacency(graph), how, *_attended(feat_src, (feat_dst,), edge_weight))
 
 
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
@@ -212,7 +213,7 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     ``value`` is ``(sum(seglen), *feat)``; returns ``(len(seglen), *feat)``, 0 for an empty segment. ``reducer`` is
     ``sum``, ``mean``, ``max`` or ``min``. A sum of lengths other than the number of rows raises :class:`DGLError`.
     """
-    return core.segment_reduce(_offsets(seglen), value, _reducer(reducer))
+    return core.segment_reduce(_offsets(seglen), _tensor(value), _reducer(reducer))
 
 
 def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
@@ -220,11 +221,20 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     offsets = _offsets(seglen)
     count = int(offsets[-1])
     adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
-    return core.edge_softmax(adj, value)
+    return core.edge_softmax(adj, _tensor(value))
 
 
 def _adjacency(g: Any) -> Adjacency:
     return g if isinstance(g, Adjacency) else g.adjacency()
+
+
+def _tensor(x: Any) -> Any:
+    """Return an operand as a tensor; what is none is left to the checks."""
+    return admitted(x, "the operand")
+
+
+def _attended(x: Any, operands: tuple[Any, ...], edge_weight: Any) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
+    return _tensor(x), tuple([_tensor(operand) for operand in operands]), _tensor(edge_weight)
 
 
 def _reducer(name: str) -> Reducer:
@@ -249,11 +259,11 @@ def _expression(
 ) -> tuple[Expr, tuple[Tensor, ...]]:
     if op in _COPIES:
         side, data = (lhs, lhs_data) if op == "copy_lhs" else (rhs, rhs_data)
-        return Operand(side, 0), (data,)
+        return Operand(side, 0), (_tensor(data),)
     if op not in names:
         raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
     name = "mul" if op == "dot" else op
-    return Call(operator(name), (Operand(lhs, 0), Operand(rhs, 1))), (lhs_data, rhs_data)
+    return Call(operator(name), (Operand(lhs, 0), Operand(rhs, 1))), (_tensor(lhs_data), _tensor(rhs_data))
 
 
 # -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
@@ -262,7 +272,7 @@ def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Te
     expr, reducer = Call(operator(op), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return spmm(_adjacency(g), expr, reducer, (x, y))
+        return spmm(_adjacency(g), expr, reducer, (_tensor(x), _tensor(y)))
 
     return _named(call, f"u_{op}_e_{reduce_op}", f"Return the {reduce_op} over in-edges of {op}(source x, edge y).")
 
@@ -272,7 +282,7 @@ def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
     expr, reducer = Operand(side, 0), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor) -> Tensor:
-        return spmm(_adjacency(g), expr, reducer, (x,))
+        return spmm(_adjacency(g), expr, reducer, (_tensor(x),))
 
     owner = "source" if side is Side.U else "edge"
     return _named(
@@ -285,7 +295,7 @@ def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Ten
     expr = Call(operator("mul" if op == "dot" else op), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return sddmm(_adjacency(g), expr, (x, y), dot=op == "dot")
+        return sddmm(_adjacency(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
 
     return _named(call, f"{lhs}_{op}_{rhs}", f"Return {op}({lhs} feature x, {rhs} feature y) for every edge.")
 
@@ -295,7 +305,7 @@ def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
     expr = Operand(side, 0)
 
     def call(g: Any, x: Tensor) -> Tensor:
-        return sddmm(_adjacency(g), expr, (x,))
+        return sddmm(_adjacency(g), expr, (_tensor(x),))
 
     owner = "source" if side is Side.U else "destination"
     return _named(call, f"copy_{side.value}", f"Return the feature x of every edge's {owner} node.")

@@ -146,7 +146,7 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
 def _number(tape: Tape, value: float, dtype: str) -> Expr:
     if value in tape.literals or not math.isfinite(value):
         return Constant(value)
-    return tape.capture(Side.G, backend.full((1,), value, dtype, tape.device))._expr
+    return tape.capture(Side.G, backend.full((1,), value, dtype, tape.tensor_device))._expr
 
 
 def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..backend import Tensor
+from ..backend import Tensor, library_of
 from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
@@ -60,7 +60,10 @@ class Deferred:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
-        """The backend's tensor type, so that ``isinstance`` answers as for the tensor."""
+        """The tensor's type, so that ``isinstance`` answers as for the tensor."""
+        return self._tensor_type()
+
+    def _tensor_type(self) -> type:
         return backend.tensor_type
 
     @classmethod
@@ -200,6 +203,9 @@ class Column(Deferred):
         self._tape, self._expr, self._feat, self._dtype, self._summed = tape, expr, tuple(feat), dtype, summed
         self._value = None
 
+    def _tensor_type(self) -> type:
+        return self._tape.tensor_type
+
     @property
     def operand(self) -> Operand:
         """The operand that the column is."""
@@ -239,7 +245,7 @@ class Column(Deferred):
             return super()._attribute(name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self._dispatch(name, getattr(backend.tensor_type, name), (self, *args), kwargs)
+            return self._dispatch(name, getattr(self._tensor_type(), name), (self, *args), kwargs)
 
         return method
 
@@ -271,6 +277,16 @@ class Tape(ABC):
         self.particular = False
         """Whether the function has asked for what holds of these edges alone: ids, sizes, values."""
         self._slots: dict[Source, int] = {}
+
+    @property
+    def tensor_type(self) -> type:
+        """The class of the tensors that the columns stand for."""
+        return backend.tensor_type if backend.guest is None else library_of(self.tensors).tensor_type
+
+    @property
+    def tensor_device(self) -> Any:
+        """The device of the tensors that the columns stand for."""
+        return self.device if backend.guest is None else backend.device(self.tensors[0])
 
     def operand(self, source: Source, tensor: Tensor) -> Operand:
         """Return the operand that reads ``tensor``, the rows of ``source``."""

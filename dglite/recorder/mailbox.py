@@ -49,6 +49,9 @@ class Reduced(Deferred):
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
         self._value = None
 
+    def _tensor_type(self) -> type:
+        return self.tape.tensor_type
+
     def _compute(self) -> Tensor:
         return self.tape.reduce(self.reducer, settled(self.tape, self.column))
 

@@ -10,6 +10,8 @@ import numpy as np
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..ops import core
+from ..ops.processors import Card, Processor, processor_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -60,7 +62,8 @@ def sample_neighbors(
         edge feature with a weight, or a boolean mask, for each edge: edges are drawn in proportion to it, those of
         weight 0 never. Edge types without the feature are sampled uniformly. A list of tensors by edge type works too.
     replace
-        draw with replacement.
+        draw with replacement. A graph on a card is sampled there, with the same result, where edges have no weights and
+        none are excluded.
     copy_ndata, copy_edata
         whether the result has the features of its nodes and edges. With ``copy_edata`` it also has ``edata[EID]``, the
         ids that the edges have in ``g``.
@@ -85,14 +88,14 @@ def sample_neighbors(
     inward = is_inward(edge_dir)
     seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
     weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
-    key = draw_key()
+    key, processor = draw_key(), processor_on(g._device)
     chosen = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]
         if ids is None or fanouts[i] == 0:
             chosen.append(NO_EDGES)
         elif weights[i] is None and excluded[i] is None:
-            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i))
+            chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, processor))
         else:
             what = f"{g._metagraph.etypes[i]!r} edge"
             chosen.append(
@@ -101,10 +104,32 @@ def sample_neighbors(
     return frontier(g, chosen, copy_ndata, copy_edata, output_device)
 
 
-def _uniform(adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int) -> Chosen:
+def _uniform(
+    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, processor: Processor
+) -> Chosen:
+    if not replace:
+        fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
+    if isinstance(processor, Card):
+        return _uniform_on_card(adjacency, seeds, inward, fanout, replace, key, processor)
     rows = Rows(adjacency, seeds, inward, fanout, replace)
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs)
     return rows.chosen()
+
+
+def _uniform_on_card(
+    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, card: Card
+) -> Chosen:
+    """Choose on a card, the same as the host would for the same key, and fetch what was chosen."""
+    if not len(seeds):
+        return NO_EDGES
+    structure, index = card.structure(adjacency if inward else core.reversed_of(adjacency))
+    held = card.worker.upload(seeds.astype(index))
+    found = card.kernels("sample").sample_neighbors(
+        card.worker, structure, held.address, len(seeds), fanout, replace, key
+    )
+    parts = [card.worker.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
+    far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
+    return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 
 
 def _weighted(

@@ -12,7 +12,7 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Operand, Side
-from ..frame import Frame
+from ..frame import NID, NTYPE, Frame
 from ..function import FieldName
 from ..ops import core
 from ..ops.operands import FLOATS
@@ -205,7 +205,16 @@ class Relation:
 
     def ids(self, array: np.ndarray) -> Tensor:
         """Return node or edge ids as a fresh tensor of the graph's index type."""
-        return backend.from_numpy(np.array(array, dtype=self.adjacency.idtype), self.device)
+        device = self.device if backend.guest is None else self._columns_device()
+        return backend.from_numpy(np.array(array, dtype=self.adjacency.idtype), device)
+
+    def _columns_device(self) -> Any:
+        """Return the device as the library of the columns has it."""
+        for store in (self.src, self.edges, self.dst):
+            for name in store.keys():  # noqa: SIM118
+                if name not in (NID, NTYPE):
+                    return backend.device(store.peek(name))
+        return self.device
 
     def node_ids(self, nodes: np.ndarray) -> np.ndarray:
         """Return the graph's ids of the given receiving nodes."""

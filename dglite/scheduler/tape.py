@@ -174,7 +174,7 @@ class RelationTape(Mailbox):
         expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.device)
+            return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.tensor_device)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
     def _attention(self, column: Column) -> Tensor | None:
@@ -188,7 +188,7 @@ class RelationTape(Mailbox):
             return None
         if self.log is not None:
             self.log.append(f"attention of {self.spelled(column)}")
-            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column._dtype), self.device)
+            return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column._dtype), self.tensor_device)
         rows = [backend.shape(y)[0] for y in (x, left, right)]
         heads = feat[:-1] or (1,)
         x, left, right = (

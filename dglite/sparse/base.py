@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..ops import core
 from ..ops.operands import FLOATS
@@ -115,6 +115,7 @@ def checked_values(val: Any, nnz: int) -> Tensor:
     DGLError
         It is no tensor, has more than two axes, or another length.
     """
+    val = admitted(val, "the argument with values")
     if not active.is_tensor(val):
         raise DGLError(f"values must be a tensor, got {type(val).__name__}")
     shape = active.shape(val)

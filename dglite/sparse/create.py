@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure import Adjacency
 from ..structure.ids import check_range, integer_array
@@ -86,6 +86,7 @@ def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     DGLError
         ``val`` has another shape.
     """
+    val = admitted(val, "the diagonal")
     if not active.is_tensor(val) or not active.shape(val):
         raise DGLError("the diagonal must be a tensor of shape (N,) or (N, D)")
     size = int(active.shape(val)[0])

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..expr import Operand, Side
 from ..ops import core
@@ -46,6 +46,7 @@ def spmm(A: MatrixBase, X: Tensor) -> Tensor:
     DGLError
         Shapes or dtypes do not fit, or the dtype is not a floating one.
     """
+    X = admitted(X, "the dense matrix")
     if not isinstance(A, MatrixBase) or not active.is_tensor(X):
         raise DGLError(f"spmm takes a sparse matrix and a tensor, got {type(A).__name__} and {type(X).__name__}")
     shape, values = tuple(active.shape(X)), value_shape(A.val)
@@ -82,6 +83,7 @@ def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     DGLError
         Shapes or dtypes do not fit, or the dtype is not a floating one.
     """
+    X1, X2 = admitted(X1, "the first dense matrix"), admitted(X2, "the second dense matrix")
     for x in (X1, X2):
         if not active.is_tensor(x):
             raise DGLError(f"sddmm takes a sparse matrix and two tensors, got {type(x).__name__}")
@@ -207,6 +209,7 @@ def matmul(A: Any, B: Any) -> Any:
         A dense ``A`` with a sparse ``B``: use ``(B.T @ A.T).T``.
     """
     sparse = isinstance(A, MatrixBase), isinstance(B, MatrixBase)
+    A, B = admitted(A, "the first matrix"), admitted(B, "the second matrix")
     for x, is_sparse in zip((A, B), sparse, strict=True):
         if not is_sparse and not active.is_tensor(x):
             raise DGLError(f"matmul takes sparse matrices and tensors, got {type(x).__name__}")

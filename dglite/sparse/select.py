@@ -31,7 +31,7 @@ def index_select(A: Matrix, dim: int, index: Tensor) -> Matrix:
         ``dim`` is another one, ``index`` is no tensor, or a number is out of range.
     """
     _check_dim(dim)
-    if not active.is_tensor(index):
+    if not active.is_tensor(index) and not isinstance(index, np.ndarray):
         raise TypeError(f"{type(index).__name__} is unsupported input type; expected a tensor of numbers")
     return _selected(A, dim, as_ids(index, A.shape[dim], _NAMES[1 - dim]).astype(np.int64))
 

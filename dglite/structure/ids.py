@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import active, refuse_foreign
+from ..backend import active, admit
 from ..errors import DGLError
 
 __all__ = ["ALL", "as_ids", "broadcast_pair", "check_range", "integer_array", "is_all", "positions_of"]
@@ -36,8 +36,8 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
     elif isinstance(values, np.ndarray):
         array = values
     else:
-        refuse_foreign(values, f"the argument with {what}")
-        array = _from_sequence(values, what)
+        admitted = admit(values, f"the argument with {what}")
+        array = _from_sequence(values, what) if admitted is None else active.to_numpy(admitted)
     kind = array.dtype.kind
     if kind in "ib":
         return array

@@ -13,6 +13,7 @@ from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
+from ..ops.processors import Card, processor_on
 from ..structure import Adjacency, Metagraph
 
 __all__ = ["to_block"]
@@ -59,9 +60,13 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes"), _by_set(g, src_nodes, "src_nodes")
     dst_ids = [_destinations(g, i) if dst_given is None else dst_given.get(i, _NO_IDS) for i in range(count)]
     edges = _kept_edges(g, dst_given)
-    sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
-    ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
-    src_ids = [sides.src_ids(i) for i in range(count)]
+    numbered = _numbered_on_card(g, dst_ids, edges) if include_dst_in_src and src_given is None else None
+    if numbered is None:
+        sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
+        ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
+        src_ids = [sides.src_ids(i) for i in range(count)]
+    else:
+        ends, src_ids = numbered
     adjacencies = tuple(
         Adjacency.from_coo(len(src_ids[a]), len(dst_ids[b]), *pair, g._idtype, validate=False, copy=False)
         for (a, b), pair in zip(g._metagraph.ends, ends, strict=True)
@@ -75,6 +80,9 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
 
 
 _NO_IDS = np.empty(0, np.int64)
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+"""Sources and destinations of each relation's edges."""
 
 
 def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
@@ -90,7 +98,7 @@ def _by_set(g: DGLGraph, nodes: Any, what: str) -> dict[int, np.ndarray] | None:
     return {node_set: g._set_ids(ids, node_set).copy() for node_set, ids in sets.items()}
 
 
-def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> list[tuple[np.ndarray, np.ndarray]]:
+def _kept_edges(g: DGLGraph, dst_given: dict[int, np.ndarray] | None) -> Pairs:
     """Return the endpoints of each relation's edges, none of those into a type that is not asked for."""
     return [
         adjacency.endpoints() if dst_given is None or dst_set in dst_given else (_NO_IDS, _NO_IDS)
@@ -109,6 +117,54 @@ def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     return entered.nonzero()[0]
 
 
+def _numbered_on_card(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tuple[Pairs, list[np.ndarray]] | None:
+    """Return the edges' ends in a block's numbers and the ids of its source nodes, as ``_Sides`` does, from a card.
+
+    None for a graph that is on none, and for destinations that are repeated: equal ids have one number here.
+    """
+    card = processor_on(g._device)
+    if not isinstance(card, Card):
+        return None
+    dtype = _index_dtype(g)
+    ends: list[list[np.ndarray]] = [[_NO_IDS, _NO_IDS] for _ in edges]
+    src_ids = []
+    for node_set, ids in enumerate(dst_ids):
+        # Destinations before sources: they are among the ids given, so that they take no number from a source.
+        places = [(j, side) for side in (1, 0) for j, pair in enumerate(g._metagraph.ends) if pair[side] == node_set]
+        parts = [ids, *(edges[j][side] for j, side in places)]
+        numbers, distinct = _numbers(card, np.concatenate(parts).astype(dtype, copy=False))
+        given, *found = np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
+        if len(given) and given[-1] != len(given) - 1:
+            return None
+        for (j, side), part in zip(places, found, strict=True):
+            if side == 1 and len(part) and part.max() >= len(ids):
+                missing = edges[j][1][int(np.argmax(part >= len(ids)))]
+                raise _not_given(g, "dst_nodes", missing, node_set, "in-edges")
+            ends[j][side] = part
+        src_ids.append(distinct)
+    return [(src, dst) for src, dst in ends], src_ids
+
+
+def _numbers(card: Card, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of each id, by first appearance, and the ids by number."""
+    held = card.worker.upload(ids)
+    made = card.kernels("sample").number_ids(card.worker, str(ids.dtype), held.address, len(ids))
+    numbers = card.worker.download(made.numbers.address, len(ids), str(ids.dtype))
+    return numbers, card.worker.download(made.distinct.address, made.count, str(ids.dtype))
+
+
+def _index_dtype(g: DGLGraph) -> np.dtype:
+    """Return the dtype in which nodes are numbered: the relations', or a wider one where ids ask for it."""
+    dtypes = [x.index_dtype for x in g.adjacencies]
+    wide = np.dtype(np.int64) in dtypes or max(g._num_nodes, default=0) > np.iinfo(np.int32).max
+    return np.dtype(np.int64 if wide else np.int32)
+
+
+def _not_given(g: DGLGraph, what: str, node: int, node_set: int, edges: str) -> DGLError:
+    name = g._metagraph.ntypes[node_set]
+    return DGLError(f"{what} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
+
+
 class _Sides:
     """The numbers that a block gives to the nodes of each type, on either side."""
 
@@ -118,17 +174,13 @@ class _Sides:
         dst_ids: list[np.ndarray],
         include: bool,
         src_given: dict[int, np.ndarray] | None,
-        edges: list[tuple[np.ndarray, np.ndarray]],
+        edges: Pairs,
     ) -> None:
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
         from ..kernels.cpu.hashing import Numbering
 
         self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
-        ends, counts = g._metagraph.ends, g._num_nodes
-        index_dtypes = [x.index_dtype for x in g.adjacencies]
-        dtype = np.dtype(np.int64) if np.dtype(np.int64) in index_dtypes else np.dtype(np.int32)
-        if max(counts, default=0) > np.iinfo(dtype).max:
-            dtype = np.dtype(np.int64)
+        ends, counts, dtype = g._metagraph.ends, g._num_nodes, _index_dtype(g)
         self._sources: list[Numbering] = []
         self._destinations: list[Numbering] = []
         for i, ids in enumerate(dst_ids):
@@ -159,17 +211,13 @@ class _Sides:
         src_set, dst_set = self._g._metagraph.ends[relation]
         destinations, missing = self._destinations[dst_set].find(dst, len(self._dst_ids[dst_set]))
         if missing >= 0:
-            raise self._not_given("dst_nodes", dst[missing], dst_set, "in-edges")
+            raise _not_given(self._g, "dst_nodes", dst[missing], dst_set, "in-edges")
         if not self._fixed:
             return self._sources[src_set].add(src), destinations
         sources, missing = self._sources[src_set].find(src, len(self._sources[src_set].ids))
         if missing >= 0:
-            raise self._not_given("src_nodes", src[missing], src_set, "out-edges")
+            raise _not_given(self._g, "src_nodes", src[missing], src_set, "out-edges")
         return sources, destinations
-
-    def _not_given(self, what: str, node: int, node_set: int, edges: str) -> DGLError:
-        name = self._g._metagraph.ntypes[node_set]
-        return DGLError(f"{what} lacks node {node} of type {name!r}, which has {edges}; give every node that has")
 
 
 @lru_cache(maxsize=64)

@@ -43,7 +43,7 @@ class GCNNorm(BaseTransform):
 
 
 def _ones(g: DGLGraph, count: int) -> Tensor:
-    return active.full((count,), 1, "float32", g.device)
+    return active.full((count,), 1, "float32", g._features_device)
 
 
 def _symmetric(adjacency: Adjacency, weights: Tensor) -> Tensor:
@@ -211,7 +211,7 @@ class SIGNDiffusion(BaseTransform):
     def _weights(self, g: DGLGraph, adjacency: Adjacency, dtype: str) -> Tensor:
         """Return the entries of the diffusion matrix, one per edge."""
         if self.eweight_name is None:
-            weights = active.full((adjacency.num_edges,), 1, dtype, g.device)
+            weights = active.full((adjacency.num_edges,), 1, dtype, g._features_device)
         else:
             weights = active.reshape(g._edge_frame(0)[self.eweight_name], (adjacency.num_edges,))
             weights = active.astype(weights, dtype)

@@ -15,7 +15,7 @@ from .structure import Structure
 
 __all__ = ["attend", "attention_program", "dropout_multipliers", "dropout_words", "specify"]
 
-PARTS = ("common", "rows", "philox", "softmax", "attention")
+PARTS = ("common", "rows", "philox", "softmax", "attention", "attention_forward", "attention_backward")
 WORDS = {
     **dict.fromkeys(("x", "left", "right", "attn", "attn_right", "weight", "grad"), "const item*"),
     **dict.fromkeys(("log_sum", "out", "sloped_out", "sloped_sum", "state"), "compute*"),

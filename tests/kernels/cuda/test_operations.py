@@ -11,7 +11,7 @@ from dglite.backend import active
 from dglite.expr import Operand, Side, evaluate, operands_of
 from dglite.kernels import reference
 from dglite.kernels.cuda.attention import dropout_multipliers
-from dglite.ops import core
+from dglite.ops import core, fallback, processors, scores
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests.kernels.attention_cases import tensors
@@ -175,3 +175,26 @@ def test_second_derivatives_exist():
     logits = torch.rand(4, 1, dtype=torch.float64, requires_grad=True)
     with on_card():
         assert torch.autograd.gradgradcheck(lambda value: core.edge_softmax(adj, value), (logits,))
+
+
+def test_scores_do_not_wait_on_a_card(monkeypatch):
+    """Attention in steps is computed step by step on a card, and equals what the host makes one kernel of."""
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    adj, weighted = star(), U * E
+    x, left, right = tensors("additive", adj, 2, 8, False)
+
+    def steps() -> list[torch.Tensor]:
+        weights = core.edge_softmax(adj, core.edge_scores(adj, left[..., None], right[..., None], 0.2))
+        recipe = active.recipe_of(weights)
+        return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
+
+    waits, *want = steps()
+    monkeypatch.setattr(type(active), "on_cpu", lambda self, x: False)
+    monkeypatch.setattr(processors, "require_card", lambda device: None)
+    monkeypatch.setattr(processors, "_card", lambda device, stream: processors.Card(CARD))
+    monkeypatch.setattr(type(active), "stream", lambda self, device: 0)
+    monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
+    at_once, *found = steps()
+    assert at_once is None and waits is not None
+    for one, other in zip(found, want, strict=True):
+        assert_close(one.numpy(), other.numpy(), "float64")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, final
 
+import numpy as np
+
 from ....errors import DGLError
 from ...autograd import Tensor, as_array, no_grad
 
@@ -185,7 +187,9 @@ class Module:
                 f"the state of {type(self).__name__} lacks {sorted(missing) or 'nothing'} and has "
                 f"{sorted(unknown) or 'nothing'} that is unknown; pass strict=False to load what fits"
             )
-        values = {name: as_array(state_dict[name]) for name in own if name in state_dict}
+        given = {name: state_dict[name] for name in own if name in state_dict}
+        # NumPy makes arrays of what torch has trained; as_array refuses tensors of torch's.
+        values = {name: as_array(x if isinstance(x, Tensor) else np.asarray(x)) for name, x in given.items()}
         for name, value in values.items():
             if value.shape != own[name].shape:
                 raise DGLError(f"{name} has shape {own[name].shape}, but the state's is {value.shape}")

@@ -1,0 +1,57 @@
+"""Products in one thread or in many are the same, and leave the number of threads as it was."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from dglite.backend import blas
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of threads that are set; there are 4 before."""
+    numbers = [4]
+    made = SimpleNamespace(get=lambda: numbers[-1], set=numbers.append)
+    monkeypatch.setattr(blas, "_threads", lambda: made)
+    return numbers
+
+
+@pytest.mark.parametrize("shapes", [((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((4,), (4, 5)), ((3, 4), (4,))])
+def test_small_products_take_one_thread(shapes: tuple[tuple[int, ...], ...], threads: list[int]) -> None:
+    x, y = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    np.testing.assert_array_equal(blas.product(x, y), np.matmul(x, y))
+    assert threads == [4, 1, 4]
+
+
+def test_large_products_and_other_libraries_arrays_are_left_alone(
+    threads: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blas.product(np.ones((3, 4)).view(type("Other", (np.ndarray,), {})), np.ones((4, 5)))
+    monkeypatch.setattr(blas, "WORTH_THREADS", 60)
+    blas.product(np.ones((3, 4)), np.ones((4, 5)))
+    assert threads == [4]
+
+
+def test_threads_come_back_after_an_error(threads: list[int]) -> None:
+    with pytest.raises(ValueError, match="matmul"):
+        blas.product(np.ones((3, 4)), np.ones((3, 4)))
+    assert threads == [4, 1, 4]
+
+
+def test_what_somebody_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    assert blas._threads.__wrapped__() is None
+
+
+def test_openblas_is_found_where_it_is() -> None:
+    found = blas._threads.__wrapped__()
+    if found is None:
+        pytest.skip("no OpenBLAS in this process")
+    before = found.get()
+    found.set(1)
+    assert found.get() == 1
+    found.set(before)
+    assert found.get() == before
