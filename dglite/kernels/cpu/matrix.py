@@ -1,0 +1,22 @@
+"""Compiled kernels of what processors do to matrices. See :mod:`..render_matrix`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from ..render_matrix import matrix_source
+from .jit import block_lanes, compile_kernel
+
+__all__ = ["matrix_kernel"]
+
+
+@lru_cache(maxsize=256)
+def matrix_kernel(form: str, dtype: str, width: int) -> int:
+    """Return the address of the kernel of a form for matrices of ``width`` columns."""
+    lanes = block_lanes(dtype) // 8
+    return _kernel(form, dtype, lanes, width % lanes)
+
+
+@lru_cache(maxsize=256)
+def _kernel(form: str, dtype: str, lanes: int, rest: int) -> int:
+    return compile_kernel("matrix", matrix_source(form, dtype, lanes, rest))
