@@ -2,12 +2,14 @@
 
 Vertex programs (Cavs): write the function of one vertex as a :class:`VertexFunction`, call it with a batch of graphs.
 Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :func:`run` batches those of many.
+Persistent processors (VPPS): train on lazy losses by a :func:`persistent` handle, a whole step at a time.
 """
 
 from __future__ import annotations
 
 from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
+from .persistent import Persistent, persistent
 from .vertex import ByKind, Children, Partial, VertexFunction
 
 __all__ = [
@@ -16,11 +18,13 @@ __all__ = [
     "LastRun",
     "LazyTensor",
     "Partial",
+    "Persistent",
     "VertexFunction",
     "backward",
     "cell",
     "last_run",
     "lazy",
     "options",
+    "persistent",
     "run",
 ]

@@ -1,8 +1,8 @@
 """Source of what a processor does to matrices: products of some rows with a matrix, both ways, and outer products.
 
-A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its rows
-are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them, so that
-they stay in the cache of their owner's core. ``sums`` needs all rows, and is shared out by columns.
+A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
+rows are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them,
+so that they stay in the cache of their owner's core. ``sums`` needs all rows, and is shared out by columns.
 
     dots    y[r, i] = start[r, i] + sum over j of x[r, j] M[i, j]
     sums    y[r, j] = start[r, j] + sum over i of x[r, i] M[i, j]

@@ -1,9 +1,9 @@
 """Processors: threads that run scripts of kernels without returning to Python, and wait for each other by numbers.
 
 A *script* is what one processor does in a job: instructions of four words (operation, words, task, tasks). An
-operation is the address of a kernel, called as ``kernel(words, task, tasks)``; or ``WAIT``, which signals that all before
-it is done and waits until all processors have signalled as often; or ``CHECK``, which ends the script if a kernel has
-reported an error. Khorasani et al., "Exploiting dynamic computation graphs by virtual persistent processor
+operation is the address of a kernel, called as ``kernel(words, task, tasks)``; or ``WAIT``, which signals that all
+before it is done and waits until all processors have signalled as often; or ``CHECK``, which ends the script if a
+kernel has reported an error. Khorasani et al., "Exploiting dynamic computation graphs by virtual persistent processor
 specialization" (MICRO 2018), run such scripts on a GPU.
 
 Threads block in the interpreter's own locks, which need no GIL, so a job starts and ends while Python goes on. They are
@@ -22,17 +22,19 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .launch import call_kernel
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit"]
+__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait_for_all"]
 
 WAIT, CHECK = 0, 1
 INSTRUCTION_WORDS = 4
-SIGNALS, FINISHED, PROCESSORS, ERROR, FIRST_SCRIPT = 0, 8, 16, 17, 18
+SIGNALS, FINISHED = 0, 8
+PROCESSORS, ERROR, SCRIPTS, STRIDE, COUNTS, JOB_WORDS = range(16, 22)
 """Words of a job. Signals and finished scripts are counted in cache lines of their own."""
 _SPINS = 2000
 """How often a processor looks for the signals of the others before it lets other threads have its core."""
@@ -63,7 +65,8 @@ def _read(typingctx: Any, address: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-_PAUSE = {"x86_64": "pause", "AMD64": "pause", "aarch64": "yield", "arm64": "yield"}.get(platform.machine())
+_PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
+_PAUSE = _PAUSES.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
 
 
 @intrinsic
@@ -72,7 +75,9 @@ def _pause(typingctx: Any) -> Any:
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         if _PAUSE is not None:
-            builder.asm(ir.FunctionType(ir.VoidType(), []), _PAUSE, "", (), True)
+            name, hints = _PAUSE
+            kind = ir.FunctionType(ir.VoidType(), [hint.type for hint in hints])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), hints)
         return context.get_dummy_value()
 
     return types.void(), codegen
@@ -106,8 +111,8 @@ def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
-    script, count = word(job, FIRST_SCRIPT + 2 * processor), word(job, FIRST_SCRIPT + 2 * processor + 1)
-    for i in range(count):
+    script = word(job, SCRIPTS) + processor * word(job, STRIDE)
+    for i in range(word(word(job, COUNTS), processor)):
         at = script + 8 * INSTRUCTION_WORDS * i
         operation = word(at, 0)
         if operation == WAIT:
@@ -133,6 +138,11 @@ def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-
             _call_int(release, done, 0)
 
 
+@njit("void(int64, int64)", cache=True, nogil=True)
+def _block(acquire, lock):  # type: ignore[no-untyped-def]
+    _call_int(acquire, lock, 1)
+
+
 # -- threads -----------------------------------------------------------------------------------------------------------
 _api = ctypes.pythonapi
 _api.PyThread_allocate_lock.restype = ctypes.c_void_p
@@ -155,16 +165,21 @@ def _yield_address() -> int:
 
 
 class Job:
-    """The scripts of all processors. ``scripts[p]`` is (instructions, 4), int64; the arrays are kept."""
+    """The scripts of all processors, and all memory that they use."""
 
-    def __init__(self, scripts: list[np.ndarray], *keep: Any) -> None:
-        self.words = np.zeros(FIRST_SCRIPT + 2 * len(scripts), np.int64)
-        self.words[PROCESSORS] = len(scripts)
-        for p, script in enumerate(scripts):
-            self.words[FIRST_SCRIPT + 2 * p :][:2] = script.ctypes.data, len(script)
-        self.keep: Any = (scripts, keep)
+    def __init__(self) -> None:
+        self.words = np.zeros(JOB_WORDS, np.int64)
         self.error_address = self.words.ctypes.data + 8 * ERROR
-        self.done = False
+        self._kept: Any = None
+
+    def give(self, scripts: np.ndarray, counts: np.ndarray, *kept: Any) -> None:
+        """Take over ``scripts`` (processors, most, 4), of which ``counts`` instructions count."""
+        self.words[PROCESSORS], self.words[SCRIPTS], self.words[COUNTS] = (
+            len(scripts),
+            scripts.ctypes.data,
+            counts.ctypes.data,
+        )
+        self.words[STRIDE], self._kept = scripts.strides[0], (scripts, counts, kept)
 
     @property
     def error(self) -> int:
@@ -205,8 +220,9 @@ class _Processors:
         """Wait for a job."""
         with self.mutex:
             if self.running is job:
-                _api.PyThread_acquire_lock(int(self.mail[1]), 1)
-                self.running, job.done = None, True
+                _block(_address(_api.PyThread_acquire_lock), int(self.mail[1]))
+                self.running = None
+                job._kept = None
 
     def _start(self, count: int) -> None:
         if not self.mail[1]:
@@ -247,6 +263,13 @@ def _closed_lock() -> int:
 
 
 _processors = _Processors()
+
+
+def wait_for_all() -> None:
+    """Wait for the job that runs, if one does."""
+    with _processors.mutex:
+        if _processors.running is not None:
+            _processors.finish(_processors.running)
 
 
 def submit(job: Job) -> None:
