@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
-from .persistent import Persistent, persistent
+from .processors import Persistent, persistent
 from .vertex import ByKind, Children, Partial, VertexFunction
 
 __all__ = [
