@@ -27,6 +27,9 @@ DEALT = 4
 _ACCUMULATORS = 8
 """Vectors that are summed up at a time: enough to hide the latency of a multiply-add, and half of the registers."""
 
+_CHUNK = 128
+"""Rows of the matrix that are added up before others are, where they are used more than once."""
+
 _HEAD = '''"""{form} ({dtype})."""
 from numba import cfunc
 
@@ -96,21 +99,26 @@ def _owned_rows(body: Callable[[int], list[str]]) -> list[str]:
 
 def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list[str]:
     pairs = [(r, j) for r in range(rows) for j in range(dealt)]
+    vectors = max(1, _ACCUMULATORS // len(pairs))
     lines = [f"x{r} = x + (row + {r}) * x_stride" for r in range(rows)]
-    lines += [f"s{r}{j} = splat{lanes}(0.0)" for r, j in pairs]
-    lines += ["for k in range(0, width // LANES * LANES * ITEM, LANES * ITEM):"]
-    lines += [f"    v{j} = load{lanes}(m{j} + k)" for j in range(dealt)]
-    for r in range(rows):
-        lines.append(f"    u{r} = load{lanes}(x{r} + k)")
-        lines += [f"    s{r}{j} = s{r}{j} + u{r} * v{j}" for j in range(dealt)]
-    totals = {(r, j): f"reduce_add(s{r}{j})" for r, j in pairs}
-    rest = sum(pieces)
+    lines += [f"s{r}{j}_{v} = splat{lanes}(0.0)" for r, j in pairs for v in range(vectors)]
+    lines += ["k = 0"]
+    for many in sorted({vectors, 1}, reverse=True):
+        lines += [f"while k + {many * lanes} * ITEM <= width * ITEM:"]
+        for v in range(many):
+            at = f"k + {v * lanes} * ITEM"
+            lines += [f"    v{j} = load{lanes}(m{j} + {at})" for j in range(dealt)]
+            for r in range(rows):
+                lines.append(f"    u{r} = load{lanes}(x{r} + {at})")
+                lines += [f"    s{r}{j}_{v} = s{r}{j}_{v} + u{r} * v{j}" for j in range(dealt)]
+        lines += [f"    k += {many * lanes} * ITEM"]
+    sums = {(r, j): " + ".join(f"s{r}{j}_{v}" for v in range(vectors)) for r, j in pairs}
+    totals = {pair: f"reduce_add({text})" for pair, text in sums.items()}
     for n in pieces:
-        lines += [f"tail = (width - {rest}) * ITEM"]
-        lines += [f"p{r}{j}_{n} = load{n}(x{r} + tail) * load{n}(m{j} + tail)" for r, j in pairs]
+        lines += [f"p{r}{j}_{n} = load{n}(x{r} + k) * load{n}(m{j} + k)" for r, j in pairs]
+        lines += [f"k += {n} * ITEM"]
         for r, j in pairs:
             totals[r, j] += f" + reduce_add(p{r}{j}_{n})" if n > 1 else f" + p{r}{j}_{n}"
-        rest -= n
     lines += [f"t{r}{j} = {totals[r, j]}" for r, j in pairs]
     lines += ["if start != 0:"]
     lines += [f"    t{r}{j} = t{r}{j} + load1(start + (row + {r}) * start_stride + (i + {j}) * ITEM)" for r, j in pairs]
@@ -120,27 +128,36 @@ def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list
 
 # -- sums of the matrix's rows -----------------------------------------------------------------------------------------
 def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
-    def rows(n: int) -> list[str]:
-        wide = _ACCUMULATORS // n
+    """Return the lines that go through the matrix in chunks of rows, which stay in the cache for all rows of x."""
+
+    def columns(vectors: int, n: int, suffix: str = "") -> list[str]:
+        groups = tuple(rows for rows in (4, 2, 1) if rows * vectors <= _ACCUMULATORS)
+        return ["row = 0", *_in_groups("row", "count", groups, lambda rows: _sums_of(rows, vectors, n, suffix))]
+
+    def blocks(wide: int) -> list[str]:
         lines = ["k = first"]
         for vectors in (wide, 1):
-            block = _sums_of(n, vectors, lanes)
             lines += [f"while k + {vectors * lanes} * ITEM <= last:"]
-            lines += [f"    {line}" for line in (*block, f"k += {vectors * lanes} * ITEM")]
-        if pieces:
-            lines.append("if task == num_tasks - 1:")
-            rest = sum(pieces)
-            for piece in pieces:
-                lines += [f"    k = (width - {rest}) * ITEM"]
-                lines += [f"    {line}" for line in _sums_of(n, 1, piece, f"_{piece}")]
-                rest -= piece
+            lines += [f"    {line}" for line in (*columns(vectors, lanes), f"k += {vectors * lanes} * ITEM")]
         return lines
 
+    body = ["end = min(begin + chunk, height)"]
+    for case, wide in (("if count == 1:", _ACCUMULATORS), ("elif count < 4:", _ACCUMULATORS // 2), ("else:", 2)):
+        body += [case, *(f"    {line}" for line in blocks(wide))]
+    if pieces:
+        body.append("if task == num_tasks - 1:")
+        rest = sum(pieces)
+        for piece in pieces:
+            body += [f"    k = (width - {rest}) * ITEM"]
+            body += [f"    {line}" for line in columns(1, piece, f"_{piece}")]
+            rest -= piece
+    body += ["start, start_stride = y, y_stride"]
     return [
         "start, start_stride = word(args, 10), word(args, 11)",
         *_shared_columns(),
-        "row = 0",
-        *_in_groups("row", "count", (4, 2, 1), rows),
+        f"chunk = {_CHUNK} if count > 4 else height",
+        "for begin in range(0, height, chunk):",
+        *(f"    {line}" for line in body),
     ]
 
 
@@ -159,7 +176,7 @@ def _sums_of(rows: int, vectors: int, lanes: int, suffix: str = "") -> list[str]
         f"    a{r}{v}{suffix} = load{lanes}(start + (row + {r}) * start_stride + k + {v * lanes} * ITEM)"
         for r, v in pairs
     ]
-    lines += ["at = m + k", "for i in range(0, height * ITEM, ITEM):"]
+    lines += ["at = m + begin * m_stride + k", "for i in range(begin * ITEM, end * ITEM, ITEM):"]
     lines += [f"    v{v}{suffix} = load{lanes}(at + {v * lanes} * ITEM)" for v in range(vectors)]
     for r in range(rows):
         lines.append(f"    c{r}{suffix} = splat{lanes}(load1(x + (row + {r}) * x_stride + i))")

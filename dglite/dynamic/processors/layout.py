@@ -121,9 +121,11 @@ class Layout:
 
     def stage(self, backward: bool) -> tuple[Stage, Any]:
         """Return a sweep, and what must be kept as long as it runs."""
-        batches = self.order, self.bounds, self.batch_kinds, self.ranks
-        inputs = self.first_input, self.input_at, self.input_sizes
-        plan = program.Plan(backward, *batches, *self.templates[backward], self.heavy, *inputs, self.shift)
+        templates, ends = self.templates[backward]
+        plan = program.Plan(
+            backward, self.order, self.bounds, self.batch_kinds, self.ranks, templates, ends, self.heavy,
+            self.first_input, self.input_at, self.input_sizes, self.shift,
+        )  # fmt: skip
         graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
         words, starts, lists, rows, _ = program.build(plan, graph)
         return Stage(rows, words, starts), lists
@@ -152,8 +154,8 @@ class Layout:
             matrix = (*weight.shape, weight.data_ptr(), weight.stride(0) * kind.item, bias)
             sizes = kind.numel // features, features, columns, kind.item
             return [PRODUCT, *kernels, *matrix, *sizes, x.address, x.distance, 0, 0, *result]
+        assert isinstance(signature.matrices, TorchCall) and signature.matrices.form is not None
         form = signature.matrices.form
-        assert form is not None
         kernels = [rowwise_kernel(form, gradient, dtype) for gradient in (False, True)]
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
         sizes = 1, features, features, kind.item
@@ -183,7 +185,7 @@ def _check(signature: Signature) -> None:
 
 def _templates(signatures: Sequence[Signature]) -> tuple[Any, Any]:
     # Of operations on batches, the templates are those of the gathers of their inputs.
-    key = tuple(s.number if s.number >= 0 else s.matrices.kinds for s in signatures if s.number >= 0 or s.matrices)
+    key = tuple(s.number if s.matrices is None else s.matrices.kinds for s in signatures)
     known = _tables.get(key)
     if known is None:
         if len(_tables) > 1000:

@@ -7,13 +7,14 @@ summed up, tile by tile in registers: its gradient is never stored. Any other gr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...expr import Constant, compact
+from ...expr import Constant, Expr, compact
 from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
@@ -74,7 +75,7 @@ class _Part(NamedTuple):
     """A product whose rows give part of a gradient: kernel, number of rows, and the addresses and strides of both."""
 
     form: str
-    count: int
+    rows: int
     x: tuple[int, int]
     y: tuple[int, int]
 
@@ -132,8 +133,8 @@ def _add_part(
     numbers = np.array(factors, dtype)
     listing.keep.append(numbers)
     row = into.stride(0) * into.element_size()
-    words = [matrix_kernel(part.form, dtype, width), part.count, height, width, *part.x, into.data_ptr(), row]
-    listing.add([*words, *part.y, numbers.ctypes.data], part.count * height * width, how)
+    words = [matrix_kernel(part.form, dtype, width), part.rows, height, width, *part.x, into.data_ptr(), row]
+    listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
 def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
@@ -144,6 +145,13 @@ def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
     graph = layout.session.argptr, layout.session.args, layout.grads
     rows = touched_rows(*batches, *graph, node, parameter.shape[0], parameter.stride(0) * parameter.element_size())
     return rows if 2 * len(rows) < parameter.shape[0] else None
+
+
+@cache
+def _kernel(formula: Expr, num_tensors: int, dtype: str) -> tuple[int, tuple[int, ...]]:
+    """Return the kernel of a formula of so many tensors, and numbers from there on, and which of them it reads."""
+    compacted, slots = compact(formula)
+    return step_kernel(compacted, tuple(slot >= num_tensors for slot in slots), False, False, dtype), tuple(slots)
 
 
 def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray | None, how: int) -> None:
@@ -160,12 +168,9 @@ def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray |
         listing.keep += lists
         places = [(0, 0, addresses.ctypes.data) for addresses in lists]
     places += [(numbers.ctypes.data + i * numbers.itemsize, 0, 0) for i in range(len(numbers))]
-    todo = list(rule.formulas)
-    if rows is not None:
-        todo.append((1, Constant(0.0)))
-    for target, formula in todo:
-        compacted, slots = compact(formula)
-        kernel = step_kernel(compacted, tuple(slot >= len(tensors) for slot in slots), False, False, dtype)
+    clearing = [(1, Constant(0.0))] if rows is not None else []
+    for target, formula in (*rule.formulas, *clearing):
+        kernel, slots = _kernel(formula, len(tensors), dtype)
         words = [kernel, count, width, *places[target]]
         for slot in slots:
             words += places[slot]

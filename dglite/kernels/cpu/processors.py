@@ -17,6 +17,7 @@ import ctypes
 import os
 import platform
 import threading
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -146,14 +147,15 @@ def _block(acquire, lock):  # type: ignore[no-untyped-def]
 # -- threads -----------------------------------------------------------------------------------------------------------
 _api = ctypes.pythonapi
 _api.PyThread_allocate_lock.restype = ctypes.c_void_p
-for _function in (_api.PyThread_acquire_lock, _api.PyThread_release_lock, _api.PyThread_free_lock):
-    _function.argtypes = [ctypes.c_void_p, ctypes.c_int][: 1 + (_function is _api.PyThread_acquire_lock)]
+_api.PyThread_acquire_lock.argtypes = [ctypes.c_void_p, ctypes.c_int]
+_api.PyThread_release_lock.argtypes = [ctypes.c_void_p]
 
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
+@cache
 def _yield_address() -> int:
     """Return the address of what lets other threads run; 0 where the system has none that we know."""
     for library, name in ((None, "sched_yield"), ("kernel32", "SwitchToThread")):

@@ -112,7 +112,7 @@ def _who(made: _Made, work: int, follows: bool) -> int:
             made.load[processor] += work // len(made.counts)
         made.counters[OPEN] = _SEVERAL
         return _SEVERAL
-    processor = before if follows and before >= 0 else np.argmin(made.load)
+    processor = before if follows and before >= 0 else int(np.argmin(made.load))
     made.load[processor] += work
     alone = made.counters[OPEN] in (_NOBODY, processor)
     made.counters[OPEN] = processor if alone else _SEVERAL
