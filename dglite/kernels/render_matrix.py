@@ -50,9 +50,10 @@ def kernel(args, task, num_tasks):
 '''
 
 
-def matrix_source(form: str, dtype: str, lanes: int, width: int) -> str:
-    """Return the kernel of a form (see :data:`FORMS`) for matrices of ``width`` columns, modulo ``lanes``."""
-    pieces = pieces_of(width % lanes)
+def matrix_source(form: str, dtype: str, lanes: int) -> str:
+    """Return the kernel of a form (see :data:`FORMS`), for matrices of any width."""
+    # What remains of the columns is done in smaller vectors. Told apart when it runs: kernels take long to compile.
+    pieces = pieces_of(lanes - 1)
     loads = [
         f'load{n}, store{n}, splat{n} = simd.loader("{dtype}", {n}), simd.storer("{dtype}", {n}), '
         f'simd.splat("{dtype}", {n})'
@@ -112,14 +113,14 @@ def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list
                 lines.append(f"    u{r} = load{lanes}(x{r} + {at})")
                 lines += [f"    s{r}{j}_{v} = s{r}{j}_{v} + u{r} * v{j}" for j in range(dealt)]
         lines += [f"    k += {many * lanes} * ITEM"]
-    sums = {(r, j): " + ".join(f"s{r}{j}_{v}" for v in range(vectors)) for r, j in pairs}
-    totals = {pair: f"reduce_add({text})" for pair, text in sums.items()}
+    for r, j in pairs:
+        lines.append(f"t{r}{j} = reduce_add({' + '.join(f's{r}{j}_{v}' for v in range(vectors))})")
     for n in pieces:
-        lines += [f"p{r}{j}_{n} = load{n}(x{r} + k) * load{n}(m{j} + k)" for r, j in pairs]
-        lines += [f"k += {n} * ITEM"]
+        lines.append(f"if width & {n}:")
         for r, j in pairs:
-            totals[r, j] += f" + reduce_add(p{r}{j}_{n})" if n > 1 else f" + p{r}{j}_{n}"
-    lines += [f"t{r}{j} = {totals[r, j]}" for r, j in pairs]
+            product = f"load{n}(x{r} + k) * load{n}(m{j} + k)"
+            lines.append(f"    t{r}{j} = t{r}{j} + {f'reduce_add({product})' if n > 1 else product}")
+        lines.append(f"    k += {n} * ITEM")
     lines += ["if start != 0:"]
     lines += [f"    t{r}{j} = t{r}{j} + load1(start + (row + {r}) * start_stride + (i + {j}) * ITEM)" for r, j in pairs]
     lines += [f"store1(y + (row + {r}) * y_stride + (i + {j}) * ITEM, t{r}{j})" for r, j in pairs]
@@ -130,27 +131,23 @@ def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list
 def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
     """Return the lines that go through the matrix in chunks of rows, which stay in the cache for all rows of x."""
 
-    def columns(vectors: int, n: int, suffix: str = "") -> list[str]:
-        groups = tuple(rows for rows in (4, 2, 1) if rows * vectors <= _ACCUMULATORS)
+    def columns(vectors: int, n: int, groups: tuple[int, ...], suffix: str = "") -> list[str]:
         return ["row = 0", *_in_groups("row", "count", groups, lambda rows: _sums_of(rows, vectors, n, suffix))]
 
     def blocks(wide: int) -> list[str]:
-        lines = ["k = first"]
-        for vectors in (wide, 1):
+        lines, most = ["k = first"], _ACCUMULATORS // wide
+        for vectors, groups in ((wide, tuple(rows for rows in (4, 2, 1) if rows <= most)), (1, (2, 1))):
             lines += [f"while k + {vectors * lanes} * ITEM <= last:"]
-            lines += [f"    {line}" for line in (*columns(vectors, lanes), f"k += {vectors * lanes} * ITEM")]
+            lines += [f"    {line}" for line in (*columns(vectors, lanes, groups), f"k += {vectors * lanes} * ITEM")]
         return lines
 
     body = ["end = min(begin + chunk, height)"]
     for case, wide in (("if count == 1:", _ACCUMULATORS), ("elif count < 4:", _ACCUMULATORS // 2), ("else:", 2)):
         body += [case, *(f"    {line}" for line in blocks(wide))]
-    if pieces:
-        body.append("if task == num_tasks - 1:")
-        rest = sum(pieces)
-        for piece in pieces:
-            body += [f"    k = (width - {rest}) * ITEM"]
-            body += [f"    {line}" for line in columns(1, piece, f"_{piece}")]
-            rest -= piece
+    body += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
+    for piece in pieces:
+        block = (*columns(1, piece, (1,), f"_{piece}"), f"k += {piece} * ITEM")
+        body += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
     body += ["start, start_stride = y, y_stride"]
     return [
         "start, start_stride = word(args, 10), word(args, 11)",
@@ -196,7 +193,8 @@ def _outer(lanes: int, pieces: tuple[int, ...]) -> list[str]:
             block = (*_outer_of(dealt, vectors, lanes), f"k += {vectors * lanes} * ITEM")
             lines += [f"    {line}" for line in block]
         for piece in pieces:
-            lines += [*_outer_of(dealt, 1, piece, f"_{piece}"), f"k += {piece} * ITEM"]
+            block = (*_outer_of(dealt, 1, piece, f"_{piece}"), f"k += {piece} * ITEM")
+            lines += [f"if width & {piece}:", *(f"    {line}" for line in block)]
         return lines
 
     return ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_owned_rows(rows)]
@@ -230,12 +228,10 @@ def _totals(lanes: int, pieces: tuple[int, ...]) -> list[str]:
 
     lines = ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_shared_columns()]
     lines += ["for k in range(first, last, LANES * ITEM):", *(f"    {line}" for line in columns(lanes))]
-    if pieces:
-        lines += ["if task == num_tasks - 1:"]
-    rest = sum(pieces)
+    lines += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
     for piece in pieces:
-        lines += [f"    k = (width - {rest}) * ITEM", *(f"    {line}" for line in columns(piece, f"_{piece}"))]
-        rest -= piece
+        block = (*columns(piece, f"_{piece}"), f"k += {piece} * ITEM")
+        lines += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
     return lines
 
 

@@ -199,12 +199,12 @@ class Persistent:
         if not total.requires_grad:
             raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
         grads = torch.autograd.grad(total, parameters, allow_unused=True)
-        own = [x.grad for x in parameters]
+        kept = [x.grad for x in parameters]
         for parameter, grad in zip(parameters, grads, strict=True):
             parameter.grad = grad
         self._optimizer.step()
-        for parameter, grad in zip(parameters, own, strict=True):
-            parameter.grad = grad
+        for parameter, old in zip(parameters, kept, strict=True):
+            parameter.grad = old
         self._last = float(total.detach())
         return before
 

@@ -148,7 +148,7 @@ class Layout:
         if isinstance(signature.matrices, Product):
             product, weight = signature.matrices, signature.matrices.weight
             forms = ("sums", "dots") if product.turned else ("dots", "sums")
-            kernels = [matrix_kernel(form, dtype, weight.shape[1]) for form in forms]
+            kernels = [matrix_kernel(form, dtype) for form in forms]
             bias = 0 if product.bias is None else product.bias.data_ptr()
             columns = product.results[0].shape[-1]
             matrix = (*weight.shape, weight.data_ptr(), weight.stride(0) * kind.item, bias)

@@ -133,7 +133,7 @@ def _add_part(
     numbers = np.array(factors, dtype)
     listing.keep.append(numbers)
     row = into.stride(0) * into.element_size()
-    words = [matrix_kernel(part.form, dtype, width), part.rows, height, width, *part.x, into.data_ptr(), row]
+    words = [matrix_kernel(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 

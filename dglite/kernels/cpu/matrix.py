@@ -11,12 +11,6 @@ __all__ = ["matrix_kernel"]
 
 
 @lru_cache(maxsize=256)
-def matrix_kernel(form: str, dtype: str, width: int) -> int:
-    """Return the address of the kernel of a form for matrices of ``width`` columns."""
-    lanes = block_lanes(dtype) // 8
-    return _kernel(form, dtype, lanes, width % lanes)
-
-
-@lru_cache(maxsize=256)
-def _kernel(form: str, dtype: str, lanes: int, rest: int) -> int:
-    return compile_kernel("matrix", matrix_source(form, dtype, lanes, rest))
+def matrix_kernel(form: str, dtype: str) -> int:
+    """Return the address of the kernel of a form."""
+    return compile_kernel("matrix", matrix_source(form, dtype, block_lanes(dtype) // 8))
