@@ -2,7 +2,8 @@
 
 A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
 rows are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them,
-so that they stay in the cache of their owner's core. ``sums`` needs all rows, and is shared out by columns.
+so that they stay in the cache of their owner's core. As many results of ``dots`` fill a cache line (two, of float64),
+so no line is written by two of them. ``sums`` needs all rows, and is shared out by columns.
 
     dots    y[r, i] = start[r, i] + sum over j of x[r, j] M[i, j]
     sums    y[r, j] = start[r, j] + sum over i of x[r, i] M[i, j]
@@ -23,7 +24,9 @@ from .spec import ITEM_BYTES, pieces_of
 
 __all__ = ["DEALT", "FORMS", "matrix_source"]
 
-DEALT = 4
+DEALT = 16
+_AT_ONCE = 4
+"""Rows of the matrix that are worked on at a time."""
 _ACCUMULATORS = 8
 """Vectors that are summed up at a time: enough to hide the latency of a multiply-add, and half of the registers."""
 
@@ -88,13 +91,11 @@ def _dots(lanes: int, pieces: tuple[int, ...]) -> list[str]:
 
 def _owned_rows(body: Callable[[int], list[str]]) -> list[str]:
     """Return a loop over the rows of the matrix that a task owns; ``body(n)`` does rows i to i + n - 1."""
-    whole, single = indent("\n".join(body(DEALT)), 4), indent("\n".join(body(1)), 4)
     return [
-        f"for i in range(task * {DEALT}, height - {DEALT - 1}, num_tasks * {DEALT}):",
-        *whole.splitlines(),
-        f"rest = height // {DEALT} * {DEALT}",
-        f"for i in range(rest if height // {DEALT} % num_tasks == task else height, height):",
-        *single.splitlines(),
+        f"for dealt in range(task * {DEALT}, height, num_tasks * {DEALT}):",
+        f"    until = min(dealt + {DEALT}, height)",
+        "    i = dealt",
+        *indent("\n".join(_in_groups("i", "until", (_AT_ONCE, 1), body)), 4).splitlines(),
     ]
 
 
@@ -186,7 +187,7 @@ def _sums_of(rows: int, vectors: int, lanes: int, suffix: str = "") -> list[str]
 # -- outer products ----------------------------------------------------------------------------------------------------
 def _outer(lanes: int, pieces: tuple[int, ...]) -> list[str]:
     def rows(dealt: int) -> list[str]:
-        wide = _ACCUMULATORS // DEALT
+        wide = _ACCUMULATORS // _AT_ONCE
         lines = ["k = 0"]
         for vectors in (wide, 1):
             lines += [f"while k + {vectors * lanes} * ITEM <= width * ITEM:"]

@@ -99,12 +99,12 @@ class Persistent:
         """
         lazies = _checked(losses)
         session = lazies[0]._session
+        end_session(session)
         with self._lock:
             try:
                 step = self._planned(session, lazies)
             except Unsupported as reason:
                 return self._run_slowly(lazies, str(reason))
-            end_session(session)
             try:
                 before = self._finish()
             except IndexError:

@@ -97,7 +97,8 @@ def _moments(decays: bool) -> Formulas:
 
 def _adam(parameter: Tensor, state: dict[str, Any], group: dict[str, Any], decoupled: bool = False) -> Rule:
     if not state:
-        state["step"] = torch.zeros((), dtype=torch.float32)
+        wide = torch.get_default_dtype() is torch.float64  # as torch has it
+        state["step"] = torch.zeros((), dtype=torch.float64 if wide else torch.float32)
         for name in ("exp_avg", "exp_avg_sq"):
             state[name] = torch.zeros_like(parameter, requires_grad=False)
     state["step"] += 1
