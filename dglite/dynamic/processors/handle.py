@@ -33,7 +33,7 @@ __all__ = ["Persistent", "persistent"]
 _MASK = (1 << PLACE_BITS) - 1
 
 
-def persistent(parameters: Iterable[Tensor], optimizer: Optimizer) -> Persistent:
+def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: int | None = None) -> Persistent:
     """Return a handle that trains ``parameters`` by persistent processors.
 
     Parameters
@@ -43,9 +43,11 @@ def persistent(parameters: Iterable[Tensor], optimizer: Optimizer) -> Persistent
     optimizer
         ``SGD`` (momentum, Nesterov, weight decay), ``Adagrad``, ``Adam`` or ``AdamW`` of torch. Its state stays in it,
         and learning rates may be changed between steps.
+    processors
+        how many threads a step runs on; as many as torch has, unless given. Where recording takes as long as the steps,
+        one less leaves a core to it.
 
-    Each step runs on as many processors as torch has threads. Raises ``DGLError`` for other optimizers, and where
-    ``parameters`` and those of the optimizer differ.
+    Raises ``DGLError`` for other optimizers, and where ``parameters`` and those of the optimizer differ.
 
     >>> import torch
     >>> import torch.nn.functional as F
@@ -56,7 +58,7 @@ def persistent(parameters: Iterable[Tensor], optimizer: Optimizer) -> Persistent
     ...     before = handle.step(F.cross_entropy(model(dynamic.lazy(torch.ones(4))), dynamic.lazy(label)))
     >>> last = handle.sync()
     """
-    return Persistent(list(parameters), optimizer)
+    return Persistent(list(parameters), optimizer, processors)
 
 
 class _Step:
@@ -74,9 +76,11 @@ class _Step:
 class Persistent:
     """Trains by steps that return before they are done. See :func:`persistent`."""
 
-    def __init__(self, parameters: Sequence[Tensor], optimizer: Optimizer) -> None:
+    def __init__(self, parameters: Sequence[Tensor], optimizer: Optimizer, processors: int | None = None) -> None:
         check_optimizer(optimizer)
-        self._optimizer = optimizer
+        if processors is not None and processors < 1:
+            raise DGLError(f"a step needs at least one processor; got processors={processors}")
+        self._optimizer, self._processors = optimizer, processors
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
@@ -154,7 +158,8 @@ class Persistent:
         forward, kept = layout.stage(False)
         backward_, kept_2 = layout.stage(True)
         listed = [listing.placed() for listing in (before, between, after)]
-        scripts = make_scripts(forward, backward_, layout.heavies(job.error_address), *listed, torch.get_num_threads())
+        processors = self._processors or torch.get_num_threads()
+        scripts = make_scripts(forward, backward_, layout.heavies(job.error_address), *listed, processors)
         job.give(*scripts, forward, backward_, kept, kept_2, layout, before, between, after, loss)
         for one in reached:
             increment_version(one.parameter)
@@ -212,7 +217,10 @@ class Persistent:
 def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
     """Return what sums up the losses and starts their gradients."""
     listing, nodes, kinds = Listing(), refs >> PLACE_BITS, {x._kind.item for x in lazies}
-    losses, grads = layout.where[nodes] + (refs & _MASK), layout.grads[nodes] + (refs & _MASK)
+    losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
+    # A loss that depends on no parameter has no gradient to start.
+    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
+    listing.keep.append(unused)
     items = np.array([x._kind.item for x in lazies])
     for item in sorted(kinds):
         here = items == item

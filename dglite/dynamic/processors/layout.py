@@ -64,6 +64,10 @@ class Layout:
         session, sizes = self.session, np.array([signature.nbytes for signature in self.signatures], np.int64)
         self.where = np.zeros(len(session.where), np.int64)
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
+        # Copies: what is recorded in an ended session may move these.
+        self._pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
+        for node, values in self._pools:
+            self.where[node] = values.ctypes.data
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
         self.counts, self.result_bytes = counts.tolist(), end
         places = []

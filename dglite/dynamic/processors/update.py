@@ -28,10 +28,14 @@ __all__ = ["Listing", "Trained", "updates"]
 
 
 class Trained:
-    """A parameter, the group of the optimizer that it is in, and, where it is needed, memory for its gradient."""
+    """A parameter, the group of the optimizer that it is in, and, where it is needed, memory for its gradient.
+
+    ``dirty`` tells that this memory will not be zeros after the last step that was planned.
+    """
 
     def __init__(self, parameter: Tensor, group: dict[str, Any]) -> None:
         self.parameter, self.group = parameter, group
+        self.dirty = False
         self._grad: Tensor | None = None
 
     @property
@@ -47,6 +51,7 @@ class Trained:
         """Set the gradient to zeros, if it has memory."""
         if self._grad is not None:
             self._grad.zero_()
+        self.dirty = False
 
 
 class Listing:
@@ -113,8 +118,9 @@ def updates(layout: Layout, trained: Iterable[tuple[Trained, Rule]], given: dict
             _add_part(after, own[0], parameter, parameter, rule.product, ALONGSIDE)
             continue
         rows = _touched(layout, parameter, node) if rule.local and node is not None and not own else None
-        if node is not None and rows is None:
+        if node is not None and (rows is None or one.dirty):
             before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
+        one.dirty = rows is None
         for i, part in enumerate(own):
             keep = 0.0 if node is None and not i else 1.0
             _add_part(after, part, parameter, one.grad, (keep, 1.0), FOLLOWS if i else ALONGSIDE)

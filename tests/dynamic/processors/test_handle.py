@@ -204,6 +204,12 @@ def test_handles_that_cannot_be(parameters: list[torch.Tensor], optimizer: Calla
         dynamic.persistent(parameters, optimizer)
 
 
+def test_a_handle_without_processors() -> None:
+    model = nn.Linear(2, 2)
+    with pytest.raises(DGLError, match="processors=0"):
+        dynamic.persistent(model.parameters(), SGD(model.parameters()), processors=0)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_process_has_processors_of_its_own() -> None:
     model, handle = make()

@@ -66,14 +66,15 @@ def check(
     losses: Losses,
     optimizer: Callable[[Any], torch.optim.Optimizer] = OPTIMIZERS["sgd"],
     dtype: torch.dtype = torch.float64,
+    steps: int = 3,
 ) -> None:
     """Assert that persistent processors and torch's optimizer come to the same."""
 
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        expected, ours, other = train(make, losses, optimizer, False)
-        found, theirs, optim = train(make, losses, optimizer, True)
+        expected, ours, other = train(make, losses, optimizer, False, steps)
+        found, theirs, optim = train(make, losses, optimizer, True, steps)
     finally:
         torch.set_default_dtype(before)
     tolerance = {"rtol": 2e-5, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 1e-10, "atol": 1e-12}
@@ -166,6 +167,19 @@ class Wide(nn.Module):
 @pytest.mark.parametrize("count", [1, 2, 3, 9, 40])
 def test_work_that_is_shared_out(count: int) -> None:
     check(Wide, lambda model, step: model([(step + n) % 30 for n in range(count)]))
+
+
+@pytest.mark.parametrize("name", ["sgd", "adagrad"])
+def test_few_and_many_rows_of_a_table_by_turns(name: str) -> None:
+    counts = [40, 1, 2, 40, 1]
+    check(Wide, lambda model, step: model([(step + n) % 30 for n in range(counts[step])]), OPTIMIZERS[name], steps=5)
+
+
+def test_losses_without_a_gradient_count() -> None:
+    def losses(model: Any, step: int) -> list[Any]:
+        return [*model([step]), dynamic.lazy(torch.ones(())) * 2.0, dynamic.lazy(0.5)]
+
+    check(Wide, losses)
 
 
 @pytest.mark.parametrize("processors", [1, 2, 5])
