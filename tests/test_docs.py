@@ -24,7 +24,10 @@ def _blocks(page: str, language: str) -> list[str]:
 
 PAGES = ["README.md"] + [
     f"docs/{page}.md"
-    for page in "message_passing graphs sampling large_graphs compile file_format backends dynamic dynamic_lazy".split()
+    for page in (
+        "message_passing graphs sampling large_graphs compile file_format backends "
+        "dynamic dynamic_lazy dynamic_persistent"
+    ).split()
 ]
 
 

@@ -2,6 +2,7 @@
 
 Vertex programs (Cavs): write the function of one vertex as a :class:`VertexFunction`, call it with a batch of graphs.
 Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :func:`run` batches those of many.
+Persistent processors (VPPS): train on lazy losses by a :func:`persistent` handle, a whole step at a time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ..propagate import engines
 from .batching import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
+from .processors import Persistent, persistent
 from .propagation import propagate_as_program
 from .vertex import ByKind, Children, Partial, VertexFunction
 
@@ -18,12 +20,14 @@ __all__ = [
     "LastRun",
     "LazyTensor",
     "Partial",
+    "Persistent",
     "VertexFunction",
     "backward",
     "cell",
     "last_run",
     "lazy",
     "options",
+    "persistent",
     "run",
 ]
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS, needed_nodes
+from ...kernels.cpu.processors import wait_for_all
 from . import recurrent
 from .differentiation import copy_rows, differentiate
 from .execution import Run
@@ -146,6 +147,7 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
 
 def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> None:
     """Compute what is not computed yet of what ``lazies`` need."""
+    wait_for_all()  # a step of persistent processors may be changing the parameters
     recording = perf_counter() - session.started
     session.settle()
     targets = np.array([x._ref >> PLACE_BITS for x in lazies], np.int64)

@@ -65,7 +65,12 @@ class Product:
 
 
 class TorchCall:
-    """Any function of stacked tensors, with torch's own gradient. ``call(*inputs)`` returns its results in a list."""
+    """Any function of stacked tensors, with torch's own gradient. ``call(*inputs)`` returns its results in a list.
+
+    ``form`` names what it computes where that is a function of rows that kernels know (see ``kernels.render_rowwise``).
+    """
+
+    form: str | None = None
 
     def __init__(self, kinds: Sequence[Kind], results: Sequence[Kind], call: Callable[..., Sequence[Tensor]]) -> None:
         self.kinds, self.results, self.call = tuple(kinds), tuple(results), call

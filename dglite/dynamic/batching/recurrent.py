@@ -13,6 +13,7 @@ from torch import Tensor
 from ...errors import DGLError
 from ...expr import Expr
 from .generic import Recorded, made_call, only, record_call
+from .matrices import TorchCall
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
@@ -119,9 +120,22 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def losses(x: Tensor, y: Tensor) -> list[Tensor]:
             return [function(x, y, reduction="none", **rest)]
 
-        return made_call(session, name, [kind, label], [scalar], losses, only)
+        made = made_call(session, name, [kind, label], [scalar], losses, only)
+        usual = all(option in _USUAL and value == _USUAL[option] for option, value in rest.items())
+        return _known(made, name) if usual else made
 
     return call
+
+
+_USUAL = {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}
+"""Options of losses as torch has them unless they are given."""
+
+
+def _known(made: Recorded, form: str) -> Recorded:
+    """Note the name under which kernels know what an operation does."""
+    assert isinstance(made.signature.matrices, TorchCall)
+    made.signature.matrices.form = form
+    return made
 
 
 def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,7 +150,8 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         known = session.caches.get(key)
         if known is None:
             axis = axis_of(input, dim) + 1
-            known = session.caches[key] = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
+            made = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
+            known = session.caches[key] = _known(made, name) if len(kind.shape) == 1 else made
         return record_call(session, known, [input])
 
     return call

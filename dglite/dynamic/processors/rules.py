@@ -1,0 +1,142 @@
+"""What an optimizer of torch does to a parameter, as formulas that kernels are made of, with torch's own state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
+
+from ...errors import DGLError
+from ...expr import Expr, Operand, Side
+
+__all__ = ["Rule", "check_optimizer", "rule_of"]
+
+_W, _G = (Operand(Side.E, slot) for slot in (0, 1))
+_FIRST, _SECOND = (Operand(Side.E, slot) for slot in (2, 3))
+
+
+Formulas = Sequence[tuple[int, Expr]]
+"""What is written, and its formula, in order."""
+
+
+class Rule(NamedTuple):
+    """How one parameter changes.
+
+    ``formulas`` are (what is written, formula) in their order; operands are numbered: 0 the parameter, 1 its gradient,
+    then ``states``, then ``numbers``. ``product`` is (keep, scale) where all there is to do is
+    ``keep * parameter + scale * gradient``. With ``local`` nothing happens where the gradient is 0.
+    """
+
+    formulas: Formulas
+    states: Sequence[Tensor]
+    numbers: Sequence[float]
+    product: tuple[float, float] | None = None
+    local: bool = False
+
+
+def _numbers(first: int, count: int) -> list[Expr]:
+    return [Operand(Side.E, first + i) for i in range(count)]
+
+
+@cache
+def _descent() -> Formulas:
+    rate, keep = _numbers(2, 2)
+    return [(0, keep * _W - rate * _G)]
+
+
+@cache
+def _momentum(decays: bool, nesterov: bool) -> Formulas:
+    rate, shrink, kept, new = _numbers(3, 4)
+    gradient = _G + shrink * _W if decays else _G
+    step = gradient + kept * _FIRST if nesterov else _FIRST
+    return [(2, kept * _FIRST + new * gradient), (0, _W - rate * step)]
+
+
+def _sgd(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Rule:
+    lr, momentum, decay = float(group["lr"]), group["momentum"], float(group["weight_decay"])
+    if not momentum:
+        keep = 1.0 - lr * decay
+        return Rule(_descent(), (), (lr, keep), (keep, -lr), local=not decay)
+    buffer = state.get("momentum_buffer")
+    # Torch starts with the gradient itself, whatever the dampening.
+    dampening = group["dampening"] if buffer is not None else 0.0
+    if buffer is None:
+        buffer = state["momentum_buffer"] = torch.zeros_like(parameter, requires_grad=False)
+    formulas = _momentum(decay != 0, bool(group["nesterov"]))
+    return Rule(formulas, (buffer,), (lr, decay, momentum, 1.0 - dampening))
+
+
+@cache
+def _adaptive(decays: bool) -> Formulas:
+    rate, shrink, epsilon = _numbers(3, 3)
+    gradient = _G + shrink * _W if decays else _G
+    return [(2, _FIRST + gradient * gradient), (0, _W - rate * gradient / (_FIRST.call("sqrt") + epsilon))]
+
+
+def _adagrad(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Rule:
+    state["step"] += 1
+    decay = float(group["weight_decay"])
+    lr = float(group["lr"]) / (1 + (float(state["step"]) - 1) * group["lr_decay"])
+    return Rule(_adaptive(decay != 0), (state["sum"],), (lr, decay, group["eps"]), local=not decay)
+
+
+@cache
+def _moments(decays: bool) -> Formulas:
+    keep, shrink, kept, new, kept_2, new_2, rate, root, epsilon = _numbers(4, 9)
+    gradient = _G + shrink * _W if decays else _G
+    return [
+        (2, kept * _FIRST + new * gradient),
+        (3, kept_2 * _SECOND + new_2 * gradient * gradient),
+        (0, keep * _W - rate * _FIRST / (_SECOND.call("sqrt") * root + epsilon)),
+    ]
+
+
+def _adam(parameter: Tensor, state: dict[str, Any], group: dict[str, Any], decoupled: bool = False) -> Rule:
+    if not state:
+        wide = torch.get_default_dtype() is torch.float64  # as torch has it
+        state["step"] = torch.zeros((), dtype=torch.float64 if wide else torch.float32)
+        for name in ("exp_avg", "exp_avg_sq"):
+            state[name] = torch.zeros_like(parameter, requires_grad=False)
+    state["step"] += 1
+    lr, decay, (first, second) = float(group["lr"]), float(group["weight_decay"]), group["betas"]
+    first, second, count = float(first), float(second), float(state["step"])
+    decoupled = decoupled or group.get("decoupled_weight_decay", False)
+    numbers = [1.0 - lr * decay if decoupled else 1.0, decay, first, 1.0 - first, second, 1.0 - second]
+    numbers += [lr / (1 - first**count), (1 - second**count) ** -0.5, float(group["eps"])]
+    return Rule(_moments(decay != 0 and not decoupled), (state["exp_avg"], state["exp_avg_sq"]), numbers)
+
+
+_RULES: dict[type[Optimizer], Callable[..., Rule]] = {
+    SGD: _sgd,
+    Adagrad: _adagrad,
+    Adam: _adam,
+    AdamW: partial(_adam, decoupled=True),
+}
+_PLAIN = ("maximize", "amsgrad", "capturable", "differentiable")
+
+
+def rule_of(optimizer: Optimizer, parameter: Tensor, group: dict[str, Any]) -> Rule:
+    """Return the rule for the next step of a parameter in a group, and count the step in the optimizer's state."""
+    state: dict[str, Any] = optimizer.state[parameter]
+    return _RULES[type(optimizer)](parameter, state, group)
+
+
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Raise unless there is a rule for the optimizer and its options."""
+    if type(optimizer) not in _RULES:
+        known = ", ".join(kind.__name__ for kind in _RULES)
+        raise DGLError(
+            f"persistent processors update by {known}; got {type(optimizer).__name__}: use one of these, or train with "
+            "dglite.dynamic.backward(losses) and optimizer.step()"
+        )
+    for group in optimizer.param_groups:
+        used = [name for name in _PLAIN if group.get(name)]
+        if used:
+            raise DGLError(
+                f"persistent processors know no {type(optimizer).__name__} with {used[0]}=True; leave it out, or train "
+                "with dglite.dynamic.backward(losses) and optimizer.step()"
+            )

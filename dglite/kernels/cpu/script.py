@@ -1,0 +1,283 @@
+"""From the batches of a step of training to a script for each processor. Serial, and it releases the lock.
+
+What must be computed comes as rows of a program (see :func:`.program.build`): element-wise steps that need no wait
+among them, and operations on whole batches, products and losses. Large ones are done by all processors together, each
+its columns or the rows of the matrix that it owns; small ones go to the least loaded processor. Before what depends on
+others there is a wait, unless the same processor did all since the last one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from . import program
+from .batching import PLACE_BITS
+from .processors import CHECK, INSTRUCTION_WORDS, WAIT
+
+__all__ = [
+    "ALONGSIDE",
+    "BATCH_WORDS",
+    "CONTINUES",
+    "FOLLOWS",
+    "HEAVY_WORDS",
+    "PRODUCT",
+    "ROWWISE",
+    "Heavy",
+    "Stage",
+    "make_scripts",
+    "touched_rows",
+]
+
+PRODUCT, ROWWISE = 1, 2
+ALONGSIDE, FOLLOWS, CONTINUES = range(3)
+BATCH_WORDS = 16
+"""Most words of an operation on a batch."""
+_SMALL = 1024
+"""Values up to which a step is not worth sharing out."""
+
+(KIND, FORWARD, BACKWARD, HEIGHT, WIDTH, MATRIX, MATRIX_STRIDE, BIAS, ROWS, FEATURES, COLUMNS, ITEM) = range(12)
+(INPUT, DISTANCE, LABELS, LABELS_DISTANCE, RESULT, RESULT_BYTES, ADDS, REPORTS, HEAVY_WORDS) = range(12, 21)
+"""Columns of the table of operations on batches: kind; kernels forward and backward; height, width, address and row
+stride of the matrix, address of the bias; rows of one sample's value, elements of an input's and of a result's row,
+bytes of an element; where inputs begin and their distance; where labels do; where results begin and their bytes;
+whether the input's gradient is added to what is there; where errors are reported."""
+
+_MASK = (1 << PLACE_BITS) - 1
+_NOBODY, _SEVERAL = -2, -1
+NUMBER, OPEN, WORD, NUM_COUNTERS = range(4)
+
+_jit = numba.njit(cache=True, nogil=True)
+
+
+class Stage(NamedTuple):
+    """A sweep: rows of its program, words of its steps and where each begins."""
+
+    rows: np.ndarray
+    words: np.ndarray
+    starts: np.ndarray
+
+
+class Heavy(NamedTuple):
+    """Operations on batches: a row of ``table`` for each signature, what batches consist of, where gradients lie."""
+
+    table: np.ndarray
+    order: np.ndarray
+    bounds: np.ndarray
+    kinds: np.ndarray
+    ranks: np.ndarray
+    argptr: np.ndarray
+    args: np.ndarray
+    grads: np.ndarray
+    shift: int
+
+
+class _Made(NamedTuple):
+    scripts: np.ndarray
+    counts: np.ndarray
+    load: np.ndarray
+    words: np.ndarray
+    counters: np.ndarray
+
+
+@_jit
+def _put(made: _Made, processor: int, operation: int, words: int, task: int, tasks: int) -> None:
+    at = made.counts[processor]
+    made.scripts[processor, at, 0], made.scripts[processor, at, 1] = operation, words
+    made.scripts[processor, at, 2], made.scripts[processor, at, 3] = task, tasks
+    made.counts[processor] = at + 1
+
+
+@_jit
+def _wait(made: _Made) -> None:
+    """Let all processors wait for each other, unless nothing has been done since they did."""
+    if made.counters[OPEN] == _NOBODY:
+        return
+    made.counters[NUMBER] += 1
+    made.counters[OPEN] = _NOBODY
+    for processor in range(len(made.counts)):
+        _put(made, processor, WAIT, made.counters[NUMBER], 0, 0)
+
+
+@_jit
+def _who(made: _Made, work: int, follows: bool) -> int:
+    """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
+    small, before = work <= _SMALL or len(made.counts) == 1, made.counters[OPEN]
+    if follows and not (small and before >= 0):
+        _wait(made)
+    if not small:
+        for processor in range(len(made.counts)):
+            made.load[processor] += work // len(made.counts)
+        made.counters[OPEN] = _SEVERAL
+        return _SEVERAL
+    processor = before if follows and before >= 0 else int(np.argmin(made.load))
+    made.load[processor] += work
+    alone = made.counters[OPEN] in (_NOBODY, processor)
+    made.counters[OPEN] = processor if alone else _SEVERAL
+    return processor
+
+
+@_jit
+def _give(made: _Made, who: int, operation: int, words: int) -> None:
+    """Add an instruction to one script, or a share of it to each."""
+    count = len(made.counts)
+    if who >= 0:
+        _put(made, who, operation, words, 0, 1)
+        return
+    for processor in range(count):
+        _put(made, processor, operation, words, processor, count)
+
+
+@_jit
+def _steps(made: _Made, stage: Stage, first: int, last: int, work: int) -> None:
+    # Work of 0 marks a sum over columns, which is one task.
+    who = _who(made, work if work > 0 else 1, True)
+    for step in range(first, last):
+        at = stage.starts[step]
+        _give(made, who, stage.words[at], stage.words.ctypes.data + 8 * at)
+
+
+@_jit
+def _room(made: _Made) -> tuple[np.ndarray, int]:
+    """Return room for the words of an operation on a batch, and its address."""
+    at = made.counters[WORD]
+    made.counters[WORD] = at + BATCH_WORDS
+    return made.words[at : at + BATCH_WORDS], made.words.ctypes.data + 8 * at
+
+
+@_jit
+def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
+    """Add an operation on a batch, or its gradient if something wants it."""
+    begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
+    row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
+    if backward:
+        wanted = False
+        for node in heavy.order[begin : begin + count]:
+            wanted |= heavy.grads[heavy.args[heavy.argptr[node]] >> PLACE_BITS] != 0
+        if not wanted:
+            return
+    words, address = _room(made)
+    x, y = row[INPUT] + rank * row[DISTANCE], row[RESULT] + rank * row[RESULT_BYTES]
+    operation = row[BACKWARD] if backward else row[FORWARD]
+    if row[KIND] == ROWWISE:
+        labels = row[LABELS] + rank * row[LABELS_DISTANCE]
+        words[:9] = (
+            operation,
+            count,
+            row[FEATURES],
+            x,
+            row[DISTANCE],
+            labels,
+            row[LABELS_DISTANCE],
+            y,
+            row[RESULT_BYTES],
+        )
+        words[9:15] = y + heavy.shift, row[RESULT_BYTES], x + heavy.shift, row[DISTANCE], row[ADDS], row[REPORTS]
+        work = 8 * count * row[FEATURES]
+    else:
+        # Values of several rows lie one after the other, so their rows do, too.
+        from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
+        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
+        words[:4] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
+        words[6:8] = row[MATRIX], row[MATRIX_STRIDE]
+        if backward:
+            words[4:6], words[8:10] = (y + heavy.shift, from_y), (x + heavy.shift, from_x)
+            words[10], words[11] = x + heavy.shift if row[ADDS] else 0, from_x
+        else:
+            words[4:6], words[8:10] = (x, from_x), (y, from_y)
+            words[10], words[11] = row[BIAS], 0
+        work = count * row[ROWS] * row[HEIGHT] * row[WIDTH]
+    _give(made, _who(made, work, True), operation, address)
+
+
+@_jit
+def _sweep(made: _Made, stage: Stage, heavy: Heavy, backward: bool) -> None:
+    for i in range(len(stage.rows)):
+        row = stage.rows[i]
+        if row[0]:
+            _batch(made, heavy, row[1], backward)
+        else:
+            _steps(made, stage, row[1], row[2], row[3])
+
+
+@_jit
+def make_scripts(
+    forward: Stage,
+    backward: Stage,
+    heavy: Heavy,
+    before: np.ndarray,
+    between: np.ndarray,
+    after: np.ndarray,
+    processors: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (scripts (processors, most, 4), the number of instructions of each, words that they refer to).
+
+    ``before`` the forward sweep, ``between`` both and ``after`` the backward one are rows (operation, address of words,
+    work, how it goes with the rows before: ``ALONGSIDE`` them, ``FOLLOWS`` all of them, or is done by who did the last
+    one, ``CONTINUES``). What comes after is done only if no error was reported.
+    """
+    steps = len(forward.starts) + len(backward.starts)
+    sweeps = len(forward.rows) + len(backward.rows)
+    others = len(before) + len(between) + len(after)
+    most = steps + 2 * sweeps + 2 * others + 8
+    made = _Made(
+        np.empty((processors, most, INSTRUCTION_WORDS), np.int64),
+        np.zeros(processors, np.int64),
+        np.zeros(processors, np.int64),
+        np.zeros(sweeps * BATCH_WORDS, np.int64),
+        np.zeros(NUM_COUNTERS, np.int64),
+    )
+    made.counters[OPEN] = _NOBODY
+    _listed(made, before)
+    _sweep(made, forward, heavy, False)
+    _wait(made)
+    _listed(made, between)
+    _sweep(made, backward, heavy, True)
+    _wait(made)
+    for processor in range(processors):
+        _put(made, processor, CHECK, 0, 0, 0)
+    _listed(made, after)
+    return made.scripts, made.counts, made.words
+
+
+@_jit
+def _listed(made: _Made, rows: np.ndarray) -> None:
+    who = _SEVERAL
+    for i in range(len(rows)):
+        if rows[i, 3] == FOLLOWS:
+            _wait(made)
+        if rows[i, 3] != CONTINUES:
+            who = _who(made, rows[i, 2], False)
+        _give(made, who, rows[i, 0], rows[i, 1])
+
+
+@_jit
+def touched_rows(
+    order: np.ndarray,
+    bounds: np.ndarray,
+    kinds: np.ndarray,
+    templates: np.ndarray,
+    template_ptr: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    grads: np.ndarray,
+    table: int,
+    num_rows: int,
+    row_bytes: int,
+) -> np.ndarray:
+    """Return the rows of a given tensor, node ``table``, to which backward steps add a gradient, in ascending order."""
+    seen = np.zeros(num_rows, np.bool_)
+    for batch in range(len(kinds)):
+        for t in range(template_ptr[kinds[batch]], template_ptr[kinds[batch] + 1]):
+            template = templates[t]
+            if template[program.ROLE] != program.ARG_GRAD:
+                continue
+            reach = template[program.ITEM] * (1 if template[program.TOTAL] else template[program.WIDTH])
+            for node in order[bounds[batch] : bounds[batch + 1]]:
+                ref = args[argptr[node] + template[program.SLOT]]
+                if ref >> PLACE_BITS == table and grads[node] != 0:
+                    place = (ref & _MASK) + template[program.PLACE]
+                    seen[place // row_bytes : (place + reach - 1) // row_bytes + 1] = True
+    return np.nonzero(seen)[0]

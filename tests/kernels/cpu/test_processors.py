@@ -1,0 +1,90 @@
+"""Processors: scripts run in order, wait for each other, end at errors; jobs run one after the other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import cfunc
+
+from dglite.kernels.cpu.processors import CHECK, WAIT, Job, submit, wait_for_all
+from dglite.kernels.cpu.simd import storer, word
+
+store = storer("int64", 1)
+
+
+@cfunc("void(int64, int64, int64)")
+def _sum_of_neighbours(args, task, num_tasks):
+    """Set number ``task`` of a row to the sum of all numbers in the row before: what others did must be there."""
+    row, total = word(args, 0), 0
+    for i in range(num_tasks):
+        total += word(row, i)
+    store(row + 8 * (num_tasks + task), total)
+
+
+@cfunc("void(int64, int64, int64)")
+def _fail(args, task, num_tasks):
+    store(word(args, 0), 7)
+
+
+def job_of(scripts: list[list[tuple[int, int, int, int]]], *kept: object) -> Job:
+    most = max(map(len, scripts))
+    padded = [script + [(0, 0, 0, 0)] * (most - len(script)) for script in scripts]
+    job = Job()
+    job.give(np.array(padded, np.int64).reshape(len(scripts), most, 4), np.array([len(s) for s in scripts]), kept)
+    return job
+
+
+@pytest.mark.parametrize("processors", [1, 2, 3])
+def test_what_comes_after_a_wait_sees_what_all_did_before(processors: int) -> None:
+    levels = 30
+    table = np.zeros((levels + 1, processors), np.int64)
+    table[0] = 1
+    places = [np.array([table[level].ctypes.data]) for level in range(levels)]
+    scripts = [
+        [
+            instruction
+            for level in range(levels)
+            for instruction in (
+                (_sum_of_neighbours.address, places[level].ctypes.data, processor, processors),
+                (WAIT, level + 1, 0, 0),
+            )
+        ]
+        for processor in range(processors)
+    ]
+    for _ in range(3):
+        table[1:] = 0
+        job = job_of(scripts, places)
+        submit(job)
+        job.wait()
+        assert table[:, 0].tolist() == [processors**level for level in range(levels + 1)]
+        assert (table == table[:, :1]).all()
+
+
+def test_a_reported_error_ends_the_scripts() -> None:
+    out, job = np.zeros(1, np.int64), Job()
+    reports, target = np.array([job.error_address]), np.array([out.ctypes.data])
+    report, write = ((_fail.address, place.ctypes.data, 0, 1) for place in (reports, target))
+    scripts = np.array([[report, (WAIT, 1, 0, 0), (CHECK, 0, 0, 0), write]], np.int64)
+    job.give(scripts, np.array([4]))
+    submit(job)
+    job.wait()
+    assert job.error == 7
+    assert out[0] == 0
+    other = job_of([[(CHECK, 0, 0, 0), write]])
+    submit(other)
+    wait_for_all()
+    assert other.error == 0
+    assert out[0] == 7
+
+
+def test_jobs_that_are_submitted_while_one_runs_come_after_it() -> None:
+    table = np.zeros((4, 1), np.int64)
+    table[0] = 5
+    places = [np.array([table[i].ctypes.data]) for i in range(3)]
+    jobs = [job_of([[(_sum_of_neighbours.address, place.ctypes.data, 0, 1)]]) for place in places]
+    for job in jobs:
+        submit(job)
+    jobs[0].wait()  # has been waited for already
+    wait_for_all()
+    assert table.tolist() == [[5]] * 4
+    wait_for_all()
