@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+import tree_models
 from common import interleave, parser, save, table
 from torch import nn
+from tree_models import TreeLSTM
 
 from dglite import dynamic
 from dglite.data import WikiNERDataset
-from dglite.data.sst import SSTDataset
 
 Lazy = Any
 Step = Callable[[], float]
@@ -30,56 +31,16 @@ Step = Callable[[], float]
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
-class TreeLSTM(nn.Module):
-    """A binary Tree-LSTM with words at its leaves: Tai, Socher and Manning, 2015."""
+class Trees(TreeLSTM):
+    """The binary Tree-LSTM that all benchmarks share."""
 
     def __init__(self, num_words: int, hidden: int) -> None:
-        super().__init__()
-        self.words = nn.Embedding(num_words, hidden, sparse=True)
-        self.W, self.U = nn.Linear(hidden, 3 * hidden), nn.Linear(2 * hidden, 5 * hidden)
-        self.out = nn.Linear(hidden, 5)
-        self.leaf_cell, self.inner_cell = dynamic.cell(self.leaf), dynamic.cell(self.inner)
-        self.loss_cell = dynamic.cell(self.losses)
+        super().__init__(num_words, hidden)
+        self.ways = {cells: tree_models.Lazy(self, cells) for cells in (False, True)}
 
-    def leaf(self, x: Any) -> tuple[Any, Any]:
-        """Return state and memory of a word."""
-        i, o, u = self.W(x).chunk(3, -1)
-        c = torch.sigmoid(i) * torch.tanh(u)
-        return torch.sigmoid(o) * torch.tanh(c), c
-
-    def inner(self, h_left: Any, c_left: Any, h_right: Any, c_right: Any) -> tuple[Any, Any]:
-        """Return state and memory of a phrase from those of its parts."""
-        i, o, u, f_left, f_right = self.U(torch.cat([h_left, h_right], -1)).chunk(5, -1)
-        c = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(f_left) * c_left + torch.sigmoid(f_right) * c_right
-        return torch.sigmoid(o) * torch.tanh(c), c
-
-    def losses(self, h: Any, label: Any) -> Any:
-        """Return the loss of each row."""
-        return F.cross_entropy(self.out(h), label, reduction="none")
-
-    def loss(self, h: Lazy, label: Lazy) -> Lazy:
-        """Return the loss of one node."""
-        return F.cross_entropy(self.out(h), label)
-
-    def record(self, trees: Sequence[Tree], cells: bool) -> list[Lazy]:
+    def record(self, trees: Sequence[tree_models.Tree], cells: bool) -> list[Lazy]:
         """Return the losses of all nodes."""
-        leaf, inner = (self.leaf_cell, self.inner_cell) if cells else (self.leaf, self.inner)
-        loss = self.loss_cell if cells else self.loss
-        words = dynamic.lazy(self.words(torch.cat([words for words, _, _ in trees])))
-        labels = dynamic.lazy(torch.cat([labels for _, labels, _ in trees]))
-        found, first, first_word = [], 0, 0
-        for tree in trees:
-            states = [(None, None)] * len(tree.children)
-            for node in reversed(range(len(tree.children))):
-                below = tree.children[node]
-                if below:
-                    states[node] = inner(*states[below[0]], *states[below[1]])
-                else:
-                    states[node] = leaf(words[first_word])
-                    first_word += 1
-                found.append(loss(states[node][0], labels[first + node]))
-            first += len(tree.children)
-        return found
+        return self.ways[cells].construct(trees)
 
 
 class Tagger(nn.Module):
@@ -128,28 +89,6 @@ class Tagger(nn.Module):
                 found.append(loss(left, right, tags[first + at]))
             first += len(words)
         return found
-
-
-# -- data --------------------------------------------------------------------------------------------------------------
-class Tree(tuple[Any, ...]):
-    """Words of the leaves and labels of all nodes, in the order of evaluation; the children of each node."""
-
-    words = property(lambda self: self[0])
-    labels = property(lambda self: self[1])
-    children = property(lambda self: self[2])
-
-
-def load_trees(count: int) -> tuple[list[Tree], int]:
-    """Return trees of the Stanford Sentiment Treebank, and how many words there are."""
-    data, trees = SSTDataset(), []
-    for i in range(min(count, len(data))):
-        g = data[i]
-        children: list[list[int]] = [[] for _ in range(g.num_nodes())]
-        for child, parent in zip(*(end.tolist() for end in g.edges()), strict=True):
-            children[parent].append(child)
-        words = g.ndata["x"].flip(0)
-        trees.append(Tree((words[words >= 0], g.ndata["y"], children)))
-    return trees, data.vocab_size
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
@@ -224,7 +163,7 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = options.parse_args()
     quick, found = arguments.quick, list[dict[str, Any]]()
-    trees, num_words = load_trees(32 if quick else 512)
+    trees, num_words, _ = tree_models.load_trees(32 if quick else 512)
     data = WikiNERDataset()
     sentences = [data[i] for i in range(32 if quick else 512)]
     hidden = 32 if quick else 256
@@ -232,7 +171,7 @@ def main() -> None:
     for threads in arguments.threads:
         torch.set_num_threads(threads)
         parts: list[dict[str, Any]] = []
-        tree_model = TreeLSTM(num_words, hidden)
+        tree_model = Trees(num_words, hidden)
         for size in (1, 16) if quick else (1, 16, 64, 256):
             used = [way for way in ways if way[1] != "none" or size <= 16]
             parts += [{"model": f"Tree-LSTM {hidden}", **r} for r in measure(tree_model, trees, size, used)]
