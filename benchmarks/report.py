@@ -17,6 +17,7 @@ from backends import backends_table
 from batching import batching_table
 from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
+from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
@@ -99,9 +100,11 @@ def backends(results: dict[str, Any]) -> str:
 
 
 def dynamic(results: dict[str, Any]) -> str:
-    """Return Tree-LSTMs on a treebank, what each optimisation is worth, and complete trees."""
-    parts = [trees_table(results["tree_lstm"]), ablation_table(results["ablation"])]
-    return "\n\n".join([*parts, complete_table(results["complete_trees"])])
+    """Return Tree-LSTMs on a treebank, what a step consists of folded away, optimisations, and complete trees."""
+    records = results["tree_lstm"]
+    folded = f"<details><summary>What a step consists of</summary>\n\n{ways_table(records)}\n\n</details>"
+    parts = [trees_table(records), folded, ablation_table(results["ablation"])]
+    return "\n\n".join([*parts, complete_table(results["tree_fc"])])
 
 
 def udf(results: dict[str, Any]) -> str:

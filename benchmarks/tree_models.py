@@ -1,9 +1,10 @@
-"""One binary Tree-LSTM with a loss at every node, in every way of writing it; the trees that it is trained on.
+"""A binary Tree-LSTM and Tree-FC with a loss at every node, in every way of writing them, and trees to train them on.
 
-Tai, Socher and Manning, "Improved semantic representations from tree-structured long short-term memory networks", 2015.
-The formula of a node is written once, in :class:`TreeLSTM`. A :class:`Way` brings it to a batch of trees: its step is
-``construct`` (what each new batch needs before anything can be computed), then ``loss``, which leaves gradients in
-``.grad``. ``benchmarks/dynamic.py`` measures the ways, ``tests/dynamic/test_ways.py`` holds them to one another.
+Tai, Socher and Manning, "Improved semantic representations from tree-structured long short-term memory networks", 2015;
+Looks et al., "Deep learning with dynamic computation graphs", 2017. The formula of a node is written once. A
+:class:`Way` brings it to a batch of trees: its step is ``construct`` (what each new batch needs before anything can be
+computed), then ``loss``, which leaves gradients in ``.grad``. ``benchmarks/dynamic.py`` measures the ways,
+``tests/dynamic/test_ways.py`` holds them to one another.
 """
 
 from __future__ import annotations
@@ -24,16 +25,51 @@ from dglite import DGLError, dynamic
 from dglite.data import SSTDataset
 from dglite.dynamic.order import order_of
 
-
 # -- the network -------------------------------------------------------------------------------------------------------
-class TreeLSTM(nn.Module):
-    """The parameters, and the formula of a node: for one sample, (hidden,), or for rows of them, (nodes, hidden)."""
+Functions = tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]
+"""Of messages: message, reduce, apply."""
+
+
+class TreeModel(nn.Module):
+    """Words to vectors, states of nodes, a loss from the first state of each, ``h``.
+
+    ``leaf(x)`` and ``inner(*left, *right)`` return a node's states, (hidden,) each for one sample, (nodes, hidden) for
+    rows of them. ``vertex()`` and ``messages(g, leaves, x)`` bring the same to graphs.
+    """
+
+    num_states: int
 
     def __init__(self, num_words: int, hidden: int) -> None:
         super().__init__()
-        self.words = nn.Embedding(num_words, hidden, sparse=True)
+        self.words, self.out = nn.Embedding(num_words, hidden, sparse=True), nn.Linear(hidden, 5)
+        self.hidden = hidden
+
+    def losses(self, h: Any, label: Any) -> Any:
+        """Return the loss of each row."""
+        return F.cross_entropy(self.out(h), label, reduction="none")
+
+    def total(self, h: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the sum of the losses, with its gradients left in ``.grad``."""
+        loss = F.cross_entropy(self.out(h), labels, reduction="sum")
+        loss.backward()
+        return loss.detach()
+
+    def flops(self, nodes: float, leaves: float) -> float:
+        """Return the arithmetic of the products of a step: forward, and twice that backward."""
+        return 3 * 2 * (5 * self.hidden * nodes + self._products(nodes - leaves, leaves))
+
+    def _products(self, inner: float, leaves: float) -> float:
+        raise NotImplementedError
+
+
+class TreeLSTM(TreeModel):
+    """The binary Tree-LSTM; the products' biases are those of W."""
+
+    num_states = 2
+
+    def __init__(self, num_words: int, hidden: int) -> None:
+        super().__init__(num_words, hidden)
         self.W, self.U = nn.Linear(hidden, 3 * hidden), nn.Linear(2 * hidden, 5 * hidden, bias=False)
-        self.out, self.hidden = nn.Linear(hidden, 5), hidden
 
     def gates(self, iou: Any, f: Any, c_left: Any, c_right: Any) -> tuple[Any, Any]:
         """Return state and memory from what the gates get."""
@@ -53,15 +89,103 @@ class TreeLSTM(nn.Module):
         iou, f = self.U(torch.cat([h_left, h_right], -1)).split([3 * self.hidden, 2 * self.hidden], -1)
         return self.gates(iou + self.W.bias, f, c_left, c_right)
 
-    def losses(self, h: Any, label: Any) -> Any:
-        """Return the loss of each row."""
-        return F.cross_entropy(self.out(h), label, reduction="none")
+    def vertex(self) -> dynamic.VertexFunction:
+        """Return the function of a vertex."""
+        return TreeLSTMVertex(self)
 
-    def total(self, h: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the sum of the losses, with its gradients left in ``.grad``."""
-        loss = F.cross_entropy(self.out(h), labels, reduction="sum")
-        loss.backward()
-        return loss.detach()
+    def messages(self, g: Any, leaves: torch.Tensor, x: torch.Tensor) -> Functions:
+        """Write what nodes start from into ``g`` and return the functions of messages."""
+        size, n = self.hidden, g.num_nodes()
+        g.ndata["x"] = self.W.bias.expand(n, -1).index_copy(0, leaves, self.W(x))
+        for name, width in (("h", size), ("c", size), ("iou", 3 * size), ("fc", size)):
+            g.ndata[name] = torch.zeros(n, width)
+
+        def message(edges: Any) -> dict[str, Any]:
+            return {"h": edges.src["h"], "c": edges.src["c"]}
+
+        def reduce(nodes: Any) -> dict[str, Any]:
+            z = self.U(nodes.mailbox["h"].flatten(1))
+            f = torch.sigmoid(z[:, 3 * size :]).view(-1, 2, size)
+            return {"iou": z[:, : 3 * size], "fc": (f * nodes.mailbox["c"]).sum(1)}
+
+        def apply(nodes: Any) -> dict[str, Any]:
+            i, o, u = (nodes.data["x"] + nodes.data["iou"]).chunk(3, 1)
+            c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["fc"]
+            return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
+
+        return message, reduce, apply
+
+    def _products(self, inner: float, leaves: float) -> float:
+        return self.hidden**2 * (3 * leaves + 10 * inner)
+
+
+class TreeLSTMVertex(dynamic.VertexFunction):
+    """The Tree-LSTM of a vertex."""
+
+    def __init__(self, model: TreeLSTM) -> None:
+        super().__init__(state={"h": model.hidden, "c": model.hidden})
+        self.model = model
+
+    def forward(self) -> None:
+        left, right, size = self.gather(0), self.gather(1), self.model.hidden
+        iou, f = self.model.U(torch.cat([left.h, right.h], 1)).split([3 * size, 2 * size], 1)
+        h, c = self.model.gates(self.model.W(self.pull()) + iou, f, left.c, right.c)
+        self.scatter(h=h, c=c)
+        self.push(h)
+
+
+class TreeFC(TreeModel):
+    """One fully connected layer, ``tanh(W [left; right] + x + b)``: no children at a leaf, no word x at a phrase."""
+
+    num_states = 1
+
+    def __init__(self, num_words: int, hidden: int) -> None:
+        super().__init__(num_words, hidden)
+        self.W = nn.Linear(2 * hidden, hidden)
+
+    def leaf(self, x: Any) -> tuple[Any]:
+        """Return the state of a word."""
+        return (torch.tanh(x + self.W.bias),)
+
+    def inner(self, left: Any, right: Any) -> tuple[Any]:
+        """Return the state of a phrase from those of its parts."""
+        return (torch.tanh(self.W(torch.cat([left, right], -1))),)
+
+    def vertex(self) -> dynamic.VertexFunction:
+        """Return the function of a vertex."""
+        return TreeFCVertex(self)
+
+    def messages(self, g: Any, leaves: torch.Tensor, x: torch.Tensor) -> Functions:
+        """Write what nodes start from into ``g`` and return the functions of messages."""
+        g.ndata["h"] = g.ndata["z"] = torch.zeros(g.num_nodes(), self.hidden)
+        g.ndata["x"] = g.ndata["h"].index_copy(0, leaves, x + self.W.bias)
+
+        def message(edges: Any) -> dict[str, Any]:
+            return {"h": edges.src["h"]}
+
+        def reduce(nodes: Any) -> dict[str, Any]:
+            return {"z": self.W(nodes.mailbox["h"].flatten(1))}
+
+        def apply(nodes: Any) -> dict[str, Any]:
+            return {"h": torch.tanh(nodes.data["x"] + nodes.data["z"])}
+
+        return message, reduce, apply
+
+    def _products(self, inner: float, leaves: float) -> float:
+        return self.hidden**2 * 2 * inner
+
+
+class TreeFCVertex(dynamic.VertexFunction):
+    """Tree-FC of a vertex."""
+
+    def __init__(self, model: TreeFC) -> None:
+        super().__init__(state=model.hidden)
+        self.model = model
+
+    def forward(self) -> None:
+        h = torch.tanh(self.model.W(torch.cat([self.gather(0), self.gather(1)], 1)) + self.pull())
+        self.scatter(h)
+        self.push(h)
 
 
 # -- trees -------------------------------------------------------------------------------------------------------------
@@ -131,7 +255,7 @@ class Report:
     """What a step did: runs of operations or of levels, bytes copied to bring children's states together, forward.
 
     Lazy batching counts the bytes; for other ways they are the least that their code copies: the states ``h`` of
-    children for the product, in messages ``c`` as well.
+    children for the product, in messages all states.
     """
 
     batches: int
@@ -142,7 +266,7 @@ class Report:
 class Way:
     """Trains one network in one way."""
 
-    def __init__(self, model: TreeLSTM) -> None:
+    def __init__(self, model: TreeModel) -> None:
         self.model = model
 
     def construct(self, trees: Sequence[Tree]) -> Any:
@@ -185,7 +309,7 @@ class NodeByNode(Way):
         for node in reversed(range(len(states))):
             below = [x for child in tree.children[node] for x in states[child]]
             states[node] = self.model.inner(*below) if below else self.model.leaf(next(leaves))
-        return torch.cat([h for h, _ in states])
+        return torch.cat([state[0] for state in states])
 
     def report(self, trees: Sequence[Tree]) -> Report:
         """Count a batch per node."""
@@ -208,27 +332,12 @@ def _joined(library: ModuleType, graphs: list[Any]) -> Joined:
     return Joined(g, leaves, words[leaves], g.ndata["y"])
 
 
-class Vertex(dynamic.VertexFunction):
-    """The function of a vertex. The model is kept from being registered twice, so its parameters have one name."""
-
-    def __init__(self, model: TreeLSTM) -> None:
-        super().__init__(state={"h": model.hidden, "c": model.hidden})
-        self.model = model
-
-    def forward(self) -> None:
-        left, right, size = self.gather(0), self.gather(1), self.model.hidden
-        iou, f = self.model.U(torch.cat([left.h, right.h], 1)).split([3 * size, 2 * size], 1)
-        h, c = self.model.gates(self.model.W(self.pull()) + iou, f, left.c, right.c)
-        self.scatter(h=h, c=c)
-        self.push(h)
-
-
 class VertexProgram(Way):
     """A vertex program."""
 
-    def __init__(self, model: TreeLSTM) -> None:
+    def __init__(self, model: TreeModel) -> None:
         super().__init__(model)
-        self.program = Vertex(model)
+        self.program = model.vertex()
 
     def construct(self, trees: Sequence[Tree]) -> Joined:
         """Join the trees."""
@@ -246,7 +355,8 @@ class VertexProgram(Way):
         return Report(len(order.steps), _bytes_of_children(self.model, trees), seconds)
 
 
-Propagate = Callable[[ModuleType, Any, Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]], None]
+Propagate = Callable[..., None]
+"""Called with the library, the graph, and the functions of messages."""
 
 
 def in_topological_order(library: ModuleType, g: Any, message: Any, reduce: Any, apply: Any) -> None:
@@ -259,7 +369,7 @@ class Messages(Way):
 
     def __init__(
         self,
-        model: TreeLSTM,
+        model: TreeModel,
         library: ModuleType = dglite,
         trees: Sequence[Tree] = (),
         propagate: Propagate = in_topological_order,
@@ -274,33 +384,15 @@ class Messages(Way):
 
     def loss(self, batch: Joined) -> torch.Tensor:
         """Send messages."""
-        g, size, n = batch.graph, self.model.hidden, batch.graph.num_nodes()
-        words = self.model.W(self.model.words(batch.words))
-        g.ndata["x"] = self.model.W.bias.expand(n, -1).index_copy(0, batch.leaves, words)
-        for name, width in (("h", size), ("c", size), ("iou", 3 * size), ("fc", size)):
-            g.ndata[name] = torch.zeros(n, width)
-
-        def message(edges: Any) -> dict[str, Any]:
-            return {"h": edges.src["h"], "c": edges.src["c"]}
-
-        def reduce(nodes: Any) -> dict[str, Any]:
-            z = self.model.U(nodes.mailbox["h"].flatten(1))
-            f = torch.sigmoid(z[:, 3 * size :]).view(-1, 2, size)
-            return {"iou": z[:, : 3 * size], "fc": (f * nodes.mailbox["c"]).sum(1)}
-
-        def apply(nodes: Any) -> dict[str, Any]:
-            i, o, u = (nodes.data["x"] + nodes.data["iou"]).chunk(3, 1)
-            c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["fc"]
-            return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
-
-        self.propagate(self.library, g, message, reduce, apply)
-        return self.model.total(g.ndata["h"], batch.labels)
+        functions = self.model.messages(batch.graph, batch.leaves, self.model.words(batch.words))
+        self.propagate(self.library, batch.graph, *functions)
+        return self.model.total(batch.graph.ndata["h"], batch.labels)
 
     def report(self, trees: Sequence[Tree]) -> Report:
         """Count the frontiers; find them once more."""
         g = self.construct(trees).graph
         seconds, frontiers = _timed(lambda: list(self.library.topological_nodes_generator(g)))
-        return Report(len(frontiers), 2 * _bytes_of_children(self.model, trees), seconds)
+        return Report(len(frontiers), self.model.num_states * _bytes_of_children(self.model, trees), seconds)
 
 
 def _in_library(library: ModuleType, tree: Tree) -> Any:
@@ -312,7 +404,7 @@ def _in_library(library: ModuleType, tree: Tree) -> Any:
 class Lazy(Way):
     """Lazy tensors; every torch function recorded, or a node of a tree at a time (``cells``)."""
 
-    def __init__(self, model: TreeLSTM, cells: bool = True, strategy: str = "agenda") -> None:
+    def __init__(self, model: TreeModel, cells: bool = True, strategy: str = "agenda") -> None:
         super().__init__(model)
         wrap: Callable[[Any], Any] = dynamic.cell if cells else lambda function: function
         self.leaf, self.inner, self.strategy = wrap(model.leaf), wrap(model.inner), strategy
@@ -349,9 +441,9 @@ class Lazy(Way):
         return Report(len(last.batches), last.bytes_gathered, last.scheduling_seconds)
 
 
-def _bytes_of_children(model: TreeLSTM, trees: Sequence[Tree]) -> int:
+def _bytes_of_children(model: TreeModel, trees: Sequence[Tree]) -> int:
     """Return the size of one state vector per edge."""
-    return sum(tree.graph.num_edges() for tree in trees) * model.hidden * model.W.weight.element_size()
+    return sum(tree.graph.num_edges() for tree in trees) * model.hidden * model.out.weight.element_size()
 
 
 def _timed(run: Callable[[], Any]) -> tuple[float, Any]:

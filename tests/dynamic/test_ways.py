@@ -1,4 +1,4 @@
-"""One Tree-LSTM written in all ways gives one loss and one gradient."""
+"""One model written in all ways gives one loss and one gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,19 @@ import pytest
 import torch
 
 import dglite
-from benchmarks.tree_models import Lazy, Messages, NodeByNode, Tree, TreeLSTM, VertexProgram, Way, random_tree, tree_of
+from benchmarks.tree_models import (
+    Lazy,
+    Messages,
+    NodeByNode,
+    Tree,
+    TreeFC,
+    TreeLSTM,
+    TreeModel,
+    VertexProgram,
+    Way,
+    random_tree,
+    tree_of,
+)
 from dglite import dynamic
 from dglite.data import SSTDataset
 
@@ -36,7 +48,7 @@ def in_rounds(library: ModuleType, g: Any, message: Any, reduce: Any, apply: Any
         g.update_all(message, reduce, apply)
 
 
-WAYS: dict[str, Callable[[TreeLSTM], Way]] = {
+WAYS: dict[str, Callable[[TreeModel], Way]] = {
     "vertex program": VertexProgram,
     "lazy, cells, agenda": Lazy,
     "lazy, cells, depth": lambda model: Lazy(model, strategy="depth"),
@@ -64,10 +76,10 @@ def trees_at_random() -> tuple[list[Tree], int]:
     return [random_tree(random.Random(i), leaves, 50) for i, leaves in enumerate((7, 1, 2, 12, 3))], 50
 
 
-def check(way: str, trees: list[Tree], num_words: int) -> None:
+def check(way: str, kind: type[TreeModel], trees: list[Tree], num_words: int) -> None:
     """Compare the loss and all gradients with those of plain torch."""
     torch.manual_seed(0)
-    plain = NodeByNode(TreeLSTM(num_words, HIDDEN))
+    plain = NodeByNode(kind(num_words, HIDDEN))
     ours = WAYS[way](copy.deepcopy(plain.model))
     expected, found = (w.loss(w.construct(trees)) for w in (plain, ours))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
@@ -76,14 +88,15 @@ def check(way: str, trees: list[Tree], num_words: int) -> None:
         torch.testing.assert_close(y.grad.to_dense(), x.grad.to_dense(), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [TreeLSTM, TreeFC])
 @pytest.mark.parametrize("way", WAYS)
-def test_loss_and_gradients_on_random_trees(way: str) -> None:
-    check(way, *trees_at_random())
+def test_loss_and_gradients_on_random_trees(way: str, kind: type[TreeModel]) -> None:
+    check(way, kind, *trees_at_random())
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_loss_and_gradients_on_the_treebank(way: str, treebank: tuple[list[Tree], int]) -> None:
-    check(way, *treebank)
+    check(way, TreeLSTM, *treebank)
 
 
 def test_reports() -> None:
