@@ -1,4 +1,4 @@
-"""Write the tables in docs/performance.md from the files in results/, so that they cannot drift apart.
+"""Write the tables in the pages of docs/ from the files in results/, so that they cannot drift apart.
 
 python benchmarks/report.py            rewrite the tables
 python benchmarks/report.py --check    fail where a table differs from its results
@@ -28,7 +28,7 @@ from spmm import cases_table, summary_table
 from sweep import sweep_table
 from udf import pairs_table, sizes_table
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md")]
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -107,6 +107,11 @@ def dynamic(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, complete_table(results["tree_fc"])])
 
 
+def ways(results: dict[str, Any]) -> str:
+    """Return Tree-LSTMs with states of 256."""
+    return trees_table([r for r in results["tree_lstm"] if r["hidden"] == 256])
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -127,6 +132,7 @@ SECTIONS = (
     (sampling, "sampling"),
     (backends, "backends"),
     (dynamic, "dynamic"),
+    (ways, "dynamic"),
 )
 """What is written between the marks of its name, and from which file."""
 
@@ -142,7 +148,7 @@ def source(machine: dict[str, Any]) -> str:
 
 
 def rendered(page: str) -> str:
-    """Return ``page`` with every table that has results replaced by them."""
+    """Return a page with every table that has results replaced by them."""
     for section, name in SECTIONS:
         path = RESULTS / f"{name}.json"
         if path.is_file():
@@ -155,16 +161,17 @@ def rendered(page: str) -> str:
 
 
 def main() -> None:
-    """Rewrite the page, or compare it."""
+    """Rewrite the pages, or compare them."""
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--check", action="store_true")
     check = options.parse_args().check
-    page = PAGE.read_text()
-    if rendered(page) == page:
-        return
-    if check:
-        sys.exit(f"{PAGE.relative_to(ROOT)} differs from benchmarks/results; run python benchmarks/report.py")
-    PAGE.write_text(rendered(page))
+    for path in PAGES:
+        page = path.read_text()
+        if rendered(page) == page:
+            continue
+        if check:
+            sys.exit(f"{path.relative_to(ROOT)} differs from benchmarks/results; run python benchmarks/report.py")
+        path.write_text(rendered(page))
 
 
 if __name__ == "__main__":
