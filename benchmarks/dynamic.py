@@ -61,6 +61,9 @@ MOST = {"plain torch": 4}
 COMPLETE = (VERTEX, "lazy, cells, agenda", "lazy, operations, agenda", DGL)
 """What Tree-FC is measured with."""
 
+STEPS = 2
+"""How many of a way come in turn."""
+
 OPTIONS: dict[str, dict[str, bool]] = {
     "all": {},
     "no eager": {"eager": False},
@@ -72,26 +75,31 @@ OPTIONS: dict[str, dict[str, bool]] = {
 
 # -- measuring -------------------------------------------------------------------------------------------------------
 class Runner:
-    """Does one step on the next batch of its round, and keeps how long construction takes."""
+    """Does a few steps on the next batches of its round, and keeps how long their construction takes.
+
+    A way may construct a batch while it computes the one before; what is under way at the end of a turn is waited for.
+    """
 
     def __init__(self, way: Way, groups: Sequence[Sequence[Tree]]) -> None:
         self.way, self.rounds, self.constructing = way, cycle(groups), list[float]()
         self.trees: Sequence[Tree] = groups[0]
 
     def __call__(self) -> None:
-        self.trees = next(self.rounds)
-        start = time.perf_counter()
-        batch = self.way.construct(self.trees)
-        self.constructing.append(time.perf_counter() - start)
-        self.way.step(batch)
+        for _ in range(STEPS):
+            self.trees = next(self.rounds)
+            start = time.perf_counter()
+            batch = self.way.construct(self.trees)
+            self.constructing.append(time.perf_counter() - start)
+            self.way.step(batch)
+        self.way.finish()
 
     def record(self, seconds: float) -> dict[str, Any]:
-        """Describe steps that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
+        """Describe turns that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
         self()
-        report, size = self.way.report(self.trees), len(self.trees)
+        report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / STEPS
         return {
             "trees_per_second": size / seconds,
-            "construction_share": statistics.median(self.constructing[2:]) / seconds,
+            "construction_share": statistics.median(self.constructing[STEPS:]) / seconds,
             "scheduling_share": report.scheduling_seconds / seconds,
             "batches": report.batches,
             "bytes_per_tree": report.gathered_bytes / size,
@@ -179,7 +187,7 @@ def ablation(size: int, hidden: int, trees: Sequence[Tree], words: int) -> dict[
     runners = {name: under(switches) for name, switches in OPTIONS.items()}
     for run in runners.values():
         run()
-    return {name: size / s for name, s in interleave(runners, budget=5.0, slow_from=60.0).items()}
+    return {name: STEPS * size / s for name, s in interleave(runners, budget=5.0, slow_from=60.0).items()}
 
 
 def tree_fc(leaves: Sequence[int], hidden: int, size: int) -> list[dict[str, Any]]:

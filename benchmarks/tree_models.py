@@ -281,6 +281,9 @@ class Way:
         """Tell what the last step did, which was on these trees."""
         raise NotImplementedError
 
+    def finish(self) -> None:
+        """Wait for steps that were started."""
+
     def step(self, batch: Any) -> torch.Tensor:
         """Do one step of gradient descent and return the loss."""
         loss = self.loss(batch)
@@ -415,7 +418,7 @@ class Lazy(Way):
 
     def construct(self, trees: Sequence[Tree]) -> list[Any]:
         """Record the losses of all nodes."""
-        words = dynamic.lazy(self.model.words(torch.cat([tree.words for tree in trees])))
+        words = self._words(torch.cat([tree.words for tree in trees]))
         labels = dynamic.lazy(torch.cat([tree.labels for tree in trees]))
         found, first, first_word = list[Any](), 0, 0
         for tree in trees:
@@ -430,6 +433,10 @@ class Lazy(Way):
                 found.append(self.node_loss(states[node][0], labels[first + node]))
             first += len(states)
         return found
+
+    def _words(self, numbers: torch.Tensor) -> Any:
+        """Return the vectors of all leaves, looked up together."""
+        return dynamic.lazy(self.model.words(numbers))
 
     def loss(self, batch: list[Any]) -> torch.Tensor:
         """Run what was recorded."""
