@@ -15,14 +15,13 @@ recursive network or the binary Tree-LSTM begins.
 
 The trees are those of the Stanford Sentiment Treebank, downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder
 that has them. Every phrase of a tree is supervised, and a tenth of the sentences is held out. Words start from random
-vectors. The parameters with the best accuracy on the first half of the held-out sentences are tested on the other half.
-MEASURED
+vectors. What is tested is the mean of the parameters after each epoch of the second half of training (Izmailov et al.,
+"Averaging weights leads to wider optima", 2018), so nothing is chosen by the held-out sentences. MEASURED
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import random
 import sys
 import time
@@ -30,6 +29,7 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 import dglite
@@ -189,8 +189,8 @@ def main() -> None:
     random.seed(arguments.seed)
     data = SSTDataset(raw_dir=arguments.raw_dir)
     trees = [data[i] for i in random.sample(range(len(data)), arguments.sentences or len(data))]
-    held_out = max(len(trees) // 20, 1)
-    validation, test, training = trees[:held_out], trees[held_out : 2 * held_out], trees[2 * held_out :]
+    held_out = max(len(trees) // 10, 1)
+    test, training = trees[:held_out], trees[held_out:]
 
     sizes = data.vocab_size, arguments.hidden
     model = TreeNetwork(arguments.cell, *sizes, arguments.dropout, arguments.time_delay)
@@ -199,18 +199,17 @@ def main() -> None:
         torch.optim.Adam(dense, lr=arguments.learning_rate, weight_decay=arguments.weight_decay),
         torch.optim.SparseAdam(model.words.parameters(), lr=arguments.learning_rate),
     ]
-    best, checkpoint = -1.0, copy.deepcopy(model.state_dict())
+    averaged = AveragedModel(model)
     for epoch in range(arguments.epochs):
         start = time.perf_counter()
         with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="tree") as bar:
             train_epoch(model, optimizers, training, arguments.batch_size, bar)
         rate = len(training) / (time.perf_counter() - start)
-        root, nodes = accuracies(model, validation)
-        print(f"epoch {epoch + 1}: validation accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
-        if root > best:
-            best, checkpoint = root, copy.deepcopy(model.state_dict())
-    model.load_state_dict(checkpoint)
-    root, nodes = accuracies(model, test)
+        if epoch >= arguments.epochs // 2:
+            averaged.update_parameters(model)
+        root, nodes = accuracies(model, test)
+        print(f"epoch {epoch + 1}: accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
+    root, nodes = accuracies(averaged.module, test)
     print(f"{arguments.cell}: test accuracy {root:.4f} (roots), {nodes:.4f} (nodes)")
     if arguments.expect is not None and root < arguments.expect:
         sys.exit(f"expected a root accuracy of at least {arguments.expect}, got {root:.4f}")
