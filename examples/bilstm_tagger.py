@@ -10,8 +10,8 @@ words that occur less than five times are spelled: a bidirectional LSTM over the
 the computation depends on the words of each sentence (DyNet's ``bilstm-tagger-withchar``).
 
 The sentences are those of WikiNER that DyNet's benchmarks hold out, downloaded unless --raw-dir or DGLITE_DATA_DIR
-names a folder that has them; every fifth one is tested. After five epochs 0.90 of all words and 0.52 of names are tagged right,
-with ``--chars`` 0.93 and 0.66.
+names a folder that has them; every fifth one is tested. After five epochs 0.90 of all words and 0.52 of names are
+tagged right, with ``--chars`` 0.93 and 0.66.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 Both models are those of Xu et al. ("Cavs", 2018). The text is the sentences of WikiNER that DyNet's benchmarks hold
 out, downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has them; every tenth sentence is tested. A
-batch of chains is one graph, so nothing is padded. The text is short, 40,000 words: the perplexity of a word is 176 by sentences and 201 in chains of 64, where frequencies
-alone give 360.
+batch of chains is one graph, so nothing is padded. The text is short, 40,000 words: the perplexity of a word is 176 by
+sentences and 201 in chains of 64, where frequencies alone give 360.
 """
 
 from __future__ import annotations
