@@ -1,33 +1,69 @@
-"""Tree-LSTM and Tree-FC in training: trees per second of vertex programs, DGL 2.1, message passing and plain torch.
+"""Dynamic networks in training: trees per second of a Tree-LSTM in every way of writing it, of DGL 2.1 and plain torch.
 
-python benchmarks/dynamic.py             a quarter of an hour
-python benchmarks/dynamic.py --quick     small sizes
+python benchmarks/dynamic.py                            a quarter of an hour
+python benchmarks/dynamic.py --hidden 256 --batch 64    some of it, not kept
+python benchmarks/dynamic.py --quick                    small sizes
 
-A step is forward, the loss of every node, backward, and plain gradient descent, on a batch that is joined already. All
-run the same binary Tree-LSTM on the Stanford Sentiment Treebank (on random binary trees where it is not found). Vertex
-programs find the order of the vertices anew in each step, as for batches that have not been seen before.
+A step begins with a list of trees and ends with new parameters: joining the graphs or recording the losses
+("construction"), finding the order of levels or batches ("scheduling"), forward, the loss of every node, backward,
+plain gradient descent. Orders are found anew in each step, as for batches that have not been seen before. All ways
+compute with torch's number of threads; ``OMP_NUM_THREADS`` pins it, DGL's own loops included. The GEMM rate is that of
+a large product that takes its turn among the ways.
+
+The trees are those of the Stanford Sentiment Treebank, random ones where it is not found; Tree-FC runs on
+complete trees. The tables have the form of Table 1 and Figures 8 to 10 of Xu et al. ("Cavs", 2018).
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
 from itertools import cycle
 from types import ModuleType
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from common import OURS, interleave, load_dgl, parser, save, table, timed
-from torch import nn
+from common import interleave, load_dgl, parser, save, table
+from tree_models import (
+    Lazy,
+    Messages,
+    NodeByNode,
+    Tree,
+    TreeFC,
+    TreeLSTM,
+    TreeModel,
+    VertexProgram,
+    Way,
+    complete_tree,
+    load_trees,
+)
 
-import dglite
-from dglite import DGLError, dynamic
-from dglite.data import SSTDataset
-from dglite.dynamic.order import order_of
+from dglite import dynamic
 
-DGL, MESSAGES, ONE_BY_ONE = "DGL 2.1", "dglite prop_nodes", "plain torch"
-LIBRARIES = (OURS, MESSAGES, DGL, ONE_BY_ONE)
+VERTEX, DGL, GEMM = "vertex program", "DGL 2.1", "GEMM"
+WAYS: dict[str, Callable[[TreeModel, Sequence[Tree], ModuleType | None], Way | None]] = {
+    VERTEX: lambda model, trees, dgl: VertexProgram(model),
+    "lazy, cells, agenda": lambda model, trees, dgl: Lazy(model),
+    "lazy, cells, depth": lambda model, trees, dgl: Lazy(model, strategy="depth"),
+    "lazy, operations, agenda": lambda model, trees, dgl: Lazy(model, cells=False),
+    "lazy, operations, depth": lambda model, trees, dgl: Lazy(model, cells=False, strategy="depth"),
+    "prop_nodes_topo": lambda model, trees, dgl: Messages(model),
+    DGL: lambda model, trees, dgl: None if dgl is None else Messages(model, dgl, trees),
+    "plain torch": lambda model, trees, dgl: NodeByNode(model),
+}
+"""A new way is measured and checked by having an entry here."""
+
+MOST = {"plain torch": 4}
+"""The largest batch of a way: plain torch takes one sample at a time, so larger ones tell nothing new."""
+
+COMPLETE = (VERTEX, "lazy, cells, agenda", "lazy, operations, agenda", DGL)
+"""What Tree-FC is measured with."""
+
+STEPS = 2
+"""How many of a way come in turn."""
+
 OPTIONS: dict[str, dict[str, bool]] = {
     "all": {},
     "no eager": {"eager": False},
@@ -37,257 +73,110 @@ OPTIONS: dict[str, dict[str, bool]] = {
 }
 
 
-# -- the same Tree-LSTM, four ways ----------------------------------------------------------------------------------
-class Weights(nn.Module):
-    """The parameters, and the formula of a batch of nodes."""
+# -- measuring -------------------------------------------------------------------------------------------------------
+class Runner:
+    """Does a few steps on the next batches of its round, and keeps how long their construction takes.
 
-    def __init__(self, num_words: int, hidden: int) -> None:
-        super().__init__()
-        self.words = nn.Embedding(num_words, hidden, sparse=True)
-        self.W, self.U = nn.Linear(hidden, 3 * hidden), nn.Linear(2 * hidden, 5 * hidden, bias=False)
-        self.out, self.hidden = nn.Linear(hidden, 5), hidden
+    A way may construct a batch while it computes the one before; what is under way at the end of a turn is waited for.
+    """
 
-    def gates(self, iou: Any, f: Any, c_left: Any, c_right: Any) -> tuple[Any, Any]:
-        """Return state and memory from what the gates get."""
-        i, o, u = iou.chunk(3, 1)
-        f_left, f_right = torch.sigmoid(f).chunk(2, 1)
-        c = torch.sigmoid(i) * torch.tanh(u) + f_left * c_left + f_right * c_right
-        return torch.sigmoid(o) * torch.tanh(c), c
+    def __init__(self, way: Way, groups: Sequence[Sequence[Tree]]) -> None:
+        self.way, self.rounds, self.constructing = way, cycle(groups), list[float]()
+        self.trees: Sequence[Tree] = groups[0]
 
-    def leaf(self, iou: Any) -> tuple[Any, Any]:
-        """Return state and memory of nodes without children."""
-        i, o, u = iou.chunk(3, 1)
-        c = torch.sigmoid(i) * torch.tanh(u)
-        return torch.sigmoid(o) * torch.tanh(c), c
+    def __call__(self) -> None:
+        for _ in range(STEPS):
+            self.trees = next(self.rounds)
+            start = time.perf_counter()
+            batch = self.way.construct(self.trees)
+            self.constructing.append(time.perf_counter() - start)
+            self.way.step(batch)
+        self.way.finish()
 
-
-class Vertex(dynamic.VertexFunction):
-    """As a vertex program."""
-
-    def __init__(self, weights: Weights) -> None:
-        super().__init__(state={"h": weights.hidden, "c": weights.hidden})
-        self.weights = weights
-
-    def forward(self) -> None:
-        w, left, right = self.weights, self.gather(0), self.gather(1)
-        iou, f = w.U(torch.cat([left.h, right.h], 1)).split([3 * w.hidden, 2 * w.hidden], 1)
-        h, c = w.gates(w.W(self.pull()) + iou, f, left.c, right.c)
-        self.scatter(h=h, c=c)
-        self.push(h)
+    def record(self, seconds: float) -> dict[str, Any]:
+        """Describe turns that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
+        self()
+        report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / STEPS
+        return {
+            "trees_per_second": size / seconds,
+            "construction_share": statistics.median(self.constructing[STEPS:]) / seconds,
+            "scheduling_share": report.scheduling_seconds / seconds,
+            "batches": report.batches,
+            "bytes_per_tree": report.gathered_bytes / size,
+        }
 
 
-def forward_vertex(program: Vertex, g: Any, leaves: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Return all states by the vertex program."""
-    g.adjacency().cache.clear()
-    return program(g, dynamic.Partial(leaves, program.weights.words(x)))
+def measure(
+    names: Sequence[str],
+    model: TreeModel,
+    trees: Sequence[Tree],
+    size: int,
+    budget: float = 3.0,
+    slow_from: float = 10.0,
+) -> dict[str, Any]:
+    """Return a record of each of these ways, with batches of ``size``, and the GEMM rate."""
+    dgl = load_dgl() if DGL in names else None
+    groups = [trees[i : i + size] for i in range(0, len(trees) - size + 1, size)]
+    ways = {name: WAYS[name](model, trees, dgl) for name in names}
+    runners = {name: Runner(way, groups) for name, way in ways.items() if way is not None}
+    for run in runners.values():
+        run()  # compiles
+    product, arithmetic = gemm(model.hidden)
+    seconds = interleave({**runners, GEMM: product}, budget=budget, slow_from=slow_from)
+    return {
+        "gemm_flops": arithmetic / seconds[GEMM],
+        "flops_per_tree": flops(model, trees),
+        "ways": {name: run.record(seconds[name]) for name, run in runners.items()},
+    }
 
 
-def forward_messages(library: ModuleType, weights: Weights, g: Any, leaves: torch.Tensor, x: torch.Tensor) -> Any:
-    """Return all states by frontiers of messages, with dglite or with DGL."""
-    size = weights.hidden
-    iou = torch.zeros(g.num_nodes(), 3 * size).index_copy(0, leaves, weights.W(weights.words(x)))
-    g.ndata["iou"], g.ndata["h"] = iou, torch.zeros(g.num_nodes(), size)
-    g.ndata["c"], g.ndata["f"] = torch.zeros(g.num_nodes(), size), torch.zeros(g.num_nodes(), 2 * size)
-
-    def message(edges: Any) -> dict[str, Any]:
-        return {"h": edges.src["h"], "c": edges.src["c"]}
-
-    def reduce(nodes: Any) -> dict[str, Any]:
-        z = weights.U(nodes.mailbox["h"].flatten(1))
-        f = torch.sigmoid(z[:, 3 * size :]).view(-1, 2, size)
-        return {"iou": z[:, : 3 * size] + weights.W.bias, "c": (f * nodes.mailbox["c"]).sum(1)}
-
-    def apply(nodes: Any) -> dict[str, Any]:
-        i, o, u = nodes.data["iou"].chunk(3, 1)
-        c = torch.sigmoid(i) * torch.tanh(u) + nodes.data["c"]
-        return {"h": torch.sigmoid(o) * torch.tanh(c), "c": c}
-
-    library.prop_nodes_topo(g, message, reduce, apply_node_func=apply)
-    return g.ndata.pop("h")
-
-
-def forward_one_by_one(weights: Weights, trees: list[list[list[int]]], words: Iterator[torch.Tensor]) -> torch.Tensor:
-    """Return all states, node after node; each tree lists the children of its nodes, which come after their parents."""
-    found = []
-    for children in trees:
-        states: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        for node in reversed(range(len(children))):
-            if children[node]:
-                (h_left, c_left), (h_right, c_right) = (states[child] for child in children[node])
-                iou, f = weights.U(torch.cat([h_left, h_right], 1)).split([3 * weights.hidden, 2 * weights.hidden], 1)
-                states[node] = weights.gates(iou + weights.W.bias, f, c_left, c_right)
-            else:
-                states[node] = weights.leaf(weights.W(weights.words(next(words))))
-        found += [states[node][0] for node in range(len(children))]
-    return torch.cat(found)
-
-
-# -- data ----------------------------------------------------------------------------------------------------------
-def load_trees(count: int) -> tuple[list[dglite.DGLGraph], int, str]:
-    """Return trees with words and labels, the number of words, and where they are from."""
-    try:
-        data = SSTDataset()
-        return [data[i] for i in range(min(count, len(data)))], data.vocab_size, "Stanford Sentiment Treebank"
-    except DGLError as error:
-        print(f"random trees are used: {error}")
-        return [random_tree(random.Random(i)) for i in range(count)], 1000, "random binary trees of 19 leaves"
-
-
-def random_tree(generator: random.Random) -> dglite.DGLGraph:
-    """Return a binary tree of 19 leaves in preorder, children after their parents."""
-    parents, sizes = [-1], {0: 19}
-    pending = [0]
-    while pending:
-        node = pending.pop()
-        if sizes[node] > 1:
-            left = generator.randrange(1, sizes[node])
-            for size in (left, sizes[node] - left):
-                sizes[len(parents)] = size
-                pending.append(len(parents))
-                parents.append(node)
-    return labelled(parents, 1000)
-
-
-def labelled(parents: list[int], num_words: int) -> dglite.DGLGraph:
-    """Return a tree with random words at its leaves and random labels."""
-    nodes = [node for node, parent in enumerate(parents) if parent >= 0]
-    g = dglite.graph((nodes, [parents[node] for node in nodes]), num_nodes=len(parents))
-    inner = g.in_degrees() > 0
-    g.ndata["x"] = torch.where(inner, -1, torch.randint(num_words, (len(parents),)))
-    g.ndata["y"] = torch.randint(5, (len(parents),))
-    return g
-
-
-def complete_tree(leaves: int) -> dglite.DGLGraph:
-    """Return a complete binary tree, its root first."""
-    return labelled([-1, *((node - 1) // 2 for node in range(1, 2 * leaves - 1))], 1000)
-
-
-def children_of(g: dglite.DGLGraph) -> list[list[int]]:
-    """Return the children of each node."""
-    found: list[list[int]] = [[] for _ in range(g.num_nodes())]
-    for child, parent in zip(*(end.tolist() for end in g.edges()), strict=True):
-        found[parent].append(child)
-    return found
-
-
-# -- steps of training -----------------------------------------------------------------------------------------------
-def training_step(weights: Weights, forward: Callable[[], torch.Tensor], labels: torch.Tensor) -> None:
-    """Do one step of gradient descent."""
-    loss = F.cross_entropy(weights.out(forward()), labels, reduction="sum")
-    loss.backward()
-    with torch.no_grad():
-        for x in weights.parameters():
-            if x.grad is not None:
-                x.add_(x.grad, alpha=-1e-4)
-                x.grad = None
-
-
-def runners(
-    trees: list[dglite.DGLGraph], batch_size: int, weights: Weights, names: tuple[str, ...], dgl: ModuleType | None
-) -> dict[str, Callable[[], None]]:
-    """Return what does one step with each library, on the next batch of its own round."""
-    program, found = Vertex(weights), dict[str, Callable[[], None]]()
-    groups = [trees[i : i + batch_size] for i in range(0, len(trees) - batch_size + 1, batch_size)]
-    for name in names:
-        if name == DGL and dgl is None:
-            continue
-        steps = []
-        for group in groups:
-            g = dglite.batch(group)
-            leaves = torch.nonzero(g.ndata["x"] >= 0).flatten()
-            x, y = g.ndata["x"][leaves], g.ndata["y"]
-            if name == OURS:
-                steps.append((lambda g=g, leaves=leaves, x=x: forward_vertex(program, g, leaves, x), y))
-            elif name == MESSAGES:
-                steps.append((lambda g=g, leaves=leaves, x=x: forward_messages(dglite, weights, g, leaves, x), y))
-            elif name == DGL:
-                assert dgl is not None
-                other = dgl.graph(g.edges(), num_nodes=g.num_nodes())
-                steps.append((lambda g=other, leaves=leaves, x=x: forward_messages(dgl, weights, g, leaves, x), y))
-            else:
-                shapes = [children_of(tree) for tree in group]
-                steps.append((lambda s=shapes, group=group: forward_one_by_one(weights, s, words_of(group)), y))
-        rounds = cycle(steps)
-        found[name] = lambda rounds=rounds: training_step(weights, *next(rounds))
-    return found
-
-
-def words_of(group: list[dglite.DGLGraph]) -> Iterator[torch.Tensor]:
-    """Yield the words in the order in which nodes are evaluated one by one."""
-    for tree in group:
-        words = tree.ndata["x"].flip(0)
-        yield from words[words >= 0].split(1)
-
-
-def gemm_rate(hidden: int) -> float:
-    """Return the best rate of a product of the model's largest shape, in FLOP/s."""
+def gemm(hidden: int) -> tuple[Callable[[], Any], float]:
+    """Return a large product of the model's largest shape, and how many FLOP it is."""
     x, w, out = torch.randn(2048, 2 * hidden), torch.randn(2 * hidden, 5 * hidden), torch.empty(2048, 5 * hidden)
-    return 2 * x.numel() * w.shape[1] / min(timed(lambda: torch.mm(x, w, out=out)) for _ in range(7))
+    return lambda: torch.mm(x, w, out=out), 2.0 * x.numel() * w.shape[1]
 
 
-def flops(trees: list[dglite.DGLGraph], hidden: int) -> float:
-    """Return the arithmetic of the products of a step per tree: forward, and twice that backward."""
-    nodes, leaves = (sum(count) / len(trees) for count in zip(*((t.num_nodes(), leaves_of(t)) for t in trees)))  # noqa: B905
-    return 3 * 2 * hidden * hidden * (3 * leaves + 10 * (nodes - leaves)) + 3 * 2 * 5 * hidden * nodes
+def flops(model: TreeModel, trees: Sequence[Tree]) -> float:
+    """Return the arithmetic of the products of a step per tree."""
+    nodes, leaves = sum(len(tree.children) for tree in trees), sum(len(tree.words) for tree in trees)
+    return model.flops(nodes / len(trees), leaves / len(trees))
 
 
-def leaves_of(tree: dglite.DGLGraph) -> int:
-    """Return how many leaves a tree has."""
-    return int((tree.in_degrees() == 0).sum())
+def check(model: TreeModel, trees: Sequence[Tree]) -> None:
+    """Assert that all ways give the same loss and the same gradients."""
+    dgl = load_dgl()
+    expected: list[torch.Tensor] = []
+    for name in reversed(WAYS):  # plain torch first
+        way = WAYS[name](model, trees, dgl)
+        if way is not None:
+            found = [way.loss(way.construct(trees)), *(x.grad.to_dense() for x in model.parameters())]
+            model.zero_grad()
+            expected = expected or found
+            for x, y in zip(found, expected, strict=True):
+                torch.testing.assert_close(x, y, rtol=1e-4, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
-def check(trees: list[dglite.DGLGraph], words: int) -> None:
-    """Assert that all ways of writing the network give the same states."""
-    weights, g, dgl = Weights(words, 16), dglite.batch(trees), load_dgl()
-    leaves = torch.nonzero(g.ndata["x"] >= 0).flatten()
-    x = g.ndata["x"][leaves]
-    expected = forward_one_by_one(weights, [children_of(tree) for tree in trees], words_of(trees))
-    others = [forward_vertex(Vertex(weights), g, leaves, x), forward_messages(dglite, weights, g, leaves, x)]
-    if dgl is not None:
-        others.append(forward_messages(dgl, weights, dgl.graph(g.edges(), num_nodes=g.num_nodes()), leaves, x))
-    for other in others:
-        torch.testing.assert_close(other, expected, rtol=1e-4, atol=1e-5)
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
-def tree_lstm(sizes: list[int], hiddens: list[int], trees: list[dglite.DGLGraph], words: int) -> list[dict[str, Any]]:
-    """Measure trees per second of all libraries."""
-    dgl, records = load_dgl(), []
+# -- what is measured ------------------------------------------------------------------------------------------------
+def tree_lstm(sizes: Sequence[int], hiddens: Sequence[int], trees: Sequence[Tree], words: int) -> list[dict[str, Any]]:
+    """Measure all ways."""
+    records = []
     for hidden in hiddens:
         for size in sizes:
-            weights = Weights(words, hidden)
-            some = trees[: max(8 * size, 32)]
-            ours = runners(some, size, weights, LIBRARIES, dgl)
-            for run in ours.values():
-                run()  # compiles: a peer is judged slow by its next call
-            seconds = interleave(ours, slow_from=2.0)
-            group = some[:size]
-            batching = min(timed(lambda group=group: dglite.batch(group)) for _ in range(5))
-            adjacency = dglite.batch(group).adjacency()
-            scheduling = min(timed(lambda a=adjacency: (a.cache.clear(), order_of(a, None, 1))) for _ in range(5))
-            rate = gemm_rate(hidden)
-            records.append(
-                {
-                    "hidden": hidden,
-                    "batch": size,
-                    "trees_per_second": {name: size / s for name, s in seconds.items()},
-                    "batching_share": batching / seconds[OURS],
-                    "scheduling_share": scheduling / seconds[OURS],
-                    "gemm_flops": rate,
-                    "gemm_fraction": flops(some, hidden) * size / seconds[OURS] / rate,
-                }
-            )
-            print(records[-1])
+            names = [name for name in WAYS if size <= MOST.get(name, size)]
+            found = measure(names, TreeLSTM(words, hidden), trees[: max(8 * size, 32)], size)
+            records.append({"hidden": hidden, "batch": size, **found})
+            speeds = {name: round(way["trees_per_second"]) for name, way in found["ways"].items()}
+            print(f"hidden {hidden}, batch {size}: {speeds}", flush=True)
     return records
 
 
-def ablation(size: int, hidden: int, trees: list[dglite.DGLGraph], words: int) -> dict[str, float]:
-    """Measure trees per second with optimisations switched off."""
-    weights = Weights(words, hidden)
+def ablation(size: int, hidden: int, trees: Sequence[Tree], words: int) -> dict[str, float]:
+    """Measure trees per second of vertex programs with optimisations switched off."""
+    model = TreeLSTM(words, hidden)
+    groups = [trees[i : i + size] for i in range(0, 4 * size, size)]
 
     def under(switches: dict[str, bool]) -> Callable[[], None]:
-        step = runners(trees[: 4 * size], size, weights, (OURS,), None)[OURS]
+        step = Runner(VertexProgram(model), groups)
 
         def run() -> None:
             with dynamic.options(**switches):
@@ -295,33 +184,60 @@ def ablation(size: int, hidden: int, trees: list[dglite.DGLGraph], words: int) -
 
         return run
 
-    seconds = interleave({name: under(switches) for name, switches in OPTIONS.items()}, slow_from=60.0)
-    return {name: size / s for name, s in seconds.items()}
+    runners = {name: under(switches) for name, switches in OPTIONS.items()}
+    for run in runners.values():
+        run()
+    return {name: STEPS * size / s for name, s in interleave(runners, budget=5.0, slow_from=60.0).items()}
 
 
-def tree_fc(leaves: list[int], hidden: int, size: int) -> list[dict[str, Any]]:
-    """Measure complete binary trees, the Tree-LSTM on them: the shape of the Cavs paper's Tree-FC."""
-    records, dgl = [], load_dgl()
+def tree_fc(leaves: Sequence[int], hidden: int, size: int) -> list[dict[str, Any]]:
+    """Measure Tree-FC on complete binary trees."""
+    records = []
     for count in leaves:
-        trees, weights = [complete_tree(count) for _ in range(size)], Weights(1000, hidden)
-        seconds = interleave(runners(trees, size, weights, (OURS, DGL), dgl), slow_from=2.0)
-        records.append({"leaves": count, "trees_per_second": {name: size / s for name, s in seconds.items()}})
-        print(records[-1])
+        trees = [complete_tree(count) for _ in range(size)]
+        found = measure(COMPLETE, TreeFC(1000, hidden), trees, size, budget=1.0, slow_from=2.0)
+        records.append({"leaves": count, **found})
+        print(f"{count} leaves: {[round(way['trees_per_second'], 1) for way in found['ways'].values()]}", flush=True)
     return records
 
 
-def trees_table(records: list[dict[str, Any]]) -> str:
-    """Return one row per size of state and of batch."""
-    names = [name for name in LIBRARIES if any(name in r["trees_per_second"] for r in records)]
-    header = ["hidden, batch", *names, "x DGL", "of GEMM rate", "scheduling", "batching"]
+# -- tables ----------------------------------------------------------------------------------------------------------
+def trees_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return trees per second: one row per size of state and of batch, a column for each way."""
+    names = [name for name in WAYS if any(name in r["ways"] for r in records)]
     rows = []
     for r in records:
-        speeds = r["trees_per_second"]
-        ratio = f"{speeds[OURS] / speeds[DGL]:.1f}" if DGL in speeds else "-"
-        shares = [f"{r[key]:.1%}" for key in ("gemm_fraction", "scheduling_share", "batching_share")]
-        rows.append(
-            [f"{r['hidden']}, {r['batch']}", *(f"{speeds.get(name, 0):,.0f}" for name in names), ratio, *shares]
-        )
+        speeds = {name: way["trees_per_second"] for name, way in r["ways"].items()}
+        ratio = f"{speeds[VERTEX] / speeds[DGL]:.1f}" if DGL in speeds else "-"
+        cells = [f"{speeds[name]:,.0f}" if name in speeds else "-" for name in names]
+        rows.append([f"{r['hidden']}, {r['batch']}", *cells, ratio, f"{r['gemm_flops'] / 1e9:.0f}"])
+    return table(["hidden, batch", *names, "vertex / DGL", "GEMM, GFLOP/s"], rows)
+
+
+def steps_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return what a step of each way consists of."""
+    header = [
+        "hidden, batch, way",
+        "trees/s",
+        "of GEMM rate",
+        "construction",
+        "scheduling",
+        "batches",
+        "KB moved / tree",
+    ]
+    rows = [
+        [
+            f"{r['hidden']}, {r['batch']}, {name}",
+            f"{way['trees_per_second']:,.0f}",
+            f"{way['trees_per_second'] * r['flops_per_tree'] / r['gemm_flops']:.1%}",
+            f"{way['construction_share']:.1%}",
+            f"{way['scheduling_share']:.1%}",
+            f"{way['batches']:,}",
+            f"{way['bytes_per_tree'] / 1e3:,.0f}",
+        ]
+        for r in records
+        for name, way in r["ways"].items()
+    ]
     return table(header, rows)
 
 
@@ -331,24 +247,42 @@ def ablation_table(ablated: dict[str, float]) -> str:
     return table(["optimisations", "trees/s", "of all"], rows)
 
 
-def complete_table(records: list[dict[str, Any]]) -> str:
-    """Return one row per number of leaves."""
-    rows = [[str(r["leaves"]), *(f"{s:,.1f}" for s in r["trees_per_second"].values())] for r in records]
-    return table(["leaves", *records[0]["trees_per_second"]], rows)
+def complete_table(records: Sequence[dict[str, Any]]) -> str:
+    """Return one row per number of leaves: trees per second, and the share of construction in a step."""
+    header = ["leaves"]
+    for name in records[0]["ways"]:
+        header += [name, "construction"]
+    rows = []
+    for r in records:
+        row = [str(r["leaves"])]
+        for way in r["ways"].values():
+            row += [f"{way['trees_per_second']:,.1f}", f"{way['construction_share']:.1%}"]
+        rows.append(row)
+    return table(header, rows)
 
 
 def main() -> None:
     """Measure and save."""
-    quick = parser(__doc__.split("\n")[0]).parse_args().quick
+    options = parser(__doc__.split("\n")[0])
+    options.add_argument("--hidden", type=int, nargs="+", help="only states of these sizes, and only the first table")
+    options.add_argument("--batch", type=int, nargs="+", help="only batches of these sizes, and only the first table")
+    arguments = options.parse_args()
+    warnings.filterwarnings("ignore", message=".*does not contain valid edges")  # DGL's, of leaves
+    quick, part = arguments.quick, bool(arguments.hidden or arguments.batch)
     sizes, hiddens = ([1, 8], [32]) if quick else ([1, 2, 4, 8, 16, 32, 64, 128, 256], [128, 256, 512])
-    trees, words, source = load_trees(64 if quick else 2048)
-    check(trees[:3], words)
+    sizes, hiddens = arguments.batch or sizes, arguments.hidden or hiddens
+    trees, words, source = load_trees(max(64 if quick else 2048, max(sizes)))
+    for model in (TreeLSTM(words, 16), TreeFC(words, 16)):
+        check(model, trees[:3])
     records = tree_lstm(sizes, hiddens, trees, words)
+    print(f"\n{trees_table(records)}\n\n{steps_table(records)}")
+    if part:
+        return
     ablated = ablation(8 if quick else 64, 32 if quick else 256, trees, words)
     complete = tree_fc([32] if quick else [32, 64, 128, 256, 512, 1024], 32 if quick else 256, 4 if quick else 64)
-    print(f"\n{trees_table(records)}\n\n{ablation_table(ablated)}\n\n{complete_table(complete)}")
+    print(f"\n{ablation_table(ablated)}\n\n{complete_table(complete)}")
     if not quick:
-        save("dynamic", {"data": source, "tree_lstm": records, "ablation": ablated, "complete_trees": complete})
+        save("dynamic", {"data": source, "tree_lstm": records, "ablation": ablated, "tree_fc": complete})
 
 
 if __name__ == "__main__":

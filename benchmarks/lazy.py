@@ -21,15 +21,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import dynamic as programs
 import torch
 import torch.nn.functional as F
-from common import interleave, parser, save, table
+import tree_models
+from common import interleave, parser, save, table, timed
+from dynamic import gemm
 from torch import nn
 
 from dglite import dynamic
 from dglite.data import WikiNERDataset
-from dglite.data.sst import SSTDataset
 
 Lazy = Any
 VERTEX = "vertex program"
@@ -44,50 +44,16 @@ DYNET_RATE = 171e9
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
-class TreeLSTM(nn.Module):
-    """A binary Tree-LSTM with words at its leaves: Tai, Socher and Manning, 2015."""
+class Trees(tree_models.TreeLSTM):
+    """The binary Tree-LSTM that all benchmarks share."""
 
     def __init__(self, num_words: int, hidden: int) -> None:
-        super().__init__()
-        self.words = nn.Embedding(num_words, hidden, sparse=True)
-        self.W, self.U = nn.Linear(hidden, 3 * hidden), nn.Linear(2 * hidden, 5 * hidden)
-        self.out = nn.Linear(hidden, 5)
-        self.leaf_cell, self.inner_cell = dynamic.cell(self.leaf), dynamic.cell(self.inner)
+        super().__init__(num_words, hidden)
+        self.ways = {cells: tree_models.Lazy(self, cells) for cells in (False, True)}
 
-    def leaf(self, x: Any, label: Any, reduction: str = "none") -> tuple[Any, Any, Any]:
-        """Return state, memory and loss of a word."""
-        i, o, u = self.W(x).chunk(3, -1)
-        c = i.sigmoid() * u.tanh()
-        h = o.sigmoid() * c.tanh()
-        return h, c, F.cross_entropy(self.out(h), label, reduction=reduction)
-
-    def inner(
-        self, h_left: Any, c_left: Any, h_right: Any, c_right: Any, label: Any, reduction: str = "none"
-    ) -> tuple[Any, Any, Any]:
-        """Return state, memory and loss of a phrase from state and memory of its parts."""
-        i, o, u, f_left, f_right = self.U(torch.cat([h_left, h_right], -1)).chunk(5, -1)
-        c = i.sigmoid() * u.tanh() + f_left.sigmoid() * c_left + f_right.sigmoid() * c_right
-        h = o.sigmoid() * c.tanh()
-        return h, c, F.cross_entropy(self.out(h), label, reduction=reduction)
-
-    def record(self, trees: Sequence[Tree], cells: bool) -> list[Lazy]:
+    def record(self, trees: Sequence[tree_models.Tree], cells: bool) -> list[Lazy]:
         """Return the losses of all nodes."""
-        leaf = self.leaf_cell if cells else partial(self.leaf, reduction="mean")
-        inner = self.inner_cell if cells else partial(self.inner, reduction="mean")
-        words = iter(dynamic.lazy(self.words(torch.cat([words for words, _, _ in trees]))))
-        labels, found, first = dynamic.lazy(torch.cat([labels for _, labels, _ in trees])).unbind(), [], 0
-        for tree in trees:
-            states: list[Any] = [None] * len(tree.children)
-            for node in reversed(range(len(tree.children))):
-                below, label = tree.children[node], labels[first + node]
-                if below:
-                    h, c, loss = inner(*states[below[0]], *states[below[1]], label)
-                else:
-                    h, c, loss = leaf(next(words), label)
-                states[node] = h, c
-                found.append(loss)
-            first += len(tree.children)
-        return found
+        return self.ways[cells].construct(trees)
 
 
 class Tagger(nn.Module):
@@ -134,35 +100,14 @@ class Tagger(nn.Module):
         return found
 
 
-# -- data --------------------------------------------------------------------------------------------------------------
-class Tree(tuple[Any, ...]):
-    """Words of the leaves and labels of all nodes, in the order of evaluation; the children of each node."""
-
-    words = property(lambda self: self[0])
-    labels = property(lambda self: self[1])
-    children = property(lambda self: self[2])
-
-
-def load_trees(count: int) -> tuple[list[Tree], int]:
-    """Return trees of the Stanford Sentiment Treebank, and how many words there are."""
-    data, trees = SSTDataset(), []
-    for i in range(min(count, len(data))):
-        g = data[i]
-        children: list[list[int]] = [[] for _ in range(g.num_nodes())]
-        for child, parent in zip(*(end.tolist() for end in g.edges()), strict=True):
-            children[parent].append(child)
-        words = g.ndata["x"].flip(0)
-        trees.append(Tree((words[words >= 0], g.ndata["y"], children)))
-    return trees, data.vocab_size
-
-
 # -- measuring ---------------------------------------------------------------------------------------------------------
 def gemm_rate() -> float:
     """Return the best rate of one core in a product of the Tree-LSTM's largest shape, in FLOP/s."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return programs.gemm_rate(256)
+        product, arithmetic = gemm(256)
+        return arithmetic / min(timed(product) for _ in range(7))
     finally:
         torch.set_num_threads(threads)
 
@@ -232,18 +177,18 @@ def measure(
 def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
     """Return the records of all models on so many threads."""
     torch.set_num_threads(threads)
-    trees, num_words = load_trees(32 if quick else 512)
-    graphs = [SSTDataset()[i] for i in range(len(trees))]
+    trees, num_words, _ = tree_models.load_trees(32 if quick else 512)
     data, found = WikiNERDataset(), list[dict[str, Any]]()
     sentences = [data[i] for i in range(32 if quick else 256)]
     agenda = [(cells, "agenda") for cells in (True, False)]
     every = [*agenda, *[(cells, strategy) for strategy in ("depth", "none") for cells in (True, False)]]
     for hidden in (32,) if quick else (256, 128):
-        model, weights = TreeLSTM(num_words, hidden), programs.Weights(num_words, hidden)
+        model, vertex = Trees(num_words, hidden), tree_models.VertexProgram(tree_models.TreeLSTM(num_words, hidden))
         for size in (1, 16) if quick else (1, 16, 64, 256):
             ways = [way for way in every if way[1] == "agenda" or (hidden != 128 and (way[1] == "depth" or size <= 16))]
             some = max(4 * size, 32)
-            others = {VERTEX: programs.runners(graphs[:some], size, weights, (programs.OURS,), None)[programs.OURS]}
+            rounds = itertools.cycle([trees[i : i + size] for i in range(0, min(some, len(trees)) - size + 1, size)])
+            others = {VERTEX: lambda v=vertex, rounds=rounds: v.step(v.construct(next(rounds)))}
             parts = measure(model, trees[:some], size, ways, others)
             found += [{"model": f"Tree-LSTM {hidden}", "threads": threads, **part} for part in parts]
         tagger, size = Tagger(len(data.vocabulary), len(data.tags), hidden), 8 if quick else 64

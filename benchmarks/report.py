@@ -1,4 +1,4 @@
-"""Write the tables in docs/performance.md from the files in results/, so that they cannot drift apart.
+"""Write the tables in the pages of docs/ from the files in results/, so that they cannot drift apart.
 
 python benchmarks/report.py            rewrite the tables
 python benchmarks/report.py --check    fail where a table differs from its results
@@ -17,6 +17,7 @@ from backends import backends_table
 from batching import batching_table
 from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
+from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
 from lazy import DYNET_RATE, lazy_table
 from memory import attention_table, growth_table
@@ -28,7 +29,7 @@ from spmm import cases_table, summary_table
 from sweep import sweep_table
 from udf import pairs_table, sizes_table
 
-PAGE = ROOT / "docs" / "performance.md"
+PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md")]
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -100,9 +101,16 @@ def backends(results: dict[str, Any]) -> str:
 
 
 def dynamic(results: dict[str, Any]) -> str:
-    """Return Tree-LSTMs on a treebank, what each optimisation is worth, and complete trees."""
-    parts = [trees_table(results["tree_lstm"]), ablation_table(results["ablation"])]
-    return "\n\n".join([*parts, complete_table(results["complete_trees"])])
+    """Return Tree-LSTMs on a treebank, what a step consists of folded away, optimisations, and complete trees."""
+    records = results["tree_lstm"]
+    folded = f"<details><summary>What a step consists of</summary>\n\n{ways_table(records)}\n\n</details>"
+    parts = [trees_table(records), folded, ablation_table(results["ablation"])]
+    return "\n\n".join([*parts, complete_table(results["tree_fc"])])
+
+
+def ways(results: dict[str, Any]) -> str:
+    """Return Tree-LSTMs with states of 256."""
+    return trees_table([r for r in results["tree_lstm"] if r["hidden"] == 256])
 
 
 def lazy(results: dict[str, Any]) -> str:
@@ -135,6 +143,7 @@ SECTIONS = (
     (backends, "backends"),
     (dynamic, "dynamic"),
     (lazy, "lazy"),
+    (ways, "dynamic"),
 )
 """What is written between the marks of its name, and from which file."""
 
@@ -150,7 +159,7 @@ def source(machine: dict[str, Any]) -> str:
 
 
 def rendered(page: str) -> str:
-    """Return ``page`` with every table that has results replaced by them."""
+    """Return a page with every table that has results replaced by them."""
     for section, name in SECTIONS:
         path = RESULTS / f"{name}.json"
         if path.is_file():
@@ -163,16 +172,17 @@ def rendered(page: str) -> str:
 
 
 def main() -> None:
-    """Rewrite the page, or compare it."""
+    """Rewrite the pages, or compare them."""
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--check", action="store_true")
     check = options.parse_args().check
-    page = PAGE.read_text()
-    if rendered(page) == page:
-        return
-    if check:
-        sys.exit(f"{PAGE.relative_to(ROOT)} differs from benchmarks/results; run python benchmarks/report.py")
-    PAGE.write_text(rendered(page))
+    for path in PAGES:
+        page = path.read_text()
+        if rendered(page) == page:
+            continue
+        if check:
+            sys.exit(f"{path.relative_to(ROOT)} differs from benchmarks/results; run python benchmarks/report.py")
+        path.write_text(rendered(page))
 
 
 if __name__ == "__main__":

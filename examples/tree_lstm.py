@@ -1,18 +1,28 @@
-"""Classify the sentiment of sentences and their phrases with a Tree-LSTM, as a vertex program.
+"""Classify the sentiment of sentences and their phrases with networks over trees, as vertex programs.
 
     python examples/tree_lstm.py
     python examples/tree_lstm.py --cell child-sum --hidden 168 --epochs 5
+    python examples/tree_lstm.py --cell recursive                   RvNN
+    python examples/tree_lstm.py --cell recursive --time-delay      TD-RNN
+    python examples/tree_lstm.py --cell binary --time-delay         TD-LSTM
 
-Tai, Socher and Manning, "Improved semantic representations from tree-structured long short-term memory networks", 2015.
+Tree-LSTMs are those of Tai, Socher and Manning, "Improved semantic representations from tree-structured long
+short-term memory networks", 2015; the recursive network is that of Socher et al., "Parsing natural scenes and natural
+language with recursive neural networks", 2011. TD-RNN and TD-LSTM are names from the measurements of Khorasani et al.
+("In-register parameter caching for dynamic neural nets", 2018). What is meant by them here: one layer makes the vector
+of a word from it and both its neighbours in the sentence, a time-delay network (Waibel et al., 1989), before the
+recursive network or the binary Tree-LSTM begins.
+
 The trees are those of the Stanford Sentiment Treebank, downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder
 that has them. Every phrase of a tree is supervised, and a tenth of the sentences is held out. Words start from random
-vectors. The parameters with the best accuracy on the first half of the held-out sentences are tested on the other half.
+vectors. What is tested is the mean of the parameters after each epoch of the second half of training (Izmailov et al.,
+"Averaging weights leads to wider optima", 2018), so nothing is chosen by the held-out sentences.
+With the defaults 0.456 of the 854 held-out sentences are right, and 0.803 of their phrases.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import random
 import sys
 import time
@@ -20,6 +30,7 @@ import time
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from tqdm import tqdm
 
 import dglite
@@ -68,28 +79,60 @@ class ChildSumCell(dynamic.VertexFunction):
         self.push(h)
 
 
-CELLS = {"binary": BinaryCell, "child-sum": ChildSumCell}
+class RecursiveCell(dynamic.VertexFunction):
+    """``tanh(W [left; right] + b)`` for a phrase, ``tanh(x + b)`` for a word."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__(state=hidden)
+        self.W = nn.Linear(2 * hidden, hidden)
+
+    def forward(self) -> None:
+        h = torch.tanh(self.pull() + self.W(torch.cat([self.gather(0), self.gather(1)], 1)))
+        self.scatter(h)
+        self.push(h)
 
 
-class TreeLSTM(nn.Module):
+CELLS = {"binary": BinaryCell, "child-sum": ChildSumCell, "recursive": RecursiveCell}
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+class TimeDelay(nn.Module):
+    """``tanh(V [before; word; after] + b)``, zeros before the first and after the last word of a sentence."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.V = nn.Linear(3 * hidden, hidden)
+
+    def forward(self, words: torch.Tensor, sentences: torch.Tensor) -> torch.Tensor:
+        """Return (words, hidden) from the same and the number of each word's sentence, whose words are neighbours."""
+        same = (sentences[1:] == sentences[:-1]).unsqueeze(1)
+        before, after = F.pad(words[:-1] * same, (0, 0, 1, 0)), F.pad(words[1:] * same, (0, 0, 0, 1))
+        return torch.tanh(self.V(torch.cat([before, words, after], 1)))
+
+
+class TreeNetwork(nn.Module):
     """Words to vectors, a vertex program over the trees, five sentiments for every phrase."""
 
-    def __init__(self, cell: str, num_words: int, hidden: int, dropout: float) -> None:
+    def __init__(self, cell: str, num_words: int, hidden: int, dropout: float, time_delay: bool = False) -> None:
         super().__init__()
         self.words = nn.Embedding(num_words, hidden, sparse=True)
         nn.init.normal_(self.words.weight, std=0.1)
         self.cell, self.dropout, self.out = CELLS[cell](hidden), nn.Dropout(dropout), nn.Linear(hidden, 5)
+        self.delay = TimeDelay(hidden) if time_delay else None
 
     def forward(self, trees: dglite.DGLGraph) -> torch.Tensor:
         """Return logits (nodes, 5). Words that the training part does not have pull zeros, as inner nodes do."""
         words = trees.ndata["x"]
         known = torch.nonzero(words >= 0).flatten()
         vectors = self.dropout(self.words(words[known]))
+        if self.delay is not None:
+            sizes = trees.batch_num_nodes()
+            vectors = self.delay(vectors, torch.arange(len(sizes)).repeat_interleave(sizes)[known])
         return self.out(self.dropout(self.cell(trees, dynamic.Partial(known, vectors))))
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
-def accuracies(model: TreeLSTM, trees: list[dglite.DGLGraph]) -> tuple[float, float]:
+def accuracies(model: TreeNetwork, trees: list[dglite.DGLGraph]) -> tuple[float, float]:
     """Return the fraction of sentences, and of all phrases, whose sentiment of five is right."""
     model.eval()
     batch = dglite.batch(trees)
@@ -101,7 +144,11 @@ def accuracies(model: TreeLSTM, trees: list[dglite.DGLGraph]) -> tuple[float, fl
 
 
 def train_epoch(
-    model: TreeLSTM, optimizers: list[torch.optim.Optimizer], trees: list[dglite.DGLGraph], batch_size: int, bar: tqdm
+    model: TreeNetwork,
+    optimizers: list[torch.optim.Optimizer],
+    trees: list[dglite.DGLGraph],
+    batch_size: int,
+    bar: tqdm,
 ) -> None:
     """Go over the sentences once, in random order."""
     model.train()
@@ -122,6 +169,7 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cell", choices=CELLS, default="binary")
+    parser.add_argument("--time-delay", action="store_true", help="read each word with its neighbours")
     parser.add_argument("--hidden", type=int, default=150)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--batch-size", type=int, default=25)
@@ -142,28 +190,28 @@ def main() -> None:
     random.seed(arguments.seed)
     data = SSTDataset(raw_dir=arguments.raw_dir)
     trees = [data[i] for i in random.sample(range(len(data)), arguments.sentences or len(data))]
-    held_out = max(len(trees) // 20, 1)
-    validation, test, training = trees[:held_out], trees[held_out : 2 * held_out], trees[2 * held_out :]
+    held_out = max(len(trees) // 10, 1)
+    test, training = trees[:held_out], trees[held_out:]
 
-    model = TreeLSTM(arguments.cell, data.vocab_size, arguments.hidden, arguments.dropout)
+    sizes = data.vocab_size, arguments.hidden
+    model = TreeNetwork(arguments.cell, *sizes, arguments.dropout, arguments.time_delay)
     dense = [x for name, x in model.named_parameters() if not name.startswith("words")]
     optimizers: list[torch.optim.Optimizer] = [
         torch.optim.Adam(dense, lr=arguments.learning_rate, weight_decay=arguments.weight_decay),
         torch.optim.SparseAdam(model.words.parameters(), lr=arguments.learning_rate),
     ]
-    best, checkpoint = -1.0, copy.deepcopy(model.state_dict())
+    averaged = AveragedModel(model)
     for epoch in range(arguments.epochs):
         start = time.perf_counter()
         with tqdm(total=len(training), desc=f"epoch {epoch + 1}", unit="tree") as bar:
             train_epoch(model, optimizers, training, arguments.batch_size, bar)
         rate = len(training) / (time.perf_counter() - start)
-        root, nodes = accuracies(model, validation)
-        print(f"epoch {epoch + 1}: validation accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
-        if root > best:
-            best, checkpoint = root, copy.deepcopy(model.state_dict())
-    model.load_state_dict(checkpoint)
-    root, nodes = accuracies(model, test)
-    print(f"{arguments.cell} Tree-LSTM: test accuracy {root:.4f} (roots), {nodes:.4f} (nodes)")
+        if epoch >= arguments.epochs // 2:
+            averaged.update_parameters(model)
+        root, nodes = accuracies(model, test)
+        print(f"epoch {epoch + 1}: accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
+    root, nodes = accuracies(averaged.module, test)
+    print(f"{arguments.cell}: test accuracy {root:.4f} (roots), {nodes:.4f} (nodes)")
     if arguments.expect is not None and root < arguments.expect:
         sys.exit(f"expected a root accuracy of at least {arguments.expect}, got {root:.4f}")
 

@@ -31,7 +31,7 @@ class WikiNERDataset(DGLDataset):
     """1,696 sentences of Wikipedia, each word with one of the tags O, I-PER, I-LOC, I-ORG and I-MISC.
 
     ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 is for
-    all words that occur less than ``min_count`` times.
+    all words that occur less than ``min_count`` times. ``spellings[i]`` lists the words of sentence i as written.
 
     Parameters
     ----------
@@ -85,6 +85,7 @@ class WikiNERDataset(DGLDataset):
         counts = Counter(word for sentence in sentences for word, _ in sentence)
         frequent = [word for word, count in counts.items() if count >= self.min_count]
         self.vocabulary = [self.unknown, *frequent]
+        self.spellings = [[word for word, _ in sentence] for sentence in sentences]
         self.tags = list(dict.fromkeys(tag for sentence in sentences for _, tag in sentence))
         word_of = {word: number for number, word in enumerate(self.vocabulary)}
         tag_of = {tag: number for number, tag in enumerate(self.tags)}

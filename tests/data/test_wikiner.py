@@ -27,6 +27,7 @@ def test_words_and_tags_are_numbered_as_they_occur(folder: Path, inside: bool) -
     assert (len(data), data.vocabulary, data.tags) == (2, ["<unknown>", "Kojima", "plays"], ["I-PER", "O"])
     assert [part.tolist() for part in data[0]] == [[1, 2], [0, 1]]
     assert [part.tolist() for part in data[1]] == [[0, 2, 1, 2], [1, 1, 0, 1]]
+    assert data.spellings == [["Kojima", "plays"], ["a|b", "plays", "Kojima", "plays"]]
     assert data[0].words.dtype is data[0].tags.dtype is torch.int64
     with pytest.raises(IndexError):
         data[2]

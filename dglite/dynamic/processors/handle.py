@@ -18,12 +18,12 @@ from ...kernels.cpu.batching import PLACE_BITS
 from ...kernels.cpu.processors import Job, submit
 from ...kernels.cpu.rowwise import CLEAR, TOTALS
 from ...kernels.cpu.script import FOLLOWS, make_scripts
-from ..lazy.api import run
-from ..lazy.matrices import Product
-from ..lazy.pointwise import same_session
-from ..lazy.session import Session, end_session
-from ..lazy.signatures import DTYPES
-from ..lazy.tensor import LazyTensor
+from ..batching.api import run
+from ..batching.matrices import Product
+from ..batching.pointwise import same_session
+from ..batching.session import Session, end_session
+from ..batching.signatures import DTYPES
+from ..batching.tensor import LazyTensor
 from .layout import Layout, Unsupported
 from .rules import check_optimizer, rule_of
 from .update import Listing, Trained, updates

@@ -14,10 +14,10 @@ from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import rowwise_kernel
 from ...kernels.cpu.script import HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
 from ...kernels.render_rowwise import LABELLED
-from ..lazy.arena import Arena
-from ..lazy.matrices import Product, TorchCall
-from ..lazy.session import Session
-from ..lazy.signatures import DTYPES, Kind, Signature, shared, template_table
+from ..batching.arena import Arena
+from ..batching.matrices import Product, TorchCall
+from ..batching.session import Session
+from ..batching.signatures import DTYPES, Kind, Signature, shared, template_table
 
 __all__ = ["Layout", "Unsupported"]
 

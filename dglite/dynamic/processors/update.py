@@ -19,8 +19,8 @@ from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.cpu.steps import step_kernel
-from ..lazy.matrices import Product
-from ..lazy.signatures import DTYPES
+from ..batching.matrices import Product
+from ..batching.signatures import DTYPES
 from .layout import Layout
 from .rules import Rule
 
