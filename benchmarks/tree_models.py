@@ -26,6 +26,9 @@ from dglite.data import SSTDataset
 from dglite.dynamic.order import order_of
 
 # -- the network -------------------------------------------------------------------------------------------------------
+RATE = 1e-4
+"""Of learning."""
+
 Functions = tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]
 """Of messages: message, reduce, apply."""
 
@@ -43,10 +46,6 @@ class TreeModel(nn.Module):
         super().__init__()
         self.words, self.out = nn.Embedding(num_words, hidden, sparse=True), nn.Linear(hidden, 5)
         self.hidden = hidden
-
-    def losses(self, h: Any, label: Any) -> Any:
-        """Return the loss of each row."""
-        return F.cross_entropy(self.out(h), label, reduction="none")
 
     def total(self, h: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the sum of the losses, with its gradients left in ``.grad``."""
@@ -290,7 +289,7 @@ class Way:
         with torch.no_grad():
             for x in self.model.parameters():
                 if x.grad is not None:
-                    x.add_(x.grad, alpha=-1e-4)
+                    x.add_(x.grad, alpha=-RATE)
                     x.grad = None
         return loss
 
@@ -409,28 +408,32 @@ class Lazy(Way):
 
     def __init__(self, model: TreeModel, cells: bool = True, strategy: str = "agenda") -> None:
         super().__init__(model)
+        reduction, self.strategy = "none" if cells else "mean", strategy
         wrap: Callable[[Any], Any] = dynamic.cell if cells else lambda function: function
-        self.leaf, self.inner, self.strategy = wrap(model.leaf), wrap(model.inner), strategy
-        self.node_loss = dynamic.cell(model.losses) if cells else self._node_loss
 
-    def _node_loss(self, h: Any, label: Any) -> Any:
-        return F.cross_entropy(self.model.out(h), label)
+        def leaf(x: Any, label: Any) -> tuple[Any, ...]:
+            states = model.leaf(x)
+            return *states, F.cross_entropy(model.out(states[0]), label, reduction=reduction)
+
+        def inner(*below: Any) -> tuple[Any, ...]:
+            states = model.inner(*below[:-1])
+            return *states, F.cross_entropy(model.out(states[0]), below[-1], reduction=reduction)
+
+        self.leaf, self.inner = wrap(leaf), wrap(inner)
 
     def construct(self, trees: Sequence[Tree]) -> list[Any]:
         """Record the losses of all nodes."""
-        words = self._words(torch.cat([tree.words for tree in trees]))
-        labels = dynamic.lazy(torch.cat([tree.labels for tree in trees]))
-        found, first, first_word = list[Any](), 0, 0
+        words = iter(self._words(torch.cat([tree.words for tree in trees])))
+        labels, found, first = dynamic.lazy(torch.cat([tree.labels for tree in trees])).unbind(), list[Any](), 0
         for tree in trees:
             states: list[Any] = [None] * len(tree.children)
             for node in reversed(range(len(states))):
-                below = tree.children[node]
+                below, label = tree.children[node], labels[first + node]
                 if below:
-                    states[node] = self.inner(*states[below[0]], *states[below[1]])
+                    *states[node], loss = self.inner(*states[below[0]], *states[below[1]], label)
                 else:
-                    states[node] = self.leaf(words[first_word])
-                    first_word += 1
-                found.append(self.node_loss(states[node][0], labels[first + node]))
+                    *states[node], loss = self.leaf(next(words), label)
+                found.append(loss)
             first += len(states)
         return found
 
@@ -446,6 +449,35 @@ class Lazy(Way):
         """Pass on what the run counted."""
         last = dynamic.last_run()
         return Report(len(last.batches), last.bytes_gathered, last.scheduling_seconds)
+
+
+class Persistent(Lazy):
+    """Lazy tensors, a node of a tree at a time, trained by persistent processors."""
+
+    def __init__(self, model: TreeModel, rate: float = RATE) -> None:
+        super().__init__(model)
+        parameters = list(model.parameters())
+        self.handle = dynamic.persistent(parameters, torch.optim.SGD(parameters, lr=rate))
+
+    def _words(self, numbers: torch.Tensor) -> Any:
+        """Return the vectors of all leaves, looked up one by one: the table is trained where it lies."""
+        return [F.embedding(dynamic.lazy(word), self.model.words.weight) for word in numbers.tolist()]
+
+    def step(self, batch: list[Any]) -> Any:
+        """Start a step and return the loss of the one before."""
+        return self.handle.step(batch)
+
+    def finish(self) -> None:
+        """Wait for the last step."""
+        self.handle.sync()
+
+    def report(self, trees: Sequence[Tree]) -> Report:
+        """Do one more step: it returns when its scripts are written. One launch runs all of it."""
+        batch = self.construct(trees)
+        self.finish()
+        seconds, _ = _timed(lambda: self.step(batch))
+        self.finish()
+        return Report(1, _bytes_of_children(self.model, trees), seconds)
 
 
 def _bytes_of_children(model: TreeModel, trees: Sequence[Tree]) -> int:

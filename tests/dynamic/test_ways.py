@@ -18,6 +18,7 @@ from benchmarks.tree_models import (
     Lazy,
     Messages,
     NodeByNode,
+    Persistent,
     Tree,
     TreeFC,
     TreeLSTM,
@@ -97,6 +98,21 @@ def test_loss_and_gradients_on_random_trees(way: str, kind: type[TreeModel]) -> 
 @pytest.mark.parametrize("way", WAYS)
 def test_loss_and_gradients_on_the_treebank(way: str, treebank: tuple[list[Tree], int]) -> None:
     check(way, TreeLSTM, *treebank)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", [TreeLSTM, TreeFC])
+def test_persistent_processors_take_the_same_step(kind: type[TreeModel]) -> None:
+    trees, num_words = trees_at_random()
+    torch.manual_seed(0)
+    plain = NodeByNode(kind(num_words, HIDDEN))
+    ours = Persistent(copy.deepcopy(plain.model), rate=0.1)
+    expected = plain.loss(plain.construct(trees))
+    assert ours.step(ours.construct(trees)) is None
+    assert ours.handle.sync() == pytest.approx(expected.item(), rel=1e-5)
+    for x, y in zip(plain.model.parameters(), ours.model.parameters(), strict=True):
+        assert x.grad is not None
+        torch.testing.assert_close(y.detach(), x.detach() - 0.1 * x.grad.to_dense(), rtol=1e-5, atol=1e-5)
 
 
 def test_reports() -> None:
