@@ -6,10 +6,8 @@ Lazy batching (DyNet): write one sample's computation on :func:`lazy` tensors; :
 
 from __future__ import annotations
 
-from ..propagate import engines
 from .lazy import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
-from .propagation import propagate_as_program
 from .vertex import ByKind, Children, Partial, VertexFunction
 
 __all__ = [
@@ -26,5 +24,3 @@ __all__ = [
     "options",
     "run",
 ]
-
-engines.append(propagate_as_program)
