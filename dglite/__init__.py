@@ -5,6 +5,9 @@ is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn
 ``dglite.sampling``, ``dglite.transforms``.
 """
 
+from importlib import import_module
+from typing import Any
+
 from . import backend, contrib, data, function, nn, ops, sampling, sparse, transforms
 from .batch import batch, merge, slice_batch, unbatch
 from .classic import (
@@ -46,6 +49,7 @@ from .homophily import (
 )
 from .io import from_pyg, load_graphs, save_graphs, to_pyg
 from .propagate import (
+    engines,
     prop_edges,
     prop_edges_dfs,
     prop_nodes,
@@ -162,8 +166,15 @@ from .udf import EdgeBatch, NodeBatch
 
 __version__ = "0.1.0"
 
+
+def _as_vertex_program(*args: Any) -> bool:
+    """Run a topological propagation by ``dglite.dynamic``, which is loaded, with its compiler, when it is needed."""
+    done: bool = import_module(".dynamic.propagation", __name__).propagate_as_program(*args)
+    return done
+
+
 if backend.name == "torch":
-    from . import dynamic  # noqa: F401 - its engine runs prop_nodes_topo
+    engines.append(_as_vertex_program)
 
 __all__ = [
     "ALL",

@@ -16,7 +16,7 @@ __all__ = ["engines", "prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_
 
 engines: list[Callable[[DGLGraph, Any, Any, Any], bool]] = []
 """What may do a topological propagation as a whole. Each is given graph, message, reduce and apply function and returns
-whether it has done it; ``dglite.dynamic`` adds itself here."""
+whether it has done it; ``dglite`` adds vertex programs where the backend is torch."""
 
 
 def prop_nodes(

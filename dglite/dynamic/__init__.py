@@ -7,11 +7,9 @@ Persistent processors (VPPS): train on lazy losses by a :func:`persistent` handl
 
 from __future__ import annotations
 
-from ..propagate import engines
 from .batching import LastRun, LazyTensor, backward, cell, last_run, lazy, run
 from .options import options
 from .processors import Persistent, persistent
-from .propagation import propagate_as_program
 from .vertex import ByKind, Children, Partial, VertexFunction
 
 __all__ = [
@@ -30,5 +28,3 @@ __all__ = [
     "persistent",
     "run",
 ]
-
-engines.append(propagate_as_program)

@@ -183,7 +183,7 @@ def _cat(builder: Builder, parts: Any, dim: int = 0) -> Any:
     return builder.cat(parts)
 
 
-def _sum(builder: Builder, x: Node, dim: Any, keepdim: bool = False, dtype: Any = None) -> Any:
+def _sum(builder: Builder, x: Node, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     """Add up a few features side by side: those of a mailbox's messages."""
     dims = [d + len(x.shape) + 1 if d < 0 else d for d in ([dim] if isinstance(dim, int) else dim or [])]
     if dims != [1] or len(x.shape) < 2 or not 0 < x.shape[0] <= _MOST_TERMS or dtype is not None:

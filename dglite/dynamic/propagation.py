@@ -181,35 +181,23 @@ class _Spec:
         names = self.names | (set(self.created) if sources and apply is not None else set())
         data = Columns("nodes", names, lambda name: self._own(own, name, rows))
         if sources:
-            sent = names if apply is not None else self.names
-            tables = [
-                checked(
-                    message(
-                        EdgeBatch(
-                            Columns("source nodes", sent, source.__getitem__),
-                            Columns("edges", (), _refuse),
-                            data,
-                            rows,
-                            _refuse,
-                            self.etype,
-                        )
-                    ),
-                    (rows,),
-                    "edges",
-                    _CPU,
-                    message,
-                )
-                for source in sources
-            ]
-            mailbox = {name: (stack or _stack)([t[name] for t in tables]) for name in tables[0]}
-            batch = NodeBatch(data, Columns("messages", mailbox, mailbox.__getitem__), rows, _refuse, self.etype[2])
-            table = checked(reduce(batch), (rows,), "nodes", _CPU, reduce)
+            sent = [self._sent(message, source, data, rows) for source in sources]
+            mailbox = {name: (stack or _stack)([messages[name] for messages in sent]) for name in sent[0]}
+            shown = Columns("messages", mailbox, mailbox.__getitem__)
+            table = checked(
+                reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2])), (rows,), "nodes", _CPU, reduce
+            )
         if apply is None:
             return table
         found = table
-        shown = Columns("nodes", names | set(found), lambda name: found[name] if name in found else data[name])
-        batch = NodeBatch(shown, Columns("messages", (), _refuse), rows, _refuse, self.etype[2])
+        over = Columns("nodes", names | set(found), lambda name: found[name] if name in found else data[name])
+        batch = NodeBatch(over, Columns("messages", (), _refuse), rows, _refuse, self.etype[2])
         return checked(apply(batch), (rows,), "nodes", _CPU, apply)
+
+    def _sent(self, message: Callable[..., Any], source: Any, data: Columns, rows: int) -> Mapping[str, torch.Tensor]:
+        """Return the messages from one child of each vertex."""
+        columns = Columns("source nodes", self.names, source.__getitem__), Columns("edges", (), _refuse), data
+        return checked(message(EdgeBatch(*columns, rows, _refuse, self.etype)), (rows,), "edges", _CPU, message)
 
     def _own(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return a column of the vertices themselves; one that was made for their children is 0 for them."""

@@ -1,0 +1,60 @@
+"""Memory of vertex programs: blocks that calls reuse, and results that take the places of operands."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+
+import dglite
+from dglite.dynamic.memory import Pool
+from dglite.dynamic.recipe import Plan
+from tests.dynamic.programs import BinaryTreeLSTM
+
+
+def test_a_block_comes_back_when_nobody_refers_to_it() -> None:
+    pool = Pool()
+    x = pool.empty((100, 200), torch.float32)
+    address, part = x.data_ptr(), x[50:]
+    assert x.shape == (100, 200) and address % 64 == 0
+    del x
+    other = pool.empty((100, 200), torch.float32)
+    assert other.data_ptr() != address  # a view still shows the first one
+    del part
+    gc.collect()
+    assert pool.empty((90, 200), torch.float32).data_ptr() == address
+    assert pool.empty((1, 1000), torch.float32).data_ptr() != address  # too small to tie it up
+
+
+def test_results_and_gradients_of_a_call_are_its_own() -> None:
+    torch.manual_seed(0)
+    g, program, x = dglite.graph(([0, 1], [2, 2])), BinaryTreeLSTM(128, 128), torch.randn(3, 128)
+    kept = []
+    for scale in (1.0, 2.0):
+        h = program(g, scale * x)
+        h = h[0] if isinstance(h, tuple) else h
+        grads = torch.autograd.grad(h.sum(), list(program.parameters()))
+        kept.append([h, h.detach().clone(), *((a, a.clone()) for a in grads)])
+    for h, copy, *grads in kept:
+        torch.testing.assert_close(h, copy)
+        for x, y in grads:
+            torch.testing.assert_close(x, y)
+    assert not torch.equal(kept[0][1], kept[1][1])
+
+
+def plan_of_inner_vertices(program: BinaryTreeLSTM) -> Plan:
+    (traced,) = program._evaluator._traces.values()
+    (engine,) = traced._engines.values()
+    return engine.plan_of(1).forward
+
+
+def test_activations_lie_where_their_gates_lay() -> None:
+    program = BinaryTreeLSTM(3, 5)
+    program(dglite.graph(([0, 1], [2, 2])), torch.randn(3, 3))
+    plan = plan_of_inner_vertices(program)
+    products = [node for node in plan.places if node.kind.value == "matmul"]
+    kept = [plan.places[root.node] for root in plan.roots if root.role.value == "keep"]
+    kept = [place for place in kept if place.buffer.role is None]
+    assert all(place.buffer in plan.buffers for place in kept)
+    assert not products  # overwritten, so nobody may read them any more
+    assert len({place.buffer for place in kept}) < len(kept)
