@@ -354,7 +354,7 @@ class VertexProgram(Way):
         """Count the levels; find their order once more."""
         adjacency = self.construct(trees).graph.adjacency()
         seconds, order = _timed(lambda: order_of(adjacency, None, 1))
-        return Report(len(order.steps), _bytes_of_children(self.model, trees), seconds)
+        return Report(len(order.segments), _bytes_of_children(self.model, trees), seconds)
 
 
 Propagate = Callable[..., None]

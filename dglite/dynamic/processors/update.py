@@ -157,7 +157,7 @@ def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
 def _kernel(formula: Expr, num_tensors: int, dtype: str) -> tuple[int, tuple[int, ...]]:
     """Return the kernel of a formula of so many tensors, and numbers from there on, and which of them it reads."""
     compacted, slots = compact(formula)
-    return step_kernel(compacted, tuple(slot >= num_tensors for slot in slots), False, False, dtype), tuple(slots)
+    return step_kernel((compacted,), tuple(slot >= num_tensors for slot in slots), False, False, dtype), tuple(slots)
 
 
 def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray | None, how: int) -> None:

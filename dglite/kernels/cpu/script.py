@@ -272,12 +272,15 @@ def touched_rows(
     for batch in range(len(kinds)):
         for t in range(template_ptr[kinds[batch]], template_ptr[kinds[batch] + 1]):
             template = templates[t]
-            if template[program.ROLE] != program.ARG_GRAD:
-                continue
             reach = template[program.ITEM] * (1 if template[program.TOTAL] else template[program.WIDTH])
-            for node in order[bounds[batch] : bounds[batch + 1]]:
-                ref = args[argptr[node] + template[program.SLOT]]
-                if ref >> PLACE_BITS == table and grads[node] != 0:
-                    place = (ref & _MASK) + template[program.PLACE]
-                    seen[place // row_bytes : (place + reach - 1) // row_bytes + 1] = True
+            for i in range(template[program.RESULTS]):
+                at = program.FIRST_ROWS + program.WORDS_PER_ROWS * i
+                role, slot, place = template[at : at + 3]
+                if role != program.ARG_GRAD:
+                    continue
+                for node in order[bounds[batch] : bounds[batch + 1]]:
+                    ref = args[argptr[node] + slot]
+                    if ref >> PLACE_BITS == table and grads[node] != 0:
+                        first = (ref & _MASK) + place
+                        seen[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
     return np.nonzero(seen)[0]
