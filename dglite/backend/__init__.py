@@ -87,12 +87,12 @@ def admitted(x: Any, what: str) -> Any:
 
 def library_of(tensors: Iterable[Any]) -> Backend:
     """Return the backend of the first tensor, the active one where there is none."""
-    return next((of for x in tensors if (of := backend_of(x)) is not None), active)
+    return next((of for of in map(backend_of, tensors) if of is not None), active)
 
 
 def require_one_library(tensors: Iterable[Any]) -> None:
     """Raise :class:`DGLError` unless all are tensors of one library."""
-    found = {of.name for x in tensors if (of := backend_of(x)) is not None}
+    found = {of.name for of in map(backend_of, tensors) if of is not None}
     if len(found) > 1:
         raise DGLError(mixture(*sorted(found)))
 

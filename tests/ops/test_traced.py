@@ -13,6 +13,7 @@ from torch._dynamo.testing import CompileCounterWithBackend
 
 import dglite
 from dglite import ops
+from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Constant, Expr, Operand, Side
 from dglite.ops import core, degrees, softmax, sparse, winners
@@ -189,6 +190,16 @@ FUNCTIONS: dict[str, tuple[Callable[..., torch.Tensor], tuple[tuple[int, ...], .
 def _bipartite() -> dglite.DGLGraph:
     src, dst = _adjacency().endpoints()
     return dglite.heterograph({("user", "buys", "item"): (src.tolist(), dst.tolist())}, {"user": 6, "item": 5})
+
+
+def test_functions_compile_in_a_process_that_computes_with_numpy_too() -> None:
+    g = _bipartite()
+    ops.copy_u_sum(g, np.ones((g.num_src_nodes(), 2), np.float32))
+    assert active.guest is not None
+    torch._dynamo.reset()
+    x = torch.rand(g.num_src_nodes(), 2)
+    compiled = torch.compile(lambda x: ops.copy_u_sum(g, x), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(x), ops.copy_u_sum(g, x))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -88,7 +88,8 @@ def level_order(
     levels, cycle = _levels(src, bounds, entries)
     num_levels, num_classes = 0, 2 * num_kinds
     if len(cycle) == 0 and num_nodes:
-        num_levels = levels.max() + 1
+        for level in levels:
+            num_levels = max(num_levels, level + 1)
     counts = np.zeros(num_classes * num_levels + 1, np.int64)
     cells = np.empty(num_nodes, np.int64)
     if len(cycle) == 0:
@@ -96,7 +97,8 @@ def level_order(
             group = 2 * (kinds[node] if len(kinds) else 0) + (levels[node] > 0)
             cells[node] = group * num_levels + levels[node]
             counts[cells[node] + 1] += 1
-    counts = np.cumsum(counts)
+    for cell in range(num_classes * num_levels):
+        counts[cell + 1] += counts[cell]
     order, place, free = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64), counts.copy()
     if len(cycle) == 0:
         for node in range(num_nodes):
@@ -109,7 +111,7 @@ def level_order(
         for group in range(num_classes):
             first, last = counts[group * num_levels + level], counts[group * num_levels + level + 1]
             if first < last:
-                segments[found] = group, first, last
+                segments[found, 0], segments[found, 1], segments[found, 2] = group, first, last
                 found += 1
     child_bounds = np.zeros(num_nodes + 1, np.int64)
     children, parents = np.empty(len(src), np.int64), np.empty(len(src), np.int64)

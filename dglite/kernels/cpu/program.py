@@ -163,7 +163,8 @@ def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
     rows = np.empty((count, 5), np.int64)
     for i in range(count):
         at = FIRST_ROWS + WORDS_PER_ROWS * i
-        rows[i, :4] = template[at : at + WORDS_PER_ROWS]
+        for column in range(WORDS_PER_ROWS):
+            rows[i, column] = template[at + column]
         role = rows[i, 0]
         rows[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     return rows
@@ -257,7 +258,9 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, c
 def _close(counters: np.ndarray, program: np.ndarray) -> None:
     """End a segment: what follows waits for all tasks."""
     if counters[STEP] > counters[SEGMENT_START]:
-        program[counters[ROW]] = 0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED]
+        columns = (0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
+        for column, value in enumerate(columns):
+            program[counters[ROW], column] = value
         counters[ROW] += 1
     counters[SEGMENT_START], counters[WORK], counters[ALONE], counters[SHARED] = counters[STEP], 0, 0, 0
 
@@ -358,7 +361,8 @@ def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray,
                         _add_step(plan, graph, batch, template, words, starts, lists, program, marks, counters)
             elif plan.heavy[kind]:
                 _close(counters, program)
-                program[counters[ROW]] = 1, batch, 0, 0, 0
+                program[counters[ROW], :] = 0
+                program[counters[ROW], 0], program[counters[ROW], 1] = 1, batch
                 counters[ROW] += 1
     _close(counters, program)
     rows = program[: counters[ROW]].copy()

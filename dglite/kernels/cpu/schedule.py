@@ -88,7 +88,9 @@ def arrange(
             if phase == 1:
                 step = len(steps) - 1 - turn if backward else turn
                 rows, edges = steps[step, 1:], step_edges[step]
-                i = np.searchsorted(classes, steps[step, 0])
+                i = 0
+                while i < len(classes) and classes[i] < steps[step, 0]:
+                    i += 1
             else:
                 rows, edges = class_rows[classes[i] : classes[i] + 2], class_edges[classes[i] : classes[i] + 2]
             for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
@@ -96,8 +98,12 @@ def arrange(
                 if found >= 0:
                     kernels += lines[at, LINE_OWN] < 0
                     at, work = at + 1, work + found
-    lines = lines[:at].copy()
-    return lines, np.flatnonzero(lines[:, LINE_OWN] >= 0), touched, work // max(kernels, 1)
+    own, num_own = np.empty(at, np.int64), 0
+    for line in range(at):
+        if lines[line, LINE_OWN] >= 0:
+            own[num_own] = line
+            num_own += 1
+    return lines[:at].copy(), own[:num_own].copy(), touched, work // max(kernels, 1)
 
 
 # -- going through the lines -------------------------------------------------------------------------------------------

@@ -163,30 +163,24 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
     operation = row[BACKWARD] if backward else row[FORWARD]
     if row[KIND] == ROWWISE:
         labels = row[LABELS] + rank * row[LABELS_DISTANCE]
-        words[:9] = (
-            operation,
-            count,
-            row[FEATURES],
-            x,
-            row[DISTANCE],
-            labels,
-            row[LABELS_DISTANCE],
-            y,
-            row[RESULT_BYTES],
-        )
-        words[9:15] = y + heavy.shift, row[RESULT_BYTES], x + heavy.shift, row[DISTANCE], row[ADDS], row[REPORTS]
+        values = (operation, count, row[FEATURES], x, row[DISTANCE], labels, row[LABELS_DISTANCE], y, row[RESULT_BYTES])
+        for i, value in enumerate(values):
+            words[i] = value
+        gradients = (y + heavy.shift, row[RESULT_BYTES], x + heavy.shift, row[DISTANCE], row[ADDS], row[REPORTS])
+        for i, value in enumerate(gradients):
+            words[9 + i] = value
         work = 8 * count * row[FEATURES]
     else:
         # Values of several rows lie one after the other, so their rows do, too.
         from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
         from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
-        words[:4] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
-        words[6:8] = row[MATRIX], row[MATRIX_STRIDE]
+        words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
+        words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
         if backward:
-            words[4:6], words[8:10] = (y + heavy.shift, from_y), (x + heavy.shift, from_x)
+            words[4], words[5], words[8], words[9] = y + heavy.shift, from_y, x + heavy.shift, from_x
             words[10], words[11] = x + heavy.shift if row[ADDS] else 0, from_x
         else:
-            words[4:6], words[8:10] = (x, from_x), (y, from_y)
+            words[4], words[5], words[8], words[9] = x, from_x, y, from_y
             words[10], words[11] = row[BIAS], 0
         work = count * row[ROWS] * row[HEIGHT] * row[WIDTH]
     _give(made, _who(made, work, True), operation, address)
