@@ -41,12 +41,22 @@ def small(square: bool = False) -> tuple[Adjacency, np.ndarray, np.ndarray]:
     return Adjacency.from_coo(6, 6 if square else 5, src, dst), src, dst
 
 
+def attention(score: str, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED) -> core.Attention:
+    """Return how to attend."""
+    kind = {"additive": "ADDITIVE", "projected": "ADDITIVE", "gated": "GATED", "dot": "DOT"}[score]
+    return core.Attention(core.Score[kind], slope, SCALE, dropout, seed, projected=score == "projected")
+
+
 def attend(score: str, adj: Adjacency, xs, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED):
     """Return the attention of ``xs`` as :func:`tensors` orders them."""
-    kind = {"additive": "ADDITIVE", "projected": "ADDITIVE", "gated": "GATED", "dot": "DOT"}[score]
-    how = core.Attention(core.Score[kind], slope, SCALE, dropout, seed, projected=score == "projected")
+    how = attention(score, dropout, slope, seed)
     count = len(how.operands)
     return core.attention(adj, how, xs[0], xs[1:count], xs[count] if len(xs) > count else None)
+
+
+def composed(score: str, adj: Adjacency, xs, dropout: float = 0.0):
+    """Return the same by smaller operations, one after the other."""
+    return module.composed(adj, attention(score, dropout), xs)
 
 
 def expected(score: str, src, dst, num_dst: int, xs, dropout: float = 0.0, slope: float = SLOPE) -> np.ndarray:
@@ -103,9 +113,9 @@ def test_gradients_in_lower_precision(score, dtype, shape, kind):
     adj = Adjacency.from_coo(coo.num_src, coo.num_dst, coo.src, coo.dst)
     rounded = [(x.detach() / 2).to(getattr(torch, dtype)) for x in tensors(score, adj, *shape, True)]
     found = []
-    for values in (rounded, [x.double() for x in rounded]):
+    for values, run in ((rounded, attend), ([x.double() for x in rounded], composed)):
         xs = [x.clone().requires_grad_() for x in values]
-        result = attend(score, adj, xs, 0.3)
+        result = run(score, adj, xs, 0.3)
         weight = torch.linspace(-1, 1, result.numel()).reshape(result.shape).to(result.dtype)
         found.append(torch.autograd.grad(result, xs, weight))
     for got, want in zip(*found, strict=True):
@@ -143,10 +153,7 @@ def test_rows_longer_than_a_tile(score):
     xs = [(x.detach() * 3).requires_grad_() for x in tensors(score, adj, 2, 3, True)]
     assert_close(attend(score, adj, xs, 0.2).detach().numpy(), expected(score, src, dst, 4, xs, 0.2), "float64")
     found = torch.autograd.grad(attend(score, adj, xs, 0.2).sin().sum(), xs)
-    how = core.Attention(
-        core.Score[{"projected": "ADDITIVE"}.get(score, score.upper())], SLOPE, SCALE, 0.2, SEED, score == "projected"
-    )
-    want = torch.autograd.grad(module.composed(adj, how, xs).sin().sum(), xs)
+    want = torch.autograd.grad(composed(score, adj, xs, 0.2).sin().sum(), xs)
     torch.testing.assert_close(found, want)
 
 
@@ -251,8 +258,7 @@ def test_several_axes_of_heads():
 def test_weights_as_applied(score):
     adj, src, dst = small()
     xs = tensors(score, adj, 2, 3, True)
-    kind = core.Score[{"projected": "ADDITIVE"}.get(score, score.upper())]
-    how = core.Attention(kind, SLOPE, SCALE, 0.4, SEED, score == "projected")
+    how = attention(score, 0.4)
     count = len(how.operands)
     weights = core.attention_weights(adj, how, xs[0], xs[1:count], xs[count])
     assert weights.shape == (8, 2, 1)
