@@ -189,10 +189,10 @@ def test_scores_do_not_wait_on_a_card(monkeypatch):
         return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
 
     waits, *want = steps()
-    monkeypatch.setattr(type(active), "on_cpu", lambda self, x: False)
+    monkeypatch.setattr(active, "on_cpu", lambda x: False)
     monkeypatch.setattr(processors, "require_card", lambda device: None)
     monkeypatch.setattr(processors, "_card", lambda device, stream: processors.Card(CARD))
-    monkeypatch.setattr(type(active), "stream", lambda self, device: 0)
+    monkeypatch.setattr(active, "stream", lambda device: 0)
     monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
     at_once, *found = steps()
     assert at_once is None and waits is not None
