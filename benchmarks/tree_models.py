@@ -391,9 +391,10 @@ class Messages(Way):
         return self.model.total(batch.graph.ndata["h"], batch.labels)
 
     def report(self, trees: Sequence[Tree]) -> Report:
-        """Count the frontiers; find them once more."""
+        """Count the frontiers; find them once more, when what finds them has been compiled."""
         g = self.construct(trees).graph
-        seconds, frontiers = _timed(lambda: list(self.library.topological_nodes_generator(g)))
+        frontiers = list(self.library.topological_nodes_generator(g))
+        seconds, _ = _timed(lambda: list(self.library.topological_nodes_generator(g)))
         return Report(len(frontiers), self.model.num_states * _bytes_of_children(self.model, trees), seconds)
 
 
