@@ -118,6 +118,16 @@ def load_pyg() -> types.ModuleType | None:
         return None
 
 
+def load_dynet() -> types.ModuleType | None:
+    """Return DyNet, which batches operations as they are recorded, where it is installed, else None."""
+    try:
+        importlib.import_module("dynet_config").set(mem="2048", autobatch=1)
+        return importlib.import_module("dynet")
+    except ImportError as error:
+        print(f"DyNet is left out: {error}", file=sys.stderr)
+        return None
+
+
 # -- graphs ------------------------------------------------------------------------------------------------------------
 def erdos_renyi(num_nodes: int, num_edges: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Return edges whose ends are drawn independently and uniformly, in random order, int64."""

@@ -1,4 +1,4 @@
-"""Dynamic networks in training: trees per second of a Tree-LSTM in every way of writing it, of DGL 2.1 and plain torch.
+"""Dynamic networks in training: trees per second of a Tree-LSTM in every way of writing it, and of its peers.
 
 python benchmarks/dynamic.py                            a quarter of an hour
 python benchmarks/dynamic.py --hidden 256 --batch 64    some of it, not kept
@@ -25,7 +25,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from common import interleave, load_dgl, parser, save, table
+from common import interleave, load_dgl, load_dynet, parser, save, table
+from dynet_models import DyNetTrees
 from tree_models import (
     Lazy,
     Messages,
@@ -43,7 +44,7 @@ from tree_models import (
 
 from dglite import dynamic
 
-VERTEX, DGL, GEMM = "vertex program", "DGL 2.1", "GEMM"
+VERTEX, DGL, DYNET, GEMM = "vertex program", "DGL 2.1", "DyNet, one thread", "GEMM"
 WAYS: dict[str, Callable[[TreeModel, Sequence[Tree], ModuleType | None], Way | None]] = {
     VERTEX: lambda model, trees, dgl: VertexProgram(model),
     "lazy, cells, agenda": lambda model, trees, dgl: Lazy(model),
@@ -53,9 +54,16 @@ WAYS: dict[str, Callable[[TreeModel, Sequence[Tree], ModuleType | None], Way | N
     "persistent": lambda model, trees, dgl: Persistent(model),
     "prop_nodes_topo": lambda model, trees, dgl: Messages(model),
     DGL: lambda model, trees, dgl: None if dgl is None else Messages(model, dgl, trees),
+    DYNET: lambda model, trees, dgl: _in_dynet(model),
     "plain torch": lambda model, trees, dgl: NodeByNode(model),
 }
 """A new way is measured and checked by having an entry here."""
+
+
+def _in_dynet(model: TreeModel) -> Way | None:
+    dynet = load_dynet()
+    return DyNetTrees(model, dynet) if dynet is not None and isinstance(model, TreeLSTM) else None
+
 
 MOST = {"plain torch": 4}
 """The largest batch of a way: plain torch takes one sample at a time, so larger ones tell nothing new."""
@@ -63,8 +71,11 @@ MOST = {"plain torch": 4}
 COMPLETE = (VERTEX, "lazy, cells, agenda", "lazy, operations, agenda", DGL)
 """What Tree-FC is measured with."""
 
-STEPS = 2
-"""How many of a way come in turn."""
+
+def steps(size: int) -> int:
+    """Return how many steps of a way come in turn: several, so that it may prepare one while it computes another."""
+    return max(2, 16 // size)
+
 
 OPTIONS: dict[str, dict[str, bool]] = {
     "all": {},
@@ -83,11 +94,12 @@ class Runner:
     """
 
     def __init__(self, way: Way, groups: Sequence[Sequence[Tree]]) -> None:
+        self.steps = steps(len(groups[0]))
         self.way, self.rounds, self.constructing = way, cycle(groups), list[float]()
         self.trees: Sequence[Tree] = groups[0]
 
     def __call__(self) -> None:
-        for _ in range(STEPS):
+        for _ in range(self.steps):
             self.trees = next(self.rounds)
             start = time.perf_counter()
             batch = self.way.construct(self.trees)
@@ -98,10 +110,10 @@ class Runner:
     def record(self, seconds: float) -> dict[str, Any]:
         """Describe turns that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
         self()
-        report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / STEPS
+        report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / self.steps
         return {
             "trees_per_second": size / seconds,
-            "construction_share": statistics.median(self.constructing[STEPS:]) / seconds,
+            "construction_share": statistics.median(self.constructing[self.steps :]) / seconds,
             "scheduling_share": report.scheduling_seconds / seconds,
             "batches": report.batches,
             "bytes_per_tree": report.gathered_bytes / size,
@@ -189,7 +201,7 @@ def ablation(size: int, hidden: int, trees: Sequence[Tree], words: int) -> dict[
     runners = {name: under(switches) for name, switches in OPTIONS.items()}
     for run in runners.values():
         run()
-    return {name: STEPS * size / s for name, s in interleave(runners, budget=5.0, slow_from=60.0).items()}
+    return {name: steps(size) * size / s for name, s in interleave(runners, budget=5.0, slow_from=60.0).items()}
 
 
 def tree_fc(leaves: Sequence[int], hidden: int, size: int) -> list[dict[str, Any]]:

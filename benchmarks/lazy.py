@@ -8,8 +8,7 @@ records every torch function, ``cells`` a node of a tree or a word of a sentence
 unless said otherwise. Vertex programs run the same Tree-LSTM, taking turns with it. Beside the rates: what recording
 costs for each node, how many operations became how many batches, and the shares of a step.
 
-DyNet's figures are those of version 2.1, built with AVX-512, on one core that multiplies matrices at 171 GFLOP/s. They
-stand beside ours as they are, and scaled by the rate of one core here, measured in the same run.
+DyNet, where it is installed, takes turns with them; it computes on one thread, which is all that it has.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 import tree_models
-from common import interleave, parser, save, table, timed
-from dynamic import gemm
+from common import interleave, load_dynet, parser, save, table
+from dynet_models import DyNetTagger, DyNetTrees
 from torch import nn
 
 from dglite import dynamic
@@ -33,14 +32,7 @@ from dglite.data import WikiNERDataset
 
 Lazy = Any
 VERTEX = "vertex program"
-DYNET: dict[str, dict[int, int]] = {
-    "Tree-LSTM 256": {1: 235, 16: 760, 64: 759, 256: 751},
-    "Tree-LSTM 128": {1: 1040, 16: 2120, 64: 1950, 256: 1420},
-    "BiLSTM 256": {64: 402},
-    "BiLSTM 128": {64: 1049},
-}
-"""Trees or sentences per second by model and batch size, agenda batching."""
-DYNET_RATE = 171e9
+DYNET = "DyNet, one thread"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
@@ -101,17 +93,6 @@ class Tagger(nn.Module):
 
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
-def gemm_rate() -> float:
-    """Return the best rate of one core in a product of the Tree-LSTM's largest shape, in FLOP/s."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        product, arithmetic = gemm(256)
-        return arithmetic / min(timed(product) for _ in range(7))
-    finally:
-        torch.set_num_threads(threads)
-
-
 def training_step(model: Any, batch: Sequence[Any], cells: bool, strategy: str) -> float:
     """Do one step of gradient descent; return the seconds of recording."""
     start = time.perf_counter()
@@ -157,11 +138,16 @@ class Way:
         }
 
 
+def batches_of(samples: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    """Return batches of ``size``, without what is left over."""
+    return [samples[i : i + size] for i in range(0, len(samples) - size + 1, size)]
+
+
 def measure(
     model: Any, samples: Sequence[Any], batch_size: int, ways: Sequence[tuple[bool, str]], others: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return a record for each way, and for ``others``: samples per second, and where the time goes."""
-    batches = [samples[i : i + batch_size] for i in range(0, len(samples) - batch_size + 1, batch_size)]
+    batches = batches_of(samples, batch_size)
     runners = {way.name: way for way in (Way(model, batches, *how) for how in ways)}
     for run in (*runners.values(), *others.values()):
         run()  # compiles
@@ -182,42 +168,52 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
     sentences = [data[i] for i in range(32 if quick else 256)]
     agenda = [(cells, "agenda") for cells in (True, False)]
     every = [*agenda, *[(cells, strategy) for strategy in ("depth", "none") for cells in (True, False)]]
+    dynet = load_dynet()
     for hidden in (32,) if quick else (256, 128):
-        model, vertex = Trees(num_words, hidden), tree_models.VertexProgram(tree_models.TreeLSTM(num_words, hidden))
+        model = Trees(num_words, hidden)
+        others: dict[str, Any] = {VERTEX: tree_models.VertexProgram(tree_models.TreeLSTM(num_words, hidden))}
+        if dynet is not None:
+            others[DYNET] = DyNetTrees(model, dynet)
         for size in (1, 16) if quick else (1, 16, 64, 256):
             ways = [way for way in every if way[1] == "agenda" or (hidden != 128 and (way[1] == "depth" or size <= 16))]
-            some = max(4 * size, 32)
-            rounds = itertools.cycle([trees[i : i + size] for i in range(0, min(some, len(trees)) - size + 1, size)])
-            others = {VERTEX: lambda v=vertex, rounds=rounds: v.step(v.construct(next(rounds)))}
-            parts = measure(model, trees[:some], size, ways, others)
+            some = trees[: max(4 * size, 32)]
+            parts = measure(model, some, size, ways, {name: steps_of(way, some, size) for name, way in others.items()})
             found += [{"model": f"Tree-LSTM {hidden}", "threads": threads, **part} for part in parts]
         tagger, size = Tagger(len(data.vocabulary), len(data.tags), hidden), 8 if quick else 64
-        parts = measure(tagger, sentences, size, agenda if hidden == 128 else every, {})
+        others = {}
+        if dynet is not None:
+            step = DyNetTagger(dynet, len(data.vocabulary), len(data.tags), hidden).step
+            rounds = itertools.cycle(batches_of(sentences, size))
+            others[DYNET] = lambda step=step, rounds=rounds: step(next(rounds))
+        parts = measure(tagger, sentences, size, agenda if hidden == 128 else every, others)
         found += [{"model": f"BiLSTM {hidden}", "threads": threads, **part} for part in parts]
     return found
 
 
+def steps_of(way: tree_models.Way, trees: Sequence[tree_models.Tree], size: int) -> Callable[[], Any]:
+    """Return what does a step on the next batch, construction included."""
+    rounds = itertools.cycle(batches_of(trees, size))
+    return lambda: way.step(way.construct(next(rounds)))
+
+
 def lazy_table(results: dict[str, Any]) -> str:
     """Return one row for each model, batch size, number of threads and way of recording."""
-    rate = results["gemm_flops"] / DYNET_RATE
-    header = ["model, threads, batch", "recorded as", "samples/s", "x vertex program", "x DyNet, scaled", "x DyNet"]
+    header = ["model, threads, batch", "recorded as", "samples/s", "x vertex program", "x DyNet"]
     header += ["operations", "batches", "recording", "scheduling", "forward", "us per node"]
     rows = []
     for r in results["records"]:
         same = [r[key] for key in ("model", "threads", "batch")]
-        vertex = [
-            other["per_second"]
+        speeds = {
+            other["way"]: other["per_second"]
             for other in results["records"]
-            if other["way"] == VERTEX and [other[key] for key in ("model", "threads", "batch")] == same
-        ]
-        dynet = DYNET.get(r["model"], {}).get(r["batch"])
-        ratios = [r["per_second"] / x if x else None for x in (vertex[0] if vertex else 0, (dynet or 0) * rate, dynet)]
+            if [other[key] for key in ("model", "threads", "batch")] == same
+        }
+        ratios = [f"{r['per_second'] / speeds[name]:.2f}" if name in speeds else "" for name in (VERTEX, DYNET)]
         counts = [f"{r[key]:,.0f}" if key in r else "" for key in ("operations", "batches")]
         shares = [f"{r[f'{part}_share']:.0%}" if f"{part}_share" in r else "" for part in PARTS]
         each = f"{r['microseconds_per_node']:.1f}" if "microseconds_per_node" in r else ""
         label = f"{r['model']}, {r['threads']}, {r['batch']}"
-        cells = [f"{ratio:.2f}" if ratio else "" for ratio in ratios]
-        rows.append([label, r["way"], f"{r['per_second']:,.0f}", *cells, *counts, *shares, each])
+        rows.append([label, r["way"], f"{r['per_second']:,.0f}", *ratios, *counts, *shares, each])
     return table(header, rows)
 
 
@@ -230,8 +226,8 @@ def main() -> None:
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = options.parse_args()
     records = [record for threads in arguments.threads for record in measure_all(threads, arguments.quick)]
-    results = {"gemm_flops": gemm_rate(), "records": records}
-    print(f"One core: {results['gemm_flops'] / 1e9:.0f} GFLOP/s\n\n{lazy_table(results)}")
+    results = {"records": records}
+    print(lazy_table(results))
     if not arguments.quick:
         save("lazy", results)
 

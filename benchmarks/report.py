@@ -19,7 +19,7 @@ from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
-from lazy import DYNET_RATE, lazy_table
+from lazy import lazy_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
 from overhead import calls_table
@@ -115,11 +115,7 @@ def ways(results: dict[str, Any]) -> str:
 
 def lazy(results: dict[str, Any]) -> str:
     """Return one row for each model, batch size, number of threads and way of recording."""
-    rate = results["gemm_flops"]
-    scale = (
-        f"One core multiplies matrices at {rate / 1e9:.0f} GFLOP/s here, {rate / DYNET_RATE:.2f} times DyNet's core."
-    )
-    return f"{scale}\n\n{lazy_table(results)}"
+    return lazy_table(results)
 
 
 def udf(results: dict[str, Any]) -> str:
