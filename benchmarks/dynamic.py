@@ -111,9 +111,13 @@ class Runner:
         """Describe turns that take so long: trees per second, shares of a step, batches, bytes moved per tree."""
         self()
         report, size, seconds = self.way.report(self.trees), len(self.trees), seconds / self.steps
-        return {
+        found = {
             "trees_per_second": size / seconds,
             "construction_share": statistics.median(self.constructing[self.steps :]) / seconds,
+        }
+        if report is None:
+            return found
+        return found | {
             "scheduling_share": report.scheduling_seconds / seconds,
             "batches": report.batches,
             "bytes_per_tree": report.gathered_bytes / size,
@@ -245,9 +249,11 @@ def steps_table(records: Sequence[dict[str, Any]]) -> str:
             f"{way['trees_per_second']:,.0f}",
             f"{way['trees_per_second'] * r['flops_per_tree'] / r['gemm_flops']:.1%}",
             f"{way['construction_share']:.1%}",
-            f"{way['scheduling_share']:.1%}",
-            f"{way['batches']:,}",
-            f"{way['bytes_per_tree'] / 1e3:,.0f}",
+            *(
+                [f"{way['scheduling_share']:.1%}", f"{way['batches']:,}", f"{way['bytes_per_tree'] / 1e3:,.0f}"]
+                if "batches" in way
+                else ["-"] * 3
+            ),
         ]
         for r in records
         for name, way in r["ways"].items()

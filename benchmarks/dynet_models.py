@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from tree_models import RATE, Report, Tree, TreeLSTM, Way
+from tree_models import RATE, Tree, TreeLSTM, Way
 
 Expression = Any
 
@@ -87,9 +87,8 @@ class DyNetTrees(Way):
         batch.backward()
         return float(loss)
 
-    def report(self, trees: Sequence[Tree]) -> Report:
-        """DyNet does not tell what it did."""
-        return Report(0, 0, 0.0)
+    def report(self, trees: Sequence[Tree]) -> None:
+        """Return nothing: DyNet does not tell what it did."""
 
 
 class DyNetTagger:

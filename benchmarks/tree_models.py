@@ -276,8 +276,8 @@ class Way:
         """Return the sum of the losses of all nodes, and add its gradients to ``.grad``."""
         raise NotImplementedError
 
-    def report(self, trees: Sequence[Tree]) -> Report:
-        """Tell what the last step did, which was on these trees."""
+    def report(self, trees: Sequence[Tree]) -> Report | None:
+        """Tell what the last step did, which was on these trees; None where that is not known."""
         raise NotImplementedError
 
     def finish(self) -> None:
