@@ -37,12 +37,16 @@ def spmm_source(spec: SpmmSpec) -> str:
     """
     operands = operands_of(spec.expr)
     names = [repr(operand) for operand in operands]
-    scale = "    scale = row_scale(args, row)\n" if spec.reducer is Reducer.MEAN else ""
+    scale = _ROW_SCALE if spec.reducer is Reducer.MEAN else ""
     return f'''"""g-SpMM: {spec.reducer.value} of {spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
-@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, row, first, last, out, winners):
 {_read_operands(spec)}{scale}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
+
+
+_ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
+    scale = 1.0 / max(count, 1)
+"""
 
 
 def _header(spec: KernelSpec) -> str:
@@ -50,10 +54,7 @@ def _header(spec: KernelSpec) -> str:
     widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
     winners = isinstance(spec, SpmmSpec) and spec.winners
     lines = [
-        "from numba import cfunc",
-        "",
         "from dglite.kernels.cpu import simd",
-        "from dglite.kernels.cpu.driver import row_scale_of",
         "",
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
@@ -63,8 +64,6 @@ def _header(spec: KernelSpec) -> str:
         f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
         f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
     ]
-    if isinstance(spec, SpmmSpec) and spec.reducer is Reducer.MEAN:
-        lines.append(f'row_scale = row_scale_of("{spec.index}")')
     for width in sorted(widths | {1}, reverse=True):
         lines.append(
             f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})'
@@ -242,7 +241,6 @@ def sddmm_source(spec: SddmmSpec) -> str:
     )
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
-@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, row, first, last, out, winners):
 {_read_operands(spec)}    for j in range(first, last):
 {indent(body + grouped, 8)}'''

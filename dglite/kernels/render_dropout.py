@@ -20,8 +20,6 @@ def dropout_source(dtype: str) -> str:
     Words of ``args``: out, num_edges, heads, seed, threshold, the multiplier of what is kept (a double).
     """
     return f'''"""Dropout multipliers of all edges and heads ({dtype})."""
-from numba import cfunc
-
 from dglite.kernels.cpu import philox, simd, tiles
 
 ITEM = {ITEM_BYTES[dtype]}
@@ -30,7 +28,6 @@ get, put = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 draw, memory = philox.multiplier_drawer("{dtype}", "int64"), tiles.scratch(32 * ITEM)
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, task, num_tasks):
     if task < 0:
         return

@@ -10,8 +10,7 @@ from .spec import ITEM_BYTES, compute_dtype
 
 __all__ = ["KERNEL", "formula_lines", "functions_of", "header"]
 
-KERNEL = """@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
-def kernel(args, task, num_tasks):
+KERNEL = """def kernel(args, task, num_tasks):
     if task < 0:
         return
 """
@@ -26,8 +25,6 @@ def header(title: str, dtype: str, widths: Iterable[int], functions: Iterable[st
     """Return the lines before the kernel; it loads, stores and fills vectors of the given ``widths``."""
     lines = [
         f'"""{title} ({dtype})."""',
-        "from numba import cfunc",
-        "",
         "from dglite.kernels.cpu import simd",
         "",
         f"ITEM = {ITEM_BYTES[dtype]}",

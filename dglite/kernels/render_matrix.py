@@ -34,8 +34,6 @@ _CHUNK = 128
 """Rows of the matrix that are added up before others are, where they are used more than once."""
 
 _HEAD = '''"""{form} ({dtype})."""
-from numba import cfunc
-
 from dglite.kernels.cpu import simd
 
 ITEM, LANES = {item}, {lanes}
@@ -43,7 +41,6 @@ word, reduce_add = simd.word, simd.reduce_add
 {loads}
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, task, num_tasks):
     if task < 0:
         return

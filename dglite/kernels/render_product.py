@@ -16,8 +16,6 @@ from .spec import ITEM_BYTES
 __all__ = ["column_sum_source", "outer_source", "product_source"]
 
 _HEAD = '''"""{title} ({dtype})."""
-from numba import cfunc
-
 from dglite.kernels.cpu import simd, tiles
 
 ITEM, LANES, SCRATCH = {item}, {lanes}, {scratch}
@@ -26,7 +24,6 @@ load, store, splat = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES
 load1, store1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, task, num_tasks):
     if task < 0:
         return

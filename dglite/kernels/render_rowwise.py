@@ -19,8 +19,6 @@ IGNORED = -100
 """The label that torch leaves out."""
 
 _HEAD = '''"""{form}{what} ({dtype})."""
-from numba import cfunc
-
 from dglite.kernels.cpu import simd
 
 ITEM, LANES = {item}, {lanes}
@@ -32,7 +30,6 @@ load1, store1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 store_word = simd.storer("int64", 1)
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def kernel(args, task, num_tasks):
     if task < 0:
         return

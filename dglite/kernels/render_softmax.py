@@ -19,8 +19,6 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
     widths = (lanes, 1) if heads == 1 else tuple(sorted({lanes, *pieces_of(heads % lanes)}, reverse=True))
     lines = [
         f'"""Edge softmax over {heads} head(s) and its gradient ({dtype}, {index} ids)."""',
-        "from numba import cfunc",
-        "",
         "from dglite.kernels.cpu import simd",
         "",
         f"ITEM = {ITEM_BYTES[dtype]}",
@@ -41,7 +39,6 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
 
 _HEAD = """
 
-@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")
 def {name}(args, row, first, last, out, unused):
     edge_ids, num_entries = word(args, 2), word(args, 4)
     {operands}

@@ -147,15 +147,12 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
     lines = [
         f'"""{spec.phase.value.capitalize()}: {spec.score.value}, {spec.heads} head(s) of {spec.features} '
         f'({spec.dtype}, {spec.index} ids)."""',
-        "from math import log",
-        "",
-        "from numba import cfunc",
-        "",
         "from dglite.kernels.cpu import philox, simd, tiles",
         "",
         f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
-        "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
-        'reduce_add, number, steep = simd.reduce_add, simd.loader("float64", 1), tiles.steep',
+        "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
+        'exp, log, reduce_add, steep = simd.exp, simd.log, simd.reduce_add, tiles.steep',
+        'number = simd.loader("float64", 1)',
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {distance})',
         f'draw = philox.multiplier_drawer("{spec.compute}", "{spec.index}")',
@@ -178,7 +175,6 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         *lines,
         "",
         "",
-        '@cfunc("void(int64, int64, int64, int64, int64, int64)", cache=True, error_model="numpy")',
         "def kernel(args, row, first, last, unused_out, unused):",
         *block(["indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)"]),
     ]

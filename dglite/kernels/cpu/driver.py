@@ -10,7 +10,6 @@ Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -23,7 +22,7 @@ from . import simd
 from .simd import index_loader, word
 from .vec import I64
 
-__all__ = ["map_driver", "mode_word", "reduce_driver", "row_scale_of", "whole_row_driver"]
+__all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]
 
 DTYPES = tuple(ITEM_BYTES)
 SIGNATURE = "void(int64, int64, int64)"
@@ -53,19 +52,6 @@ def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, las
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 7), codegen
-
-
-@cache
-def row_scale_of(index_dtype: str) -> Any:
-    """Return ``row_scale(args, row)``: one over the number of the row's entries, 1 for an empty row."""
-    index = index_loader(index_dtype)
-
-    @njit(error_model="numpy")
-    def row_scale(args: int, row: int) -> float:
-        count = index(word(args, 0), row + 1) - index(word(args, 0), row)
-        return 1.0 / count if count > 0 else 1.0
-
-    return row_scale
 
 
 _index32, _index64 = index_loader("int32"), index_loader("int64")

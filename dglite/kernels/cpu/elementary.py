@@ -254,12 +254,14 @@ def _comparison(op: Callable[..., Any], relation: str) -> None:
         lower_builtin(op, *pair)(lower)
 
 
-for _op, _relation in (
-    (operator.gt, ">"),
-    (operator.ge, ">="),
-    (operator.lt, "<"),
-    (operator.le, "<="),
-    (operator.eq, "=="),
-    (operator.ne, "!="),
-):
+RELATIONS = {
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
+"""The LLVM relation of each operator on vectors."""
+for _op, _relation in RELATIONS.items():
     _comparison(_op, _relation)

@@ -1,8 +1,8 @@
 """From kernel source to a callable address, compiled once per machine.
 
-Rendered source is written to the cache folder and imported from there, so a debugger shows it and Numba keeps the
-machine code beside it. The file's name is a digest of the source and of the modules it is compiled with: a change in
-either compiles afresh.
+Rendered source is written to the cache folder, to be read there, and its machine code is kept beside it. The files'
+name is a digest of the source, of the modules it is compiled with and of the processor: a change in one compiles
+afresh.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 import tempfile
 import threading
@@ -18,15 +19,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import llvmlite
 import numba
 from llvmlite import binding
 
 from ...config import cache_dir, debug_level
-from . import driver, elementary, lanes, memory, philox, tiles, vec
+from . import elementary, lanes, machine, memory, philox, tiles, translate, vec
 
-__all__ = ["block_lanes", "compile_kernel", "load_source"]
+__all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 
 _lock = threading.Lock()
+_addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}
 
 
@@ -40,23 +43,52 @@ def block_lanes(dtype: str) -> int:
 
 def compile_kernel(kind: str, source: str) -> int:
     """Return the address of ``kernel`` in ``source``, compiling it when it is not in the cache."""
-    address: int = load_source(kind, source).kernel.address
-    return address
+    return compile_kernels(kind, source)["kernel"]
+
+
+def compile_kernels(kind: str, source: str) -> dict[str, int]:
+    """Return the address of every function in ``source``, compiling them when they are not in the cache."""
+    name = f"{kind}_{_digest(source)}"
+    with _lock:
+        if name not in _addresses:
+            _show(source)
+            functions = re.findall(r"^def (\w+)\(", source, re.MULTILINE)
+            code = _code(name, source)
+            found = machine.load(code, [f"{name}.{function}" for function in functions])
+            _addresses[name] = dict(zip(functions, found, strict=True))
+        return _addresses[name]
+
+
+def _code(name: str, source: str) -> bytes:
+    """Return the object code of ``source``, from the cache folder or into it; it lies there after its digest."""
+    path = _folder() / f"{name}.o"
+    if path.is_file():
+        content = path.read_bytes()
+        if hashlib.sha256(content[32:]).digest() == content[:32]:
+            return content[32:]
+    _write(name, source)
+    code = machine.assemble(translate.translate(source, f"{name}.", machine.triple(), machine.data_layout()))
+    _replace(path, hashlib.sha256(code).digest() + code)
+    return code
 
 
 def load_source(kind: str, source: str) -> ModuleType:
-    """Import ``source`` as a module from the cache folder."""
+    """Import ``source``, which calls functions that Numba compiles, as a module from the cache folder."""
     name = f"{kind}_{_digest(source)}"
     with _lock:
         module = _modules.get(name)
         if module is None:
-            if debug_level() >= 2:
-                print(source, file=sys.stderr)
+            _show(source)
             module = _modules[name] = _import(name, _write(name, source))
     return module
 
 
-_TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, driver)
+def _show(source: str) -> None:
+    if debug_level() >= 2:
+        print(source, file=sys.stderr)
+
+
+_TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, translate, machine)
 """The modules that rendered kernels are compiled with."""
 
 
@@ -64,7 +96,8 @@ _TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, driver)
 def _toolchain() -> bytes:
     """Return what compiled code depends on besides its source."""
     parts = [Path(str(module.__file__)).read_bytes() for module in _TOOLCHAIN]
-    return b"".join([*parts, numba.__version__.encode()])
+    versions = (numba.__version__, llvmlite.__version__, *machine.processor())
+    return b"".join([*parts, *(version.encode() for version in versions)])
 
 
 def _digest(source: str) -> str:
@@ -86,11 +119,16 @@ def _folder() -> Path:
 def _write(name: str, source: str) -> Path:
     path = _folder() / f"{name}.py"
     if not path.is_file() or path.read_text(encoding="utf-8") != source:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(source)
-        os.replace(temporary, path)
+        _replace(path, source.encode())
     return path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file as one step, for other processes that look for it."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(temporary, path)
 
 
 def _import(name: str, path: Path) -> ModuleType:

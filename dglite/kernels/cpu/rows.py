@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from . import choose, counter, hashing
-from .jit import compile_kernel
+from .jit import load_source
 from .launch import launch, num_tasks, num_threads
 
 __all__ = ["array_at", "run_rows"]
@@ -72,7 +72,7 @@ def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: 
     kinds = tuple(x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments)
     address = _addresses.get((function, kinds))
     if address is None:
-        address = _addresses[function, kinds] = compile_kernel("rows", _source(function, arguments))
+        address = _addresses[function, kinds] = load_source("rows", _source(function, arguments)).kernel.address
     words = [num_rows]
     for x in arguments:
         words += [x.ctypes.data, len(x)] if isinstance(x, np.ndarray) else [x]

@@ -8,7 +8,7 @@ from functools import cache
 from ...opspec import Reducer
 from ..render_softmax import softmax_source
 from .driver import mode_word, whole_row_driver
-from .jit import block_lanes, load_source
+from .jit import block_lanes, compile_kernels
 from .launch import launch, num_tasks, num_threads
 
 __all__ = ["edge_softmax", "edge_softmax_gradient"]
@@ -19,8 +19,8 @@ Structure = tuple[int, int, int, int, int]
 @cache
 def _addresses(dtype: str, index: str, heads: int) -> tuple[int, int]:
     # One register per vector: the exponential needs the rest for its own intermediate values.
-    module = load_source("softmax", softmax_source(dtype, index, heads, block_lanes(dtype) // 8))
-    return module.forward.address, module.backward.address
+    found = compile_kernels("softmax", softmax_source(dtype, index, heads, block_lanes(dtype) // 8))
+    return found["forward"], found["backward"]
 
 
 def edge_softmax(structure: Structure, index: str, dtype: str, heads: int, logits: int, out: int, threads: int) -> None:

@@ -18,7 +18,7 @@ from numba.extending import lower_builtin, models, register_model, type_callable
 
 from ..spec import ITEM_BYTES
 
-__all__ = ["BYTES", "FLAGS", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
+__all__ = ["ARITHMETIC", "BYTES", "FLAGS", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
 __all__ += ["shape_of", "spread_scalar", "value_type"]
 
 I64, I32, I16, I8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
@@ -81,12 +81,9 @@ def _arithmetic(op: Callable[..., Any], instruction: str) -> None:
         lower_builtin(op, *pair)(lower)
 
 
-for _op, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
+ARITHMETIC = {operator.add: "fadd", operator.sub: "fsub", operator.mul: "fmul", operator.truediv: "fdiv"}
+"""The LLVM instruction of each operator on vectors."""
+for _op, _instruction in ARITHMETIC.items():
     _arithmetic(_op, _instruction)
 
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 from functools import cache
 
 from ..spec import ITEM_BYTES
-from .jit import load_source
+from .jit import compile_kernels
 from .launch import launch, num_threads
 
 __all__ = ["gather", "scatter"]
 
 _SOURCE = '''"""Gather and scatter column k of the row that won element (i, k) ({dtype}, {index} ids)."""
-from numba import cfunc
-
 from dglite.kernels.cpu import simd
 
 ITEM, AHEAD = {item}, 32  # elements between a prefetch and its use
@@ -27,7 +25,6 @@ index, edge_index = simd.index_loader("{index}"), simd.edge_index_loader("{index
 load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def gather(args, task, num_tasks):
     winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
     fill, lookup = word(args, 5), word(args, 6)
@@ -44,7 +41,6 @@ def gather(args, task, num_tasks):
                 store(out + at * ITEM, fill)
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
 def scatter(args, task, num_tasks):
     winners, num_rows, width, source, out = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
     lookup = word(args, 6)
@@ -69,8 +65,8 @@ def scatter(args, task, num_tasks):
 
 @cache
 def _addresses(dtype: str, index: str) -> tuple[int, int]:
-    module = load_source("winners", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
-    return module.gather.address, module.scatter.address
+    found = compile_kernels("winners", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+    return found["gather"], found["scatter"]
 
 
 Shape = tuple[int, int]

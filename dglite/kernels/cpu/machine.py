@@ -1,0 +1,64 @@
+"""LLVM assembly to machine code of this processor, and machine code to addresses."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import binding
+
+__all__ = ["assemble", "data_layout", "load", "processor", "triple"]
+
+
+@cache
+def processor() -> tuple[str, str]:
+    """Return the name and the features of this processor, as LLVM has them."""
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+@cache
+def triple() -> str:
+    """Return LLVM's name of what code is made for."""
+    return str(binding.get_process_triple())
+
+
+def data_layout() -> str:
+    """Return LLVM's text on the sizes of things in memory."""
+    return str(_target().target_data)
+
+
+@cache
+def _target() -> Any:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    name, features = processor()
+    # As Numba has it: code that runs where it is made needs no other relocation on x86.
+    relocation = "static" if triple().startswith("x86") else "default"
+    target = binding.Target.from_triple(triple())
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True
+    )
+
+
+def assemble(assembly: str) -> bytes:
+    """Return the optimised object code of LLVM assembly."""
+    module = binding.parse_assembly(assembly)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = binding.create_pass_builder(_target(), options)
+    builder.getModulePassManager().run(module, builder)
+    code: bytes = _target().emit_object(module)
+    return code
+
+
+@cache
+def _engine() -> Any:
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), _target())
+
+
+def load(code: bytes, names: list[str]) -> list[int]:
+    """Take object code into the process; return the addresses of functions in it."""
+    engine = _engine()
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return [int(engine.get_function_address(name)) for name in names]
