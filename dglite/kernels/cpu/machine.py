@@ -27,8 +27,7 @@ def data_layout() -> str:
     return str(_target().target_data)
 
 
-@cache
-def _target() -> Any:
+def _make_target() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     name, features = processor()
@@ -38,6 +37,9 @@ def _target() -> Any:
     return target.create_target_machine(
         cpu=name, features=features, opt=3, reloc=relocation, codemodel="jitdefault", jit=True
     )
+
+
+_target = cache(_make_target)
 
 
 def assemble(assembly: str) -> bytes:
@@ -53,7 +55,8 @@ def assemble(assembly: str) -> bytes:
 
 @cache
 def _engine() -> Any:
-    return binding.create_mcjit_compiler(binding.parse_assembly(""), _target())
+    # With a target of its own: an engine takes it along when it ends.
+    return binding.create_mcjit_compiler(binding.parse_assembly(""), _make_target())
 
 
 def load(code: bytes, names: list[str]) -> list[int]:

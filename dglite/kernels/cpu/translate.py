@@ -5,8 +5,8 @@ the type of each value is known when it is met. Numba, which compiles any Python
 
 The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
 and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
-``if``, ``while``, ``for`` over a ``range`` with a positive step, ``continue``, ``return``. Division by zero is not
-looked for. A name may change its type, except from one round of a loop to the next; where branches meet, numbers take
+``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. That steps are positive and divisors not zero is
+up to the source. A name may change its type, except from one round of a loop to the next; where branches meet, numbers take
 the wider of their types, and a name that has no one meaning is unknown.
 """
 
@@ -228,8 +228,8 @@ class _Function:
         bounds = [self.number(argument, types.int64) for argument in call.args]
         start, stop = bounds[:2] if len(bounds) > 1 else (I64(0), bounds[0])
         step = bounds[2] if len(bounds) == 3 else I64(1)
-        if not isinstance(step, ir.Constant) or step.constant <= 0:
-            _refuse(node, "is a loop whose step is no positive number")
+        if isinstance(step, ir.Constant) and step.constant <= 0:
+            _refuse(node, "is a loop whose step is not positive")
         hidden, builder = f"next {name.id}", self.builder
         self.names[hidden] = Value(types.int64, start)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from dglite.kernels.cpu import jit
+from dglite.kernels.cpu import jit, machine, translate
 
 SOURCE = '"""A kernel for a test."""\n\nVALUE = {value}\n'
 
@@ -40,6 +42,44 @@ def test_a_folder_that_cannot_be_written_is_replaced_by_a_temporary_one(monkeypa
     jit._folder.cache_clear()
     folder = jit._folder()
     assert folder.is_dir() and tmp_path not in folder.parents
+
+
+KERNEL = """from dglite.kernels.cpu import simd
+
+put = simd.storer("int64", 1)
+
+
+def first(address):
+    put(address, {value})
+
+
+def second(address):
+    put(address, {value} + 1)
+"""
+
+
+def found(kernels: dict[str, int]) -> list[int]:
+    """Return what the functions of ``KERNEL`` write."""
+    cell, written = ctypes.c_int64(), []
+    for address in kernels.values():
+        ctypes.CFUNCTYPE(None, ctypes.c_int64)(address)(ctypes.addressof(cell))
+        written.append(cell.value)
+    return written
+
+
+def test_object_code_is_kept_and_made_anew_where_it_is_damaged(monkeypatch, tmp_path):
+    kernels = jit.compile_kernels("test", KERNEL.format(value=30))
+    assert list(kernels) == ["first", "second"] and found(kernels) == [30, 31]
+    assert jit.compile_kernels("test", KERNEL.format(value=30)) is kernels
+    (path,) = (tmp_path / "kernels").glob("*.o")
+    assert path.with_suffix(".py").read_text() == KERNEL.format(value=30)
+    made = []
+    monkeypatch.setattr(translate, "translate", lambda *given, make=translate.translate: made.append(1) or make(*given))
+    for damage, times in ((b"", 0), (b"x", 1)):
+        path.write_bytes(path.read_bytes() + damage)
+        monkeypatch.setattr(machine, "_engine", cache(machine._engine.__wrapped__))  # as another process
+        monkeypatch.setattr(jit, "_addresses", {})
+        assert found(jit.compile_kernels("test", KERNEL.format(value=30))) == [30, 31] and len(made) == times
 
 
 def test_debug_level_2_prints_the_source(monkeypatch, capsys):
