@@ -46,7 +46,7 @@ def assemble(assembly: str) -> bytes:
     """Return the optimised object code of LLVM assembly."""
     module = binding.parse_assembly(assembly)
     options = binding.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = options.slp_vectorization = True
+    options.loop_vectorization = True
     builder = binding.create_pass_builder(_target(), options)
     builder.getModulePassManager().run(module, builder)
     code: bytes = _target().emit_object(module)

@@ -219,7 +219,7 @@ class _Function:
 
     # -- loops ---------------------------------------------------------------------------------------------------------
     def do_While(self, node: ast.While) -> None:
-        self.loop(node, lambda: self.truth(self.value(node.test)), lambda: None)
+        self.loop(node, lambda: self.truth(self.value(node.test)), lambda: None, [], True)
 
     def do_For(self, node: ast.For) -> None:
         call, name = node.iter, node.target
@@ -240,13 +240,23 @@ class _Function:
             self.names[name.id] = at = self.names[hidden]
             self.names[hidden] = Value(types.int64, builder.add(at.ir, step, flags=("nsw",)))
 
-        self.loop(node, goes_on, begin, hidden)
+        constant = all(isinstance(bound, ir.Constant) for bound in (start, stop))
+        self.loop(node, goes_on, begin, [hidden], constant or (isinstance(step, ir.Constant) and step.constant == 1))
         del self.names[hidden]
 
     def loop(
-        self, node: ast.For | ast.While, goes_on: Callable[[], ir.Value], begin: Callable[[], None], *more: str
+        self,
+        node: ast.For | ast.While,
+        goes_on: Callable[[], ir.Value],
+        begin: Callable[[], None],
+        more: list[str],
+        unroll: bool,
     ) -> None:
-        """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too."""
+        """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too.
+
+        Where rounds are blocks of columns, LLVM is told not to write several of them out: they are long enough, and a
+        row has few.
+        """
         builder, before = self.builder, builder_block = self.builder, self.builder.block
         assigned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
         header, body, after = (self.function.append_basic_block() for _ in range(3))
@@ -268,7 +278,9 @@ class _Function:
         ends = self.rounds.pop() + ([] if self.done else [(builder.block, self.names)])
         if ends:
             self.again(node, self.join(ends, self.function.append_basic_block()), inside, phis)
-            builder.branch(header)
+            branch = builder.branch(header)
+            if not unroll:
+                branch.set_metadata("llvm.loop", _no_unrolling(self.function.module))
         builder.position_at_end(after)
         self.names = inside
 
@@ -408,6 +420,14 @@ def _constant(node: ast.AST, value: Any) -> Value:
     if isinstance(value, float):
         return Value(types.float64, ir.Constant(LANES["float64"], value))
     _refuse(node, f"is {value!r}, no number")
+
+
+def _no_unrolling(module: ir.Module) -> Any:
+    """Return what marks a loop, a node of its own that begins with itself."""
+    wish = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = module.add_metadata([wish, I64(len(module.metadata))])
+    node.operands = (node, wish)
+    return node
 
 
 def _refuse(node: ast.AST, why: str) -> NoReturn:
