@@ -24,7 +24,7 @@ import numba
 from llvmlite import binding
 
 from ...config import cache_dir, debug_level
-from . import elementary, lanes, machine, memory, philox, tiles, translate, vec
+from . import elementary, lanes, machine, memory, philox, tiles, translate, translate_values, vec
 
 __all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 
@@ -88,7 +88,7 @@ def _show(source: str) -> None:
         print(source, file=sys.stderr)
 
 
-_TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, translate, machine)
+_TOOLCHAIN = (vec, memory, lanes, elementary, philox, tiles, translate, translate_values, machine)
 """The modules that rendered kernels are compiled with."""
 
 

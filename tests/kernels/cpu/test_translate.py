@@ -72,8 +72,22 @@ def writes(expressions: list[str], put: str = "put") -> str:
 
 @pytest.mark.parametrize(("x", "y"), INTEGERS)
 def test_integers(x: int, y: int) -> None:
-    texts = ["x + y", "x - y", "x * y", "x // y", "x % y", "x & y", "x | y", "-x", "x << 3", "x >> 2", "x // 8", "x % 8"]
-    texts += ["x // FOUR + 1", "x // 3", "x % 3", "min(x, y)", "max(x, y, 3)", "1 + 2 * 3 - 7 // 2", "-7 // 2 + x"]
+    texts = [
+        "x + y",
+        "x - y",
+        "x * y",
+        "x // y",
+        "x % y",
+        "x & y",
+        "x | y",
+        "-x",
+        "x << 3",
+        "x >> 2",
+        "x // 8",
+        "x % 8",
+    ]
+    texts += ["x // FOUR + 1", "x // 3", "x % 3", "min(x, y)", "max(x, y, 3)"]
+    texts += ["1 + 2 * 3 - 7 // 2", "-7 // 2 + x"]
     check("x, y = word(args, 0), word(args, 1)\n" + writes(texts), x, y)
 
 
