@@ -62,20 +62,23 @@ def _levels(src: np.ndarray, bounds: np.ndarray, entries: np.ndarray) -> tuple[n
 
 
 @_jit
+def _ends(
+    src: np.ndarray, bounds: np.ndarray, entries: np.ndarray, order: np.ndarray, place: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the bounds of each row's entries, and the rows of children and parents."""
+    child_bounds = np.zeros(len(order) + 1, np.int64)
+    children, parents, at = np.empty(len(src), np.int64), np.empty(len(src), np.int64), 0
+    for row in range(len(order)):
+        for entry in range(bounds[order[row]], bounds[order[row] + 1]):
+            children[at], parents[at] = place[src[entries[entry]]], row
+            at += 1
+        child_bounds[row + 1] = at
+    return child_bounds, children, parents
+
+
 def level_order(
     src: np.ndarray, dst: np.ndarray, num_nodes: int, kinds: np.ndarray, num_kinds: int
-) -> tuple[
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-    np.ndarray,
-]:
+) -> tuple[np.ndarray, ...]:
     """Number the nodes anew: by class, then by level, then as they were. Node v with children has class 2 kind + 1.
 
     Returns (cycle, order, place, classes, child bounds, children, parents, parent bounds, parent entries, segments).
@@ -86,57 +89,20 @@ def level_order(
     """
     bounds, entries = _by_head(dst, num_nodes)
     levels, cycle = _levels(src, bounds, entries)
-    num_levels, num_classes = 0, 2 * num_kinds
-    if len(cycle) == 0 and num_nodes:
-        for level in levels:
-            num_levels = max(num_levels, level + 1)
-    counts = np.zeros(num_classes * num_levels + 1, np.int64)
-    cells = np.empty(num_nodes, np.int64)
-    if len(cycle) == 0:
-        for node in range(num_nodes):
-            group = 2 * (kinds[node] if len(kinds) else 0) + (levels[node] > 0)
-            cells[node] = group * num_levels + levels[node]
-            counts[cells[node] + 1] += 1
-    for cell in range(num_classes * num_levels):
-        counts[cell + 1] += counts[cell]
-    order, place, free = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64), counts.copy()
-    if len(cycle) == 0:
-        for node in range(num_nodes):
-            place[node] = free[cells[node]]
-            order[place[node]] = node
-            free[cells[node]] += 1
-    classes = counts[:: max(num_levels, 1)].copy() if num_levels else np.zeros(num_classes + 1, np.int64)
-    segments, found = np.empty((num_classes * num_levels, 3), np.int64), 0
-    for level in range(num_levels):
-        for group in range(num_classes):
-            first, last = counts[group * num_levels + level], counts[group * num_levels + level + 1]
-            if first < last:
-                segments[found, 0], segments[found, 1], segments[found, 2] = group, first, last
-                found += 1
-    child_bounds = np.zeros(num_nodes + 1, np.int64)
-    children, parents = np.empty(len(src), np.int64), np.empty(len(src), np.int64)
-    if len(cycle) == 0:
-        at = 0
-        for row in range(num_nodes):
-            for entry in range(bounds[order[row]], bounds[order[row] + 1]):
-                children[at], parents[at] = place[src[entries[entry]]], row
-                at += 1
-            child_bounds[row + 1] = at
-        parent_bounds, parent_entries = _by_head(children, num_nodes)
-    else:
-        parent_bounds, parent_entries = child_bounds, parents
-    return (
-        cycle,
-        order,
-        place,
-        classes,
-        child_bounds,
-        children,
-        parents,
-        parent_bounds,
-        parent_entries,
-        segments[:found],
-    )
+    if len(cycle):
+        levels[:] = 0
+    num_levels, num_classes = int(levels.max(initial=-1)) + 1, 2 * num_kinds
+    classes = (2 * kinds.astype(np.int64) if len(kinds) else 0) + (levels > 0)
+    starts, order = _by_head(classes * num_levels + levels, num_classes * num_levels)
+    place = np.empty(num_nodes, np.int64)
+    place[order] = np.arange(num_nodes)
+    sizes = np.diff(starts).reshape(num_classes, num_levels)
+    level, group = np.nonzero(sizes.T)
+    first = starts[group * num_levels + level]
+    segments = np.stack([group, first, first + sizes[group, level]], 1)
+    starts_of_classes = starts[num_levels * np.arange(num_classes + 1)]
+    ends = _ends(src, bounds, entries, order, place)
+    return cycle, order, place, starts_of_classes, *ends, *_by_head(ends[1], num_nodes), segments
 
 
 @_jit
