@@ -18,8 +18,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Pass ``--full`` on as ``DGLITE_TEST_FULL=1``, which test modules read while they are collected.
 
-    Threads of OpenMP wait without spinning, also in the processes that tests start: several workers share the cores, and
-    a thread that spins for its team takes the core that the team waits for. It is read when torch is loaded.
+    OpenMP's threads wait without spinning, also in the processes that tests start: workers share the cores, and a
+    thread that spins for its team takes the core that the team waits for. It is read when torch is loaded.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if config.getoption("--full"):

@@ -62,6 +62,33 @@ def _levels(src: np.ndarray, bounds: np.ndarray, entries: np.ndarray) -> tuple[n
 
 
 @_jit
+def _arranged(
+    levels: np.ndarray, kinds: np.ndarray, num_classes: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return, of nodes by class and then by level, their order and places, where classes start, and the segments."""
+    num_nodes, num_levels = len(levels), 0
+    for level in levels:
+        num_levels = max(num_levels, level + 1)
+    keys, place = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+    for node in range(num_nodes):
+        group = 2 * (kinds[node] if len(kinds) else 0) + (levels[node] > 0)
+        keys[node] = group * num_levels + levels[node]
+    starts, order = _by_head(keys, num_classes * num_levels)
+    for row in range(num_nodes):
+        place[order[row]] = row
+    classes, segments, found = np.empty(num_classes + 1, np.int64), np.empty((num_classes * num_levels, 3), np.int64), 0
+    for group in range(num_classes + 1):
+        classes[group] = starts[group * num_levels]
+    for level in range(num_levels):
+        for group in range(num_classes):
+            first, last = starts[group * num_levels + level], starts[group * num_levels + level + 1]
+            if first < last:
+                segments[found, 0], segments[found, 1], segments[found, 2] = group, first, last
+                found += 1
+    return order, place, classes, segments[:found]
+
+
+@_jit
 def _ends(
     src: np.ndarray, bounds: np.ndarray, entries: np.ndarray, order: np.ndarray, place: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -91,18 +118,10 @@ def level_order(
     levels, cycle = _levels(src, bounds, entries)
     if len(cycle):
         levels[:] = 0
-    num_levels, num_classes = int(levels.max(initial=-1)) + 1, 2 * num_kinds
-    classes = (2 * kinds.astype(np.int64) if len(kinds) else 0) + (levels > 0)
-    starts, order = _by_head(classes * num_levels + levels, num_classes * num_levels)
-    place = np.empty(num_nodes, np.int64)
-    place[order] = np.arange(num_nodes)
-    sizes = np.diff(starts).reshape(num_classes, num_levels)
-    level, group = np.nonzero(sizes.T)
-    first = starts[group * num_levels + level]
-    segments = np.stack([group, first, first + sizes[group, level]], 1)
-    starts_of_classes = starts[num_levels * np.arange(num_classes + 1)]
-    ends = _ends(src, bounds, entries, order, place)
-    return cycle, order, place, starts_of_classes, *ends, *_by_head(ends[1], num_nodes), segments
+    order, place, classes, segments = _arranged(levels, kinds, 2 * num_kinds)
+    child_bounds, children, parents = _ends(src, bounds, entries, order, place)
+    parent_bounds, parent_entries = _by_head(children, num_nodes)
+    return cycle, order, place, classes, child_bounds, children, parents, parent_bounds, parent_entries, segments
 
 
 @_jit
