@@ -54,7 +54,7 @@ class Piece:
         return self._at(base, "computed", self.column * ITEM_BYTES[compute_dtype(self.dtype)])
 
     def _at(self, base: str, start: str, offset: int) -> str:
-        # Sums are folded here: each operation left in the text costs Numba as much time as a vector's.
+        # Sums are folded here: each operation left in the text takes as long to compile as a vector's.
         return base + (f" + {start}" if self.looped else "") + (f" + {offset}" if offset else "")
 
 

@@ -1,1 +1,1 @@
-"""CPU kernels, compiled by Numba on the machine that runs them."""
+"""CPU kernels, compiled by LLVM on the machine that runs them."""

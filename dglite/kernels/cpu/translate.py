@@ -6,8 +6,8 @@ the type of each value is known when it is met. Numba, which compiles any Python
 The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
 and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
 ``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. That steps are positive and divisors not zero is
-up to the source. A name may change its type, except from one round of a loop to the next; where branches meet, numbers
-take the wider of their types, and a name that has no one meaning is unknown.
+up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of their
+types, and a name that has no one meaning is unknown.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from .vec import I64
 
 __all__ = ["translate"]
 
+Wide = dict[tuple[ast.stmt, str], types.Type]
+"""Types of numbers before loops whose rounds make them wider."""
 Ends = list[tuple[ir.Block, Names]]
 """Blocks from which control goes on to one place, with what names mean at the end of each."""
 
@@ -39,23 +41,34 @@ def translate(source: str, prefix: str, triple: str, layout: str) -> str:
     meanings: dict[str, Any] = {"min": min, "max": max, "float": float}
     rest: list[ast.stmt] = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
     exec(compile(ast.Module(rest, []), prefix, "exec"), meanings)
-    module = ir.Module(prefix)
-    module.triple, module.data_layout = triple, layout
-    for node in functions:
-        _Function(module, prefix + node.name, node, meanings)
-    return str(module)
+    wide: Wide = {}
+    while True:
+        module = ir.Module(prefix)
+        module.triple, module.data_layout = triple, layout
+        try:
+            for node in functions:
+                _Function(module, prefix + node.name, node, meanings, wide)
+            return str(module)
+        except _WiderError as found:
+            wide[found.args[:2]] = found.args[2]
+
+
+class _WiderError(Exception):
+    """A round of a loop hands on a wider number than it is given: loop, name, type. All is written again for it."""
 
 
 class _Function(Expressions):
     """The translation of one function."""
 
-    def __init__(self, module: ir.Module, name: str, node: ast.FunctionDef, meanings: dict[str, Any]) -> None:
+    def __init__(
+        self, module: ir.Module, name: str, node: ast.FunctionDef, meanings: dict[str, Any], wide: Wide
+    ) -> None:
         parameters = [argument.arg for argument in node.args.args]
         function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * len(parameters)), name)
         function.attributes.add("nounwind")
         names = {name: Value(types.int64, arg) for name, arg in zip(parameters, function.args, strict=True)}
         super().__init__(ir.IRBuilder(function.append_basic_block()), names, meanings)
-        self.function = function
+        self.function, self.wide = function, wide
         self.rounds: list[Ends] = []
         """For each loop around this place, where its next round is gone to."""
         self.statements(node.body)
@@ -194,11 +207,14 @@ class _Function(Expressions):
         Where rounds are blocks of columns, LLVM is told not to write several of them out: they are long enough, and a
         row has few.
         """
+        changing = _assigned(node).union(more)
+        for name in [name for name in self.names if (node, name) in self.wide]:
+            kind = self.wide[node, name]
+            self.names[name] = Value(kind, self.cast_at(self.builder.block, self.names[name], kind))
         builder, before = self.builder, self.builder.block
         header, body, after = (self.function.append_basic_block() for _ in range(3))
         builder.branch(header)
         builder.position_at_end(header)
-        changing = _assigned(node).union(more)
         phis: dict[str, ir.Instruction] = {}
         for name in [name for name in self.names if name in changing]:
             kind, value = self.names[name]
@@ -225,9 +241,11 @@ class _Function(Expressions):
         """Hand the next round what names mean at the end of one."""
         for name, phi in phis.items():
             kind, value = inside[name].type, found.get(name)
-            if value is None or (value.type != kind and (not is_number(kind) or wider(value.type, kind) != kind)):
+            if value is None or (value.type != kind and not (is_number(kind) and is_number(value.type))):
                 came = "unknown" if value is None else value.type
                 refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")
+            if wider(kind, value.type) != kind:
+                raise _WiderError(node, name, wider(kind, value.type))
             phi.add_incoming(cast(self.builder, value.ir, value.type, kind), self.builder.block)
 
     # -- expressions that branch ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ HEADER = """from dglite.kernels.cpu import simd
 FOUR, HALF = 4, 0.5
 word, put = simd.word, simd.storer("int64", 1)
 number, put_number = simd.loader("float64", 1), simd.storer("float64", 1)
+four = simd.loader("float64", 4)
 
 
 """
@@ -159,6 +160,18 @@ put_number(args + 16, kind)"""
         check(body, x)
 
 
+def test_what_a_round_makes_wider_is_wide_before_the_loop() -> None:
+    body = """total, other = 0, 1
+for i in range(word(args, 0)):
+    for j in range(3):
+        total = total + other / 4
+    other = total
+put_number(args + 8, total + 1)
+put_number(args + 16, other)"""
+    for x in (0, 1, 5):
+        check(body, x)
+
+
 def test_a_name_may_change_its_type() -> None:
     check("x = word(args, 0)\nx = x / 4\nput_number(args + 8, x)\nx = 3\nput(args + 16, x)", 5)
 
@@ -175,7 +188,8 @@ REFUSED = {
     "x = [1]": "no expression of kernels",
     "x = 1.5 % 2.0": "no operation of float64",
     "x = +args": "no operation of kernels",
-    "x = 1\n    for i in range(3):\n        x = 0.5": "before which x is int64, and float64 after a round",
+    "x = 1\n    for i in range(3):\n        x = four(args)": r"before which x is int64, and Vec\(.*\) after a round",
+    "x = word": "no number",
     "if args > 0:\n        x = 1\n    y = x": "is unknown here",
 }
 
