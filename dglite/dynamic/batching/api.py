@@ -108,7 +108,9 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     pairs = differentiate(session, ones)
     if not pairs:
         raise DGLError("nothing that was used wants a gradient; parameters need requires_grad=True")
-    torch.autograd.backward([tensor for tensor, _ in pairs], [grad for _, grad in pairs])
+    tensors, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
+    pairs.clear()
+    _Differentiated.apply(grads, *tensors).backward()
     return torch.stack([value.sum() for value in values]).sum()
 
 
@@ -130,6 +132,22 @@ class _Computed(torch.autograd.Function):
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
         found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
         return None, None, None, *[found.get(id(tensor)) for tensor in ctx.tensors]
+
+
+class _Differentiated(torch.autograd.Function):
+    """A function whose gradients are known. It hands them on as their only owner: torch copies what others see."""
+
+    @staticmethod
+    def forward(ctx: Any, grads: list[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.grads = grads
+        return torch.zeros(())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        found = None, *ctx.grads
+        ctx.grads.clear()
+        return found
 
 
 def _checked(lazies: Any, name: str) -> list[LazyTensor]:
