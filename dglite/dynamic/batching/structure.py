@@ -193,8 +193,13 @@ def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return the parts along an axis, without it."""
     if axis_of(x, dim) != 0:
         return fallback.record(torch.unbind, (x, dim), {})
-    inner = x._kind.shape[1:]
-    return tuple(_view(x, inner, i * math.prod(inner)) for i in range(x._kind.shape[0]))
+    kind, session = x._kind, x._session
+    row, found = kind_of(kind.shape[1:], kind.dtype), []
+    for ref in range(x._ref, x._ref + kind.shape[0] * row.nbytes, row.nbytes) if row.nbytes else [x._ref] * len(x):
+        made = blank(LazyTensor)
+        made._session, made._ref, made._kind = session, ref, row
+        found.append(made)
+    return tuple(found)
 
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:

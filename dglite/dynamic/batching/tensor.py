@@ -120,7 +120,7 @@ class LazyTensor:
         return record(*args, **kwargs) if kwargs else record(*args)
 
     def __iter__(self) -> Iterator[LazyTensor]:
-        return iter(self.unbind(0))
+        return iter(METHODS["unbind"](self))
 
     def __len__(self) -> int:
         if not self._kind.shape:
@@ -188,3 +188,5 @@ def _install_what_tensors_have() -> None:
 
 
 _install_what_tensors_have()
+# Bound once: torch asks for it twice in every call.
+LazyTensor.__torch_function__ = LazyTensor.__torch_function__  # type: ignore[method-assign]
