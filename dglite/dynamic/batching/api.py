@@ -154,12 +154,14 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
     lazies = list(lazies)
     if not lazies:
         raise DGLError(f"{name} was given an empty list; expected at least one lazy tensor")
+    first = lazies[0]
     for x in lazies:
         if type(x) is not LazyTensor:
             raise DGLError(
                 f"{name} takes lazy tensors; got {type(x).__name__}. Make inputs lazy with dglite.dynamic.lazy"
             )
-        same_session(lazies[0], x)
+        if x._session is not first._session:
+            same_session(first, x)
     return lazies
 
 

@@ -105,7 +105,8 @@ class Run:
             address, distance = program.in_place(
                 members, slot, kind.nbytes, session.argptr, session.args, session.where, *limits
             )
-            if address and distance % kind.item == 0:
+            # A matrix for each sample is a matrix of all rows only if there is nothing between them.
+            if address and distance % kind.item == 0 and (len(kind.shape) < 2 or distance == kind.nbytes):
                 self._places[i], self._input_at[i] = (address, distance), 0
 
     def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
@@ -113,7 +114,8 @@ class Run:
         batches = self.order, self.bounds, self.batch_kinds, self.ranks
         inputs = self._first_input, self._input_at, self._input_sizes
         plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
-        return program.build(plan, program.Graph(session.argptr, session.args, session.where, grads))
+        where = session.where[: session.num_nodes]
+        return program.build(plan, program.Graph(session.argptr, session.args, where, grads))
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
@@ -134,7 +136,7 @@ class Run:
             batches, matrices = np.flatnonzero(self.batch_kinds == number), self.signatures[number].matrices
             assert matrices is not None
             counts = sizes[batches].tolist()
-            inputs, results = ([x.split(counts) for x in side] for side in self._rows(number, arena, shift))
+            inputs, results = ([x.split_with_sizes(counts) for x in side] for side in self._rows(number, arena, shift))
             for i, batch in enumerate(batches.tolist()):
                 found[batch] = matrices, [x[i] for x in inputs], [y[i] for y in results]
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -25,8 +26,6 @@ class Product:
     def __init__(self, kind: Kind, out: Kind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
         self.matrix = weight.detach() if turned else weight.detach().t()
-        self._added = None if bias is None else bias.detach()
-        self._few: tuple[FewRows, FewRows] | None = None
 
     @property
     def wants(self) -> bool:
@@ -36,7 +35,7 @@ class Product:
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
         """Multiply."""
         x, y = self.rows_of(inputs[0]), self.columns_of(results[0])
-        few = (self._few or self._kernels())[0]
+        few = self._few[0]
         if x.shape[0] <= few.most:
             few.multiply(x, y, self._added)
         elif self._added is None:
@@ -56,7 +55,7 @@ class Product:
         if into[0] is None:
             return
         grad, target = self.columns_of(grads[0]), self.rows_of(into[0])
-        few = (self._few or self._kernels())[1]
+        few = self._few[1]
         if grad.shape[0] <= few.most:
             few.multiply(grad, target, target if add[0] else None)
         elif add[0]:
@@ -64,10 +63,14 @@ class Product:
         else:
             torch.mm(grad, self.matrix.t(), out=target)
 
-    def _kernels(self) -> tuple[FewRows, FewRows]:
-        """Return what multiplies few rows, and few rows of the gradient."""
-        self._few = FewRows(self.matrix), FewRows(self.matrix.t())
-        return self._few
+    @cached_property
+    def _few(self) -> tuple[FewRows, FewRows]:
+        """What multiplies few rows, and few rows of the gradient."""
+        return FewRows(self.matrix), FewRows(self.matrix.t())
+
+    @cached_property
+    def _added(self) -> Tensor | None:
+        return None if self.bias is None else self.bias.detach()
 
     def rows_of(self, x: Tensor) -> Tensor:
         """Return inputs (n, *rows, features) as a matrix."""

@@ -91,6 +91,10 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
             return fallback.record(function, (input, target, *args), kwargs)
         session = input._session
+        if type(target) is LazyTensor and target._session is session:
+            recorded = session.caches.get((name, input._kind, target._kind, *kwargs.values()))
+            if recorded is not None:
+                return session.record(recorded.signature, (input._ref, target._ref), recorded.kinds[0])
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
         known = made(session, input._kind, label._kind, kwargs)
         if known is None:
