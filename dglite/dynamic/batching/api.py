@@ -97,9 +97,9 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     """
     lazies = _checked([losses] if type(losses) is LazyTensor else losses, "backward")
     session = lazies[0]._session
-    for loss in lazies:
-        if loss._kind.numel != 1:
-            raise DGLError(f"a loss has one element; got shape {list(loss._kind.shape)}: sum or average it")
+    for kind in {loss._kind for loss in lazies}:
+        if kind.numel != 1:
+            raise DGLError(f"a loss has one element; got shape {list(kind.shape)}: sum or average it")
     _compute(session, lazies, strategy)
     groups = _groups(lazies)
     values = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
@@ -170,7 +170,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     wait_for_all()  # a step of persistent processors may be changing the parameters
     recording = perf_counter() - session.started
     session.settle()
-    targets = np.array([x._ref >> PLACE_BITS for x in lazies], np.int64)
+    targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
     nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
     run = Run(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):

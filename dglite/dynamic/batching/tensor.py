@@ -113,9 +113,8 @@ class LazyTensor:
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record a function of torch that was called with a lazy tensor among its arguments."""
-        try:
-            record = FUNCTIONS[function]
-        except KeyError:
+        record = FUNCTIONS.get(function)
+        if record is None:
             return fallback.record(function, args, kwargs or {})
         return record(*args, **kwargs) if kwargs else record(*args)
 
