@@ -147,6 +147,8 @@ class Layout:
         self._word(0, SharedSource(weight.attr))
         self._word(stride * dtype.itemsize)
         self._place(stage.place)
+        for _ in range(2):  # nothing is added
+            self._word(0)
         most = products.MOST_ROWS_TURNED if turned else products.MOST_ROWS
         return start, most, height * width // 4, height * width
 

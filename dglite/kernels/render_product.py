@@ -5,7 +5,8 @@ Tasks share out the columns of the result where rows are few and the rows where 
 at a time: a processor that fetches ahead what another one writes slows both down.
 
 Words of a product's ``args``: first row, last row, rows and columns of the matrix, then address and row stride in bytes
-of the rows, the matrix, and the result. Addresses of rows are those of row 0, wherever the run of rows starts.
+of the rows, the matrix, the result, and of rows that are added to it, or 0 (a bias is a row at distance 0, and what is
+there already is the result's own). Addresses of rows are those of row 0, wherever the run of rows starts.
 """
 
 from __future__ import annotations
@@ -43,10 +44,14 @@ def _head(title: str, dtype: str, lanes: int) -> str:
 
 
 def product_source(dtype: str, lanes: int, turned: bool) -> str:
-    """Return the kernel of ``y = x @ w``, or of ``y = x @ w.T`` where it is ``turned``; the width is full vectors."""
+    """Return the kernel of ``y = x @ w + b``, or of ``y = x @ w.T + b`` where it is ``turned``.
+
+    The width is full vectors.
+    """
     title = f"Products of a few rows with a matrix{', turned' if turned else ''}"
     columns = "height" if turned else "width // LANES"
     body = _SHAPE.split("\n") + [
+        "b, b_stride = word(args, 10), word(args, 11)",
         f"start, stop = 0, {columns}",
         f"if last - first >= {_ROWS_PER_TASK} * num_tasks:",
         "    count = last - first",
@@ -91,7 +96,12 @@ def _dot_tile(rows: int, many: int) -> list[str]:
         loop.append(f"u{i} = load(x{i} + k)")
         loop += [f"s{i}{j} = s{i}{j} + u{i} * {f'v{j}' if rows > 1 else f'load(a{j} + k)'}" for j in range(many)]
     lines += _nested("for k in range(0, width * ITEM, LANES * ITEM):", loop)
-    return lines + [f"store1(y + (row + {i}) * y_stride + (m + {j}) * ITEM, reduce_add(s{i}{j}))" for i, j in places]
+    lines += [f"d{i}{j} = reduce_add(s{i}{j})" for i, j in places]
+    lines += _nested(
+        "if b != 0:",
+        [f"d{i}{j} = d{i}{j} + load1(b + (row + {i}) * b_stride + (m + {j}) * ITEM)" for i, j in places],
+    )
+    return lines + [f"store1(y + (row + {i}) * y_stride + (m + {j}) * ITEM, d{i}{j})" for i, j in places]
 
 
 def _sums() -> list[str]:
@@ -110,7 +120,11 @@ def _sums() -> list[str]:
         for rows in (2, 1):
             step += _nested(f"while row + {rows} <= count:", [*_sum_tile(rows, many), f"row += {rows}"])
         inner += _nested(f"while n + {many} <= height:", [*step, f"n += {many}"])
-    clear = _nested("for row in range(count):", _nested(_EACH, [f"store(tile + row * {_TILE_BYTES} + k, splat(0.0))"]))
+    added = "load(b + (begin + row) * b_stride + column + k)"
+    clear = []
+    for head, value in (("if b == 0:", "splat(0.0)"), ("else:", added)):
+        row = _nested(_EACH, [f"store(tile + row * {_TILE_BYTES} + k, {value})"])
+        clear += _nested(head, _nested("for row in range(count):", row))
     put = f"store(y + (begin + row) * y_stride + column + k, load(tile + row * {_TILE_BYTES} + k))"
     block = [f"count = min(last - begin, {_TILE_ROWS})", *clear, *inner]
     block += _nested("for row in range(count):", _nested(_EACH, [put]))

@@ -97,9 +97,9 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     """
     lazies = _checked([losses] if type(losses) is LazyTensor else losses, "backward")
     session = lazies[0]._session
-    for loss in lazies:
-        if loss._kind.numel != 1:
-            raise DGLError(f"a loss has one element; got shape {list(loss._kind.shape)}: sum or average it")
+    for kind in {loss._kind for loss in lazies}:
+        if kind.numel != 1:
+            raise DGLError(f"a loss has one element; got shape {list(kind.shape)}: sum or average it")
     _compute(session, lazies, strategy)
     groups = _groups(lazies)
     values = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
@@ -108,7 +108,9 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     pairs = differentiate(session, ones)
     if not pairs:
         raise DGLError("nothing that was used wants a gradient; parameters need requires_grad=True")
-    torch.autograd.backward([tensor for tensor, _ in pairs], [grad for _, grad in pairs])
+    tensors, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
+    pairs.clear()
+    _Differentiated.apply(grads, *tensors).backward()
     return torch.stack([value.sum() for value in values]).sum()
 
 
@@ -132,16 +134,34 @@ class _Computed(torch.autograd.Function):
         return None, None, None, *[found.get(id(tensor)) for tensor in ctx.tensors]
 
 
+class _Differentiated(torch.autograd.Function):
+    """A function whose gradients are known. It hands them on as their only owner: torch copies what others see."""
+
+    @staticmethod
+    def forward(ctx: Any, grads: list[Tensor], *tensors: Tensor) -> Tensor:
+        ctx.grads = grads
+        return torch.zeros(())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        found = None, *ctx.grads
+        ctx.grads.clear()
+        return found
+
+
 def _checked(lazies: Any, name: str) -> list[LazyTensor]:
     lazies = list(lazies)
     if not lazies:
         raise DGLError(f"{name} was given an empty list; expected at least one lazy tensor")
+    first = lazies[0]
     for x in lazies:
         if type(x) is not LazyTensor:
             raise DGLError(
                 f"{name} takes lazy tensors; got {type(x).__name__}. Make inputs lazy with dglite.dynamic.lazy"
             )
-        same_session(lazies[0], x)
+        if x._session is not first._session:
+            same_session(first, x)
     return lazies
 
 
@@ -150,7 +170,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     wait_for_all()  # a step of persistent processors may be changing the parameters
     recording = perf_counter() - session.started
     session.settle()
-    targets = np.array([x._ref >> PLACE_BITS for x in lazies], np.int64)
+    targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
     nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
     run = Run(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):

@@ -24,12 +24,12 @@ from .pointwise import same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
 from .structure import getitem
-from .tensor import FUNCTIONS, METHODS, LazyTensor
+from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
 __all__ = ["Cell", "cell"]
 
 _MASK = (1 << PLACE_BITS) - 1
-_kind_of, _place_of = attrgetter("_kind"), attrgetter("_ref")
+_kind_of = attrgetter("_kind")
 
 
 class Untraceable(DGLError):
@@ -108,18 +108,33 @@ class _Traced:
     """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
 
     def __init__(self, macro: Macro, results: Sequence[tuple[int, int, Kind]], assemble: Any) -> None:
-        self.macro, self.results, self.assemble = macro, results, assemble
+        self.number, self.num_nodes, self.num_args = macro.number, macro.num_nodes, macro.num_args
+        self.results, self.assemble = results, assemble
         only_inner = all(whose == INNER for whose, _, _ in results)
         self.inner = [(place, kind) for _, place, kind in results] if only_inner else None
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the macro and return what its body returns."""
+        words = [self.number]
         for x in lazies:
             if x._session is not session:
                 same_session(lazies[0], x)
-        first = session.expand(self.macro, map(_place_of, lazies))
-        if self.inner is not None:
-            return self.assemble([LazyTensor(session, first + place, kind) for place, kind in self.inner])
+            words.append(x._ref)
+        first = session.count << PLACE_BITS
+        session.count += self.num_nodes
+        session.num_args += self.num_args
+        session.stream += words
+        parts: list[LazyTensor] = []
+        if self.inner is None:
+            return self._mixed(session, first, lazies)
+        for place, kind in self.inner:
+            made = blank(LazyTensor)
+            made._session, made._ref, made._kind = session, first + place, kind
+            parts.append(made)
+        return self.assemble(parts)
+
+    def _mixed(self, session: Session, first: int, lazies: Sequence[LazyTensor]) -> Any:
+        """Return what the body returns, where some of it is an argument or the same for all samples."""
         parts = []
         for whose, place, kind in self.results:
             base = 0

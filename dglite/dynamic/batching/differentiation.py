@@ -13,6 +13,7 @@ from ...expr import Operand, Side
 from ...kernels.cpu.batching import PLACE_BITS
 from ...kernels.cpu.program import active_nodes
 from ...kernels.cpu.steps import run_steps, step_kernel
+from .arena import empty
 from .gradients import Gradients
 from .signatures import DTYPES, Kind, Signature, shared
 
@@ -59,7 +60,7 @@ def differentiate(session: Session, outputs: Sequence[tuple[Kind, np.ndarray, Te
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
     active, grads = _active(session, targets), np.zeros(len(session.where), np.int64)
     given = [(tensor, node) for tensor, node in session.differentiable() if active[node]]
-    buffers = [torch.zeros(tensor.shape, dtype=tensor.dtype) for tensor, _ in given]
+    buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
     for (_, node), buffer in zip(given, buffers, strict=True):
         grads[node] = buffer.data_ptr()
     gradients, runs = Gradients(), session.runs

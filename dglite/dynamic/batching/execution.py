@@ -17,7 +17,7 @@ from ...kernels.cpu.steps import run_steps, run_steps_by_rows
 from .arena import Arena
 from .gradients import Gradients
 from .matrices import Product
-from .signatures import DTYPES, Kind, shared, template_table
+from .signatures import DTYPES, Kind, Matrices, shared, template_table
 
 if TYPE_CHECKING:
     from .session import Session
@@ -44,8 +44,9 @@ class Run:
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
-        self._wholes: dict[tuple[int, int], tuple[list[Tensor], list[Tensor]]] = {}
+        self._views = self._split(self.arena, 0)
         self._perform(work, lambda batch: self._forward(batch, keep))
+        self._views.clear()
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
 
@@ -88,6 +89,12 @@ class Run:
         self._input_at = np.array([base + at for _, at, _ in inputs], np.int64)
         self._input_sizes = np.array([kind.nbytes for _, _, kind in inputs], np.int64)
         self._find_in_place(session, inputs)
+        used = (self._input_at == 0).tolist()
+        self._adds = {
+            s.matrices: used[first : first + len(s.matrices.kinds)]
+            for s, first in zip(self.signatures, first_input, strict=True)
+            if s.matrices is not None
+        }
 
     def _find_in_place(self, session: Session, inputs: Sequence[tuple[int, int, Kind]]) -> None:
         """Use inputs where they lie if all of a signature's do so in equal distances."""
@@ -98,7 +105,8 @@ class Run:
             address, distance = program.in_place(
                 members, slot, kind.nbytes, session.argptr, session.args, session.where, *limits
             )
-            if address and distance % kind.item == 0:
+            # A matrix for each sample is a matrix of all rows only if there is nothing between them.
+            if address and distance % kind.item == 0 and (len(kind.shape) < 2 or distance == kind.nbytes):
                 self._places[i], self._input_at[i] = (address, distance), 0
 
     def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
@@ -106,7 +114,8 @@ class Run:
         batches = self.order, self.bounds, self.batch_kinds, self.ranks
         inputs = self._first_input, self._input_at, self._input_sizes
         plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
-        return program.build(plan, program.Graph(session.argptr, session.args, session.where, grads))
+        where = session.where[: session.num_nodes]
+        return program.build(plan, program.Graph(session.argptr, session.args, where, grads))
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
@@ -120,15 +129,17 @@ class Run:
             else:
                 run_steps(*addresses, first, last, amount, threads)
 
-    def _views(self, batch: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Return a batch's (inputs, results), of which ``shift`` gives the gradients."""
-        begin, end = int(self.bounds[batch]), int(self.bounds[batch + 1])
-        number, first = int(self.batch_kinds[batch]), int(self.ranks[begin])
-        whole = self._wholes.get((number, shift))
-        if whole is None:
-            whole = self._wholes[number, shift] = self._rows(number, arena, shift)
-        last = first + end - begin
-        return [x[first:last] for x in whole[0]], [x[first:last] for x in whole[1]]
+    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[Matrices, list[Tensor], list[Tensor]]]:
+        """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
+        found, sizes = {}, self.bounds[1:] - self.bounds[:-1]
+        for number in np.flatnonzero(self.heavy).tolist():
+            batches, matrices = np.flatnonzero(self.batch_kinds == number), self.signatures[number].matrices
+            assert matrices is not None
+            counts = sizes[batches].tolist()
+            inputs, results = ([x.split_with_sizes(counts) for x in side] for side in self._rows(number, arena, shift))
+            for i, batch in enumerate(batches.tolist()):
+                found[batch] = matrices, [x[i] for x in inputs], [y[i] for y in results]
+        return found
 
     def _rows(self, number: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         """Return the inputs and results of all operations of one signature."""
@@ -145,9 +156,7 @@ class Run:
         return inputs, results
 
     def _forward(self, batch: int, keep: bool) -> None:
-        inputs, results = self._views(batch, self.arena, 0)
-        matrices = self.signatures[self.batch_kinds[batch]].matrices
-        assert matrices is not None
+        matrices, inputs, results = self._views[batch]
         self._kept[batch] = matrices.forward(inputs, results, keep)
 
     # -- gradients ----------------------------------------------------------------------------------------------
@@ -156,13 +165,18 @@ class Run:
         self.grad_arena = Arena(self._nbytes)
         self.grad_arena.clear(self._result_bytes)
         self._shift = self.grad_arena.address - self.arena.address
-        self._wholes.clear()  # a second backward has its gradients elsewhere
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
     def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        work = self._build(session, backward=True, shift=self._shift, grads=grads)
-        self._perform(work, lambda batch: self._differentiate(batch, gradients))
+        work, views = self._build(session, True, self._shift, grads), self._split(self.grad_arena, self._shift)
+
+        def differentiate(batch: int) -> None:
+            matrices, into, results = views[batch]
+            wanted = [x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)]
+            matrices.backward(self._kept[batch], results, wanted, self._adds[matrices], gradients)
+
+        self._perform(work, differentiate)
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, Product) and signature.matrices.wants:
                 product = signature.matrices
@@ -170,14 +184,3 @@ class Run:
                 _, grad = self._rows(number, self.grad_arena, self._shift)
                 rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
                 gradients.product(product.weight, product.bias, rows, product.turned)
-
-    def _differentiate(self, batch: int, gradients: Gradients) -> None:
-        number = int(self.batch_kinds[batch])
-        matrices, first = self.signatures[number].matrices, int(self._first_input[number])
-        assert matrices is not None
-        into, grads = self._views(batch, self.grad_arena, self._shift)
-        wanted: list[Tensor | None] = [
-            x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)
-        ]
-        add = [int(at) == 0 for at in self._input_at[first : first + len(into)]]
-        matrices.backward(self._kept[batch], grads, wanted, add, gradients)

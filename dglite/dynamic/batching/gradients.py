@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .deferred import Late, Rows
+from .few import outer
 
 __all__ = ["Gradients"]
 
@@ -37,11 +38,12 @@ class Gradients:
                 self.product(weight, bias, pair)
             rows.clear()  # the same call may be differentiated once more
 
+    @torch.no_grad()
     def finish(self) -> list[tuple[Tensor, Tensor]]:
         """Return each parameter and its gradient."""
         for (_, turned), (weight, rows) in self._rows.items():
             x, grad = _together([x for x, _ in rows]), _together([g for _, g in rows])
-            self.add(weight, x.t() @ grad if turned else grad.t() @ x)
+            self.add(weight, outer(x, grad) if turned else outer(grad, x))
         for bias, grads in self._biases.values():
             for grad in grads:
                 self.add(bias, grad.sum(0))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .deferred import deferring
+from .few import FewRows
 from .gradients import Gradients
 from .signatures import Kind
 
-__all__ = ["Product", "TorchCall"]
+__all__ = ["CrossEntropy", "Product", "TorchCall"]
 
 
 class Product:
@@ -33,10 +35,13 @@ class Product:
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
         """Multiply."""
         x, y = self.rows_of(inputs[0]), self.columns_of(results[0])
-        if self.bias is None:
+        few = self._few[0]
+        if x.shape[0] <= few.most:
+            few.multiply(x, y, self._added)
+        elif self._added is None:
             torch.mm(x, self.matrix, out=y)
         else:
-            torch.addmm(self.bias.detach(), x, self.matrix, out=y)
+            torch.addmm(self._added, x, self.matrix, out=y)
 
     def backward(
         self,
@@ -50,10 +55,22 @@ class Product:
         if into[0] is None:
             return
         grad, target = self.columns_of(grads[0]), self.rows_of(into[0])
-        if add[0]:
+        few = self._few[1]
+        if grad.shape[0] <= few.most:
+            few.multiply(grad, target, target if add[0] else None)
+        elif add[0]:
             target.addmm_(grad, self.matrix.t())
         else:
             torch.mm(grad, self.matrix.t(), out=target)
+
+    @cached_property
+    def _few(self) -> tuple[FewRows, FewRows]:
+        """What multiplies few rows, and few rows of the gradient."""
+        return FewRows(self.matrix), FewRows(self.matrix.t())
+
+    @cached_property
+    def _added(self) -> Tensor | None:
+        return None if self.bias is None else self.bias.detach()
 
     def rows_of(self, x: Tensor) -> Tensor:
         """Return inputs (n, *rows, features) as a matrix."""
@@ -131,6 +148,39 @@ class TorchCall:
             if grad is not None:
                 gradients.add(parameter, grad)
         gradients.later(late)
+
+
+class CrossEntropy(TorchCall):
+    """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
+
+    form = "cross_entropy"
+
+    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
+        """Compute the losses; keep the logarithms of the softmax."""
+        (scores, labels), steps = inputs, torch.ops.aten
+        logs = torch.log_softmax(scores, 1)
+        losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
+        results[0].copy_(losses)
+        return logs, labels, total
+
+    def backward(
+        self,
+        kept: Any,
+        grads: list[Tensor],
+        into: list[Tensor | None],
+        add: Sequence[bool],
+        gradients: Gradients,
+    ) -> None:
+        """Subtract the labels from the softmax."""
+        (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
+        if target is None:
+            return
+        slope = steps.nll_loss_backward(grads[0], logs, labels, None, _NO_REDUCTION, _IGNORED, total)
+        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype)
+        target.add_(found) if add[0] else target.copy_(found)
+
+
+_NO_REDUCTION, _IGNORED = 0, -100
 
 
 def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:

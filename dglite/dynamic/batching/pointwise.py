@@ -102,9 +102,14 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
         if named:  # alpha, rounding_mode
             return fallback.record(function, (x, y), named)
+        if type(y) is not LazyTensor or type(x) is not LazyTensor:
+            like = x if type(x) is LazyTensor else y
+            if like._kind.dtype not in DTYPES:
+                return fallback.record(function, (x, y), {})
+            x, y = as_lazy(x, like), as_lazy(y, like)
         try:
             number, kind = known[x._kind][y._kind]
-        except (AttributeError, KeyError):
+        except KeyError:
             return first(x, y)
         made = blank(LazyTensor)
         made._session = session = x._session
@@ -115,14 +120,9 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         session.stream += (number, x._ref, y._ref)
         return made
 
-    def first(x: Any, y: Any) -> LazyTensor:
-        """Record what needs more thought: numbers and tensors, or kinds that have not met before."""
-        like = x if type(x) is LazyTensor else y
-        if like._kind.dtype not in DTYPES:
-            return fallback.record(function, (x, y), {})
-        x, y = as_lazy(x, like), as_lazy(y, like)
-        if y._kind in known[x._kind]:
-            return call(x, y)
+    def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
+        """Record kinds that have not met before."""
+        same_session(x, y)
         shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
         numel = math.prod(shape)
         parts = [Part(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]

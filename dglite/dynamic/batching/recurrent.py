@@ -13,7 +13,7 @@ from torch import Tensor
 from ...errors import DGLError
 from ...expr import Expr
 from .generic import Recorded, made_call, only, record_call
-from .matrices import TorchCall
+from .matrices import CrossEntropy, TorchCall
 from .pointwise import as_lazy
 from .session import Session
 from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
@@ -91,6 +91,10 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
             return fallback.record(function, (input, target, *args), kwargs)
         session = input._session
+        if type(target) is LazyTensor and target._session is session:
+            recorded = session.caches.get((name, input._kind, target._kind, *kwargs.values()))
+            if recorded is not None:
+                return session.record(recorded.signature, (input._ref, target._ref), recorded.kinds[0])
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
         known = made(session, input._kind, label._kind, kwargs)
         if known is None:
@@ -122,6 +126,8 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
         made = made_call(session, name, [kind, label], [scalar], losses, only)
         usual = all(option in _USUAL and value == _USUAL[option] for option, value in rest.items())
+        if usual and name == "cross_entropy" and label.dtype == torch.int64:
+            made.signature.matrices = CrossEntropy([kind, label], [scalar], losses)
         return _known(made, name) if usual else made
 
     return call

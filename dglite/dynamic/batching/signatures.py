@@ -330,6 +330,16 @@ _MOVED_AS = {4: torch.float32, 8: torch.float64}
 
 def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:
     """Return the templates of several signatures below each other, and where each signature's begin."""
-    ends = np.cumsum([0, *map(len, templates)])
-    rows = [template for several in templates for template in several]
-    return np.array(rows, np.int64).reshape(len(rows), program.TEMPLATE_WORDS), ends
+    key = tuple(tuple(map(id, several)) for several in templates)
+    known = _tables.get(key)
+    if known is None:
+        if len(_tables) >= 1000:
+            _tables.clear()
+        rows = [template for several in templates for template in several]
+        table = np.array(rows, np.int64).reshape(len(rows), program.TEMPLATE_WORDS)
+        known = _tables[key] = table, np.cumsum([0, *map(len, templates)]), rows
+    return known[:2]
+
+
+_tables: dict[Any, tuple[np.ndarray, np.ndarray, list[Template]]] = {}
+"""Tables by the identities of templates, which they keep alive: batches of one model mostly have the same ones."""

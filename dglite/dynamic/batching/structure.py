@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import DGLError
+from ...kernels.cpu.batching import PLACE_BITS
 from .matrices import Product
 from .pointwise import as_lazy, same_session
 from .session import Session
@@ -35,7 +36,11 @@ def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTe
         if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
             return fallback.record(F.linear, (input, weight, bias), {})
         return _product(input, weight, bias, turned=False)
-    return session.record(signature, (input._ref,), kind)
+    made = blank(LazyTensor)
+    made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
+    session.count += 1
+    session.stream += (signature.number, input._ref)
+    return made
 
 
 def matmul(x: Any, y: Any) -> LazyTensor:
@@ -124,11 +129,16 @@ def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tu
 
 
 def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: Kind) -> LazyTensor:
-    session = lazies[0]._session
+    session, words = lazies[0]._session, [signature.number]
     for x in lazies:
         if x._session is not session:
             same_session(lazies[0], x)
-    return session.record(signature, [x._ref for x in lazies], kind)
+        words.append(x._ref)
+    made = blank(LazyTensor)
+    made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
+    session.count += 1
+    session.stream += words
+    return made
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
@@ -150,7 +160,7 @@ def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
 
 def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of the given length or lengths."""
-    key = x._kind, sizes if isinstance(sizes, int) else tuple(sizes), dim
+    key = x._kind, sizes if type(sizes) is int else tuple(sizes), dim  # type: ignore[arg-type]
     parts = _parts.get(key)
     if parts is None:
         if axis_of(x, dim) != 0:
@@ -193,8 +203,13 @@ def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return the parts along an axis, without it."""
     if axis_of(x, dim) != 0:
         return fallback.record(torch.unbind, (x, dim), {})
-    inner = x._kind.shape[1:]
-    return tuple(_view(x, inner, i * math.prod(inner)) for i in range(x._kind.shape[0]))
+    kind, session = x._kind, x._session
+    row, found = kind_of(kind.shape[1:], kind.dtype), []
+    for ref in range(x._ref, x._ref + kind.shape[0] * row.nbytes, row.nbytes) if row.nbytes else [x._ref] * len(x):
+        made = blank(LazyTensor)
+        made._session, made._ref, made._kind = session, ref, row
+        found.append(made)
+    return tuple(found)
 
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:

@@ -113,14 +113,13 @@ class LazyTensor:
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Record a function of torch that was called with a lazy tensor among its arguments."""
-        try:
-            record = FUNCTIONS[function]
-        except KeyError:
+        record = FUNCTIONS.get(function)
+        if record is None:
             return fallback.record(function, args, kwargs or {})
         return record(*args, **kwargs) if kwargs else record(*args)
 
     def __iter__(self) -> Iterator[LazyTensor]:
-        return iter(self.unbind(0))
+        return iter(METHODS["unbind"](self))
 
     def __len__(self) -> int:
         if not self._kind.shape:
@@ -188,3 +187,5 @@ def _install_what_tensors_have() -> None:
 
 
 _install_what_tensors_have()
+# Bound once: torch asks for it twice in every call.
+LazyTensor.__torch_function__ = LazyTensor.__torch_function__  # type: ignore[method-assign]

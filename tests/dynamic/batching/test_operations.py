@@ -50,6 +50,7 @@ VECTORS: dict[str, Callable[..., Any]] = {
     "log softmax": lambda x, y: x.log_softmax(-1) + F.log_softmax(y, dim=0),
     "linear": lambda x, y: F.linear(x, WEIGHT, BIAS),
     "linear of rows": lambda x, y: F.linear(torch.stack([x, y]), WEIGHT),
+    "linear of some rows": lambda x, y: F.linear(torch.stack([x, y, x]).tanh()[1:], WEIGHT),
     "matmul": lambda x, y: x @ WEIGHT.T,
     "matrix first": lambda x, y: WEIGHT @ x + torch.mv(WEIGHT, y),
     "dot": lambda x, y: x @ y,
@@ -75,6 +76,7 @@ VECTORS: dict[str, Callable[..., Any]] = {
     "where": lambda x, y: torch.where(torch.tensor([True, False] * 3 + [True]), x, y),
     "cross entropy": lambda x, y: F.cross_entropy(x, torch.tensor(3)),
     "smoothed": lambda x, y: F.cross_entropy(x, torch.tensor(3), label_smoothing=0.1),
+    "no label": lambda x, y: F.cross_entropy(x, torch.tensor(-100), reduction="sum"),
     "nll": lambda x, y: F.nll_loss(torch.log_softmax(x, 0), torch.tensor(1)),
     "mse": lambda x, y: F.mse_loss(x, y),
     "layer norm": lambda x, y: F.layer_norm(x, (7,), y),
@@ -122,6 +124,39 @@ def test_modules(name: str) -> None:
     torch.testing.assert_close(values, expected)
     for found, grad in zip(torch.autograd.grad(values.square().sum(), tensors), grads, strict=True):
         torch.testing.assert_close(found, grad)
+
+
+@pytest.mark.parametrize("rows", [3, 60])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products_of_few_and_of_many_rows(dtype: torch.dtype, rows: int) -> None:
+    """Of widths that kernels take, from both sides, with results that are used where they are."""
+    first, second = nn.Linear(32, 64, dtype=dtype), nn.Linear(64, 64, bias=False, dtype=dtype)
+    matrix, x = torch.randn(64, 32, dtype=dtype, requires_grad=True), torch.randn(rows, 32, dtype=dtype)
+
+    def call(row: Any) -> Any:
+        hidden = first(row)
+        return ((second(hidden) + hidden) @ matrix).sum()
+
+    tensors = [*first.parameters(), *second.parameters(), matrix]
+    expected = torch.autograd.grad(torch.stack([call(row) for row in x]).sum(), tensors)
+    dynamic.backward([call(row) for row in dynamic.lazy(x)])
+    for tensor, grad in zip(tensors, expected, strict=True):
+        torch.testing.assert_close(tensor.grad, grad, rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_are_added_and_seen_by_hooks() -> None:
+    layer, x, seen = nn.Linear(64, 64), torch.randn(3, 64), list[torch.Tensor]()
+    layer.weight.register_hook(seen.append)
+    for _ in range(2):
+        dynamic.backward([layer(row).sum() for row in dynamic.lazy(x)])
+    expected = x.sum(0).expand(64, -1)
+    torch.testing.assert_close(layer.weight.grad, 2 * expected)
+    assert len(seen) == 2
+    torch.testing.assert_close(seen[0], expected)  # and the second backward has left it alone
+
+
+def test_parts_without_elements() -> None:
+    assert [part.shape for part in dynamic.lazy(torch.zeros(3, 0))] == 3 * [(0,)]
 
 
 def test_embedding_rows_are_no_operations() -> None:

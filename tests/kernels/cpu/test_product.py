@@ -28,10 +28,12 @@ def test_products_of_a_few_rows(dtype: str, height: int, width: int, turned: boo
     for count in COUNTS:
         x = generator.random((count + 3, inner + 5)).astype(dtype)[:, 5:]
         y = np.full((count + 3, outer + 1), np.nan, dtype)
-        words = [2, 2 + count, height, width, *place(x), *place(matrix), *place(y)]
-        launch(product_kernel(dtype, width, turned), words, threads, threads)
-        expected = x[2 : 2 + count] @ (matrix.T if turned else matrix)
-        np.testing.assert_allclose(y[2 : 2 + count, :outer], expected, rtol=1e-5)
+        expected, bias = x[2 : 2 + count] @ (matrix.T if turned else matrix), generator.random(outer).astype(dtype)
+        for times, added in enumerate(([0, 0], [bias.ctypes.data, 0], place(y))):
+            words = [2, 2 + count, height, width, *place(x), *place(matrix), *place(y), *added]
+            launch(product_kernel(dtype, width, turned), words, threads, threads)
+            total = (times or 1) * expected + (bias if times else 0)
+            np.testing.assert_allclose(y[2 : 2 + count, :outer], total, rtol=1e-5)
         y[2 : 2 + count, :outer] = np.nan
         assert np.isnan(y).all()  # other rows and columns are left alone
 
