@@ -42,10 +42,13 @@ class Order:
         self.class_bounds, self.segment_edges = self.bounds[self.classes], self.bounds[self.segments[:, 1:]]
         self.class_rows: list[int] = self.classes.tolist()
         self.class_edges: list[int] = self.class_bounds.tolist()
-
+        rows = self.class_rows
+        self.filled = tuple([c for c in range(len(rows) - 1) if rows[c] < rows[c + 1]])
         self._addresses = {
             "nothing": 0,
             "words": 0,
+            "nodes": self.nodes.ctypes.data,
+            "places": self.places.ctypes.data,
             "children": self.children.ctypes.data,
             "parents": self.parents.ctypes.data,
             "bounds": self.bounds.ctypes.data,

@@ -16,6 +16,7 @@ from .order import Order
 from .program import ClassPlan
 from .recipe import Plan, Role, Root
 from .schedule import Template
+from .script import Script
 from .stages import Call, addresses, bind, lies_by_columns
 
 __all__ = ["Engine", "Input", "Sweep"]
@@ -42,6 +43,8 @@ class Engine:
     dtype: torch.dtype
     pool: Pool
     templates: dict[tuple[bool, tuple[int, ...]], Template] = field(default_factory=dict)
+    strides: tuple[tuple[int, ...], ...] = ()
+    scripts: dict[Any, Script] = field(default_factory=dict)
 
     def template(self, classes: dict[int, ClassPlan], backward: bool, num_shared: int) -> Template:
         """Return the schedule of the classes that have vertices."""
@@ -51,6 +54,18 @@ class Engine:
             known = {c: layout for c, layout in layouts.items() if layout is not None}
             self.templates[key] = Template(known, backward, num_shared)
         return self.templates[key]
+
+    def script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...]) -> Script:
+        """Return the script of the classes that have vertices; ``inputs`` are the widths and dtypes of what is pulled.
+
+        Raises :class:`Unsupported` where a stage has no kernel.
+        """
+        key = inputs, order.filled
+        if key not in self.scripts:
+            plans = {c: self.plan_of(c) for c in order.filled}
+            sizes = self.state_widths, self.push_widths, self.pushed_states, self.collected, self.dtype, inputs
+            self.scripts[key] = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes)
+        return self.scripts[key]
 
 
 class Sweep(torch.autograd.Function):
@@ -112,8 +127,7 @@ def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[
 
 def _classes(engine: Engine, order: Order) -> dict[int, ClassPlan]:
     """Return the plans of the classes that have vertices."""
-    bounds = order.class_rows
-    return {c: engine.plan_of(c) for c in range(len(bounds) - 1) if bounds[c] < bounds[c + 1]}
+    return {c: engine.plan_of(c) for c in order.filled}
 
 
 def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:

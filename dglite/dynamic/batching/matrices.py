@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .deferred import deferring
 from .gradients import Gradients
 from .signatures import Kind
 
-__all__ = ["Product", "TorchCall"]
+__all__ = ["Lookup", "Product", "TorchCall"]
 
 
 class Product:
@@ -131,6 +132,14 @@ class TorchCall:
             if grad is not None:
                 gradients.add(parameter, grad)
         gradients.later(late)
+
+
+class Lookup(TorchCall):
+    """Rows of a table, by vectors of numbers."""
+
+    def __init__(self, kind: Kind, out: Kind, table: Tensor, padding: int | None) -> None:
+        super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
+        self.table, self.padding = table, padding
 
 
 def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:

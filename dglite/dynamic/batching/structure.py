@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import DGLError
-from .matrices import Product
+from ...kernels.cpu.batching import PLACE_BITS
+from .matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
 from .session import Session
 from .signatures import DTYPES, Kind, Signature, copies, gathers, kind_of, shared_signature
@@ -287,6 +288,8 @@ def embedding(
     if type(input) is not LazyTensor or type(weight) is LazyTensor:
         return fallback.record(F.embedding, (input, weight), {})
     row = None if input._kind.shape else input._session.integer_at(input._ref)
+    if row is None and len(input._kind.shape) == 1:
+        return _lookups(input, weight, padding_idx)
     if row is None:
         return fallback.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
@@ -295,6 +298,24 @@ def embedding(
     if row == padding_idx:
         table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
     return _view(table, weight.shape[1:], row * weight.shape[1])
+
+
+def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> LazyTensor:
+    """Record the rows of a table that a vector of numbers tells, all at once."""
+    session, kind = input._session, kind_of((*input._kind.shape, *weight.shape[1:]), weight.dtype)
+    known = session.given_at.get(input._ref >> PLACE_BITS)
+    if known is not None and known.numel() and not 0 <= int(known.min()) <= int(known.max()) < len(weight):
+        raise IndexError(
+            f"rows {int(known.min())} to {int(known.max())} of an embedding of {len(weight)} rows: numbers are from 0 "
+            f"to {len(weight) - 1}"
+        )
+    key = "lookups", input._kind, id(weight), padding_idx
+    signature = session.caches.get(key)
+    if signature is None:
+        signature = gathers(Signature(f"embedding{list(kind.shape)}", 1, kind.nbytes), [input._kind])
+        signature.matrices = Lookup(input._kind, kind, session.own_tensor(weight), padding_idx)
+        session.caches[key] = session.own_signature(signature)
+    return session.record(signature, (input._ref,), kind)
 
 
 def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTensor:

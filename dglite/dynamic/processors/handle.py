@@ -19,12 +19,11 @@ from ...kernels.cpu.processors import Job, submit
 from ...kernels.cpu.rowwise import CLEAR, TOTALS
 from ...kernels.cpu.script import FOLLOWS, make_scripts
 from ..batching.api import run
-from ..batching.matrices import Product
 from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
-from .layout import Layout, Unsupported
+from .layout import Layout, Unsupported, tensors_of
 from .rules import check_optimizer, rule_of
 from .update import Listing, Trained, updates
 
@@ -149,16 +148,19 @@ class Persistent:
         places = {node: self._trained[key].grad.data_ptr() for key, node in given.items()}
         layout.find_gradients(refs >> PLACE_BITS, places, wanted)
         reached = self._reached(layout, given, wanted)
+        processors = self._processors or torch.get_num_threads()
+        layout.prepare(processors, wanted)
         rules = [(one, rule_of(self._optimizer, one.parameter, one.group)) for one in reached]
         counted = [x["step"] for x in (self._optimizer.state[one.parameter] for one in reached) if "step" in x]
         loss, job = np.zeros(1), Job()
         before, after = updates(layout, rules, given)
         before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
+        for address, nbytes in layout.cleared:
+            before.add([CLEAR, address, nbytes], nbytes // 8)
         between = _seeds(layout, lazies, refs, loss)
         forward, kept = layout.stage(False)
         backward_, kept_2 = layout.stage(True)
         listed = [listing.placed() for listing in (before, between, after)]
-        processors = self._processors or torch.get_num_threads()
         scripts = make_scripts(forward, backward_, layout.heavies(job.error_address), *listed, processors)
         job.give(*scripts, forward, backward_, kept, kept_2, layout, before, between, after, loss)
         for one in reached:
@@ -167,9 +169,8 @@ class Persistent:
 
     def _given(self, session: Session) -> dict[int, int]:
         """Return the nodes of parameters that operations read directly, by the parameters' ids."""
-        products = [s.matrices for s in session.own if isinstance(s.matrices, Product)]
         tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
-        tensors += [x for product in products for x in (product.weight, product.bias) if x is not None]
+        tensors += [x for s in session.own for x in tensors_of(s)]
         for tensor in tensors:
             if tensor.requires_grad and not tensor.is_leaf:
                 raise DGLError(
@@ -180,8 +181,8 @@ class Persistent:
         return {key: x.node for key, x in session.given.items() if key in self._trained and x.tensor.requires_grad}
 
     def _reached(self, layout: Layout, given: dict[int, int], wanted: set[int]) -> list[Trained]:
-        products = [s.matrices for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
-        used = {id(x) for p in products if isinstance(p, Product) for x in (p.weight, p.bias)}
+        reached = [s for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
+        used = {id(x) for s in reached for x in tensors_of(s)}
         used |= {key for key, node in given.items() if layout.grads[node]}
         found = [one for key, one in self._trained.items() if key in used & wanted]
         if not found:

@@ -12,18 +12,18 @@ from torch import Tensor
 from ...kernels.cpu import batching, program
 from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import rowwise_kernel
-from ...kernels.cpu.script import HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
+from ...kernels.cpu.schedule import LINES
+from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
+from ...kernels.cpu.steps import step_kernel
 from ...kernels.render_rowwise import LABELLED
 from ..batching.arena import Arena
-from ..batching.matrices import Product, TorchCall
+from ..batching.matrices import Lookup, Product, TorchCall
 from ..batching.session import Session
-from ..batching.signatures import DTYPES, Kind, Signature, shared, template_table
+from ..batching.signatures import DTYPES, Kind, Signature, operand, shared, template_table
+from ..recorded import ProgramCall
+from ..script import Addresses, Filled, Unsupported
 
-__all__ = ["Layout", "Unsupported"]
-
-
-class Unsupported(Exception):
-    """An operation that processors have no instruction for; the message names it."""
+__all__ = ["Layout", "Looked", "Unsupported", "tensors_of"]
 
 
 _tables: dict[Any, tuple[Any, Any]] = {}
@@ -37,6 +37,15 @@ class _Input(NamedTuple):
     kind: Kind
     address: int
     distance: int
+
+
+class Looked(NamedTuple):
+    """Rows of a table that are copied: words of the kernel, the rows, their addresses, and where the gradient lies."""
+
+    words: np.ndarray
+    rows: np.ndarray
+    addresses: np.ndarray
+    grad: int
 
 
 class Layout:
@@ -94,10 +103,11 @@ class Layout:
                 self.first_input[number] = i
             if kinds is None:
                 kinds = np.repeat(self.batch_kinds, np.diff(self.bounds))
+            # Integers have no gradients, which lie as results do.
+            limits = (base, base + self.result_bytes) if kind.dtype in DTYPES else (1, 1 << 62)
             address, distance = program.in_place(
-                self.order[kinds == number], slot, kind.nbytes, session.argptr, session.args, self.where, base,
-                base + self.result_bytes,
-            )  # fmt: skip
+                self.order[kinds == number], slot, kind.nbytes, session.argptr, session.args, self.where, *limits
+            )
             if not address or distance % kind.item or (len(kind.shape) > 1 and distance != kind.nbytes):
                 address, distance = base + at, kind.nbytes
                 self.input_at[i] = address
@@ -112,7 +122,7 @@ class Layout:
         session = self.session
         given = np.zeros(session.num_nodes, np.bool_)
         given[list(trained)] = True
-        own = np.array([bool(_tensors(signature) & wanted) for signature in session.own], np.bool_)
+        own = np.array([any(id(x) in wanted for x in tensors_of(signature)) for signature in session.own], np.bool_)
         active = program.active_nodes(
             targets, session.sigs, session.argptr, session.args, given, np.zeros(len(shared), np.bool_), own,
             session.num_nodes,
@@ -142,10 +152,79 @@ class Layout:
             self.session.args, self.grads, self.shift,
         )  # fmt: skip
 
+    # -- operations whose words are made here -------------------------------------------------------------------
+    def prepare(self, processors: int, wanted: set[int]) -> None:
+        """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
+        self.programs, self.lookups = dict[int, Filled](), dict[int, Looked]()
+        self.cleared: list[tuple[int, int]] = []
+        for number, signature in enumerate(self.signatures):
+            if isinstance(signature.matrices, ProgramCall):
+                self.programs[number] = self._program(number, signature.matrices, processors, wanted)
+            elif isinstance(signature.matrices, Lookup):
+                self.lookups[number] = self._lookup(number, signature.matrices)
+
+    def _members(self, number: int) -> list[int]:
+        """Return the nodes of a signature, in their order."""
+        members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
+        return members
+
+    def _program(self, number: int, call: ProgramCall, processors: int, wanted: set[int]) -> Filled:
+        """Return the script of a vertex program, which is one operation."""
+        session, inputs = self.session, self.inputs[number]
+        (node,) = self._members(number)
+        active, first, pulls = bool(self.grads[node]), int(session.argptr[node]), []
+        for i, x in enumerate(inputs):
+            at = int(session.args[first + i]) >> batching.PLACE_BITS
+            pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
+            if pulls[i] and self.input_at[self.first_input[number] + i]:
+                self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
+        results, at = [], int(self.starts[number])
+        for kind in call.results:
+            results.append(at)
+            at += (kind.nbytes + 7) // 8 * 8
+        values = [x.address for x in inputs]
+        shifted = [[x + self.shift for x in places] for places in (values, results)]
+        script = call.script(pulls, wanted if active else set())
+        return call.filled(script, Addresses(values, shifted[0], results, shifted[1]), processors)
+
+    def _lookup(self, number: int, lookup: Lookup) -> Looked:
+        """Return what copies rows of a table, which all uses of it read at once."""
+        session, numbers, table = self.session, [], lookup.table
+        for node in self._members(number):
+            ref = int(session.args[session.argptr[node]])
+            given = session.given_at.get(ref >> batching.PLACE_BITS)
+            if given is None or table.stride(-1) != 1 or table.dim() != 2 or table.dtype not in DTYPES:
+                raise Unsupported(f"{self.signatures[number].name} with computed numbers")
+            first = (ref & ((1 << batching.PLACE_BITS) - 1)) // given.itemsize
+            numbers.append(given.view(-1).numpy()[first : first + lookup.kinds[0].numel])
+        rows = np.concatenate(numbers).astype(np.int64)
+        row, width = table.stride(0) * table.element_size(), table.shape[1]
+        addresses = table.data_ptr() + rows * row
+        kernel = step_kernel((operand(0),), (False,), False, False, DTYPES[table.dtype])
+        result = int(self.starts[number])
+        words = np.array(
+            [kernel, len(rows), width, result, width * table.element_size(), 0, 0, 0, addresses.ctypes.data], np.int64
+        )
+        return Looked(words, rows, addresses, result + self.shift)
+
+    def _call_row(self, number: int) -> list[int]:
+        """Return the row of an operation whose words are there."""
+        row = [0] * HEAVY_WORDS
+        if number in self.programs:
+            made = self.programs[number]
+            backward = LINES if made.backward else 0
+            row[:5], row[8] = [CALL, LINES, backward, made.forward, made.backward], made.work
+        else:
+            words = self.lookups[number].words
+            row[:5], row[8] = [CALL, int(words[0]), 0, words.ctypes.data, 0], int(words[1] * words[2])
+        return row
+
     def _heavy_row(self, number: int, error: int) -> list[int]:
         signature, inputs = self.signatures[number], self.inputs[number]
         if signature.matrices is None:
             return [0] * HEAVY_WORDS
+        if isinstance(signature.matrices, ProgramCall | Lookup):
+            return self._call_row(number)
         kind, x = inputs[0].kind, inputs[0]
         dtype, features = DTYPES[kind.dtype], kind.shape[-1]
         result = int(self.starts[number]), signature.nbytes, int(self.input_at[self.first_input[number]] == 0), error
@@ -162,17 +241,24 @@ class Layout:
         form = signature.matrices.form
         kernels = [rowwise_kernel(form, gradient, dtype) for gradient in (False, True)]
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
-        sizes = 1, features, features, kind.item
+        sizes = kind.numel // features, features, 1 if form in LABELLED else features, kind.item
         return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]
 
 
-def _tensors(signature: Signature) -> set[int]:
-    product = signature.matrices
-    return {id(product.weight), id(product.bias)} if isinstance(product, Product) else set()
+def tensors_of(signature: Signature) -> list[Tensor]:
+    """Return the tensors that an operation on batches reads besides its inputs."""
+    matrices = signature.matrices
+    if isinstance(matrices, Product):
+        return [x for x in (matrices.weight, matrices.bias) if x is not None]
+    if isinstance(matrices, ProgramCall):
+        return [x for x in matrices.shared if x is not None]
+    return [matrices.table] if isinstance(matrices, Lookup) else []
 
 
 def _check(signature: Signature) -> None:
     matrices = signature.matrices
+    if isinstance(matrices, ProgramCall | Lookup):
+        return
     if isinstance(matrices, Product):
         tensors: list[Tensor] = [x for x in (matrices.weight, matrices.bias) if x is not None]
         if any(x.stride(-1) != 1 for x in tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):

@@ -19,8 +19,9 @@ from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.cpu.steps import step_kernel
-from ..batching.matrices import Product
-from ..batching.signatures import DTYPES
+from ..batching.matrices import Lookup, Product
+from ..batching.signatures import DTYPES, operand
+from ..recorded import ProgramCall
 from .layout import Layout
 from .rules import Rule
 
@@ -77,12 +78,14 @@ class Listing:
 
 
 class _Part(NamedTuple):
-    """A product whose rows give part of a gradient: kernel, number of rows, and the addresses and strides of both."""
+    """What gives part of a gradient: a product of rows (its kernel, how many, the addresses and strides of both), or,
+    of form ``rows``, the gradients ``y`` of looked-up rows."""
 
     form: str
     rows: int
     x: tuple[int, int]
     y: tuple[int, int]
+    looked: np.ndarray | None = None
 
 
 def _parts(layout: Layout) -> dict[int, list[_Part]]:
@@ -90,7 +93,17 @@ def _parts(layout: Layout) -> dict[int, list[_Part]]:
     found: dict[int, list[_Part]] = {}
     for number, signature in enumerate(layout.signatures):
         product = signature.matrices
-        if not isinstance(product, Product) or not layout.reached[number]:
+        if not layout.reached[number]:
+            continue
+        if isinstance(product, ProgramCall):
+            for part in layout.programs[number].parts:
+                found.setdefault(id(product.shared[part.index]), []).append(_Part(*part[1:]))
+        elif isinstance(product, Lookup):
+            made, width = layout.lookups[number], product.table.shape[1] * product.table.element_size()
+            rows = made.rows if product.padding is None else np.where(made.rows == product.padding, -1, made.rows)
+            part = _Part("rows", len(rows), (0, 0), (made.grad, width), rows)
+            found.setdefault(id(product.table), []).append(part)
+        if not isinstance(product, Product):
             continue
         given, rows = layout.inputs[number][0], layout.inputs[number][0].kind.numel // product.kinds[0].shape[-1]
         item, count = given.kind.item, layout.counts[number] * rows
@@ -114,27 +127,52 @@ def updates(layout: Layout, trained: Iterable[tuple[Trained, Rule]], given: dict
     for one, rule in trained:
         parameter, own = one.parameter, parts.get(id(one.parameter), [])
         node = given.get(id(parameter))
-        if rule.product is not None and len(own) == 1 and node is None:
-            _add_part(after, own[0], parameter, parameter, rule.product, ALONGSIDE)
+        looked = [part.looked for part in own if part.looked is not None]
+        if rule.product is not None and own and node is None and (rule.product[0] == 1.0 or not looked):
+            _add_parts(after, own, parameter, parameter, *rule.product)
             continue
-        rows = _touched(layout, parameter, node) if rule.local and node is not None and not own else None
-        if node is not None and (rows is None or one.dirty):
+        added = node is not None or bool(looked)
+        rows = _touched(layout, parameter, node, looked) if rule.local and len(looked) == len(own) else None
+        if added and (rows is None or one.dirty):
             before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
         one.dirty = rows is None
-        for i, part in enumerate(own):
-            keep = 0.0 if node is None and not i else 1.0
-            _add_part(after, part, parameter, one.grad, (keep, 1.0), FOLLOWS if i else ALONGSIDE)
+        _add_parts(after, own, parameter, one.grad, 1.0 if added else 0.0, 1.0)
         formulas.append((one, rule, rows))
     for i, (one, rule, rows) in enumerate(formulas):
         _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
     return before, after
 
 
+def _add_parts(
+    listing: Listing, parts: Sequence[_Part], parameter: Tensor, into: Tensor, keep: float, scale: float
+) -> None:
+    """Change ``into`` to ``keep * into + scale * gradient``, part by part."""
+    for i, part in enumerate(parts):
+        # Tasks of one form share a matrix out alike, so each goes on where it has been.
+        how = ALONGSIDE if not i else CONTINUES if part.form == parts[i - 1].form != "rows" else FOLLOWS
+        if part.looked is None:
+            _add_part(listing, part, parameter, into, (1.0 if i else keep, scale), how)
+        else:
+            _add_rows(listing, part, into, scale, how)
+
+
+def _add_rows(listing: Listing, part: _Part, into: Tensor, scale: float, how: int) -> None:
+    """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
+    assert part.looked is not None
+    dtype, item = DTYPES[into.dtype], into.element_size()
+    kernel = step_kernel((operand(0) * operand(1),), (False, True), True, False, dtype)
+    places = np.where(part.looked < 0, 0, into.data_ptr() + part.looked * (into.stride(0) * item))
+    number = np.array([scale], dtype)
+    listing.keep += [places, number]
+    words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, number.ctypes.data, 0, 0]
+    listing.add(words, part.rows * into.shape[1], how)
+
+
 def _add_part(
     listing: Listing, part: _Part, parameter: Tensor, into: Tensor, factors: tuple[float, float], how: int
 ) -> None:
     """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
-    height, width = parameter.shape if part.form == "outer" else (1, parameter.shape[0])
+    height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]
     numbers = np.array(factors, dtype)
     listing.keep.append(numbers)
@@ -143,14 +181,20 @@ def _add_part(
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
-def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
+def _touched(
+    layout: Layout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]
+) -> np.ndarray | None:
     """Return the rows of a table that have a gradient; None where most have."""
     if parameter.dim() < 2 or not parameter[0].numel():
         return None
-    batches = layout.order, layout.bounds, layout.batch_kinds, *layout.templates[True]
-    graph = layout.session.argptr, layout.session.args, layout.grads
-    rows = touched_rows(*batches, *graph, node, parameter.shape[0], parameter.stride(0) * parameter.element_size())
-    return rows if 2 * len(rows) < parameter.shape[0] else None
+    found = [rows[rows >= 0] for rows in looked]
+    if node is not None:
+        batches = layout.order, layout.bounds, layout.batch_kinds, *layout.templates[True]
+        graph = layout.session.argptr, layout.session.args, layout.grads
+        size = parameter.stride(0) * parameter.element_size()
+        found.append(touched_rows(*batches, *graph, node, parameter.shape[0], size))
+    rows = found[0] if len(found) == 1 and not looked else np.unique(np.concatenate(found)) if found else None
+    return rows if rows is not None and 2 * len(rows) < parameter.shape[0] else None
 
 
 @cache
