@@ -14,6 +14,7 @@ from .batching.matrices import TorchCall
 from .batching.pointwise import as_lazy
 from .batching.signatures import Kind, Signature, gathers, kind_of
 from .batching.tensor import LazyTensor
+from .options import current_options
 from .script import Addresses, Filled, Script
 
 __all__ = ["ProgramCall", "record_program"]
@@ -83,6 +84,8 @@ def record_program(call: Prepared, like: LazyTensor) -> Any:
         end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
     signature = gathers(Signature(f"{call.name}[{num_nodes} vertices]", len(kinds), end), kinds)
     signature.matrices = made = ProgramCall(call, kinds, results)
+    everywhere = tuple([p.rows is None for p in call.pulled])
+    signature.key = "program", id(call.traced), num_nodes, call.order.filled, everywhere, current_options()
     for x in made.shared:
         if x is not None and isinstance(x, torch.nn.Parameter):
             session.own_tensor(x)

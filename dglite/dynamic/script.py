@@ -141,12 +141,13 @@ class Addresses(NamedTuple):
 
 class Filled(NamedTuple):
     """A script for one graph: words of the kernel that runs it forward and backward (0: not), parts of gradients, the
-    work in each direction, and what must be kept while it runs."""
+    work, the words of both kernels, and what must be kept while they run."""
 
     forward: int
     backward: int
     parts: list[Part]
     work: int
+    teams: list[np.ndarray]
     keep: Any
 
 
@@ -346,7 +347,7 @@ class Script:
             bases[1] = made.ctypes.data + p * made.strides[0]
             np.add(bases[self._indices], self._constants, out=made[p])
         keep: list[Any] = [made, lease, tables, order, indices, shared]
-        teams, work = [0, 0], 0
+        teams, work = list[np.ndarray](), 0
         schedule = compiled("schedule")
         edges = np.concatenate([order.class_bounds, np.zeros(len(rows) - num - 1, np.int64)])
         for i, (stages, bounds, classes) in enumerate(self._stages):
@@ -354,9 +355,11 @@ class Script:
                 stages, bounds, classes, rows, edges, order.segments, order.segment_edges, bool(i), 0
             )
             team, marks = schedule.script_team(made, lines)
-            keep += [team, marks, lines]
-            teams[i], work = team.ctypes.data, work + each * len(lines)
-        return Filled(teams[0], teams[1], self._found_parts(order, bases), work, keep)
+            keep += [marks, lines]
+            teams.append(team)
+            work += each * len(lines)
+        at = [team.ctypes.data for team in teams] + [0]
+        return Filled(at[0], at[1], self._found_parts(order, bases), work, teams, keep)
 
     def _laid(self, order: Order, pool: Pool) -> tuple[np.ndarray, Lease]:
         """Take memory, and return the addresses of row 0 of everything that lies in it."""

@@ -74,6 +74,7 @@ def product_signature(
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
         signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
+        signature.key = "linear", kind, id(weight), id(bias), turned
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
@@ -314,6 +315,7 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     if signature is None:
         signature = gathers(Signature(f"embedding{list(kind.shape)}", 1, kind.nbytes), [input._kind])
         signature.matrices = Lookup(input._kind, kind, session.own_tensor(weight), padding_idx)
+        signature.key = key
         session.caches[key] = session.own_signature(signature)
     return session.record(signature, (input._ref,), kind)
 

@@ -40,11 +40,13 @@ class _Input(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """Rows of a table that are copied: words of the kernel, the rows, their addresses, and where the gradient lies."""
+    """Rows of a table that are copied: words of the kernel, the rows, their addresses, bytes of a row, and where the
+    gradient lies."""
 
     words: np.ndarray
     rows: np.ndarray
     addresses: np.ndarray
+    row_bytes: int
     grad: int
 
 
@@ -74,8 +76,8 @@ class Layout:
         self.where = np.zeros(len(session.where), np.int64)
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
         # Copies: what is recorded in an ended session may move these.
-        self._pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
-        for node, values in self._pools:
+        self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
+        for node, values in self.pools:
             self.where[node] = values.ctypes.data
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
         self.counts, self.result_bytes = counts.tolist(), end
@@ -163,6 +165,27 @@ class Layout:
             elif isinstance(signature.matrices, Lookup):
                 self.lookups[number] = self._lookup(number, signature.matrices)
 
+    def refill(self, session: Session, processors: int, wanted: set[int]) -> None:
+        """Take vertex programs and lookups over from another session of the same operations."""
+        self.session = session
+        self.signatures = [session.signature(s.number) for s in self.signatures]
+        for number, old in self.programs.items():
+            call = self.signatures[number].matrices
+            assert isinstance(call, ProgramCall)
+            made = self._program(number, call, processors, wanted)
+            for team, words in zip(old.teams, made.teams, strict=True):
+                team[:] = words
+            self.programs[number] = made._replace(teams=old.teams)
+        for number, known in self.lookups.items():
+            lookup = self.signatures[number].matrices
+            assert isinstance(lookup, Lookup)
+            known.rows[:] = self._rows_of(number, lookup)
+            known.addresses[:] = lookup.table.data_ptr() + known.rows * known.row_bytes
+
+    def rest(self) -> None:
+        """Give memory of vertex programs back."""
+        self.programs = {number: made._replace(keep=None) for number, made in self.programs.items()}
+
     def _members(self, number: int) -> list[int]:
         """Return the nodes of a signature, in their order."""
         members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
@@ -187,25 +210,29 @@ class Layout:
         script = call.script(pulls, wanted if active else set())
         return call.filled(script, Addresses(values, shifted[0], results, shifted[1]), processors)
 
-    def _lookup(self, number: int, lookup: Lookup) -> Looked:
-        """Return what copies rows of a table, which all uses of it read at once."""
-        session, numbers, table = self.session, [], lookup.table
+    def _rows_of(self, number: int, lookup: Lookup) -> np.ndarray:
+        """Return the numbers of the rows that all uses of a lookup read."""
+        session, found = self.session, []
         for node in self._members(number):
             ref = int(session.args[session.argptr[node]])
             given = session.given_at.get(ref >> batching.PLACE_BITS)
-            if given is None or table.stride(-1) != 1 or table.dim() != 2 or table.dtype not in DTYPES:
+            if given is None:
                 raise Unsupported(f"{self.signatures[number].name} with computed numbers")
             first = (ref & ((1 << batching.PLACE_BITS) - 1)) // given.itemsize
-            numbers.append(given.view(-1).numpy()[first : first + lookup.kinds[0].numel])
-        rows = np.concatenate(numbers).astype(np.int64)
-        row, width = table.stride(0) * table.element_size(), table.shape[1]
-        addresses = table.data_ptr() + rows * row
+            found.append(given.view(-1).numpy()[first : first + lookup.kinds[0].numel])
+        return found[0].astype(np.int64) if len(found) == 1 else np.concatenate(found).astype(np.int64)
+
+    def _lookup(self, number: int, lookup: Lookup) -> Looked:
+        """Return what copies rows of a table, which all uses of it read at once."""
+        table = lookup.table
+        if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
+            raise Unsupported(f"{self.signatures[number].name} of a table that does not lie by rows")
+        rows, item = self._rows_of(number, lookup), table.element_size()
+        addresses = table.data_ptr() + rows * (table.stride(0) * item)
         kernel = step_kernel((operand(0),), (False,), False, False, DTYPES[table.dtype])
-        result = int(self.starts[number])
-        words = np.array(
-            [kernel, len(rows), width, result, width * table.element_size(), 0, 0, 0, addresses.ctypes.data], np.int64
-        )
-        return Looked(words, rows, addresses, result + self.shift)
+        result, width = int(self.starts[number]), table.shape[1]
+        words = [kernel, len(rows), width, result, width * item, 0, 0, 0, addresses.ctypes.data]
+        return Looked(np.array(words, np.int64), rows, addresses, table.stride(0) * item, result + self.shift)
 
     def _call_row(self, number: int) -> list[int]:
         """Return the row of an operation whose words are there."""

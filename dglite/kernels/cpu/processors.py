@@ -184,6 +184,11 @@ class Job:
         )
         self.words[STRIDE], self._kept = scripts.strides[0], (scripts, counts, kept)
 
+    def reset(self) -> None:
+        """Let a job that has ended begin anew."""
+        self.words[:PROCESSORS] = 0
+        self.words[ERROR] = 0
+
     @property
     def error(self) -> int:
         """What a kernel has written to report an error, 0 without one."""
