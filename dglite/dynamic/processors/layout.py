@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +53,10 @@ class Looked(NamedTuple):
 class Layout:
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both."""
 
-    def __init__(self, session: Session, targets: np.ndarray) -> None:
+    def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None = None) -> None:
+        """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session = session
+        self._stays = stays
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
         graph = session.argptr, session.args
         # What x.value() has computed is computed again: its results went to another place, and are few.
@@ -78,6 +80,9 @@ class Layout:
         # Copies: what is recorded in an ended session may move these.
         self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
         for node, values in self.pools:
+            self.where[node] = values.ctypes.data
+        self.copies = None if self._stays is None else _copied(session, self._stays)
+        for node, values in self.copies or ():
             self.where[node] = values.ctypes.data
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
         self.counts, self.result_bytes = counts.tolist(), end
@@ -168,6 +173,10 @@ class Layout:
     def refill(self, session: Session, processors: int, wanted: set[int]) -> None:
         """Take vertex programs and lookups over from another session of the same operations."""
         self.session = session
+        for node, copy in self.copies or ():
+            copy[...] = session.given_at[node].numpy()
+        for node, copy in self.pools:
+            copy[...] = next(pool for pool, ref in session.pools.values() if ref >> batching.PLACE_BITS == node)
         self.signatures = [session.signature(s.number) for s in self.signatures]
         for number, old in self.programs.items():
             call = self.signatures[number].matrices
@@ -270,6 +279,17 @@ class Layout:
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
         sizes = kind.numel // features, features, 1 if form in LABELLED else features, kind.item
         return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]
+
+
+def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndarray]] | None:
+    """Return copies of values from outside, apart from nodes that stay, with their nodes; None if they are large."""
+    given = [(node, values) for node, values in session.given_at.items() if node not in stays]
+    if sum(values.numel() * values.itemsize for _, values in given) > _MOST_COPIED:
+        return None
+    return [(node, values.numpy().copy()) for node, values in given]
+
+
+_MOST_COPIED = 1 << 17
 
 
 def tensors_of(signature: Signature) -> list[Tensor]:

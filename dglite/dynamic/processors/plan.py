@@ -24,7 +24,7 @@ from .update import Listing, Trained, Updates
 __all__ = ["Plan", "Plans", "key_of"]
 
 _MASK = (1 << PLACE_BITS) - 1
-_MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 20, 64
+_MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
 """Plans are kept of short sessions, with little memory each, and not too many."""
 
 
@@ -38,10 +38,10 @@ class Plan:
         """Plan a step; the session has been settled. With a ``key`` the plan is made to be filled in again."""
         self.key, self._trained, self._optimizer, self._processors = key, trained, optimizer, processors
         refs = np.array([x._ref for x in lazies], np.int64)
-        self.layout = layout = Layout(session, refs >> PLACE_BITS)
+        stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
+        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays)
         given = _given(session, trained)
         self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
-        self._copies = self._copied(session) if key is not None else []
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
         layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
         self.reached = _reached(layout, trained, given, self.wanted)
@@ -64,19 +64,7 @@ class Plan:
         tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         small = layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
-        self.reusable = key is not None and small and updates.repeats and self._copies is not None
-
-    def _copied(self, session: Session) -> Any:
-        """Give values from outside places that stay; return (node, place), None where they are too large."""
-        found = []
-        for node, values in session.given_at.items():
-            if not any(x.node == node and id(x.tensor) in self._trained for x in session.given.values()):
-                if values.numel() * values.itemsize > _MOST_BYTES // 8:
-                    return None
-                copy = values.numpy().copy()
-                self.layout.where[node] = copy.ctypes.data
-                found.append((node, copy))
-        return found
+        self.reusable = key is not None and small and updates.repeats and layout.copies is not None
 
     def _rules(self) -> list[tuple[Trained, Rule]]:
         """Return the rule of each parameter that is reached, count the step, and note what is counted."""
@@ -108,11 +96,6 @@ class Plan:
     def fill_in(self, session: Session) -> bool:
         """Take values, graphs and numbers from a session of the same operations; return whether that could be done."""
         layout = self.layout
-        for node, copy in self._copies:
-            copy[...] = session.given_at[node].numpy()
-        for node, copy in layout.pools:
-            pool = next(pool for pool, ref in session.pools.values() if ref >> PLACE_BITS == node)
-            copy[...] = pool
         layout.refill(session, self._processors, self.wanted)
         rules = self._rules()
         if not self._updates.refill(layout, rules):

@@ -156,7 +156,7 @@ class Updates:
             rows = _touched(layout, parameter, node, looked) if rule.local and len(looked) == len(own) else None
             if added and (rows is None or one.dirty):
                 self.before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
-            self.repeats &= not added
+            self.repeats &= not (added and rule.local)
             one.dirty = rows is None
             self._dirty += [one] if one.dirty else []
             _add_parts(after, own, parameter, one.grad, 1.0 if added else 0.0, 1.0, -1)
