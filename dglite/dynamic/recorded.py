@@ -57,19 +57,17 @@ class ProgramCall(TorchCall):
         found: Script = engine.script(self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]))
         return found
 
-    def filled(self, script: Script, addresses: Addresses, processors: int) -> Filled:
-        """Return its script with addresses."""
-        call, indices, lengths = self._call, dict[Any, np.ndarray](), [kind.shape[0] for kind in self.kinds]
-        nodes, places = call.order.nodes, call.order.places
-        for i, pulled in enumerate(call.pulled):
-            if pulled.rows is None:
-                indices["picked", i], indices["inverse", i] = nodes, places
-            else:
-                indices["picked", i] = picked = pulled.rows.numpy()[nodes]
-                inverse = np.empty(lengths[i] + 1, np.int64)
-                inverse[picked] = np.arange(len(picked))  # -1, of vertices without this input, is behind the others
-                indices["inverse", i] = inverse
-        return script.fill(call.order, self.shared, indices, lengths, addresses, call.pool, processors)
+    def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
+        """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
+        call = self._call
+        every = [_every(call.order.num_nodes) if p.rows is None else p.rows.numpy() for p in call.pulled]
+        rows = every[0].reshape(1, -1) if len(every) == 1 else np.stack(every)
+        lengths = np.array([kind.shape[0] for kind in self.kinds], np.int64)
+        return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
+
+
+def _every(count: int) -> np.ndarray:
+    return np.arange(count)
 
 
 def record_program(call: Prepared, like: LazyTensor) -> Any:

@@ -18,7 +18,7 @@ from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
 from .layout import NOTHING, WORDS, Layout, SharedSource, StateSource, TableSource
-from .memory import Lease, Pool
+from .memory import Pool
 from .order import Order
 from .program import ClassPlan
 from .recipe import Buffer, Heavy, Phase, Place, Plan, Role
@@ -120,14 +120,10 @@ class _Layout(Layout):
 
 
 class Part(NamedTuple):
-    """Rows whose product is part of a gradient: of which shared tensor; ``outer`` or ``totals``; how many rows; address
-    and row stride of the left and the right ones."""
+    """Rows whose product is part of a gradient: of which shared tensor; ``outer`` or ``totals``."""
 
     index: int
     form: str
-    rows: int
-    x: tuple[int, int]
-    y: tuple[int, int]
 
 
 class Addresses(NamedTuple):
@@ -140,14 +136,12 @@ class Addresses(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """A script for one graph: words of the kernel that runs it forward and backward (0: not), parts of gradients, the
-    work, the words of both kernels, and what must be kept while they run."""
+    """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
+    each part of gradients (number of rows, address and row stride of left and right ones); what must be kept."""
 
-    forward: int
-    backward: int
-    parts: list[Part]
-    work: int
-    teams: list[np.ndarray]
+    teams: np.ndarray
+    has_backward: bool
+    parts: np.ndarray
     keep: Any
 
 
@@ -163,13 +157,11 @@ class Script:
         state_widths: Sequence[int],
         push_widths: Sequence[int],
         pushed_states: Mapping[int, int],
-        collected: Sequence[tuple[int, bool]],
         dtype: torch.dtype,
         input_widths: Sequence[tuple[int, torch.dtype]],
     ) -> None:
         self.plans, self._num_classes, self._slots = plans, num_classes, slots
-        self._item, self._collected = dtype.itemsize, collected
-        self._state_widths, self._pushed_states = state_widths, pushed_states
+        self._item, self._pushed_states = dtype.itemsize, pushed_states
         self._memory: dict[Any, tuple[int, int]] = {}
         """By source: (number of what tells how many rows there are, bytes of a row); see :meth:`_counts`."""
         self._alias: dict[Buffer, Any] = {}
@@ -177,14 +169,16 @@ class Script:
         self._parts: list[tuple[int, Heavy]] = []
         for j, width in enumerate(state_widths):
             self._memory[StateSource(j)] = 2 * num_classes + 1, width * self._item
-        self.zeroed: set[Any] = set()
+        self._zeroed: set[Any] = set()
+        self._num_states = len(state_widths)
+        self.parts: list[Part] = []
         self._has_backward = any(plan.backward is not None for plan in plans.values())
         self._lay_buffers(push_widths)
-        indices, constants, self._stages = list[np.ndarray](), list[np.ndarray](), []
-        words = 0
+        indices, constants, stages, bounds, classes = [], [], [], [], []
+        words, directions = 0, [(0, 0, 0)]
         for backward in (False, True) if self._has_backward else (False,):
             moves = self._moves(backward, push_widths, input_widths, dtype)
-            stages, bounds, classes = [], [0], []
+            bounds.append(0)
             for c, plan in self._ordered(backward, moves):
                 layout = _Layout(plan, slots, strides)
                 self._parts += [(c, stage) for stage in layout.left_out]
@@ -197,9 +191,11 @@ class Script:
                 bounds += [bounds[-1] + at for at in layout.bounds[1:]]
                 classes.append(c)
                 words += len(layout.constants)
-            self._stages.append((np.concatenate(stages), np.array(bounds, np.int64), np.array(classes, np.int64)))
+            directions.append((len(classes), sum(map(len, stages)), len(bounds)))
         self._indices, self._constants = np.concatenate(indices), np.concatenate(constants)
-        self._prepare()
+        self._stages, self._bounds = np.concatenate(stages), np.array(bounds, np.int64)
+        self._classes, self._directions = np.array(classes, np.int64), np.array(directions, np.int64)
+        self._prepare(len(input_widths))
 
     # -- once ---------------------------------------------------------------------------------------------------
     def _number(self, source: Any) -> int:
@@ -268,7 +264,7 @@ class Script:
                 found[every + 2 + 2 * i] = Phase.LATE, [move]
                 with_input = [plan.backward for c, plan in self.plans.items() if not c // 2 >> i & 1]
                 if not all(_has_gradient(plan, i) for plan in with_input):
-                    self.zeroed.add(rows_of)
+                    self._zeroed.add(rows_of)
         return found
 
     def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[_Move]]]) -> list[tuple[int, Plan]]:
@@ -285,135 +281,86 @@ class Script:
             found.insert(0 if phase is Phase.EAGER else len(found), (c, plan))
         return found
 
-    def _prepare(self) -> None:
+    def _prepare(self, num_inputs: int) -> None:
         """Sort the sources by who knows their addresses, and list where parents leave gradients."""
         for source in self._memory:
-            self._sources.setdefault(source, len(self._sources))
-        for _, stage in self._parts:
-            for place in stage.places:
-                assert place is not None
-                self._number(place.buffer)
-        own = [source for source in self._sources if source in self._memory]
-        self._own_at = np.array([self._sources[source] for source in own], np.int64)
-        self._own = np.array([self._memory[source] for source in own], np.int64).reshape(-1, 2)
-        self._place_of = {source: i for i, source in enumerate(own)}
-        others = [s for s in self._sources if s not in self._memory and s not in (NOTHING, WORDS)]
-        self._tables = [s for s in others if isinstance(s, TableSource)]
-        self._others = [(self._sources[s], s) for s in others if not isinstance(s, TableSource)]
-        self._left = [self._table(s) for s in self._tables]
+            self._number(source)
+        num, sources, kernels = self._num_classes, self._sources, compiled("fill")
+        first = {source: kernels.ZERO for source in self._zeroed}
+        first |= {StateSource(j): kernels.LAST_ROW_ZERO for j in range(self._num_states)}
+        own = [[*self._memory[source], first.get(source, kernels.AS_IT_IS)] for source in self._memory]
+        self._own = np.array(own, np.int64).reshape(-1, 3)
+        self._own_at = np.array([sources[source] for source in self._memory], np.int64)
+        parts = []
+        for c, stage in self._parts:
+            sides = [self._side(place) for place in stage.places if place is not None]
+            parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
+            form = "outer" if stage.node.kind is Kind.WEIGHT_GRAD else "totals"
+            self.parts.append(Part(int(stage.node.attr), form))
+        self._part_table = np.array(parts, np.int64).reshape(-1, 7)
+        tables = [s for s in sources if isinstance(s, TableSource)]
+        self._tables = np.zeros((len(tables), 4, num, max(self._slots, 1)), np.int64)
+        for i, table in enumerate(tables):
+            self._fill_table(self._tables[i], table)
+        self._table_at = np.array([sources[table] for table in tables], np.int64)
+        nowhere = len(sources)
+        self._num_bases = nowhere + 1
+        self._order_at = np.array([sources.get(name, nowhere) for name in kernels.ORDER], np.int64)
+        picks = [[sources.get((what, i), nowhere) for what in ("picked", "inverse")] for i in range(num_inputs)]
+        self._picked_at = np.array(picks, np.int64).reshape(-1, 2)
+        self._given = [s for s in sources if isinstance(s, _Given)]
+        self._shared = [s for s in sources if isinstance(s, SharedSource)]
+        self._given_at = np.array([sources[s] for s in (*self._given, *self._shared)], np.int64)
 
-    def _table(self, table: TableSource) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return source, constant and stride of what the parents of each class leave for a state, by slot."""
-        found = np.zeros((3, self._num_classes, self._slots if table.by_slot else 1), np.int64)
+    def _side(self, place: Place) -> tuple[int, int, int]:
+        """Return source, constant and row stride of a place."""
+        item = place.buffer.dtype.itemsize
+        return self._number(place.buffer), place.column * item, place.buffer.width * item
+
+    def _fill_table(self, found: np.ndarray, table: TableSource) -> None:
+        """Note source, constant and stride of what the parents of each class leave for a state, by slot."""
+        found[3] = table.by_slot
         for c, plan in self.plans.items():
             for root in plan.backward.roots if plan.backward is not None else ():
-                if root.role is Role.STATE_GRAD:
+                if root.role is Role.STATE_GRAD and plan.backward is not None:
                     slot, state = root.key  # type: ignore[misc]
                     if state == table.state and (slot is not None) == table.by_slot:
-                        assert plan.backward is not None
-                        place = plan.backward.places[root.node]
-                        item = place.buffer.dtype.itemsize
-                        row = self._number(place.buffer), place.column * item, place.buffer.width * item
-                        found[:, c, 0 if slot is None else slot] = row
-        return found[0], found[1], found[2]
+                        found[:3, c, 0 if slot is None else slot] = self._side(plan.backward.places[root.node])
 
     # -- for each graph -----------------------------------------------------------------------------------------
     def fill(
-        self, order: Order, shared: Sequence[Any], indices: Mapping[Any, np.ndarray], lengths: Sequence[int],
-        addresses: Addresses, pool: Pool, processors: int,
+        self, order: Order, shared: Sequence[Any], rows_of: np.ndarray, lengths: np.ndarray, addresses: Addresses,
+        pool: Pool, processors: int, teams: np.ndarray | None = None,
     ) -> Filled:  # fmt: skip
         """Return the script for a graph.
 
-        ``shared`` are the tensors that all vertices share; ``indices`` has, by ("picked", i), the row of input i that
-        each row of the order pulls, and by ("inverse", i) the row that pulls each of the input's; ``lengths`` are how
-        many rows inputs have.
+        ``shared`` are the tensors that all vertices share; ``rows_of`` (inputs, nodes) is the row of each input that a
+        node pulls, or -1, ``lengths`` how many rows inputs have. ``teams`` is where the kernels' words are to be.
         """
-        num_nodes, num = order.num_nodes, self._num_classes
-        rows = np.concatenate([order.classes, [0, num_nodes], *([0, n] for n in lengths)])
-        bases, lease = self._laid(order, pool)
-        given = dict(zip(Addresses._fields, addresses, strict=True))
-        for at, source in self._others:
-            if isinstance(source, _Given):
-                bases[at] = given[source.what.replace(" gradient", "_grad") + "s"][source.number]
-            elif isinstance(source, SharedSource):
-                bases[at] = shared[source.index].data_ptr()
-            elif isinstance(source, str):
-                bases[at] = order.address(source, self._slots)
-            else:
-                bases[at] = indices[source].ctypes.data
-        tables = self._filled_tables(order, bases)
-        made = np.empty((processors, len(self._constants)), np.int64)
-        for p in range(processors):
-            bases[1] = made.ctypes.data + p * made.strides[0]
-            np.add(bases[self._indices], self._constants, out=made[p])
-        keep: list[Any] = [made, lease, tables, order, indices, shared]
-        teams, work = list[np.ndarray](), 0
-        schedule = compiled("schedule")
-        edges = np.concatenate([order.class_bounds, np.zeros(len(rows) - num - 1, np.int64)])
-        for i, (stages, bounds, classes) in enumerate(self._stages):
-            lines, _, _, each = schedule.arrange(
-                stages, bounds, classes, rows, edges, order.segments, order.segment_edges, bool(i), 0
-            )
-            team, marks = schedule.script_team(made, lines)
-            keep += [marks, lines]
-            teams.append(team)
-            work += each * len(lines)
-        at = [team.ctypes.data for team in teams] + [0]
-        return Filled(at[0], at[1], self._found_parts(order, bases), work, teams, keep)
+        kernels, num_nodes = compiled("fill"), order.num_nodes
+        lease = pool.take(kernels.needed_bytes(self._own, order.classes, order.class_bounds, num_nodes))
+        given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
+        given += [shared[s.index].data_ptr() for s in self._shared]
+        if teams is None:
+            teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
+        parts, *kept = kernels.fill(
+            order.nodes, order.places, order.classes, order.bounds, order.children, order.parents, order.parent_bounds,
+            order.parent_entries, order.class_bounds, order.segments, order.segment_edges, rows_of, lengths,
+            self._own, self._own_at, self._order_at, self._picked_at, self._given_at, np.array(given, np.int64),
+            self._table_at, self._tables, self._part_table, self._indices, self._constants, self._num_bases,
+            self._stages, self._bounds, self._classes, self._directions, max(self._slots, 1), lease.block.data_ptr(),
+            processors, compiled("schedule").others_address(), teams,
+        )  # fmt: skip
+        return Filled(teams, self._has_backward, parts, (order, shared, lease, kept))
 
-    def _laid(self, order: Order, pool: Pool) -> tuple[np.ndarray, Lease]:
-        """Take memory, and return the addresses of row 0 of everything that lies in it."""
-        num_nodes, starts = order.num_nodes, np.concatenate([order.classes[:-1], order.class_bounds[:-1], [0, 0]])
-        counts = np.concatenate([np.diff(order.classes), np.diff(order.class_bounds), [num_nodes, num_nodes + 1]])
-        kinds, sizes = self._own[:, 0], self._own[:, 1]
-        nbytes = (counts[kinds] * sizes + 63) // 64 * 64
-        ends = np.cumsum(nbytes)
-        lease = pool.take(int(ends[-1]))
-        bases = np.zeros(len(self._sources), np.int64)
-        begins = ends - nbytes
-        bases[self._own_at] = lease.block.data_ptr() + begins - starts[kinds] * sizes
-        block = lease.block
-        for j, width in enumerate(self._state_widths):
-            at = int(begins[self._place_of[StateSource(j)]]) + num_nodes * width * self._item
-            block[at : at + width * self._item] = 0  # what a vertex without that child gathers
-        for source in self.zeroed:
-            at = self._place_of[source]
-            block[int(begins[at]) : int(ends[at])] = 0
-        return bases, lease
 
-    def _filled_tables(self, order: Order, bases: np.ndarray) -> list[np.ndarray]:
-        """Work out, for each state, where every parent of a vertex leaves that vertex's share of the gradient."""
-        made = []
-        for table, (source, constant, stride) in zip(self._tables, self._left, strict=True):
-            found = compiled("levels").addresses(
-                order.parent_entries, order.parents, order.bounds, order.classes,
-                np.where(source != 0, bases[source] + constant, 0), stride, table.by_slot,
-            )  # fmt: skip
-            bases[self._sources[table]] = found.ctypes.data
-            made.append(found)
-        return made
-
-    def _found_parts(self, order: Order, bases: np.ndarray) -> list[Part]:
-        """Return what the rows of each class give to gradients of shared tensors."""
-        found = []
-        for c, stage in self._parts:
-            node = stage.node
-            edges = _rows_domain(node) is Domain.EDGE
-            bounds = order.class_edges if edges else order.class_rows
-            sides = []
-            for place in stage.places:
-                assert place is not None
-                item = place.buffer.dtype.itemsize
-                row = place.buffer.width * item
-                sides.append((int(bases[self._number(place.buffer)]) + place.column * item + bounds[c] * row, row))
-            form = "outer" if node.kind is Kind.WEIGHT_GRAD else "totals"
-            found.append(Part(int(node.attr), form, bounds[c + 1] - bounds[c], sides[0], sides[-1]))
-        return found
+_WHERE = {"value": 0, "value gradient": 1, "result": 2, "result gradient": 3}
 
 
 def _has_gradient(plan: Plan | None, i: int) -> bool:
     return plan is not None and any(r.role is Role.PULL_GRAD and r.key == i for r in plan.roots)
 
 
-def _rows_domain(node: Node) -> Domain:
-    return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
+def _is_of_edges(gradient: Node) -> bool:
+    """Whether the rows of which a gradient is a sum are edges."""
+    return next(x.domain for x in gradient.inputs if x.domain is not Domain.SHARED) is Domain.EDGE

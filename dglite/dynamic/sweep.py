@@ -63,7 +63,7 @@ class Engine:
         key = inputs, order.filled
         if key not in self.scripts:
             plans = {c: self.plan_of(c) for c in order.filled}
-            sizes = self.state_widths, self.push_widths, self.pushed_states, self.collected, self.dtype, inputs
+            sizes = self.state_widths, self.push_widths, self.pushed_states, self.dtype, inputs
             self.scripts[key] = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes)
         return self.scripts[key]
 

@@ -128,10 +128,10 @@ class Persistent:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
         processors = self._processors or torch.get_num_threads()
         key = key_of(session, lazies, self._trained, processors)
-        session.settle()
         plan = self._plans.take(key)
         if plan is not None and plan.fits() and plan.fill_in(session):
             return plan
+        session.settle()
         return Plan(session, lazies, self._trained, self._optimizer, processors, key)
 
     # -- what processors cannot do ------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ..batching.matrices import Lookup, Product, TorchCall
 from ..batching.session import Session
 from ..batching.signatures import DTYPES, Kind, Signature, operand, shared, template_table
 from ..recorded import ProgramCall
-from ..script import Addresses, Filled, Unsupported
+from ..script import Addresses, Filled, Script, Unsupported
 
 __all__ = ["Layout", "Looked", "Unsupported", "tensors_of"]
 
@@ -39,15 +39,33 @@ class _Input(NamedTuple):
     distance: int
 
 
-class Looked(NamedTuple):
-    """Rows of a table that are copied: words of the kernel, the rows, their addresses, bytes of a row, and where the
-    gradient lies."""
+class Program(NamedTuple):
+    """A vertex program, its script, where its inputs and results lie, and the script for its graph."""
+
+    call: ProgramCall
+    script: Script
+    addresses: Addresses
+    filled: Filled
+
+
+class Looked:
+    """Rows of a table that are copied: the rows, their addresses, words of the kernel, and where the gradient lies."""
 
     words: np.ndarray
-    rows: np.ndarray
-    addresses: np.ndarray
-    row_bytes: int
-    grad: int
+
+    def __init__(self, lookup: Lookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
+        """``refs`` are where the numbers are: node, and element."""
+        self.lookup, self._refs, self._row_bytes, self.grad = lookup, refs, row_bytes, grad
+        self._each = lookup.kinds[0].numel
+        self.rows, self.addresses = np.empty((2, len(refs) * self._each), np.int64)
+
+    def read(self, session: Session) -> None:
+        """Take the numbers from a session."""
+        for i, (node, first) in enumerate(self._refs):
+            given = session.given_at[node].numpy().reshape(-1)
+            self.rows[i * self._each : (i + 1) * self._each] = given[first : first + self._each]
+        np.multiply(self.rows, self._row_bytes, out=self.addresses)
+        self.addresses += self.lookup.table.data_ptr()
 
 
 class Layout:
@@ -162,45 +180,40 @@ class Layout:
     # -- operations whose words are made here -------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
         """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
-        self.programs, self.lookups = dict[int, Filled](), dict[int, Looked]()
+        self.programs, self.lookups = dict[int, Program](), dict[int, Looked]()
+        self._processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, ProgramCall):
-                self.programs[number] = self._program(number, signature.matrices, processors, wanted)
+                self.programs[number] = self._program(number, signature.matrices, wanted)
             elif isinstance(signature.matrices, Lookup):
                 self.lookups[number] = self._lookup(number, signature.matrices)
 
-    def refill(self, session: Session, processors: int, wanted: set[int]) -> None:
-        """Take vertex programs and lookups over from another session of the same operations."""
-        self.session = session
+    def refill(self, session: Session) -> None:
+        """Take values, vertex programs and lookups over from another session of the same operations."""
         for node, copy in self.copies or ():
             copy[...] = session.given_at[node].numpy()
         for node, copy in self.pools:
             copy[...] = next(pool for pool, ref in session.pools.values() if ref >> batching.PLACE_BITS == node)
-        self.signatures = [session.signature(s.number) for s in self.signatures]
-        for number, old in self.programs.items():
-            call = self.signatures[number].matrices
+        for number, known in self.programs.items():
+            call = session.signature(self.signatures[number].number).matrices
             assert isinstance(call, ProgramCall)
-            made = self._program(number, call, processors, wanted)
-            for team, words in zip(old.teams, made.teams, strict=True):
-                team[:] = words
-            self.programs[number] = made._replace(teams=old.teams)
-        for number, known in self.lookups.items():
-            lookup = self.signatures[number].matrices
-            assert isinstance(lookup, Lookup)
-            known.rows[:] = self._rows_of(number, lookup)
-            known.addresses[:] = lookup.table.data_ptr() + known.rows * known.row_bytes
+            filled = call.filled(known.script, known.addresses, self._processors, known.filled.teams)
+            self.programs[number] = known._replace(call=call, filled=filled)
+        for looked in self.lookups.values():
+            looked.read(session)
 
     def rest(self) -> None:
         """Give memory of vertex programs back."""
-        self.programs = {number: made._replace(keep=None) for number, made in self.programs.items()}
+        for number, known in self.programs.items():
+            self.programs[number] = known._replace(filled=known.filled._replace(keep=None))
 
     def _members(self, number: int) -> list[int]:
         """Return the nodes of a signature, in their order."""
         members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
         return members
 
-    def _program(self, number: int, call: ProgramCall, processors: int, wanted: set[int]) -> Filled:
+    def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> Program:
         """Return the script of a vertex program, which is one operation."""
         session, inputs = self.session, self.inputs[number]
         (node,) = self._members(number)
@@ -217,39 +230,35 @@ class Layout:
         values = [x.address for x in inputs]
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
-        return call.filled(script, Addresses(values, shifted[0], results, shifted[1]), processors)
-
-    def _rows_of(self, number: int, lookup: Lookup) -> np.ndarray:
-        """Return the numbers of the rows that all uses of a lookup read."""
-        session, found = self.session, []
-        for node in self._members(number):
-            ref = int(session.args[session.argptr[node]])
-            given = session.given_at.get(ref >> batching.PLACE_BITS)
-            if given is None:
-                raise Unsupported(f"{self.signatures[number].name} with computed numbers")
-            first = (ref & ((1 << batching.PLACE_BITS) - 1)) // given.itemsize
-            found.append(given.view(-1).numpy()[first : first + lookup.kinds[0].numel])
-        return found[0].astype(np.int64) if len(found) == 1 else np.concatenate(found).astype(np.int64)
+        addresses = Addresses(values, shifted[0], results, shifted[1])
+        return Program(call, script, addresses, call.filled(script, addresses, self._processors))
 
     def _lookup(self, number: int, lookup: Lookup) -> Looked:
         """Return what copies rows of a table, which all uses of it read at once."""
-        table = lookup.table
+        table, session, refs = lookup.table, self.session, list[tuple[int, int]]()
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
             raise Unsupported(f"{self.signatures[number].name} of a table that does not lie by rows")
-        rows, item = self._rows_of(number, lookup), table.element_size()
-        addresses = table.data_ptr() + rows * (table.stride(0) * item)
+        for node in self._members(number):
+            at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
+            if at not in session.given_at:
+                raise Unsupported(f"{self.signatures[number].name} with computed numbers")
+            refs.append((at, place // session.given_at[at].itemsize))
+        item, width = table.element_size(), table.shape[1]
+        looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
+        looked.read(session)
         kernel = step_kernel((operand(0),), (False,), False, False, DTYPES[table.dtype])
-        result, width = int(self.starts[number]), table.shape[1]
-        words = [kernel, len(rows), width, result, width * item, 0, 0, 0, addresses.ctypes.data]
-        return Looked(np.array(words, np.int64), rows, addresses, table.stride(0) * item, result + self.shift)
+        result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
+        words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]
+        looked.words = np.array(words, np.int64)
+        return looked
 
     def _call_row(self, number: int) -> list[int]:
         """Return the row of an operation whose words are there."""
         row = [0] * HEAVY_WORDS
         if number in self.programs:
-            made = self.programs[number]
-            backward = LINES if made.backward else 0
-            row[:5], row[8] = [CALL, LINES, backward, made.forward, made.backward], made.work
+            teams, has_backward = self.programs[number].filled[:2]
+            at = teams.ctypes.data
+            row[:5], row[8] = [CALL, LINES, LINES * has_backward, at, at + teams.strides[0]], 1 << 20
         else:
             words = self.lookups[number].words
             row[:5], row[8] = [CALL, int(words[0]), 0, words.ctypes.data, 0], int(words[1] * words[2])

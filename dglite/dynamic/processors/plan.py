@@ -96,7 +96,7 @@ class Plan:
     def fill_in(self, session: Session) -> bool:
         """Take values, graphs and numbers from a session of the same operations; return whether that could be done."""
         layout = self.layout
-        layout.refill(session, self._processors, self.wanted)
+        layout.refill(session)
         rules = self._rules()
         if not self._updates.refill(layout, rules):
             self.take_back()

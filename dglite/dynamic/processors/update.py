@@ -59,7 +59,7 @@ class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before), and the words.
 
     What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
-    ``numbers`` of formulas, ``of_programs`` (place of the words, which part), ``scattered`` (addresses of rows, number
+    ``numbers`` of formulas, ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows, number
     of the lookup, address and row stride of the table).
     """
 
@@ -69,13 +69,24 @@ class Listing:
         self.keep: list[Any] = []
         self.factors: list[tuple[int, bool, np.ndarray]] = []
         self.numbers: list[tuple[Trained, np.ndarray]] = []
-        self.of_programs: list[tuple[int, tuple[int, int]]] = []
+        self.programs: dict[int, list[tuple[int, int]]] = {}
+        self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
         self.scattered: list[tuple[np.ndarray, int, int, int]] = []
 
     def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE) -> None:
         """Add an operation; the first of its words is its kernel."""
         self.rows.append((words[0], len(self.words), work, how))
         self.words += words
+
+    def of_programs(self) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        """Return, for each vertex program, its number, where the words of its parts' counts and places are, and which
+        parts these are."""
+        if self._of_programs is None:
+            self._of_programs = []
+            for number, pairs in self.programs.items():
+                at, parts = np.array(pairs, np.int64).T
+                self._of_programs.append((number, at[:, None] + np.array([1, 4, 8]), parts))
+        return self._of_programs
 
     def placed(self) -> np.ndarray:
         """Return the rows with addresses of words."""
@@ -106,8 +117,9 @@ def _parts(layout: Layout) -> dict[int, list[_Part]]:
         if not layout.reached[number]:
             continue
         if isinstance(product, ProgramCall):
-            for i, part in enumerate(layout.programs[number].parts):
-                made = _Part(*part[1:], source=(number, i))
+            program = layout.programs[number]
+            for i, (part, row) in enumerate(zip(program.script.parts, program.filled.parts.tolist(), strict=True)):
+                made = _Part(part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i))
                 found.setdefault(id(product.shared[part.index]), []).append(made)
         elif isinstance(product, Lookup):
             known, width = layout.lookups[number], product.table.shape[1] * product.table.element_size()
@@ -172,17 +184,18 @@ class Updates:
         for one in self._dirty:
             one.dirty = True
         after = self.after
-        for number, first, factors in after.factors:
-            factors[:] = _factors(rules[number], first)
-        for one, numbers in after.numbers:
-            numbers[:] = next(rule.numbers for other, rule in trained if other is one)
-        for at, (number, i) in after.of_programs:
-            part = layout.programs[number].parts[i]
-            after.array[at + 1], after.array[at + 4], after.array[at + 8] = part.rows, part.x[0], part.y[0]
+        if any(old.numbers != new.numbers for old, new in zip(self._rules, rules, strict=True)):
+            for number, first, factors in after.factors:
+                factors[:] = _factors(rules[number], first)
+            for one, numbers in after.numbers:
+                numbers[:] = next(rule.numbers for other, rule in trained if other is one)
+            self._rules = rules
+        for number, at, rows in after.of_programs():
+            parts = layout.programs[number].filled.parts
+            after.array[at] = parts[rows][:, (0, 1, 3)]
         for places, number, address, row in after.scattered:
-            lookup = layout.signatures[number].matrices
-            assert isinstance(lookup, Lookup)
-            _place_rows(places, _looked(layout.lookups[number].rows, lookup.padding), address, row)
+            looked = layout.lookups[number]
+            _place_rows(places, _looked(looked.rows, looked.lookup.padding), address, row)
         return True
 
 
@@ -249,7 +262,7 @@ def _add_part(
     height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]
     if part.source[0] >= 0:
-        listing.of_programs.append((len(listing.words), part.source))
+        listing.programs.setdefault(part.source[0], []).append((len(listing.words), part.source[1]))
     row = into.stride(0) * into.element_size()
     words = [matrix_kernel(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)

@@ -13,6 +13,7 @@ the schedule, which stops there.
 from __future__ import annotations
 
 from array import array
+from functools import cache
 from typing import Any
 
 import numba
@@ -25,7 +26,7 @@ from .launch import call_gomp_parallel, call_kernel, launch, num_threads, openmp
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["LINES", "OWN", "STAGE_COLUMNS", "START", "arrange", "run_lines", "script_team", "team_of"]
+__all__ = ["LINES", "OWN", "STAGE_COLUMNS", "START", "arrange", "others_address", "run_lines", "team_of"]
 
 START, EDGES, MOST, GRADIENT, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(8)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are good, of
@@ -235,16 +236,11 @@ def team_of(work: int, threads: int) -> int:
     return min(num_threads(2 * work, threads), _MOST_THREADS)
 
 
-def script_team(words: np.ndarray, lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the words of :data:`LINES` as a kernel that goes through all lines, and the marks that they refer to.
-
-    ``words`` (tasks, words) are those of each task.
-    """
-    marks, found = np.zeros((len(lines), 2), np.int64), openmp(_FUNCTIONS[2])
-    at, size = words.ctypes.data, words.strides[0]
-    others = 0 if found is None else found[0]
-    team = (at, size, lines.ctypes.data, 0, len(lines), len(words), marks.ctypes.data, 0, others)
-    return np.array(team, np.int64), marks
+@cache
+def others_address() -> int:
+    """Return the address of the function that lets other threads run; 0 where there is none."""
+    found = openmp(_FUNCTIONS[2])
+    return 0 if found is None else found[0]
 
 
 def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> None:
