@@ -291,8 +291,8 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     """Check one input."""
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
-        rows = torch.as_tensor(nodes).long().flatten()
-        places, distinct = compiled("levels").places_of(rows.numpy(), num_nodes)
+        rows = _vector(nodes)
+        places, distinct = compiled("levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
@@ -306,6 +306,13 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
             "dynamic.Partial(nodes, values)"
         )
     return _Pulled(x, None, None)
+
+
+def _vector(nodes: Any) -> np.ndarray:
+    """Return numbers of nodes as int64."""
+    if not isinstance(nodes, torch.Tensor) or nodes.dtype is not torch.int64 or nodes.dim() != 1:
+        nodes = torch.as_tensor(nodes).long().flatten()
+    return np.ascontiguousarray(nodes.numpy())
 
 
 def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:

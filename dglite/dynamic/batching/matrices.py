@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,7 +25,11 @@ class Product:
 
     def __init__(self, kind: Kind, out: Kind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
-        self.matrix = weight.detach() if turned else weight.detach().t()
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """The weight as it is multiplied with, (features, columns)."""
+        return self.weight.detach() if self.turned else self.weight.detach().t()
 
     @property
     def wants(self) -> bool:

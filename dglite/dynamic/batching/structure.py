@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -301,15 +302,20 @@ def embedding(
     return _view(table, weight.shape[1:], row * weight.shape[1])
 
 
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
+
+
 def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> LazyTensor:
     """Record the rows of a table that a vector of numbers tells, all at once."""
     session, kind = input._session, kind_of((*input._kind.shape, *weight.shape[1:]), weight.dtype)
     known = session.given_at.get(input._ref >> PLACE_BITS)
-    if known is not None and known.numel() and not 0 <= int(known.min()) <= int(known.max()) < len(weight):
-        raise IndexError(
-            f"rows {int(known.min())} to {int(known.max())} of an embedding of {len(weight)} rows: numbers are from 0 "
-            f"to {len(weight) - 1}"
-        )
+    if known is not None and known.numel():
+        numbers = known.numpy()
+        if numbers.view(_UNSIGNED[numbers.dtype.itemsize]).max() >= len(weight):  # a negative one is very large
+            raise IndexError(
+                f"rows {numbers.min()} to {numbers.max()} of an embedding of {len(weight)} rows; numbers are from 0 to "
+                f"{len(weight) - 1}"
+            )
     key = "lookups", input._kind, id(weight), padding_idx
     signature = session.caches.get(key)
     if signature is None:
