@@ -15,7 +15,7 @@ from .batching.pointwise import as_lazy
 from .batching.signatures import Kind, Signature, gathers, kind_of
 from .batching.tensor import LazyTensor
 from .options import current_options
-from .script import Addresses, Filled, Script
+from .script import Addresses, Filled, Script, stacked_rows
 
 __all__ = ["ProgramCall", "record_program"]
 
@@ -60,14 +60,9 @@ class ProgramCall(TorchCall):
     def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
         """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
         call = self._call
-        every = [_every(call.order.num_nodes) if p.rows is None else p.rows.numpy() for p in call.pulled]
-        rows = every[0].reshape(1, -1) if len(every) == 1 else np.stack(every)
+        rows = stacked_rows([p.rows for p in call.pulled], call.order.num_nodes)
         lengths = np.array([kind.shape[0] for kind in self.kinds], np.int64)
         return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
-
-
-def _every(count: int) -> np.ndarray:
-    return np.arange(count)
 
 
 def record_program(call: Prepared, like: LazyTensor) -> Any:

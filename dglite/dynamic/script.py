@@ -18,14 +18,14 @@ from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
 from .layout import NOTHING, WORDS, Layout, SharedSource, StateSource, TableSource
-from .memory import Pool
+from .memory import Lease, Pool
 from .order import Order
 from .program import ClassPlan
 from .recipe import Buffer, Heavy, Phase, Place, Plan, Role
 
-__all__ = ["Addresses", "Filled", "Part", "Script", "Unsupported"]
+__all__ = ["DTYPES", "Addresses", "Filled", "Part", "Script", "Unsupported", "stacked_rows"]
 
-_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _NO_KERNEL = (Kind.OPAQUE, Kind.VJP, Kind.RANDOM)
 _LEFT_OUT = (Kind.WEIGHT_GRAD, Kind.COLUMN_SUM)
 
@@ -92,7 +92,7 @@ class _Layout(Layout):
         by_columns, stride = known
         height, width = reversed(weight.shape) if by_columns else weight.shape
         form = "dots" if stage.node.attr is not by_columns else "sums"
-        start = self._single(compiled("matrix").run_kernel(form, _DTYPES[dtype]), 0, (height, width))
+        start = self._single(compiled("matrix").run_kernel(form, DTYPES[dtype]), 0, (height, width))
         self._place(stage.places[0])
         self._word(0, SharedSource(weight.attr))
         self._word(stride * dtype.itemsize)
@@ -102,7 +102,7 @@ class _Layout(Layout):
     def _kernel(self, stage: Any) -> tuple[int, int]:
         if not isinstance(stage, _Move):
             return super()._kernel(stage)
-        if stage.dtype not in _DTYPES:
+        if stage.dtype not in DTYPES:
             raise Unsupported(f"{stage.dtype} inputs of a vertex program")
         row = stage.width * stage.dtype.itemsize
         self._word(stage.width)
@@ -116,7 +116,7 @@ class _Layout(Layout):
         first, second = Operand(Side.E, 0), Operand(Side.E, 1)
         formula, rows = (second + first, (Rows.INDEXED, Rows.SAME)) if stage.adds else (first, (Rows.INDEXED,))
         make = compiled("cell").formula_kernel
-        return make((formula,), rows, _DTYPES[stage.dtype], stage.width), 8 * stage.width
+        return make((formula,), rows, DTYPES[stage.dtype], stage.width), 8 * stage.width
 
 
 class Part(NamedTuple):
@@ -137,11 +137,12 @@ class Addresses(NamedTuple):
 
 class Filled(NamedTuple):
     """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
-    each part of gradients (number of rows, address and row stride of left and right ones); what must be kept."""
+    each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must be kept."""
 
     teams: np.ndarray
     has_backward: bool
     parts: np.ndarray
+    lease: Any
     keep: Any
 
 
@@ -172,11 +173,11 @@ class Script:
         self._zeroed: set[Any] = set()
         self._num_states = len(state_widths)
         self.parts: list[Part] = []
-        self._has_backward = any(plan.backward is not None for plan in plans.values())
+        self.has_backward = any(plan.backward is not None for plan in plans.values())
         self._lay_buffers(push_widths)
         indices, constants, stages, bounds, classes = [], [], [], [], []
         words, directions = 0, [(0, 0, 0)]
-        for backward in (False, True) if self._has_backward else (False,):
+        for backward in (False, True) if self.has_backward else (False,):
             moves = self._moves(backward, push_widths, input_widths, dtype)
             bounds.append(0)
             for c, plan in self._ordered(backward, moves):
@@ -195,6 +196,8 @@ class Script:
         self._indices, self._constants = np.concatenate(indices), np.concatenate(constants)
         self._stages, self._bounds = np.concatenate(stages), np.array(bounds, np.int64)
         self._classes, self._directions = np.array(classes, np.int64), np.array(directions, np.int64)
+        columns = self._stages[:, [compiled("schedule").WORK, compiled("schedule").FIXED_WORK]]
+        self.work = int(columns.sum() // max(len(columns), 1))
         self._prepare(len(input_widths))
 
     # -- once ---------------------------------------------------------------------------------------------------
@@ -330,15 +333,17 @@ class Script:
     # -- for each graph -----------------------------------------------------------------------------------------
     def fill(
         self, order: Order, shared: Sequence[Any], rows_of: np.ndarray, lengths: np.ndarray, addresses: Addresses,
-        pool: Pool, processors: int, teams: np.ndarray | None = None,
+        pool: Pool, processors: int, teams: np.ndarray | None = None, lease: Lease | None = None,
     ) -> Filled:  # fmt: skip
         """Return the script for a graph.
 
         ``shared`` are the tensors that all vertices share; ``rows_of`` (inputs, nodes) is the row of each input that a
-        node pulls, or -1, ``lengths`` how many rows inputs have. ``teams`` is where the kernels' words are to be.
+        node pulls, or -1, ``lengths`` how many rows inputs have. ``teams`` is where the kernels' words are to be,
+        ``lease`` memory in which the values of an earlier call lie.
         """
         kernels, num_nodes = compiled("fill"), order.num_nodes
-        lease = pool.take(kernels.needed_bytes(self._own, order.classes, order.class_bounds, num_nodes))
+        if lease is None:
+            lease = pool.take(kernels.needed_bytes(self._own, order.classes, order.class_bounds, num_nodes))
         given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
         given += [shared[s.index].data_ptr() for s in self._shared]
         if teams is None:
@@ -349,12 +354,18 @@ class Script:
             self._own, self._own_at, self._order_at, self._picked_at, self._given_at, np.array(given, np.int64),
             self._table_at, self._tables, self._part_table, self._indices, self._constants, self._num_bases,
             self._stages, self._bounds, self._classes, self._directions, max(self._slots, 1), lease.block.data_ptr(),
-            processors, compiled("schedule").others_address(), teams,
+            processors, compiled("schedule").script_functions(), teams,
         )  # fmt: skip
-        return Filled(teams, self._has_backward, parts, (order, shared, lease, kept))
+        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept))
 
 
 _WHERE = {"value": 0, "value gradient": 1, "result": 2, "result gradient": 3}
+
+
+def stacked_rows(rows: Sequence[torch.Tensor | None], num_nodes: int) -> np.ndarray:
+    """Return which row of each input a node pulls, (inputs, nodes), given that of inputs of some nodes."""
+    found = [np.arange(num_nodes) if x is None else x.numpy() for x in rows]
+    return found[0].reshape(1, -1) if len(found) == 1 else np.array(found, np.int64).reshape(len(found), num_nodes)
 
 
 def _has_gradient(plan: Plan | None, i: int) -> bool:

@@ -206,7 +206,7 @@ class Layout:
     def rest(self) -> None:
         """Give memory of vertex programs back."""
         for number, known in self.programs.items():
-            self.programs[number] = known._replace(filled=known.filled._replace(keep=None))
+            self.programs[number] = known._replace(filled=known.filled._replace(lease=None, keep=None))
 
     def _members(self, number: int) -> list[int]:
         """Return the nodes of a signature, in their order."""

@@ -19,7 +19,7 @@ ORDER = ("nodes", "places", "children", "parents", "bounds", "parent bounds", "c
 """Tables of a graph's order whose addresses words may need."""
 AS_IT_IS, LAST_ROW_ZERO, ZERO = range(3)
 """What is to be done to memory first."""
-TEAM_WORDS = 9
+TEAM_WORDS = 10
 _ALIGNMENT = 64
 
 _jit = numba.njit(cache=True, nogil=True)
@@ -105,7 +105,7 @@ def fill(
     given: np.ndarray, table_at: np.ndarray, tables: np.ndarray, parts: np.ndarray,
     indices: np.ndarray, constants: np.ndarray, num_bases: int,
     stages: np.ndarray, stage_bounds: np.ndarray, stage_classes: np.ndarray, directions: np.ndarray,
-    slots: int, block: int, processors: int, others: int, teams: np.ndarray,
+    slots: int, block: int, processors: int, functions: tuple[int, int, int], teams: np.ndarray,
 ) -> tuple[np.ndarray, ...]:  # fmt: skip
     """Return (parts, see :func:`_parts`, then what ``teams``, the words of both kernels, refer to).
 
@@ -173,7 +173,9 @@ def fill(
             lines_back, marks_back = made_lines, made_marks
         teams[d, 0], teams[d, 1], teams[d, 2] = words.ctypes.data, 8 * len(constants), made_lines.ctypes.data
         teams[d, 3], teams[d, 4], teams[d, 5] = 0, len(made_lines), processors
-        teams[d, 6], teams[d, 7], teams[d, 8] = made_marks.ctypes.data, 0, others
+        teams[d, 6] = made_marks.ctypes.data
+        for i in range(len(functions)):
+            teams[d, 7 + i] = functions[i]
     return (
         _parts(parts, bases, classes, class_bounds), words, left, by_slot, lines, lines_back, marks, marks_back,
         picked, inverse,

@@ -22,11 +22,12 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-from .launch import call_gomp_parallel, call_kernel, launch, num_threads, openmp
+from .launch import call_gomp_parallel, call_kernel, launch, launch_at, num_threads, openmp
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["LINES", "OWN", "STAGE_COLUMNS", "START", "arrange", "others_address", "run_lines", "team_of"]
+__all__ = ["FIXED_WORK", "LINES", "OWN", "STAGE_COLUMNS", "START", "WORK", "arrange", "run_lines", "run_script"]
+__all__ += ["script_functions", "team_of"]
 
 START, EDGES, MOST, GRADIENT, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(8)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are good, of
@@ -237,10 +238,24 @@ def team_of(work: int, threads: int) -> int:
 
 
 @cache
-def others_address() -> int:
-    """Return the address of the function that lets other threads run; 0 where there is none."""
-    found = openmp(_FUNCTIONS[2])
-    return 0 if found is None else found[0]
+def script_functions() -> tuple[int, int, int]:
+    """Return words 7 to 9 of a team: the addresses of functions that tell a thread's number, and let other threads run
+    (0 where there is none), and what each thread of an OpenMP team runs."""
+    found = openmp(*_FUNCTIONS)
+    return (0, 0, _MEMBER) if found is None else (found[1], found[2], _MEMBER)
+
+
+def run_script(teams: np.ndarray, which: int, threads: int) -> None:
+    """Go through the lines of one of several teams, whose words are for so many threads."""
+    team, found = teams.ctypes.data + which * teams.strides[0], openmp(*_FUNCTIONS)
+    if threads == 1:
+        launch_at(LINES, team)
+    elif found is not None:
+        _run_team(found[0], team, threads)
+    else:
+        words, size, lines, first, last = teams[which, :5].tolist()
+        for i in range(first, last):
+            launch(_LINE, (words, size, lines + 8 * LINE_COLUMNS * i), threads, threads)
 
 
 def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> None:
