@@ -313,7 +313,12 @@ def tensors_of(signature: Signature) -> list[Tensor]:
 
 def _check(signature: Signature) -> None:
     matrices = signature.matrices
-    if isinstance(matrices, ProgramCall | Lookup):
+    if isinstance(matrices, Lookup):
+        return
+    if isinstance(matrices, ProgramCall):
+        made = [x for x in matrices.shared if x is not None and x.requires_grad and not x.is_leaf]
+        if made:
+            raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
         return
     if isinstance(matrices, Product):
         tensors: list[Tensor] = [x for x in (matrices.weight, matrices.bias) if x is not None]
