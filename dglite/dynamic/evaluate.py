@@ -35,7 +35,7 @@ _MOST_TRACES = 16
 class _Pulled:
     """One input: its values, the vertices that have one (None: all), and where each vertex's value lies."""
 
-    values: torch.Tensor
+    values: torch.Tensor | LazyTensor
     present: np.ndarray | None
     rows: torch.Tensor | None
 
@@ -219,8 +219,9 @@ class Evaluator:
         Where an input is lazy, the call is recorded in its session and the result is lazy.
         """
         call = self._prepared(graph, inputs, functions, kinds)
-        lazies = [p.values for p in call.pulled if type(p.values) is LazyTensor]
-        return record_program(call, lazies[0]) if lazies else call.run([p.values for p in call.pulled], again)
+        values: list[Any] = [p.values for p in call.pulled]
+        lazies = [x for x in values if type(x) is LazyTensor]
+        return record_program(call, lazies[0]) if lazies else call.run(values, again)
 
     def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> Call:
         g = _one_graph(graph)

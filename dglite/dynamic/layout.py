@@ -112,7 +112,7 @@ class Layout:
         return [start, domain is Domain.EDGE, _ANY_NUMBER, -1, work, 0, -1]
 
     def _heavy(self, stage: Heavy) -> list[int] | None:
-        """Lay down a product of few rows, where there is a kernel for it; return the row of the stage, None for none."""
+        """Lay down a product of few rows, where there is a kernel for it; return the stage's row, None for none."""
         self.own.append(stage)
         node = stage.node
         gradient = -1

@@ -54,7 +54,9 @@ class ProgramCall(TorchCall):
         """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
         shared = self.shared
         engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
-        found: Script = engine.script(self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]))
+        found: Script = engine.script(
+            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds])
+        )
         return found
 
     def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:

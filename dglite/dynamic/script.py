@@ -122,7 +122,7 @@ class _Layout(Layout):
 class Part(NamedTuple):
     """Rows whose product is part of a gradient: of which shared tensor; ``outer`` or ``totals``."""
 
-    index: int
+    shared: int
     form: str
 
 
@@ -137,7 +137,8 @@ class Addresses(NamedTuple):
 
 class Filled(NamedTuple):
     """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
-    each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must be kept."""
+    each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must
+    be kept."""
 
     teams: np.ndarray
     has_backward: bool
@@ -280,8 +281,8 @@ class Script:
                 stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in Phase}
                 found.append((c, replace(own, stages=stages)))  # type: ignore[arg-type]
         for c, (phase, moved) in moves.items():
-            plan = Plan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
-            found.insert(0 if phase is Phase.EAGER else len(found), (c, plan))
+            alone = Plan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
+            found.insert(0 if phase is Phase.EAGER else len(found), (c, alone))
         return found
 
     def _prepare(self, num_inputs: int) -> None:
@@ -289,7 +290,7 @@ class Script:
         for source in self._memory:
             self._number(source)
         num, sources, kernels = self._num_classes, self._sources, compiled("fill")
-        first = {source: kernels.ZERO for source in self._zeroed}
+        first = dict.fromkeys(self._zeroed, kernels.ZERO)
         first |= {StateSource(j): kernels.LAST_ROW_ZERO for j in range(self._num_states)}
         own = [[*self._memory[source], first.get(source, kernels.AS_IT_IS)] for source in self._memory]
         self._own = np.array(own, np.int64).reshape(-1, 3)
@@ -326,7 +327,8 @@ class Script:
         for c, plan in self.plans.items():
             for root in plan.backward.roots if plan.backward is not None else ():
                 if root.role is Role.STATE_GRAD and plan.backward is not None:
-                    slot, state = root.key  # type: ignore[misc]
+                    key: Any = root.key
+                    slot, state = key
                     if state == table.state and (slot is not None) == table.by_slot:
                         found[:3, c, 0 if slot is None else slot] = self._side(plan.backward.places[root.node])
 

@@ -82,14 +82,14 @@ class SmallRun:
         words = np.empty((len(parts), 11), np.int64)
         make, dtype = compiled("matrix").matrix_kernel, DTYPES[self._dtype]
         for i, part in enumerate(parts):
-            weight = self._shared[part.index]
+            weight = self._shared[part.shared]
             turned = part.form == "outer" and lies_by_columns(weight)
-            known = found[part.index]
+            known = found[part.shared]
             numbers = _NUMBERS[dtype][0 if known is None else 1]
             if known is None:
                 shape = weight.shape[::-1] if turned else weight.shape
                 made = self._pool.empty(shape, weight.dtype)
-                known = found[part.index] = made.t() if turned else made
+                known = found[part.shared] = made.t() if turned else made
             into = known.t() if turned else known
             height, width = into.shape if part.form == "outer" else (1, into.numel())
             count, x, x_row, y, y_row = rows[i].tolist()

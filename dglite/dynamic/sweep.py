@@ -71,7 +71,6 @@ class Engine:
         assert found is not None
         return found
 
-
     def small_script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...]) -> Script | None:
         """Return the script of the classes that have vertices, None where a stage has no kernel."""
         key = inputs, order.filled
@@ -137,7 +136,9 @@ def _small_run(
     """Return the call as one script; None where the graph is large, or where a stage has no kernel."""
     if order.num_nodes > MOST_NODES or not order.num_nodes:
         return None
-    script = engine.small_script(order, tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)]))
+    script = engine.small_script(
+        order, tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)])
+    )
     if script is None:
         return None
     wanted = ctx.needs_input_grad[4 : 4 + len(inputs)]

@@ -126,7 +126,8 @@ def test_reports() -> None:
         way = make(model)
         way.step(way.construct(trees))
         report = way.report(trees)
-        assert report.batches >= depth and report.scheduling_seconds >= 0
+        launches = 1 if isinstance(way, PersistentProgram) else depth  # a step of processors is one
+        assert report.batches >= launches and report.scheduling_seconds >= 0
     assert VertexProgram(model).report(trees).batches == depth
     edges = sum(tree.graph.num_edges() for tree in trees)
     assert VertexProgram(model).report(trees).gathered_bytes == edges * HIDDEN * 4

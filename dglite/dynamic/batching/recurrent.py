@@ -160,7 +160,7 @@ def _losses_of_rows(
     if how != "mean":
         return values if how == "none" else values.sum()
     assert given is not None
-    return values.sum() / float((given != _USUAL["ignore_index"]).sum())
+    return values.sum() / float(torch.ne(given, -100).sum())
 
 
 _USUAL = {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}

@@ -42,7 +42,11 @@ class Given(NamedTuple):
     kind: Kind
 
 
-_NOTHING = (*(np.zeros(0, dtype) for dtype in (np.int64, np.bool_, np.int64)), np.zeros(1, np.int64), np.zeros(0, np.int64))
+_NOTHING = (
+    *(np.zeros(0, dtype) for dtype in (np.int64, np.bool_, np.int64)),
+    np.zeros(1, np.int64),
+    np.zeros(0, np.int64),
+)
 """What a session's arrays are until it is settled."""
 
 

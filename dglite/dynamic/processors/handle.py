@@ -25,6 +25,7 @@ from .update import Trained
 
 __all__ = ["Persistent", "persistent"]
 
+
 def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: int | None = None) -> Persistent:
     """Return a handle that trains ``parameters`` by persistent processors.
 

@@ -165,9 +165,7 @@ def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
     return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
 
 
-def _reached(
-    layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]
-) -> list[Trained]:
+def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
     reached = [s for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
     used = {id(x) for s in reached for x in tensors_of(s)}
     used |= {key for key, node in given.items() if layout.grads[node]}

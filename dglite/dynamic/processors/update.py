@@ -59,8 +59,8 @@ class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before), and the words.
 
     What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
-    ``numbers`` of formulas, ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows, number
-    of the lookup, address and row stride of the table).
+    ``numbers`` of formulas, ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows,
+    number of the lookup, address and row stride of the table).
     """
 
     def __init__(self) -> None:
@@ -119,13 +119,13 @@ def _parts(layout: Layout) -> dict[int, list[_Part]]:
         if isinstance(product, ProgramCall):
             program = layout.programs[number]
             for i, (part, row) in enumerate(zip(program.script.parts, program.filled.parts.tolist(), strict=True)):
-                made = _Part(part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i))
-                found.setdefault(id(product.shared[part.index]), []).append(made)
+                product_of_rows = _Part(part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i))
+                found.setdefault(id(product.shared[part.shared]), []).append(product_of_rows)
         elif isinstance(product, Lookup):
-            known, width = layout.lookups[number], product.table.shape[1] * product.table.element_size()
-            rows = _looked(known.rows, product.padding)
-            part = _Part("rows", len(rows), (0, 0), (known.grad, width), rows, (number, 0))
-            found.setdefault(id(product.table), []).append(part)
+            known, row_bytes = layout.lookups[number], product.table.shape[1] * product.table.element_size()
+            looked = _looked(known.rows, product.padding)
+            of_rows = _Part("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
+            found.setdefault(id(product.table), []).append(of_rows)
         if not isinstance(product, Product):
             continue
         given, rows = layout.inputs[number][0], layout.inputs[number][0].kind.numel // product.kinds[0].shape[-1]
@@ -202,9 +202,7 @@ class Updates:
 def _alike(old: Rule, new: Rule) -> bool:
     """Whether rules differ in numbers only."""
     same = old.formulas is new.formulas and old.local == new.local and (old.product is None) == (new.product is None)
-    states = len(old.states) == len(new.states) and all(
-        x is y for x, y in zip(old.states, new.states, strict=False)
-    )
+    states = len(old.states) == len(new.states) and all(x is y for x, y in zip(old.states, new.states, strict=False))
     if old.product is None or new.product is None:
         return same and states
     return same and states and (old.product[0] == 1.0) == (new.product[0] == 1.0)
@@ -255,9 +253,7 @@ def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, 
     listing.add(words, part.rows * into.shape[1], how)
 
 
-def _add_part(
-    listing: Listing, part: _Part, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int
-) -> None:
+def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int) -> None:
     """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
     height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]
@@ -268,9 +264,7 @@ def _add_part(
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
-def _touched(
-    layout: Layout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]
-) -> np.ndarray | None:
+def _touched(layout: Layout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]) -> np.ndarray | None:
     """Return the rows of a table that have a gradient; None where most have."""
     if parameter.dim() < 2 or not parameter[0].numel():
         return None

@@ -1,7 +1,7 @@
 """What a vertex program's script needs for one graph, in one call: addresses, tables, words and lines.
 
-Memory is cut up by *kinds* of counts: for C classes of vertices, kind c is the rows of class c, C + c its edges, 2 C all
-rows, and 2 C + 1 all rows and one more, which is zeros. Serial, and it releases the lock.
+Memory is cut up by *kinds* of counts: for C classes of vertices, kind c is the rows of class c, C + c its edges, 2 C
+all rows, and 2 C + 1 all rows and one more, which is zeros. Serial, and it releases the lock.
 """
 
 from __future__ import annotations
