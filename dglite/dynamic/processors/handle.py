@@ -128,12 +128,12 @@ class Persistent:
     def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> Plan:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
         processors = self._processors or torch.get_num_threads()
-        key = key_of(session, lazies, self._trained, processors)
-        plan = self._plans.take(key)
-        if plan is not None and plan.fits() and plan.fill_in(session):
+        key, sizes = key_of(session, lazies, self._trained, processors)
+        plan = self._plans.take(key, sizes)
+        if plan is not None and plan.fits() and plan.fill_in(session, sizes):
             return plan
         session.settle()
-        return Plan(session, lazies, self._trained, self._optimizer, processors, key)
+        return Plan(session, lazies, self._trained, self._optimizer, processors, key, sizes)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:
