@@ -55,26 +55,30 @@ class Plan:
         rules = self._rules()
         self.loss, self.job = np.zeros(1), Job()
         self._updates = updates = Updates(layout, rules, given)
-        before, after = updates.before, updates.after
-        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
-        for address, nbytes in layout.cleared:
-            before.add([CLEAR, address, nbytes], nbytes // 8)
-        between = _seeds(layout, lazies, refs, self.loss)
-        forward, kept = layout.stage(False)
-        backward, kept_2 = layout.stage(True)
-        listed = [listing.placed() for listing in (before, between, after)]
-        scripts = make_scripts(forward, backward, layout.heavies(self.job.error_address), *listed, processors)
-        self.job.give(*scripts)
-        self._kept = scripts, forward, backward, kept, kept_2, before, between, after
+        sized = self._script(_seeds(layout, lazies, refs, self.loss))
         tensors = [x for s in layout.signatures for x in tensors_of(s)]
         tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         small = layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
         self.reusable = key is not None and small and updates.repeats and layout.copies is not None
-        self._sized = self._find_sized(forward, backward, scripts[2], after) if self.reusable else None
+        self._sized = self._find_sized(*sized) if self.reusable else None
+
+    def _script(self, seeds: Listing) -> tuple[Stage, Stage, np.ndarray]:
+        """Write the scripts of the job; return both sweeps, and the words of operations on batches."""
+        layout, before, after = self.layout, self._updates.before, self._updates.after
+        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
+        for address, nbytes in layout.cleared:
+            before.add([CLEAR, address, nbytes], nbytes // 8)
+        (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
+        listed = [listing.placed() for listing in (before, seeds, after)]
+        heavies = layout.heavies(self.job.error_address)
+        scripts = make_scripts(forward, backward, heavies, *listed, self._processors)
+        self.job.give(*scripts)
+        self._kept = scripts, forward, backward, kept, kept_2, seeds
+        return forward, backward, scripts[2]
 
     def _find_sized(
-        self, forward: Stage, backward: Stage, words: np.ndarray, after: Listing
+        self, forward: Stage, backward: Stage, words: np.ndarray
     ) -> list[tuple[np.ndarray, int, int]] | None:
         """Return where the words have which of the sizes; None where these cannot be told from other numbers."""
         layout, places = self.layout, list[tuple[np.ndarray, int]]()
@@ -84,7 +88,7 @@ class Plan:
         for stage in (forward, backward):
             places += [(stage.words, at + 2) for at in stage.starts.tolist() if stage.words[at + 2] != 1]
         places += [(words, at + 1) for at in range(0, len(words), BATCH_WORDS) if words[at]]
-        places += [(after.array, at) for at in after.sized]
+        places += [(self._updates.after.array, at) for at in self._updates.after.sized]
         places += [(looked.words, 1) for looked in layout.lookups.values()]
         if any(int(array[at]) not in self.sizes for array, at in places):
             return None

@@ -59,8 +59,8 @@ class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before), and the words.
 
     What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
-    ``numbers`` of formulas, ``sized`` (place of the number of rows), ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows,
-    number of the lookup, address and row stride of the table).
+    ``numbers`` of formulas, ``sized`` (place of the number of rows), ``programs`` (place of the words, which part) of
+    each, ``scattered`` (addresses of rows, number of the lookup, address and row stride of the table).
     """
 
     def __init__(self) -> None:
