@@ -202,11 +202,13 @@ class Updates:
 
 def _alike(old: Rule, new: Rule) -> bool:
     """Whether rules differ in numbers only."""
-    same = old.formulas is new.formulas and old.local == new.local and (old.product is None) == (new.product is None)
-    states = len(old.states) == len(new.states) and all(x is y for x, y in zip(old.states, new.states, strict=False))
+    if old.formulas is not new.formulas or old.local != new.local or len(old.states) != len(new.states):
+        return False
+    if any(x is not y for x, y in zip(old.states, new.states, strict=True)):
+        return False
     if old.product is None or new.product is None:
-        return same and states
-    return same and states and (old.product[0] == 1.0) == (new.product[0] == 1.0)
+        return old.product is new.product
+    return (old.product[0] == 1.0) == (new.product[0] == 1.0)
 
 
 def _factors(rule: Rule, first: bool) -> tuple[float, float]:
