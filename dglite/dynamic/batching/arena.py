@@ -26,7 +26,7 @@ class Arena:
     """A block of memory, with views of it as tensors. It must not outlive those."""
 
     def __init__(self, nbytes: int) -> None:
-        self._lease = _pool.take(nbytes)
+        self.nbytes, self._lease = nbytes, _pool.take(nbytes)
         self._memory = self._lease.block
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, Tensor] = {}

@@ -1,0 +1,245 @@
+"""A step of training as scripts: made from a session, or filled in anew from another session of the same operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch.autograd.graph import increment_version
+from torch.optim import Optimizer
+
+from ...errors import DGLError
+from ...kernels.cpu.batching import PLACE_BITS
+from ...kernels.cpu.processors import Job
+from ...kernels.cpu.rowwise import CLEAR, TOTALS
+from ...kernels.cpu.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
+from ..batching.session import Session
+from ..batching.signatures import DTYPES
+from ..batching.tensor import LazyTensor
+from .layout import Layout, tensors_of
+from .rules import Rule, rule_of
+from .update import Listing, Trained, Updates
+
+__all__ = ["Plan", "Plans", "key_of"]
+
+_MASK = (1 << PLACE_BITS) - 1
+_MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
+"""Plans are kept of short sessions, with little memory each, and not too many."""
+_LEAST_SIZE = 8
+"""Numbers of rows below this are not told from other numbers."""
+
+
+class Plan:
+    """A step: its job, where its loss will be, and the counters that it has raised."""
+
+    def __init__(
+        self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
+        processors: int, key: Any, sizes: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        """Plan a step; the session has been settled. With a ``key`` the plan is made to be filled in again.
+
+        ``sizes`` are how many rows there are of what the key tells.
+        """
+        self.sizes = self._now = sizes
+        self.key, self._trained, self._optimizer, self._processors = key, trained, optimizer, processors
+        refs = np.array([x._ref for x in lazies], np.int64)
+        stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
+        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays)
+        given = _given(session, trained)
+        self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
+        places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
+        layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
+        self.reached = _reached(layout, trained, given, self.wanted)
+        layout.prepare(processors, self.wanted)
+        rules = self._rules()
+        self.loss, self.job = np.zeros(1), Job()
+        self._updates = updates = Updates(layout, rules, given)
+        sized = self._script(_seeds(layout, lazies, refs, self.loss))
+        tensors = [x for s in layout.signatures for x in tensors_of(s)]
+        tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
+        self._pointers = [(x, x.data_ptr()) for x in tensors]
+        small = layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
+        self.reusable = key is not None and small and updates.repeats and layout.copies is not None
+        self._sized = self._find_sized(*sized) if self.reusable else None
+
+    def _script(self, seeds: Listing) -> tuple[Stage, Stage, np.ndarray]:
+        """Write the scripts of the job; return both sweeps, and the words of operations on batches."""
+        layout, before, after = self.layout, self._updates.before, self._updates.after
+        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
+        for address, nbytes in layout.cleared:
+            before.add([CLEAR, address, nbytes], nbytes // 8)
+        (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
+        listed = [listing.placed() for listing in (before, seeds, after)]
+        heavies = layout.heavies(self.job.error_address)
+        scripts = make_scripts(forward, backward, heavies, *listed, self._processors)
+        self.job.give(*scripts)
+        self._kept = scripts, forward, backward, kept, kept_2, seeds
+        return forward, backward, scripts[2]
+
+    def _find_sized(
+        self, forward: Stage, backward: Stage, words: np.ndarray
+    ) -> list[tuple[np.ndarray, int, int]] | None:
+        """Return where the words have which of the sizes; None where these cannot be told from other numbers."""
+        layout, places = self.layout, list[tuple[np.ndarray, int]]()
+        known = all(s.form is not None or (s.formulas and s.formulas.width == 1) for s in layout.signatures)
+        if not known or layout.input_at.any() or min(self.sizes, default=0) < _LEAST_SIZE:
+            return None
+        for stage in (forward, backward):
+            places += [(stage.words, at + 2) for at in stage.starts.tolist() if stage.words[at + 2] != 1]
+        places += [(words, at + 1) for at in range(0, len(words), BATCH_WORDS) if words[at]]
+        places += [(self._updates.after.array, at) for at in self._updates.after.sized]
+        places += [(looked.words, 1) for looked in layout.lookups.values()]
+        if any(int(array[at]) not in self.sizes for array, at in places):
+            return None
+        return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]
+
+    def _rules(self) -> list[tuple[Trained, Rule]]:
+        """Return the rule of each parameter that is reached, count the step, and note what is counted."""
+        optimizer = self._optimizer
+        rules = [(one, rule_of(optimizer, one.parameter, one.group)) for one in self.reached]
+        states = [optimizer.state[one.parameter] for one in self.reached]
+        self.counted = [x["step"] for x in states if "step" in x]
+        return rules
+
+    def started(self) -> None:
+        """Tell torch that parameters change."""
+        for one in self.reached:
+            increment_version(one.parameter)
+
+    def take_back(self) -> None:
+        """Count as if the step had not been."""
+        for counter in self.counted:
+            counter -= 1
+
+    # -- again --------------------------------------------------------------------------------------------------
+    def holds(self, sizes: tuple[int, ...]) -> bool:
+        """Whether there is room for so many rows."""
+        if self._sized is None:
+            return sizes == self.sizes
+        return all(size <= most for size, most in zip(sizes, self.sizes, strict=True))
+
+    def fits(self) -> bool:
+        """Whether tensors are where they were."""
+        return all(x.data_ptr() == pointer for x, pointer in self._pointers)
+
+    def rest(self) -> None:
+        """Give memory back that only a step needs."""
+        self.layout.rest()
+
+    def fill_in(self, session: Session, sizes: tuple[int, ...]) -> bool:
+        """Take values, graphs and numbers from a session of the same operations; return whether that could be done."""
+        layout = self.layout
+        if sizes != self._now:
+            for array, at, size in self._sized or ():
+                array[at] = sizes[size]
+            self._now = sizes
+        layout.refill(session)
+        rules = self._rules()
+        if not self._updates.refill(layout, rules):
+            self.take_back()
+            return False
+        self.job.reset()
+        return True
+
+
+class Plans:
+    """Plans that may be filled in again, by what their sessions had recorded."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[Plan]] = {}
+        self._count = 0
+
+    def take(self, key: Any, sizes: tuple[int, ...]) -> Plan | None:
+        """Return a plan that is not in use, and has room for so many rows."""
+        for i, plan in enumerate(self._known.get(key, ())):
+            if plan.holds(sizes):
+                self._count -= 1
+                return self._known[key].pop(i)
+        return None
+
+    def keep(self, plan: Plan) -> None:
+        """Put a plan back, when its step is over."""
+        plan.rest()
+        if plan.reusable:
+            if self._count >= _MOST_PLANS:
+                self._known.clear()
+                self._count = 0
+            self._known.setdefault(plan.key, []).append(plan)
+            self._count += 1
+
+
+def key_of(
+    session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], processors: int
+) -> tuple[Any, tuple[int, ...]]:
+    """Return what sessions have in common that are the same but for values, graphs and numbers of rows, and these.
+
+    The key is None where nobody knows. To be called before the session is settled.
+    """
+    if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
+        return None, ()
+    sizes: dict[int, int] = {}
+    found: list[Any] = [processors]
+    stream, at = session.stream, 0
+    while at < len(stream):
+        signature = session.signature(stream[at])
+        end = at + 1 + signature.arity
+        if signature.form is None:
+            if signature.number < 0 and signature.key is None:
+                return None, ()
+            found += [signature.key if signature.number < 0 else signature.number, *stream[at + 1 : end]]
+        else:
+            found += [signature.form, *[sizes.setdefault(n, len(sizes)) for n in signature.lengths]]
+            found += stream[at + 1 : end]
+        at = end
+    for x in session.given.values():
+        known = id(x.tensor) if id(x.tensor) in trained else 0
+        if len(x.kind.shape) == 1 and x.kind.dtype not in DTYPES:
+            found += [x.node, x.kind.dtype, sizes.setdefault(x.kind.shape[0], len(sizes))]
+        else:
+            found += [x.node, x.kind, x.tensor.requires_grad, known]
+    found += [(ref, len(pool)) for pool, ref in session.pools.values()]
+    found += [(x._ref, x._kind) for x in lazies]
+    found += [one.parameter.requires_grad for one in trained.values()]
+    return tuple(found), tuple(sizes)
+
+
+def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
+    """Return the nodes of parameters that operations read directly, by the parameters' ids."""
+    tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
+    tensors += [x for s in session.own for x in tensors_of(s)]
+    for tensor in tensors:
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise DGLError(
+                f"a tensor of shape {list(tensor.shape)} was computed by torch ({type(tensor.grad_fn).__name__}) "
+                "from what wants a gradient. With persistent processors parameters are used lazily only: look rows up "
+                "by lazy numbers, embedding(dynamic.lazy(words)), and compute on dynamic.lazy(parameter)"
+            )
+    return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
+
+
+def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
+    reached = [s for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
+    used = {id(x) for s in reached for x in tensors_of(s)}
+    used |= {key for key, node in given.items() if layout.grads[node]}
+    found = [one for key, one in trained.items() if key in used & wanted]
+    if not found:
+        raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
+    return found
+
+
+def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
+    """Return what sums up the losses and starts their gradients."""
+    listing, nodes, kinds = Listing(), refs >> PLACE_BITS, {x._kind.item for x in lazies}
+    losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
+    # A loss that depends on no parameter has no gradient to start.
+    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
+    listing.keep.append(unused)
+    items = np.array([x._kind.item for x in lazies])
+    for item in sorted(kinds):
+        here = items == item
+        values, starts = losses[here], grads[here]
+        listing.keep += [values, starts]
+        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data]
+        listing.add(words, 1, FOLLOWS)
+    return listing
