@@ -147,6 +147,7 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
 
 def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> None:
     """Compute what is not computed yet of what ``lazies`` need."""
+    session.check_computable()
     wait_for_all()  # a step of persistent processors may be changing the parameters
     recording = perf_counter() - session.started
     session.settle()

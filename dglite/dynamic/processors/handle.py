@@ -15,7 +15,6 @@ from torch.optim import Optimizer
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS
-from ...kernels.cpu.processors import Job, submit
 from ...kernels.cpu.rowwise import CLEAR, TOTALS
 from ...kernels.cpu.script import FOLLOWS, make_scripts
 from ..batching.api import run
@@ -24,6 +23,8 @@ from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
+from .card import Card, card_of
+from .host import Host
 from .layout import Layout, Unsupported
 from .rules import check_optimizer, rule_of
 from .update import Listing, Trained, updates
@@ -33,19 +34,27 @@ __all__ = ["Persistent", "persistent"]
 _MASK = (1 << PLACE_BITS) - 1
 
 
-def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: int | None = None) -> Persistent:
+def persistent(
+    parameters: Iterable[Tensor],
+    optimizer: Optimizer,
+    processors: int | None = None,
+    rows_per_warp: int | None = None,
+) -> Persistent:
     """Return a handle that trains ``parameters`` by persistent processors.
 
     Parameters
     ----------
     parameters
-        the optimizer's parameters: contiguous tensors of float32 or of float64 on the CPU.
+        the optimizer's parameters: contiguous tensors of float32 or of float64, on the CPU or on one card.
     optimizer
         ``SGD`` (momentum, Nesterov, weight decay), ``Adagrad``, ``Adam`` or ``AdamW`` of torch. Its state stays in it,
         and learning rates may be changed between steps.
     processors
         how many threads a step runs on; as many as torch has, unless given. Where recording takes as long as the steps,
-        one less leaves a core to it.
+        one less leaves a core to it. On a card, how many blocks; as many as run at once, unless given.
+    rows_per_warp
+        on a card, how many rows of a weight a warp multiplies at a time. Unless given, the first steps try some, and
+        the fastest is kept. Losses are the same up to rounding.
 
     Raises ``DGLError`` for other optimizers, and where ``parameters`` and those of the optimizer differ.
 
@@ -58,13 +67,13 @@ def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: i
     ...     before = handle.step(F.cross_entropy(model(dynamic.lazy(torch.ones(4))), dynamic.lazy(label)))
     >>> last = handle.sync()
     """
-    return Persistent(list(parameters), optimizer, processors)
+    return Persistent(list(parameters), optimizer, processors, rows_per_warp)
 
 
 class _Step:
     """A step that was started: its job, where its loss will be, and the counters that it has raised."""
 
-    def __init__(self, job: Job, loss: np.ndarray, counted: Sequence[Tensor]) -> None:
+    def __init__(self, job: Any, loss: np.ndarray, counted: Sequence[Tensor]) -> None:
         self.job, self.loss, self.counted = job, loss, counted
 
     def take_back(self) -> None:
@@ -76,13 +85,20 @@ class _Step:
 class Persistent:
     """Trains by steps that return before they are done. See :func:`persistent`."""
 
-    def __init__(self, parameters: Sequence[Tensor], optimizer: Optimizer, processors: int | None = None) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        optimizer: Optimizer,
+        processors: int | None = None,
+        rows_per_warp: int | None = None,
+    ) -> None:
         check_optimizer(optimizer)
         if processors is not None and processors < 1:
             raise DGLError(f"a step needs at least one processor; got processors={processors}")
-        self._optimizer, self._processors = optimizer, processors
+        self._optimizer = optimizer
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
+        self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
         self._lock = threading.Lock()
         self._running: _Step | None = None
@@ -114,7 +130,7 @@ class Persistent:
             except IndexError:
                 step.take_back()
                 raise
-            submit(step.job)
+            self._machine.submit(step.job)
             self._running = step
         return before
 
@@ -143,7 +159,7 @@ class Persistent:
     def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> _Step:
         session.settle()
         refs = np.array([x._ref for x in lazies], np.int64)
-        layout = Layout(session, refs >> PLACE_BITS)
+        layout = Layout(session, refs >> PLACE_BITS, self._machine)
         given = self._given(session)
         wanted = {key for key, one in self._trained.items() if one.parameter.requires_grad}
         places = {node: self._trained[key].grad.data_ptr() for key, node in given.items()}
@@ -151,15 +167,15 @@ class Persistent:
         reached = self._reached(layout, given, wanted)
         rules = [(one, rule_of(self._optimizer, one.parameter, one.group)) for one in reached]
         counted = [x["step"] for x in (self._optimizer.state[one.parameter] for one in reached) if "step" in x]
-        loss, job = np.zeros(1), Job()
+        loss, job = np.zeros(1), self._machine.job()
         before, after = updates(layout, rules, given)
         before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
         between = _seeds(layout, lazies, refs, loss)
         forward, kept = layout.stage(False)
         backward_, kept_2 = layout.stage(True)
         listed = [listing.placed() for listing in (before, between, after)]
-        processors = self._processors or torch.get_num_threads()
-        scripts = make_scripts(forward, backward_, layout.heavies(job.error_address), *listed, processors)
+        heavies = layout.heavies(job.error_address)
+        scripts = make_scripts(forward, backward_, heavies, *listed, *self._machine.sharing)
         job.give(*scripts, forward, backward_, kept, kept_2, layout, before, between, after, loss)
         for one in reached:
             increment_version(one.parameter)
@@ -216,7 +232,7 @@ class Persistent:
 
 def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
     """Return what sums up the losses and starts their gradients."""
-    listing, nodes, kinds = Listing(), refs >> PLACE_BITS, {x._kind.item for x in lazies}
+    listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
     losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
     # A loss that depends on no parameter has no gradient to start.
     grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
@@ -250,9 +266,10 @@ def _check_parameters(parameters: Sequence[Tensor], groups: dict[int, Any]) -> N
     if not parameters:
         raise DGLError("persistent was given no parameters; expected those of the optimizer")
     for x in parameters:
-        if not isinstance(x, Tensor) or not x.is_leaf or x.dtype not in DTYPES or x.device.type != "cpu":
+        known = isinstance(x, Tensor) and x.is_leaf and x.dtype in DTYPES and x.device.type in ("cpu", "cuda")
+        if not known or x.device != parameters[0].device:
             what = f"{x.dtype} tensor on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU; got a {what}")
+            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU or on one card; got a {what}")
         if not x.is_contiguous():
             raise DGLError(f"a parameter of shape {list(x.shape)} is not contiguous; replace it by x.contiguous()")
     if {id(x) for x in parameters} != set(groups):

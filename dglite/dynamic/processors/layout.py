@@ -10,14 +10,12 @@ import torch
 from torch import Tensor
 
 from ...kernels.cpu import batching, program
-from ...kernels.cpu.matrix import matrix_kernel
-from ...kernels.cpu.rowwise import rowwise_kernel
 from ...kernels.cpu.script import HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
 from ...kernels.render_rowwise import LABELLED
-from ..batching.arena import Arena
 from ..batching.matrices import Product, TorchCall
 from ..batching.session import Session
 from ..batching.signatures import DTYPES, Kind, Signature, shared, template_table
+from .host import HOST
 
 __all__ = ["Layout", "Unsupported"]
 
@@ -40,10 +38,15 @@ class _Input(NamedTuple):
 
 
 class Layout:
-    """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both."""
+    """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
-    def __init__(self, session: Session, targets: np.ndarray) -> None:
-        self.session = session
+    They run on ``machine`` (see :class:`.host.Host`), whose memory they lie in.
+    """
+
+    brought: Any = None
+
+    def __init__(self, session: Session, targets: np.ndarray, machine: Any = HOST) -> None:
+        self.session, self.machine = session, machine
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
         graph = session.argptr, session.args
         # What x.value() has computed is computed again: its results went to another place, and are few.
@@ -65,9 +68,10 @@ class Layout:
         self.where = np.zeros(len(session.where), np.int64)
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
         # Copies: what is recorded in an ended session may move these.
-        self._pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
-        for node, values in self._pools:
+        self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
+        for node, values in self.pools:
             self.where[node] = values.ctypes.data
+        self.machine.bring(self)
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
         self.counts, self.result_bytes = counts.tolist(), end
         places = []
@@ -75,7 +79,7 @@ class Layout:
             for kind in signature.matrices.kinds if signature.matrices is not None else ():
                 places.append((number, kind, end))
                 end += (self.counts[number] * kind.nbytes + 63) // 64 * 64
-        self.arena, self.grad_arena = Arena(max(end, 8)), Arena(max(end, 8))
+        self.arena, self.grad_arena = (self.machine.arena(max(end, 8)) for _ in range(2))
         base = self.arena.address
         self.where[self.nodes] += base
         self.starts += base
@@ -152,7 +156,7 @@ class Layout:
         if isinstance(signature.matrices, Product):
             product, weight = signature.matrices, signature.matrices.weight
             forms = ("sums", "dots") if product.turned else ("dots", "sums")
-            kernels = [matrix_kernel(form, dtype) for form in forms]
+            kernels = self.machine.product(product, forms, dtype)
             bias = 0 if product.bias is None else product.bias.data_ptr()
             columns = product.results[0].shape[-1]
             matrix = (*weight.shape, weight.data_ptr(), weight.stride(0) * kind.item, bias)
@@ -160,7 +164,7 @@ class Layout:
             return [PRODUCT, *kernels, *matrix, *sizes, x.address, x.distance, 0, 0, *result]
         assert isinstance(signature.matrices, TorchCall) and signature.matrices.form is not None
         form = signature.matrices.form
-        kernels = [rowwise_kernel(form, gradient, dtype) for gradient in (False, True)]
+        kernels = [self.machine.rowwise(form, gradient, dtype) for gradient in (False, True)]
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
         sizes = 1, features, features, kind.item
         return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]

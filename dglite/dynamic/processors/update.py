@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from ...expr import Constant, Expr, compact
-from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
-from ...kernels.cpu.steps import step_kernel
 from ..batching.matrices import Product
 from ..batching.signatures import DTYPES
 from .layout import Layout
@@ -44,7 +42,7 @@ class Trained:
         if self._grad is None:
             shape, dtype = self.parameter.shape, self.parameter.dtype
             # One element more, since memory is cleared in words of 8 bytes.
-            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype)[:-1].view(shape)
+            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
         return self._grad
 
     def clear(self) -> None:
@@ -57,7 +55,8 @@ class Trained:
 class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before), and the words."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
         self.rows: list[tuple[int, int, int, int]] = []
         self.words: list[int] = []
         self.keep: list[Any] = []
@@ -109,11 +108,14 @@ def updates(layout: Layout, trained: Iterable[tuple[Trained, Rule]], given: dict
     ``trained`` are the parameters that a gradient reaches, with their rules; ``given`` has the nodes of those that
     operations read directly, by their ids.
     """
-    before, after, formulas = Listing(), Listing(), list[tuple[Trained, Rule, np.ndarray | None]]()
+    before, after = Listing(layout.machine), Listing(layout.machine)
+    formulas = list[tuple[Trained, Rule, np.ndarray | None]]()
     parts = _parts(layout)
     for one, rule in trained:
         parameter, own = one.parameter, parts.get(id(one.parameter), [])
         node = given.get(id(parameter))
+        if node is None and layout.machine.fuse(after, one, rule, own):
+            continue
         if rule.product is not None and len(own) == 1 and node is None:
             _add_part(after, own[0], parameter, parameter, rule.product, ALONGSIDE)
             continue
@@ -139,7 +141,7 @@ def _add_part(
     numbers = np.array(factors, dtype)
     listing.keep.append(numbers)
     row = into.stride(0) * into.element_size()
-    words = [matrix_kernel(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
+    words = [listing.machine.matrix(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
@@ -154,10 +156,10 @@ def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
 
 
 @cache
-def _kernel(formula: Expr, num_tensors: int, dtype: str) -> tuple[int, tuple[int, ...]]:
-    """Return the kernel of a formula of so many tensors, and numbers from there on, and which of them it reads."""
+def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tuple[bool, ...]]:
+    """Return a formula of so many tensors, and numbers from there on, which of them it reads, and which are numbers."""
     compacted, slots = compact(formula)
-    return step_kernel((compacted,), tuple(slot >= num_tensors for slot in slots), False, False, dtype), tuple(slots)
+    return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
 def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray | None, how: int) -> None:
@@ -176,7 +178,8 @@ def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray |
     places += [(numbers.ctypes.data + i * numbers.itemsize, 0, 0) for i in range(len(numbers))]
     clearing = [(1, Constant(0.0))] if rows is not None else []
     for target, formula in (*rule.formulas, *clearing):
-        kernel, slots = _kernel(formula, len(tensors), dtype)
+        compacted, slots, spread = _reads(formula, len(tensors))
+        kernel = listing.machine.step((compacted,), spread, False, False, dtype)
         words = [kernel, count, width, *places[target]]
         for slot in slots:
             words += places[slot]

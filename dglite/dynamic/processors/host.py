@@ -1,0 +1,62 @@
+"""Where persistent processors run, as a layout and an update ask for it: here threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+
+from ...errors import DGLError
+from ...kernels.cpu.matrix import matrix_kernel
+from ...kernels.cpu.processors import Job, submit
+from ...kernels.cpu.rowwise import rowwise_kernel
+from ...kernels.cpu.script import WORTH_SHARING
+from ...kernels.cpu.steps import step_kernel
+from ..batching.arena import Arena
+from ..batching.matrices import Product
+
+__all__ = ["HOST", "Host", "check_device"]
+
+
+def check_device(tensor: Tensor, device: torch.device) -> None:
+    """Raise if a tensor that processors read is not where they are."""
+    if tensor.device != device:
+        raise DGLError(
+            f"a tensor of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on {device}; "
+            "move the model there before its handle is made"
+        )
+
+
+@final
+class Host:
+    """Threads, as many as torch has unless ``processors`` says so. Operations are addresses of kernels."""
+
+    def __init__(self, processors: int | None = None) -> None:
+        self._processors = processors
+
+    device = torch.device("cpu")
+    step, rowwise, matrix = staticmethod(step_kernel), staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
+    arena, job, submit = Arena, Job, staticmethod(submit)
+
+    def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
+        """Return the operations that multiply by a product's weight."""
+        check_device(product.weight, self.device)
+        return [matrix_kernel(form, dtype) for form in forms]
+
+    def bring(self, layout: Any) -> None:
+        """Bring what was given to where processors read it: it is there."""
+
+    def fuse(self, listing: Any, trained: Any, rule: Any, parts: Sequence[Any]) -> bool:
+        """List a rule together with the sum that it needs; return whether there is an operation for both."""
+        return False
+
+    @property
+    def sharing(self) -> tuple[int, int, int]:
+        """How many processors there are, how many scripts, and up to which work one of them does it all."""
+        processors = self._processors or torch.get_num_threads()
+        return processors, processors, WORTH_SHARING
+
+
+HOST = Host()
