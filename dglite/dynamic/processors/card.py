@@ -35,7 +35,7 @@ __all__ = ["Card", "Profile", "card_of"]
 CANDIDATES = (1, 2, 4)
 """Rows of a matrix that a warp multiplies at a time."""
 _TURNS = 2
-_SMALL = 8192
+SMALL = 8192
 """Multiplications up to which one block does them all: about as long as blocks take to wait for each other."""
 _FIRST_ADDRESS = 1 << 20
 
@@ -96,7 +96,7 @@ class Card:
         self._of_address: dict[int, int] = {}
         self.weights: dict[int, tuple[Tensor, cuda.Matrix]] = {}
         self._scratch: Memory | None = None
-        self.small = _SMALL
+        self.small = SMALL
         accept(self.device)
 
     @property
@@ -144,7 +144,7 @@ class Card:
             if operation == HOST_CLEAR:
                 case = cuda.CLEAR
             elif operation == TOTALS:
-                case = cuda.Losses(True)
+                case = cuda.LOSSES
             else:
                 case = cuda.Step.of(step_of(operation))
             found = self._of_address[operation] = self.number(case)
@@ -192,6 +192,13 @@ class Card:
         matrices = tuple(matrix for _, matrix in self.weights.values())
         slots = cuda.slots_of(matrices, rows, self.blocks)
         return cuda.persistent_program(tuple(self._numbers), matrices, rows, slots)
+
+    def lacks(self, what: str) -> None:
+        """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
+        raise DGLError(
+            f"persistent processors have no instruction for {what}, and on a card nothing else computes lazy tensors: "
+            "write the model without it, or train on the CPU, where such steps run by dynamic.run"
+        )
 
     # -- memory -------------------------------------------------------------------------------------------------
     def arena(self, num_bytes: int) -> Memory:

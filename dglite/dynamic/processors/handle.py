@@ -124,6 +124,7 @@ class Persistent:
             try:
                 step = self._planned(session, lazies)
             except Unsupported as reason:
+                self._machine.lacks(str(reason))
                 return self._run_slowly(lazies, str(reason))
             try:
                 before = self._finish()
@@ -238,11 +239,12 @@ def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss:
     grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
     listing.keep.append(unused)
     items = np.array([x._kind.item for x in lazies])
+    repeated = len(set(refs.tolist())) < len(lazies)
     for item in sorted(kinds):
         here = items == item
         values, starts = losses[here], grads[here]
         listing.keep += [values, starts]
-        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data]
+        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data, int(repeated)]
         listing.add(words, 1, FOLLOWS)
     return listing
 

@@ -45,6 +45,9 @@ class Host:
         check_device(product.weight, self.device)
         return [matrix_kernel(form, dtype) for form in forms]
 
+    def lacks(self, what: str) -> None:
+        """Take note that processors lack an operation: steps with it are done by lazy batching."""
+
     def bring(self, layout: Any) -> None:
         """Bring what was given to where processors read it: it is there."""
 

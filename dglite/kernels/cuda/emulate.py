@@ -53,10 +53,14 @@ class HostMemory:
 
 @final
 class Emulator:
-    """A runner without a card: addresses are the host's. ``blocks`` are what it says fit at once."""
+    """A runner without a card: addresses are the host's.
 
-    def __init__(self, blocks: int = 2) -> None:
-        self.blocks = blocks
+    ``blocks`` are what it says fit at once. Threads take turns from the first on, or ``backwards``; a result that
+    depends on it comes from a barrier that is missing.
+    """
+
+    def __init__(self, blocks: int = 2, backwards: bool = False) -> None:
+        self.blocks, self.backwards = blocks, backwards
         self._functions: dict[str, Any] = {}
 
     def prepare(self, programs: Iterable[Program]) -> None:
@@ -78,11 +82,11 @@ class Emulator:
     def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a card."""
         if grid[0] * grid[1]:
-            self._run(program, kernel, (*grid, BLOCK, 0), words)
+            self._run(program, kernel, (*grid, BLOCK, 0, self.backwards), words)
 
     def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Run a kernel whose blocks wait for each other to its end."""
-        self._run(program, kernel, (blocks, 1, BLOCK, 1), words)
+        self._run(program, kernel, (blocks, 1, BLOCK, 1, self.backwards), words)
 
     def _run(self, program: Program, kernel: str, shape: Sequence[int], words: Sequence[int | float]) -> None:
         self.prepare([program])

@@ -186,8 +186,9 @@ inline void prepare(Fiber& fiber, Block& block, int number) {
     makecontext(&fiber.context, entry, 0);
 }
 
-// Run blocks, from number `first` on, to their end, all at once.
-inline void run_blocks(unsigned first, unsigned count, int threads) {
+// Run blocks, from number `first` on, to their end, all at once. Threads take turns from the first on or `backwards`:
+// what comes out must be the same, unless a barrier is missing.
+inline void run_blocks(unsigned first, unsigned count, int threads, bool backwards) {
     while (blocks.size() < count) blocks.push_back(std::make_unique<Block>());
     while (fibers.size() < std::size_t(count) * threads) fibers.push_back(std::make_unique<Fiber>());
     for (unsigned b = 0; b < count; ++b) {
@@ -203,7 +204,7 @@ inline void run_blocks(unsigned first, unsigned count, int threads) {
     for (int left = all; left > 0 && failure.empty();) {
         bool moved = false;
         for (int i = 0; i < all; ++i) {
-            Fiber* fiber = fibers[i].get();
+            Fiber* fiber = fibers[backwards ? all - 1 - i : i].get();
             if (fiber->done || (fiber->waits && fiber->waits->generation == fiber->seen)) continue;
             fiber->looked = false;
             resume(fiber);
@@ -215,8 +216,8 @@ inline void run_blocks(unsigned first, unsigned count, int threads) {
     }
 }
 
-// Run a kernel; `grid` holds the blocks along x and y, the threads of a block, and whether all blocks run at once.
-// Returns what went wrong, or null.
+// Run a kernel; `grid` holds the blocks along x and y, the threads of a block, whether all blocks run at once, and
+// whether threads take turns backwards. Returns what went wrong, or null.
 inline const char* run(const void* kernel, Invoke invoke, const long long* grid, const long long* words) {
     failure.clear();
     grid_size = Index{unsigned(grid[0]), unsigned(grid[1]), 1};
@@ -226,7 +227,7 @@ inline const char* run(const void* kernel, Invoke invoke, const long long* grid,
     invoked_words = words;
     const unsigned all = grid_size.x * grid_size.y, at_once = grid[3] ? all : 1;
     for (unsigned first = 0; first < all && failure.empty(); first += at_once)
-        run_blocks(first, at_once, int(grid[2]));
+        run_blocks(first, at_once, int(grid[2]), grid[4] != 0);
     return failure.empty() ? nullptr : failure.c_str();
 }
 

@@ -439,25 +439,26 @@ __device__ inline void clear(const word* words, const Share& share) {
 }
 
 // Sum up losses and start their gradients, one task. Words: 1 address of the sum, a double, to which it is added, 2
-// number of losses, 3 bytes of one, 4 and 5 lists of addresses: of losses, and of gradients, to which 1 is added. Where
-// gradients are `REPEATED`, one thread adds.
-template <bool REPEATED, class T> __device__ inline void losses_of(const word* words, double& sum) {
+// number of losses, 3 bytes of one, 4 and 5 lists of addresses: of losses, and of gradients, to which 1 is added; by one
+// thread if 6 says that some are repeated.
+template <class T> __device__ inline void losses_of(const word* words, double& sum) {
+    const bool repeated = words[6] != 0;
     for (word i = threadIdx.x; i < words[2]; i += BLOCK) {
         sum += double(*pointer<const T>(pointer<const word>(words[4])[i]));
-        if (!REPEATED) *pointer<T>(pointer<const word>(words[5])[i]) += T(1);
+        if (!repeated) *pointer<T>(pointer<const word>(words[5])[i]) += T(1);
     }
-    if (REPEATED && threadIdx.x == 0)
+    if (repeated && threadIdx.x == 0)
         for (word i = 0; i < words[2]; ++i) *pointer<T>(pointer<const word>(words[5])[i]) += T(1);
 }
 
-template <bool REPEATED> __device__ inline void losses(const word* words, const Share& share) {
+__device__ inline void losses(const word* words, const Share& share) {
     double* const found = reinterpret_cast<double*>(shared_memory());
     if (share.task) return;
     double sum = 0;
     if (words[3] == 4)
-        losses_of<REPEATED, float>(words, sum);
+        losses_of<float>(words, sum);
     else
-        losses_of<REPEATED, double>(words, sum);
+        losses_of<double>(words, sum);
     sum = sum_across<1, WARP>(sum);
     if (lane_of_warp() == 0) found[warp_of_block()] = sum;
     __syncthreads();

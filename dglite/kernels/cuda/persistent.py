@@ -17,7 +17,7 @@ from ..spec import ITEM_BYTES
 from .program import BLOCK, CPP_TYPES, Program, make_program
 from .render import expression_text
 
-__all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Clear", "Losses", "Matrix"]
+__all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "LOSSES", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Matrix"]
 __all__ += ["Rowwise", "Step", "Summed", "Times", "persistent_program", "slots_of"]
 
 WAIT, CHECK, FIRST_CASE = 0, 1, 2
@@ -104,9 +104,8 @@ class Clear:
 
 @dataclass(frozen=True)
 class Losses:
-    """Sums up losses and starts their gradients, of which some may be ``repeated``."""
+    """Sums up losses and starts their gradients."""
 
-    repeated: bool
     late: bool = False
 
 
@@ -117,8 +116,8 @@ def _kept() -> tuple[tuple[int, Expr], ...]:
 
 KEPT = _kept()
 """A sum, scaled, is added to what is kept of a tensor; where it keeps 0, what is there does not count."""
+CLEAR, LOSSES = Clear(), Losses()
 Case = Step | Rowwise | Times | Summed | Clear | Losses
-CLEAR = Clear()
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -300,7 +299,7 @@ def _clear(case: Clear, name: str, matrices: Sequence[Matrix], slots: Slots) -> 
 
 
 def _losses(case: Losses, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
-    return "", f"losses<{str(case.repeated).lower()}>(words, share)"
+    return "", "losses(words, share)"
 
 
 _RENDERERS: dict[type, Callable[..., Rendered]] = {
