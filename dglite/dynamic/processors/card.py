@@ -1,21 +1,19 @@
-"""Persistent processors on a card: the blocks of one kernel, which is made for the model and keeps weights in registers.
+"""Persistent processors on a card: the blocks of one kernel that is made for the model and keeps weights in registers.
 
-A step is planned as for threads, with the card's addresses where there are any. What refers to host memory, the scripts,
-their words and lists of addresses, is put together in one parcel, in which addresses are changed to the card's.
+A step is planned as for threads, with the card's addresses where there are any. What refers to memory of the host, the
+script, its words and lists of addresses, is put together in one parcel, in which addresses are changed to the card's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from ...kernels.cpu.batching import PLACE_BITS
 from ...kernels.cpu.rowwise import CLEAR as HOST_CLEAR
 from ...kernels.cpu.rowwise import TOTALS
 from ...kernels.cpu.script import ALONGSIDE
@@ -27,6 +25,7 @@ from ..batching.matrices import Product
 from ..batching.session import accept
 from ..batching.signatures import DTYPES
 from .host import check_device
+from .parcel import Parcel
 from .rules import Rule
 from .update import Listing, Trained
 
@@ -53,7 +52,9 @@ def card_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp:
             raise DGLError("rows_per_warp is for processors on a card; the parameters are on the CPU: leave it out")
         return None
     if rows_per_warp is not None and not 1 <= rows_per_warp <= 32:
-        raise DGLError(f"rows_per_warp is the number of rows that a warp multiplies at a time, 1 to 32; got {rows_per_warp}")
+        raise DGLError(
+            f"rows_per_warp is the number of rows that a warp multiplies at a time, 1 to 32; got {rows_per_warp}"
+        )
     return Card(parameters, processors, rows_per_warp)
 
 
@@ -102,9 +103,8 @@ class Card:
     @property
     def runner(self) -> Runner:
         """What starts kernels on torch's current stream."""
-        processor = ops.HOST if self.device.type == "cpu" else ops.processor_of(self._like)
-        runner: Runner = processor.worker
-        return runner
+        processor: Any = ops.HOST if self.device.type == "cpu" else ops.processor_of(self._like)
+        return cast(Runner, processor.worker)
 
     @property
     def blocks(self) -> int:
@@ -237,59 +237,9 @@ def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
     return [(x.node, (x.tensor, x.values)) for x in session.given.values()]
 
 
-class _Parcel:
-    """Arrays of the host in one piece of memory of the card; what they say of each other's addresses is changed."""
-
-    def __init__(self) -> None:
-        self._arrays: list[np.ndarray] = []
-        self._end = 0
-        self._offsets: list[int] = []
-
-    def add(self, array: np.ndarray) -> int:
-        """Add an array and return its number."""
-        self._arrays.append(array)
-        self._offsets.append(self._end)
-        self._end += (array.nbytes + 63) // 64 * 64
-        return len(self._arrays) - 1
-
-    def pack(self, runner: Runner) -> tuple[np.ndarray, Memory]:
-        """Copy all arrays into one, and return it and memory for it."""
-        self._memory = runner.empty(max(self._end, 64))
-        self._packed = np.zeros(max(self._end, 64), np.uint8)
-        for number, array in enumerate(self._arrays):
-            self.view(number)[:] = np.ascontiguousarray(array).reshape(-1)
-        here = np.array([array.ctypes.data for array in self._arrays])
-        order = np.argsort(here)
-        self._here, ends = here[order], [array.ctypes.data + max(array.nbytes, 1) for array in self._arrays]
-        self._ends = np.array(ends)[order]
-        self._shifts = (self._memory.address + np.array(self._offsets) - here)[order]
-        return self._packed, self._memory
-
-    def view(self, number: int) -> np.ndarray:
-        """Return an array's values in the piece."""
-        array, offset = self._arrays[number], self._offsets[number]
-        return self._packed[offset : offset + array.nbytes].view(array.dtype)
-
-    def address(self, number: int) -> int:
-        """Return where an array will lie."""
-        return self._memory.address + self._offsets[number]
-
-    def change(self, words: np.ndarray) -> None:
-        """Change addresses inside any of the arrays."""
-        at = np.maximum(np.searchsorted(self._here, words, "right") - 1, 0)
-        inside = (self._here[at] <= words) & (words < self._ends[at])
-        words += np.where(inside, self._shifts[at], 0)
-
-    def change_into(self, number: int, words: np.ndarray) -> None:
-        """Change addresses inside one array, which takes less where there are many words."""
-        array = self._arrays[number]
-        inside = (words - array.ctypes.data).view(np.uint64) < array.nbytes
-        words[inside] += self.address(number) - array.ctypes.data
-
-
 @final
 class CardJob:
-    """A step on a card. ``error`` is known when :meth:`wait` has returned, and so is the loss that was given with it."""
+    """A step on a card. When :meth:`wait` has returned, ``error`` is known, and the loss is where it was to be."""
 
     def __init__(self, card: Card) -> None:
         self._card, self._runner = card, card.runner
@@ -313,7 +263,7 @@ class CardJob:
         loss: np.ndarray,
     ) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
-        parcel, card = _Parcel(), self._card
+        parcel, card = Parcel(), self._card
         parcel.add(self._status)
         parcel.add(loss)
         script = parcel.add(scripts[0, : counts[0]])
@@ -348,4 +298,4 @@ class CardJob:
         found = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
         self.error, self._loss[0] = int(found[cuda.ERROR]), found[cuda.STATUS_WORDS :].view(np.float64)[0]
         self._card.profile.note(self._rows, float(found[cuda.ELAPSED]) / self._size)
-        self._kept = self._packed = None
+        del self._kept, self._packed

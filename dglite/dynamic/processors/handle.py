@@ -23,7 +23,7 @@ from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
-from .card import Card, card_of
+from .card import card_of
 from .host import Host
 from .layout import Layout, Unsupported
 from .rules import check_optimizer, rule_of

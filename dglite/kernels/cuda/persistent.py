@@ -6,7 +6,7 @@ Cases are what kernels are on the CPU, for which see :mod:`..render_steps`, :mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -129,7 +129,8 @@ def slots_of(matrices: Sequence[Matrix], rows: int, blocks: int) -> tuple[tuple[
     """
     left, slots = REGISTERS, []
     for matrix in matrices:
-        needed = -(-(-(-matrix.height // rows)) // (blocks * _WARPS))
+        groups = -(-matrix.height // rows)
+        needed = -(-groups // (blocks * _WARPS))
         fits = _WARPS * -(-matrix.width // 32) * 32 * ITEM_BYTES[matrix.dtype] <= _SHARED_BYTES
         size = matrix.registers(rows)
         held = min(needed, left // size) if fits else 0
