@@ -9,7 +9,6 @@
 namespace dg {
 
 using word = long long;
-constexpr int WARPS = BLOCK / WARP;
 constexpr int INSTRUCTION_WORDS = 4;
 constexpr int SIGNALS = 0, ERROR = 1, ELAPSED = 4;  // words of the status
 constexpr int SHARED_BYTES = 32768;
@@ -296,9 +295,8 @@ template <class T, int HEIGHT, int WIDTH, int R, int SLOTS, bool WHOLE> struct H
 #pragma unroll
         for (int slot = 0; slot < SLOTS; ++slot)
             if (group(slot) < GROUPS) dots_of(value[slot], group(slot) * R, p);
-        if (WHOLE) return;
         T others[R][CHUNKS];
-        for (int slot = SLOTS; group(slot) < GROUPS; ++slot) {
+        for (int slot = SLOTS; !WHOLE && group(slot) < GROUPS; ++slot) {
             read(others, group(slot) * R, p.m, p.m_stride);
             dots_of(others, group(slot) * R, p);
         }
