@@ -19,7 +19,7 @@ from ...kernels.cpu.rowwise import TOTALS
 from ...kernels.cpu.script import ALONGSIDE
 from ...kernels.cpu.steps import step_of
 from ...kernels.cuda import persistent as cuda
-from ...kernels.cuda.program import Memory, Runner
+from ...kernels.cuda.program import Memory, Program, Runner
 from ...ops import processors as ops
 from ..batching.matrices import Product
 from ..batching.session import accept
@@ -86,7 +86,10 @@ class _Brought(NamedTuple):
 
 @final
 class Card:
-    """The blocks of a card. Operations are numbers of cases of the model's program, which grows with what is used."""
+    """The blocks of a card. Operations are numbers of cases of the model's program, which grows with what is used.
+
+    ``ticks`` of its clock are what the last step took.
+    """
 
     def __init__(self, parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> None:
         self.device, self._like = parameters[0].device, parameters[0]
@@ -94,10 +97,11 @@ class Card:
         self.profile = Profile(CANDIDATES if rows_per_warp is None else (rows_per_warp,))
         self._processors = processors
         self._numbers: dict[cuda.Case, int] = {}
+        self._cases: tuple[cuda.Case, ...] = ()
         self._of_address: dict[int, int] = {}
         self.weights: dict[int, tuple[Tensor, cuda.Matrix]] = {}
         self._scratch: Memory | None = None
-        self.small = SMALL
+        self.small, self.ticks = SMALL, 0
         accept(self.device)
 
     @property
@@ -126,14 +130,22 @@ class Card:
 
     # -- operations ---------------------------------------------------------------------------------------------
     def number(self, case: cuda.Case) -> int:
-        """Return the operation of a case."""
+        """Return the number of a case, in the order of their first use."""
         return self._numbers.setdefault(case, cuda.FIRST_CASE + len(self._numbers))
 
-    def operations(self, listed: np.ndarray) -> np.ndarray:
-        """Return the operations of a script, in which some are still addresses of the CPU's kernels."""
+    def operations(self, listed: np.ndarray) -> tuple[np.ndarray, tuple[cuda.Case, ...]]:
+        """Return a script's operations by the order of the program's cases, and these; some are addresses before.
+
+        Cases come in an order of their own, so that the same model is the same program, whatever was met first.
+        """
         known, inverse = np.unique(listed, return_inverse=True)
         numbers = [self._number_of(operation) for operation in known.tolist()]
-        return np.array(numbers, np.int64)[inverse]
+        if len(self._cases) < len(self._numbers):
+            self._cases = tuple(sorted(self._numbers, key=repr))
+            self._places = [self._cases.index(case) + cuda.FIRST_CASE for case in self._numbers]
+        first = cuda.FIRST_CASE
+        places = [number if number < first else self._places[number - first] for number in numbers]
+        return np.array(places, np.int64)[inverse], self._cases
 
     def _number_of(self, operation: int) -> int:
         if operation < _FIRST_ADDRESS:
@@ -165,7 +177,7 @@ class Card:
     def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
         weight = product.weight
-        check_device(weight, self.device)
+        check_device(product, self.device)
         if id(weight) not in self.weights:
             self.weights[id(weight)] = weight, cuda.Matrix(weight.shape[0], weight.shape[1], dtype)
         place = list(self.weights).index(id(weight))
@@ -187,11 +199,10 @@ class Card:
         listing.add(words, part.rows * height * width, ALONGSIDE)
         return True
 
-    def program(self, rows: int) -> Any:
-        """Return the program with all cases so far."""
+    def program(self, cases: tuple[cuda.Case, ...], rows: int) -> Program:
+        """Return the program of some cases and the matrices that have been met."""
         matrices = tuple(matrix for _, matrix in self.weights.values())
-        slots = cuda.slots_of(matrices, rows, self.blocks)
-        return cuda.persistent_program(tuple(self._numbers), matrices, rows, slots)
+        return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.blocks))
 
     def lacks(self, what: str) -> None:
         """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
@@ -274,7 +285,7 @@ class CardJob:
         matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
         self._packed, self._memory = parcel.pack(self._runner)
         instructions = parcel.view(script).reshape(-1, 4)
-        instructions[:, 0] = card.operations(instructions[:, 0])
+        instructions[:, 0], self._cases = card.operations(instructions[:, 0])
         parcel.change(instructions[:, 1])
         for sweep, of_sweep in sweeps:
             parcel.change_into(of_sweep, parcel.view(sweep))
@@ -291,11 +302,12 @@ class CardJob:
         self._rows = card.profile.rows
         self._runner.write(brought.memory.address, brought.values)
         self._runner.write(self._memory.address, self._packed)
-        self._runner.launch_together(card.program(self._rows), "run", card.blocks, self._words)
+        self._runner.launch_together(card.program(self._cases, self._rows), "run", card.blocks, self._words)
 
     def wait(self) -> None:
         """Wait for its end."""
         found = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
         self.error, self._loss[0] = int(found[cuda.ERROR]), found[cuda.STATUS_WORDS :].view(np.float64)[0]
-        self._card.profile.note(self._rows, float(found[cuda.ELAPSED]) / self._size)
+        self._card.ticks = int(found[cuda.ELAPSED])
+        self._card.profile.note(self._rows, self._card.ticks / self._size)
         del self._kept, self._packed

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
-from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.matrix import matrix_kernel
@@ -20,13 +19,14 @@ from ..batching.matrices import Product
 __all__ = ["HOST", "Host", "check_device"]
 
 
-def check_device(tensor: Tensor, device: torch.device) -> None:
-    """Raise if a tensor that processors read is not where they are."""
-    if tensor.device != device:
-        raise DGLError(
-            f"a tensor of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on {device}; "
-            "move the model there before its handle is made"
-        )
+def check_device(product: Product, device: torch.device) -> None:
+    """Raise if a product's weight or bias is not where processors are."""
+    for tensor in (product.weight, product.bias):
+        if tensor is not None and tensor.device != device:
+            raise DGLError(
+                f"a weight of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on "
+                f"{device}; move the model there before its handle is made"
+            )
 
 
 @final
@@ -42,7 +42,7 @@ class Host:
 
     def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
-        check_device(product.weight, self.device)
+        check_device(product, self.device)
         return [matrix_kernel(form, dtype) for form in forms]
 
     def lacks(self, what: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from dglite import DGLError, dynamic
+from dglite.dynamic.batching import session
 from dglite.dynamic.processors import card as cards
 from dglite.dynamic.processors.card import Profile
 from dglite.kernels.cuda import persistent as cuda
@@ -176,6 +177,15 @@ def test_what_has_no_instruction_is_an_error(on_card: Any) -> None:
     assert handle.sync() is not None
 
 
+def test_weights_elsewhere(on_card: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(session, "_accepted", {torch.device("cpu"), torch.device("meta")})
+    model, bias = nn.Linear(4, 3), torch.ones(3, device="meta")
+    for make in (dynamic.persistent, on_card):
+        handle = make(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
+        with pytest.raises(DGLError, match=r"shape \[3\] on meta is used in a step of processors on cpu"):
+            handle.step(nn.functional.linear(dynamic.lazy(torch.ones(4)), model.weight, bias).sum())
+
+
 def test_rows_per_warp_are_for_cards(on_card: Any) -> None:
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -195,10 +205,9 @@ def test_a_card_that_no_handle_is_for() -> None:
 
 
 def test_values_of_what_lies_on_a_card(monkeypatch: Any) -> None:
-    from dglite.dynamic.batching import session
-
     monkeypatch.setattr(session, "_accepted", {torch.device("cpu"), torch.device("meta")})
     table = torch.ones(3, 4, device="meta", requires_grad=True)
     x = nn.functional.embedding(dynamic.lazy(1), table)
     with pytest.raises(DGLError, match="only the step of a handle computes"):
         x.value()
+    assert (dynamic.lazy(1.0) + 1.0).item() == 2.0
