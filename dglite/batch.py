@@ -60,6 +60,8 @@ def batch(
     first = graphs[0]
     if first._metagraph.is_block:
         raise DGLError("batch: blocks cannot be batched: their destination nodes must come first; batch their graphs")
+    if len(graphs) == 1 and (first._batch_num_nodes is None) == (first._batch_num_edges is None):
+        return _alone(first, ndata, edata)
     names = first._metagraph.ntypes
     counts = np.array(list(map(_COUNTS, graphs)), np.int64).reshape(len(graphs), len(names))
     offsets = np.concatenate([np.zeros((1, len(names)), np.int64), np.cumsum(counts, axis=0)])
@@ -79,6 +81,27 @@ def batch(
     )
     _join_frames(made._node_frame, list(node_frames), counts.T.tolist(), ndata, "ndata")
     _join_frames(made._edge_frame, list(edge_frames), num_edges, edata, "edata")
+    return made
+
+
+def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
+    """Return the batch of one graph, which may be a batch itself: ends of edges are shared, features copied."""
+    adjacencies = []
+    for known in g.adjacencies:
+        adjacency = Adjacency(known.num_src, known.num_dst, known.num_edges, known.idtype)
+        adjacency._endpoints = known.endpoints()
+        adjacencies.append(adjacency)
+    made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
+    made._idtype = g._idtype
+    num_edges = [adjacency.num_edges for adjacency in adjacencies]
+    if g._batch_num_nodes is None or g._batch_num_edges is None:
+        made._batch_num_nodes = tuple([np.array([count]) for count in g._num_nodes])
+        made._batch_num_edges = tuple([np.array([count]) for count in num_edges])
+    else:
+        made._batch_num_nodes = tuple([count.copy() for count in g._batch_num_nodes])
+        made._batch_num_edges = tuple([count.copy() for count in g._batch_num_edges])
+    _join_frames(made._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata")
+    _join_frames(made._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
     return made
 
 

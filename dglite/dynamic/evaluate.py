@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +14,14 @@ from ..batch import batch
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels import compiled
+from .batching.tensor import LazyTensor
 from .gradient import ancestors
 from .ir import Builder, Domain, Kind, Node
 from .memory import Pool
 from .options import Options, current_options
 from .order import Order, order_of
 from .program import ClassPlan, Needs, plan_class
+from .recorded import record_program
 from .sweep import Engine, Input, Sweep
 from .trace import Program, Recorder, trace_function
 
@@ -32,7 +35,7 @@ _MOST_TRACES = 16
 class _Pulled:
     """One input: its values, the vertices that have one (None: all), and where each vertex's value lies."""
 
-    values: torch.Tensor
+    values: torch.Tensor | LazyTensor
     present: np.ndarray | None
     rows: torch.Tensor | None
 
@@ -59,6 +62,7 @@ class _Traced:
         self.slots = max(program.slots for program in self.programs)
         self.gathers_all = any(program.gathers_all for program in self.programs)
         self.push_shapes = [node.shape for node in first.pushes]
+        self.pushed = [(node.shape, node.dtype) for node in first.pushes]
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self.nodes = ancestors(roots)
@@ -157,6 +161,7 @@ class _Traced:
                 collected,
                 (first.states or first.pushes)[0].dtype,
                 pool,
+                strides=strides,
             )
         return self._engines[key]
 
@@ -209,7 +214,16 @@ class Evaluator:
         kinds: Any = None,
         again: Callable[..., Any] | None = None,
     ) -> Any:
-        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``."""
+        """Return what the vertices push; see ``VertexFunction.__call__``. ``again``: see ``Sweep``.
+
+        Where an input is lazy, the call is recorded in its session and the result is lazy.
+        """
+        call = self._prepared(graph, inputs, functions, kinds)
+        values: list[Any] = [p.values for p in call.pulled]
+        lazies = [x for x in values if type(x) is LazyTensor]
+        return record_program(call, lazies[0]) if lazies else call.run(values, again)
+
+    def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> Call:
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         key = _key(functions, pulled)
@@ -225,37 +239,43 @@ class Evaluator:
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
-        shared = traced.shared_values()
-        return _run(traced, order, pulled, shared, self._pool, again)
+        return Call(traced, order, pulled, self._pool, type(functions[0]).__name__)
 
 
-def _run(
-    traced: _Traced,
-    order: Order,
-    pulled: Sequence[_Pulled],
-    shared: list[torch.Tensor | None],
-    pool: Pool,
-    again: Callable[..., Any] | None,
-) -> Any:
-    grad = torch.is_grad_enabled()
-    needs = Needs(
-        tuple(grad and p.values.requires_grad for p in pulled),
-        tuple(grad and x is not None and x.requires_grad for x in shared),
-    )
-    strides = tuple(x.stride() if x is not None else () for x in shared)
-    engine = traced.engine(len(pulled), strides, needs, current_options(), pool)
-    values = [p.values for p in pulled]
-    inputs = [Input(p.rows, p.values[0:1].numel() if len(p.values) else _width(p.values)) for p in pulled]
-    outs = Sweep.apply(engine, order, inputs, again, *values, *(_NOTHING if x is None else x for x in shared))
-    shaped = [out.view(order.num_nodes, *shape) for out, shape in zip(outs, traced.push_shapes, strict=True)]
-    return shaped[0] if len(shaped) == 1 else tuple(shaped)
+@dataclass
+class Call:
+    """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
+
+    traced: _Traced
+    order: Order
+    pulled: Sequence[_Pulled]
+    pool: Pool
+    name: str
+
+    def engine(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool]) -> Engine:
+        """Return the engine for the gradients of inputs and of shared tensors that are wanted."""
+        strides = tuple([x.stride() if x is not None else () for x in shared])
+        needs = Needs(tuple(pulls), tuple(wanted))
+        return self.traced.engine(len(self.pulled), strides, needs, current_options(), self.pool)
+
+    def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
+        """Return what the vertices push."""
+        grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
+        wanted = [grad and x is not None and x.requires_grad for x in shared]
+        engine = self.engine(shared, [grad and x.requires_grad for x in values], wanted)
+        inputs = [Input(p.rows, width(x)) for p, x in zip(self.pulled, values, strict=True)]
+        outs = Sweep.apply(engine, order, inputs, again, *values, *[_NOTHING if x is None else x for x in shared])
+        shapes = self.traced.push_shapes
+        shaped = [out.view(order.num_nodes, *shape) for out, shape in zip(outs, shapes, strict=True)]
+        return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
 
 _NOTHING = torch.empty(0)
 
 
-def _width(values: torch.Tensor) -> int:
-    return int(torch.Size(values.shape[1:]).numel())
+def width(values: Any) -> int:
+    """Return how many numbers a row has."""
+    return math.prod(values.shape[1:])
 
 
 def _one_graph(graph: Any) -> DGLGraph:
@@ -272,21 +292,28 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     """Check one input."""
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
-        rows = torch.as_tensor(nodes).long().flatten()
-        places, distinct = compiled("levels").places_of(rows.numpy(), num_nodes)
+        rows = _vector(nodes)
+        places, distinct = compiled("levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
         return _Pulled(values, places >= 0, torch.from_numpy(places))
-    if not isinstance(x, torch.Tensor) or x.dim() < 1 or len(x) != num_nodes:
+    if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
             f"input {i} is {what}; expected a tensor with a row for each of the {num_nodes} nodes, or "
             "dynamic.Partial(nodes, values)"
         )
     return _Pulled(x, None, None)
+
+
+def _vector(nodes: Any) -> np.ndarray:
+    """Return numbers of nodes as int64."""
+    if not isinstance(nodes, torch.Tensor) or nodes.dtype is not torch.int64 or nodes.dim() != 1:
+        nodes = torch.as_tensor(nodes).long().flatten()
+    return np.ascontiguousarray(nodes.numpy())
 
 
 def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:

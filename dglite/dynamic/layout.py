@@ -73,7 +73,9 @@ class Layout:
         rows, self.bounds = list[list[int]](), [0]
         for stages in plan.stages.values():
             for group in _grouped(stages):
-                rows.append(self._chain(group) if isinstance(group, list) else self._heavy(group))
+                row = self._chain(group) if isinstance(group, list) else self._heavy(group)
+                if row is not None:
+                    rows.append(row)
             self.bounds.append(len(rows))
         columns = compiled("schedule").STAGE_COLUMNS
         self.stages = np.array(rows, np.int64).reshape(len(rows), columns)
@@ -109,8 +111,8 @@ class Layout:
         domain = first.domain if isinstance(first, Cell) else Domain.VERTEX
         return [start, domain is Domain.EDGE, _ANY_NUMBER, -1, work, 0, -1]
 
-    def _heavy(self, stage: Heavy) -> list[int]:
-        """Lay down a product of few rows, where there is a kernel for it; return the row of the stage."""
+    def _heavy(self, stage: Heavy) -> list[int] | None:
+        """Lay down a product of few rows, where there is a kernel for it; return the stage's row, None for none."""
         self.own.append(stage)
         node = stage.node
         gradient = -1

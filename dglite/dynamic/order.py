@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -36,14 +37,32 @@ class Order:
     tables: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Keep what each call needs as tensors and lists."""
+        """Keep what each call needs."""
         self.num_nodes = len(self.nodes)
-        self.nodes_tensor, self.places_tensor = torch.from_numpy(self.nodes), torch.from_numpy(self.places)
         self.class_bounds, self.segment_edges = self.bounds[self.classes], self.bounds[self.segments[:, 1:]]
         self.class_rows: list[int] = self.classes.tolist()
-        self.class_edges: list[int] = self.class_bounds.tolist()
+        rows = self.class_rows
+        self.filled = tuple([c for c in range(len(rows) - 1) if rows[c] < rows[c + 1]])
 
-        self._addresses = {
+    @cached_property
+    def nodes_tensor(self) -> torch.Tensor:
+        """The nodes of the rows as a tensor."""
+        return torch.from_numpy(self.nodes)
+
+    @cached_property
+    def places_tensor(self) -> torch.Tensor:
+        """The rows of the nodes as a tensor."""
+        return torch.from_numpy(self.places)
+
+    @cached_property
+    def class_edges(self) -> list[int]:
+        """Where each class's edges start."""
+        found: list[int] = self.class_bounds.tolist()
+        return found
+
+    @cached_property
+    def _addresses(self) -> dict[str, int]:
+        return {
             "nothing": 0,
             "words": 0,
             "children": self.children.ctypes.data,
@@ -68,7 +87,7 @@ class Order:
 
     def most_children(self) -> tuple[int, int]:
         """Return a node that has the most children, and how many."""
-        degrees = np.diff(self.bounds)
+        degrees = self.bounds[1:] - self.bounds[:-1]
         row = int(degrees.argmax())
         return int(self.nodes[row]), int(degrees[row])
 

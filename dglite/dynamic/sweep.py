@@ -16,6 +16,8 @@ from .order import Order
 from .program import ClassPlan
 from .recipe import Plan, Role, Root
 from .schedule import Template
+from .script import Script, Unsupported, stacked_rows
+from .small import MOST_NODES, SmallRun
 from .stages import Call, addresses, bind, lies_by_columns
 
 __all__ = ["Engine", "Input", "Sweep"]
@@ -42,6 +44,8 @@ class Engine:
     dtype: torch.dtype
     pool: Pool
     templates: dict[tuple[bool, tuple[int, ...]], Template] = field(default_factory=dict)
+    strides: tuple[tuple[int, ...], ...] = ()
+    scripts: dict[Any, Script | None] = field(default_factory=dict)
 
     def template(self, classes: dict[int, ClassPlan], backward: bool, num_shared: int) -> Template:
         """Return the schedule of the classes that have vertices."""
@@ -51,6 +55,31 @@ class Engine:
             known = {c: layout for c, layout in layouts.items() if layout is not None}
             self.templates[key] = Template(known, backward, num_shared)
         return self.templates[key]
+
+    def script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...]) -> Script:
+        """Return the script of the classes that have vertices; ``inputs`` are the widths and dtypes of what is pulled.
+
+        Raises :class:`Unsupported` where a stage has no kernel.
+        """
+        key = inputs, order.filled
+        if self.scripts.get(key) is None:
+            plans = {c: self.plan_of(c) for c in order.filled}
+            sizes = self.state_widths, self.push_widths, self.pushed_states, self.dtype, inputs
+            self.scripts[key] = made = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes)
+            return made
+        found = self.scripts[key]
+        assert found is not None
+        return found
+
+    def small_script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...]) -> Script | None:
+        """Return the script of the classes that have vertices, None where a stage has no kernel."""
+        key = inputs, order.filled
+        if key not in self.scripts:
+            try:
+                return self.script(order, inputs)
+            except Unsupported:
+                self.scripts[key] = None
+        return self.scripts[key]
 
 
 class Sweep(torch.autograd.Function):
@@ -71,7 +100,9 @@ class Sweep(torch.autograd.Function):
     ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
-        run = _Forward(engine, order, inputs, values, shared)
+        run: Any = _small_run(ctx, engine, order, inputs, values, shared)
+        if run is None:
+            run = _Forward(engine, order, inputs, values, shared)
         pushes = run.run()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
@@ -90,11 +121,29 @@ class Sweep(torch.autograd.Function):
                 "of gradients with lazy batching or with a sweep of torch operations"
             )
         assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
-        run = _Backward(ctx.run, gradients)
-        values, shared = run.run()
+        if isinstance(ctx.run, SmallRun):
+            values, shared = ctx.run.backward(gradients)
+        else:
+            values, shared = _Backward(ctx.run, gradients).run()
         needs = ctx.needs_input_grad[4:]
         found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
         return None, None, None, None, *found
+
+
+def _small_run(
+    ctx: Any, engine: Engine, order: Order, inputs: list[Input], values: Sequence[torch.Tensor], shared: Sequence[Any]
+) -> SmallRun | None:
+    """Return the call as one script; None where the graph is large, or where a stage has no kernel."""
+    if order.num_nodes > MOST_NODES or not order.num_nodes:
+        return None
+    script = engine.small_script(
+        order, tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)])
+    )
+    if script is None:
+        return None
+    wanted = ctx.needs_input_grad[4 : 4 + len(inputs)]
+    rows = stacked_rows([x.rows for x in inputs], order.num_nodes)
+    return SmallRun(script, order, rows, values, _flat(shared), wanted, engine.push_widths, engine.dtype, engine.pool)
 
 
 def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
@@ -112,8 +161,7 @@ def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[
 
 def _classes(engine: Engine, order: Order) -> dict[int, ClassPlan]:
     """Return the plans of the classes that have vertices."""
-    bounds = order.class_rows
-    return {c: engine.plan_of(c) for c in range(len(bounds) - 1) if bounds[c] < bounds[c + 1]}
+    return {c: engine.plan_of(c) for c in order.filled}
 
 
 def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:

@@ -13,6 +13,9 @@ so no line is written by two of them. ``sums`` needs all rows, and is shared out
 Words of ``args``: 0 the kernel, 1 number of rows, 2 height, 3 width, then address and row stride in bytes of x (4, 5),
 of M (6, 7) and of y (8, 9); at 10 and 11, for ``dots`` and ``sums``, those of the start (address 0: zeros), and for
 ``outer`` and ``totals`` at 10 the address of two numbers, keep and scale. Where it keeps 0, M is not read.
+
+Of ``dots`` and ``sums`` for a run of rows (:func:`run_source`) words 0 and 1 are the first and the last row, the others
+as above up to 9; addresses of rows are those of row 0, wherever the run starts, and there is no start.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from collections.abc import Callable
 from .render import indent
 from .spec import ITEM_BYTES, pieces_of
 
-__all__ = ["DEALT", "FORMS", "matrix_source"]
+__all__ = ["DEALT", "FORMS", "matrix_source", "run_source"]
 
 DEALT = 16
 _AT_ONCE = 4
@@ -51,6 +54,15 @@ def kernel(args, task, num_tasks):
     x, x_stride, m, m_stride = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
     y, y_stride = word(args, 8), word(args, 9)
 '''
+_START = "start, start_stride = word(args, 10), word(args, 11)"
+_RUN = ["first_row = word(args, 0)", "count = count - first_row"]
+_RUN += ["x, y = x + first_row * x_stride, y + first_row * y_stride", "start, start_stride = 0, 0"]
+
+
+def run_source(form: str, dtype: str, lanes: int) -> str:
+    """Return the kernel of ``dots`` or ``sums`` for a run of rows."""
+    source = matrix_source(form, dtype, lanes)
+    return source.replace(indent(_START, 4), indent("\n".join(_RUN), 4)).replace(f"{form} (", f"{form} of a run (")
 
 
 def matrix_source(form: str, dtype: str, lanes: int) -> str:
@@ -84,7 +96,7 @@ def _dots(lanes: int, pieces: tuple[int, ...]) -> list[str]:
         return [*lines, "row = 0", *_in_groups("row", "count", groups, lambda n: _dots_of(n, dealt, lanes, pieces))]
 
     return [
-        "start, start_stride = word(args, 10), word(args, 11)",
+        _START,
         *_owned_rows(rows),
     ]
 
@@ -151,7 +163,7 @@ def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
         body += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
     body += ["start, start_stride = y, y_stride"]
     return [
-        "start, start_stride = word(args, 10), word(args, 11)",
+        _START,
         *_shared_columns(),
         f"chunk = {_CHUNK} if count > 4 else height",
         "for begin in range(0, height, chunk):",

@@ -19,7 +19,7 @@ class Arena:
     """A block of memory, with views of it as tensors. It must not outlive those."""
 
     def __init__(self, nbytes: int) -> None:
-        self._memory = _take(nbytes)
+        self.nbytes, self._memory = nbytes, _take(nbytes)
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, Tensor] = {}
 

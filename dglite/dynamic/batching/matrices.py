@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .deferred import deferring
 from .gradients import Gradients
 from .signatures import Kind
 
-__all__ = ["Product", "TorchCall"]
+__all__ = ["Lookup", "Product", "TorchCall"]
 
 
 class Product:
@@ -23,7 +25,11 @@ class Product:
 
     def __init__(self, kind: Kind, out: Kind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
-        self.matrix = weight.detach() if turned else weight.detach().t()
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """The weight as it is multiplied with, (features, columns)."""
+        return self.weight.detach() if self.turned else self.weight.detach().t()
 
     @property
     def wants(self) -> bool:
@@ -131,6 +137,14 @@ class TorchCall:
             if grad is not None:
                 gradients.add(parameter, grad)
         gradients.later(late)
+
+
+class Lookup(TorchCall):
+    """Rows of a table, by vectors of numbers."""
+
+    def __init__(self, kind: Kind, out: Kind, table: Tensor, padding: int | None) -> None:
+        super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
+        self.table, self.padding = table, padding
 
 
 def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
+from ...kernels.cpu.batching import PLACE_BITS
 from .generic import Recorded, made_call, only, record_call
 from .matrices import TorchCall
 from .pointwise import as_lazy
@@ -92,6 +93,8 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return fallback.record(function, (input, target, *args), kwargs)
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
+        if len(input._kind.shape) == 2:
+            return _losses_of_rows(name, function, input, label, kwargs)
         known = made(session, input._kind, label._kind, kwargs)
         if known is None:
             return fallback.record(function, (input, label), kwargs)
@@ -114,7 +117,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
             return None
-        rest = {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
+        rest = _rest(options)
         scalar = kind_of((), kind.dtype)
 
         def losses(x: Tensor, y: Tensor) -> list[Tensor]:
@@ -125,6 +128,39 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return _known(made, name) if usual else made
 
     return call
+
+
+def _rest(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
+
+
+def _losses_of_rows(
+    name: str, function: Callable[..., Any], input: LazyTensor, label: LazyTensor, options: dict[str, Any]
+) -> Any:
+    """Record the losses of rows of scores, (n, classes), and their sum or mean."""
+    session, kind, how = input._session, input._kind, options.get("reduction", "mean")
+    usual = all(_USUAL.get(key) == x for key, x in _rest(options).items())
+    old = any(options.get(key) is not None for key in ("size_average", "reduce"))
+    given = session.given_at.get(label._ref >> PLACE_BITS)
+    counts = given is not None and given.shape == label._kind.shape  # the mean is that of rows with a label
+    fits = label._kind.shape == kind.shape[:1] and label._kind.dtype is torch.int64 and kind.numel
+    if not (fits and usual and not old and (counts or how != "mean")):
+        return fallback.record(function, (input, label), options)
+    key = name, "rows", kind
+    made = session.caches.get(key)
+    if made is None:
+
+        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
+            return [function(x.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)]
+
+        each = kind_of(kind.shape[:1], kind.dtype)
+        made = session.caches[key] = _known(made_call(session, name, [kind, label._kind], [each], losses, only), name)
+        made.signature.key = key
+    values = record_call(session, made, [input, label])
+    if how != "mean":
+        return values if how == "none" else values.sum()
+    assert given is not None
+    return values.sum() / float(torch.ne(given, -100).sum())
 
 
 _USUAL = {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}

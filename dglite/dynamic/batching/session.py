@@ -50,6 +50,14 @@ class Given(NamedTuple):
     kind: Kind
 
 
+_NOTHING = (
+    *(np.zeros(0, dtype) for dtype in (np.int64, np.bool_, np.int64)),
+    np.zeros(1, np.int64),
+    np.zeros(0, np.int64),
+)
+"""What a session's arrays are until it is settled."""
+
+
 class Session:
     """One growing graph of recorded operations.
 
@@ -67,11 +75,7 @@ class Session:
         self.started = time.perf_counter()
         self.runs: list[Any] = []
         self.num_nodes = 0
-        self.sigs = np.empty(256, np.int64)
-        self.done = np.empty(256, np.bool_)
-        self.where = np.zeros(256, np.int64)
-        self.argptr = np.zeros(257, np.int64)
-        self.args = np.empty(512, np.int64)
+        self.sigs, self.done, self.where, self.argptr, self.args = _NOTHING
         self.given: dict[int, Given] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
@@ -200,13 +204,13 @@ class Session:
         self.stream.clear()
         used = int(self.argptr[self.num_nodes])
         if self.count > len(self.sigs):
-            room = 2 * self.count
+            room = max(2 * self.count, 256)
             self.sigs, self.done, self.where = (_grown(x, room) for x in (self.sigs, self.done, self.where))
             self.argptr = _grown(self.argptr, room + 1)
         needed = used + len(stream) + self.num_args
         self.num_args = 0
         if needed > len(self.args):
-            self.args = _grown(self.args, 2 * needed)
+            self.args = _grown(self.args, max(2 * needed, 512))
         macros = np.array([word for macro in self.macros for word in macro.words], np.int64)
         macro_ptr = np.cumsum([0, *(len(macro.words) for macro in self.macros)])
         arities = np.array(shared_arities), np.array([signature.arity for signature in self.own], np.int64)

@@ -118,7 +118,8 @@ class Pointwise(NamedTuple):
 class Signature:
     """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0.
 
-    ``again(session)`` returns the same in another session; None where that cannot be.
+    ``again(session)`` returns the same in another session; None where that cannot be. Signatures of one ``key`` do the
+    same in different sessions, but for the values, graphs and numbers that they are given.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Signature:
     number: int = 0
     formulas: Pointwise | None = None
     again: Callable[[Any], Signature] | None = None
+    key: Any = None
 
     def __repr__(self) -> str:
         return self.name

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ...errors import DGLError
-from .matrices import Product
+from ...kernels.cpu.batching import PLACE_BITS
+from .matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
 from .session import Session
 from .signatures import DTYPES, Kind, Signature, copies, gathers, kind_of, shared_signature
@@ -73,6 +75,7 @@ def product_signature(
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
         signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
+        signature.key = "linear", kind, id(weight), id(bias), turned
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
@@ -287,6 +290,8 @@ def embedding(
     if type(input) is not LazyTensor or type(weight) is LazyTensor:
         return fallback.record(F.embedding, (input, weight), {})
     row = None if input._kind.shape else input._session.integer_at(input._ref)
+    if row is None and len(input._kind.shape) == 1:
+        return _lookups(input, weight, padding_idx)
     if row is None:
         return fallback.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
@@ -295,6 +300,30 @@ def embedding(
     if row == padding_idx:
         table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
     return _view(table, weight.shape[1:], row * weight.shape[1])
+
+
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
+
+
+def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> LazyTensor:
+    """Record the rows of a table that a vector of numbers tells, all at once."""
+    session, kind = input._session, kind_of((*input._kind.shape, *weight.shape[1:]), weight.dtype)
+    known = session.given_at.get(input._ref >> PLACE_BITS)
+    if known is not None and known.numel():
+        numbers = known.numpy()
+        if numbers.view(_UNSIGNED[numbers.dtype.itemsize]).max() >= len(weight):  # a negative one is very large
+            raise IndexError(
+                f"rows {numbers.min()} to {numbers.max()} of an embedding of {len(weight)} rows; numbers are from 0 to "
+                f"{len(weight) - 1}"
+            )
+    key = "lookups", input._kind, id(weight), padding_idx
+    signature = session.caches.get(key)
+    if signature is None:
+        signature = gathers(Signature(f"embedding{list(kind.shape)}", 1, kind.nbytes), [input._kind])
+        signature.matrices = Lookup(input._kind, kind, session.own_tensor(weight), padding_idx)
+        signature.key = key
+        session.caches[key] = session.own_signature(signature)
+    return session.record(signature, (input._ref,), kind)
 
 
 def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTensor:

@@ -23,7 +23,9 @@ from ...kernels.cuda.program import Memory, Program, Runner
 from ...ops import processors as ops
 from ..batching.matrices import Product
 from ..batching.session import accept
-from ..batching.signatures import DTYPES
+from ..batching.signatures import DTYPES, Signature
+from ..recorded import ProgramCall
+from ..script import Unsupported
 from .host import check_device
 from .parcel import Parcel
 from .rules import Rule
@@ -90,6 +92,9 @@ class Card:
 
     ``ticks`` of its clock are what the last step took.
     """
+
+    again = False
+    """Whether a plan can be filled in again."""
 
     def __init__(self, parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> None:
         self.device, self._like = parameters[0].device, parameters[0]
@@ -162,9 +167,23 @@ class Card:
             found = self._of_address[operation] = self.number(case)
         return found
 
-    def step(self, formulas: tuple[Expr, ...], spread: tuple[bool, ...], add: bool, total: bool, dtype: str) -> int:
-        """Return the operation of a formula of an update."""
-        return self.number(cuda.Step(formulas, spread, add, total, dtype, late=True))
+    def step(
+        self,
+        formulas: tuple[Expr, ...],
+        spread: tuple[bool, ...],
+        add: bool,
+        total: bool,
+        dtype: str,
+        late: bool = True,
+    ) -> int:
+        """Return the operation of formulas, of an update unless it is not ``late``."""
+        return self.number(cuda.Step(formulas, spread, add, total, dtype, late))
+
+    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
+        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
+        if isinstance(signature.matrices, ProgramCall):
+            raise Unsupported(signature.name)
+        check_device(tensors, self.device)
 
     def rowwise(self, form: str, gradient: bool, dtype: str) -> int:
         """Return the operation of a softmax or a loss."""
@@ -177,7 +196,6 @@ class Card:
     def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
         weight = product.weight
-        check_device(product, self.device)
         if id(weight) not in self.weights:
             self.weights[id(weight)] = weight, cuda.Matrix(weight.shape[0], weight.shape[1], dtype)
         place = list(self.weights).index(id(weight))
@@ -238,6 +256,10 @@ class Card:
         """Return a job that scripts are to be given to."""
         return CardJob(self)
 
+    def give(self, job: CardJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+        """Hand scripts, with all that they refer to, over to a job."""
+        job.give(kept, layout, loss)
+
     def submit(self, job: CardJob) -> None:
         """Start a job."""
         job.start()
@@ -258,29 +280,19 @@ class CardJob:
         self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
         self.error = 0
 
-    def give(
-        self,
-        scripts: np.ndarray,
-        counts: np.ndarray,
-        words: np.ndarray,
-        forward: Any,
-        backward: Any,
-        lists: np.ndarray,
-        more_lists: np.ndarray,
-        layout: Any,
-        before: Listing,
-        between: Listing,
-        after: Listing,
-        loss: np.ndarray,
-    ) -> None:
+    def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
+        (scripts, counts, words), forward, backward, lists, more_lists, *listings = kept
         parcel, card = Parcel(), self._card
         parcel.add(self._status)
         parcel.add(loss)
         script = parcel.add(scripts[0, : counts[0]])
         batches = parcel.add(words)
         sweeps = [(parcel.add(x.words), parcel.add(listed)) for x, listed in ((forward, lists), (backward, more_lists))]
-        listed = [parcel.add(array) for listing in (before, between, after) for array in listing.keep]
+        listed = [parcel.add(array) for listing in listings for array in listing.arrays]
+        listed += [
+            parcel.add(array) for looked in layout.lookups.values() for array in (looked.words, looked.addresses)
+        ]
         weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in card.weights.values()]
         matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
         self._packed, self._memory = parcel.pack(self._runner)

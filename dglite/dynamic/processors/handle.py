@@ -7,31 +7,24 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from ...errors import DGLError
-from ...kernels.cpu.batching import PLACE_BITS
-from ...kernels.cpu.rowwise import CLEAR, TOTALS
-from ...kernels.cpu.script import FOLLOWS, make_scripts
 from ..batching.api import run
-from ..batching.matrices import Product
 from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
 from .card import card_of
 from .host import Host
-from .layout import Layout, Unsupported
-from .rules import check_optimizer, rule_of
-from .update import Listing, Trained, updates
+from .layout import Unsupported
+from .plan import Plan, Plans, key_of
+from .rules import check_optimizer
+from .update import Trained
 
 __all__ = ["Persistent", "persistent"]
-
-_MASK = (1 << PLACE_BITS) - 1
 
 
 def persistent(
@@ -70,18 +63,6 @@ def persistent(
     return Persistent(list(parameters), optimizer, processors, rows_per_warp)
 
 
-class _Step:
-    """A step that was started: its job, where its loss will be, and the counters that it has raised."""
-
-    def __init__(self, job: Any, loss: np.ndarray, counted: Sequence[Tensor]) -> None:
-        self.job, self.loss, self.counted = job, loss, counted
-
-    def take_back(self) -> None:
-        """Count as if the step had not been."""
-        for counter in self.counted:
-            counter -= 1
-
-
 class Persistent:
     """Trains by steps that return before they are done. See :func:`persistent`."""
 
@@ -101,7 +82,8 @@ class Persistent:
         self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
         self._lock = threading.Lock()
-        self._running: _Step | None = None
+        self._running: Plan | None = None
+        self._plans = Plans()
         self._last: float | None = None
         self._warned: set[str] = set()
 
@@ -131,6 +113,7 @@ class Persistent:
             except IndexError:
                 step.take_back()
                 raise
+            step.started()
             self._machine.submit(step.job)
             self._running = step
         return before
@@ -146,64 +129,28 @@ class Persistent:
         if step is None:
             return self._last
         step.job.wait()
-        if step.job.error:
+        error, loss = step.job.error, float(step.loss[0])
+        self._plans.keep(step)
+        if error:
             step.take_back()
             for one in self._trained.values():
                 one.clear()
             raise IndexError(
-                f"label {step.job.error >> 1} of a loss is not one of its classes; that step was not done, and "
+                f"label {error >> 1} of a loss is not one of its classes; that step was not done, and "
                 "parameters are as they were before it"
             )
-        self._last = float(step.loss[0])
+        self._last = loss
         return self._last
 
-    def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> _Step:
+    def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> Plan:
+        """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
+        machine = self._machine
+        key = key_of(session, lazies, self._trained, machine.sharing[0]) if machine.again else None
+        plan = self._plans.take(key)
+        if plan is not None and plan.fits() and plan.fill_in(session):
+            return plan
         session.settle()
-        refs = np.array([x._ref for x in lazies], np.int64)
-        layout = Layout(session, refs >> PLACE_BITS, self._machine)
-        given = self._given(session)
-        wanted = {key for key, one in self._trained.items() if one.parameter.requires_grad}
-        places = {node: self._trained[key].grad.data_ptr() for key, node in given.items()}
-        layout.find_gradients(refs >> PLACE_BITS, places, wanted)
-        reached = self._reached(layout, given, wanted)
-        rules = [(one, rule_of(self._optimizer, one.parameter, one.group)) for one in reached]
-        counted = [x["step"] for x in (self._optimizer.state[one.parameter] for one in reached) if "step" in x]
-        loss, job = np.zeros(1), self._machine.job()
-        before, after = updates(layout, rules, given)
-        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
-        between = _seeds(layout, lazies, refs, loss)
-        forward, kept = layout.stage(False)
-        backward_, kept_2 = layout.stage(True)
-        listed = [listing.placed() for listing in (before, between, after)]
-        heavies = layout.heavies(job.error_address)
-        scripts = make_scripts(forward, backward_, heavies, *listed, *self._machine.sharing)
-        job.give(*scripts, forward, backward_, kept, kept_2, layout, before, between, after, loss)
-        for one in reached:
-            increment_version(one.parameter)
-        return _Step(job, loss, counted)
-
-    def _given(self, session: Session) -> dict[int, int]:
-        """Return the nodes of parameters that operations read directly, by the parameters' ids."""
-        products = [s.matrices for s in session.own if isinstance(s.matrices, Product)]
-        tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
-        tensors += [x for product in products for x in (product.weight, product.bias) if x is not None]
-        for tensor in tensors:
-            if tensor.requires_grad and not tensor.is_leaf:
-                raise DGLError(
-                    f"a tensor of shape {list(tensor.shape)} was computed by torch ({type(tensor.grad_fn).__name__}) "
-                    "from what wants a gradient. With persistent processors parameters are used lazily only: look rows "
-                    "up one by one, embedding(dynamic.lazy(word)), and compute on dynamic.lazy(parameter)"
-                )
-        return {key: x.node for key, x in session.given.items() if key in self._trained and x.tensor.requires_grad}
-
-    def _reached(self, layout: Layout, given: dict[int, int], wanted: set[int]) -> list[Trained]:
-        products = [s.matrices for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
-        used = {id(x) for p in products if isinstance(p, Product) for x in (p.weight, p.bias)}
-        used |= {key for key, node in given.items() if layout.grads[node]}
-        found = [one for key, one in self._trained.items() if key in used & wanted]
-        if not found:
-            raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
-        return found
+        return Plan(session, lazies, self._trained, self._optimizer, machine, key)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:
@@ -229,24 +176,6 @@ class Persistent:
             parameter.grad = old
         self._last = float(total.detach())
         return before
-
-
-def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
-    """Return what sums up the losses and starts their gradients."""
-    listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
-    losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
-    # A loss that depends on no parameter has no gradient to start.
-    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
-    listing.keep.append(unused)
-    items = np.array([x._kind.item for x in lazies])
-    repeated = len(set(refs.tolist())) < len(lazies)
-    for item in sorted(kinds):
-        here = items == item
-        values, starts = losses[here], grads[here]
-        listing.keep += [values, starts]
-        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data, int(repeated)]
-        listing.add(words, 1, FOLLOWS)
-    return listing
 
 
 def _checked(losses: Any) -> list[LazyTensor]:

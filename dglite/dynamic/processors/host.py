@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from ...errors import DGLError
+from ...expr import Expr
 from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.processors import Job, submit
 from ...kernels.cpu.rowwise import rowwise_kernel
@@ -15,14 +17,15 @@ from ...kernels.cpu.script import WORTH_SHARING
 from ...kernels.cpu.steps import step_kernel
 from ..batching.arena import Arena
 from ..batching.matrices import Product
+from ..batching.signatures import Signature
 
 __all__ = ["HOST", "Host", "check_device"]
 
 
-def check_device(product: Product, device: torch.device) -> None:
-    """Raise if a product's weight or bias is not where processors are."""
-    for tensor in (product.weight, product.bias):
-        if tensor is not None and tensor.device != device:
+def check_device(tensors: Sequence[Tensor], device: torch.device) -> None:
+    """Raise if a tensor that operations use is not where processors are."""
+    for tensor in tensors:
+        if tensor.device != device:
             raise DGLError(
                 f"a weight of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on "
                 f"{device}; move the model there before its handle is made"
@@ -37,13 +40,34 @@ class Host:
         self._processors = processors
 
     device = torch.device("cpu")
-    step, rowwise, matrix = staticmethod(step_kernel), staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
+    rowwise, matrix = staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
     arena, job, submit = Arena, Job, staticmethod(submit)
+    again = True
+    """Whether a plan can be filled in again."""
 
     def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
-        check_device(product, self.device)
         return [matrix_kernel(form, dtype) for form in forms]
+
+    def step(
+        self,
+        formulas: tuple[Expr, ...],
+        spread: tuple[bool, ...],
+        add: bool,
+        total: bool,
+        dtype: str,
+        late: bool = True,
+    ) -> int:
+        """Return the operation of formulas, of an update unless it is not ``late``."""
+        return step_kernel(formulas, spread, add, total, dtype)
+
+    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
+        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
+        check_device(tensors, self.device)
+
+    def give(self, job: Job, kept: Sequence[Any], layout: Any, loss: Any) -> None:
+        """Hand scripts, with all that they refer to, over to a job."""
+        job.give(*kept[0])
 
     def lacks(self, what: str) -> None:
         """Take note that processors lack an operation: steps with it are done by lazy batching."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,18 +10,17 @@ import torch
 from torch import Tensor
 
 from ...kernels.cpu import batching, program
-from ...kernels.cpu.script import HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
+from ...kernels.cpu.schedule import LINES
+from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
 from ...kernels.render_rowwise import LABELLED
-from ..batching.matrices import Product, TorchCall
+from ..batching.matrices import Lookup, Product, TorchCall
 from ..batching.session import Session
-from ..batching.signatures import DTYPES, Kind, Signature, shared, template_table
+from ..batching.signatures import DTYPES, Kind, Signature, operand, shared, template_table
+from ..recorded import ProgramCall
+from ..script import Addresses, Filled, Script, Unsupported
 from .host import HOST
 
-__all__ = ["Layout", "Unsupported"]
-
-
-class Unsupported(Exception):
-    """An operation that processors have no instruction for; the message names it."""
+__all__ = ["Layout", "Looked", "Unsupported", "tensors_of"]
 
 
 _tables: dict[Any, tuple[Any, Any]] = {}
@@ -37,6 +36,35 @@ class _Input(NamedTuple):
     distance: int
 
 
+class Program(NamedTuple):
+    """A vertex program, its script, where its inputs and results lie, and the script for its graph."""
+
+    call: ProgramCall
+    script: Script
+    addresses: Addresses
+    filled: Filled
+
+
+class Looked:
+    """Rows of a table that are copied: the rows, their addresses, words of the kernel, and where the gradient lies."""
+
+    words: np.ndarray
+
+    def __init__(self, lookup: Lookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
+        """``refs`` are where the numbers are: node, and element."""
+        self.lookup, self._refs, self._row_bytes, self.grad = lookup, refs, row_bytes, grad
+        self._each = lookup.kinds[0].numel
+        self.rows, self.addresses = np.empty((2, len(refs) * self._each), np.int64)
+
+    def read(self, session: Session) -> None:
+        """Take the numbers from a session."""
+        for i, (node, first) in enumerate(self._refs):
+            given = session.given_at[node].numpy().reshape(-1)
+            self.rows[i * self._each : (i + 1) * self._each] = given[first : first + self._each]
+        np.multiply(self.rows, self._row_bytes, out=self.addresses)
+        self.addresses += self.lookup.table.data_ptr()
+
+
 class Layout:
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
@@ -45,8 +73,12 @@ class Layout:
 
     brought: Any = None
 
-    def __init__(self, session: Session, targets: np.ndarray, machine: Any = HOST) -> None:
+    def __init__(
+        self, session: Session, targets: np.ndarray, stays: Collection[int] | None = None, machine: Any = HOST
+    ) -> None:
+        """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session, self.machine = session, machine
+        self._stays = stays
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
         graph = session.argptr, session.args
         # What x.value() has computed is computed again: its results went to another place, and are few.
@@ -57,6 +89,7 @@ class Layout:
         self.signatures = [session.signature(number) for number in numbers.tolist()]
         for signature in self.signatures:
             _check(signature)
+            machine.check(signature, tensors_of(signature))
         self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)
         order, self.bounds = batching.by_agenda(self.nodes, place, depth, kind, *graph, self.heavy)
         self.kind, self.order, self.batch_kinds = kind, self.nodes[order], kind[order[self.bounds[:-1]]]
@@ -70,6 +103,9 @@ class Layout:
         # Copies: what is recorded in an ended session may move these.
         self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
         for node, values in self.pools:
+            self.where[node] = values.ctypes.data
+        self.copies = None if self._stays is None else _copied(session, self._stays)
+        for node, values in self.copies or ():
             self.where[node] = values.ctypes.data
         self.machine.bring(self)
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
@@ -98,10 +134,11 @@ class Layout:
                 self.first_input[number] = i
             if kinds is None:
                 kinds = np.repeat(self.batch_kinds, np.diff(self.bounds))
+            # Integers have no gradients, which lie as results do.
+            limits = (base, base + self.result_bytes) if kind.dtype in DTYPES else (1, 1 << 62)
             address, distance = program.in_place(
-                self.order[kinds == number], slot, kind.nbytes, session.argptr, session.args, self.where, base,
-                base + self.result_bytes,
-            )  # fmt: skip
+                self.order[kinds == number], slot, kind.nbytes, session.argptr, session.args, self.where, *limits
+            )
             if not address or distance % kind.item or (len(kind.shape) > 1 and distance != kind.nbytes):
                 address, distance = base + at, kind.nbytes
                 self.input_at[i] = address
@@ -116,7 +153,7 @@ class Layout:
         session = self.session
         given = np.zeros(session.num_nodes, np.bool_)
         given[list(trained)] = True
-        own = np.array([bool(_tensors(signature) & wanted) for signature in session.own], np.bool_)
+        own = np.array([any(id(x) in wanted for x in tensors_of(signature)) for signature in session.own], np.bool_)
         active = program.active_nodes(
             targets, session.sigs, session.argptr, session.args, given, np.zeros(len(shared), np.bool_), own,
             session.num_nodes,
@@ -146,10 +183,99 @@ class Layout:
             self.session.args, self.grads, self.shift,
         )  # fmt: skip
 
+    # -- operations whose words are made here -------------------------------------------------------------------
+    def prepare(self, processors: int, wanted: set[int]) -> None:
+        """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
+        self.programs, self.lookups = dict[int, Program](), dict[int, Looked]()
+        self._processors = processors
+        self.cleared: list[tuple[int, int]] = []
+        for number, signature in enumerate(self.signatures):
+            if isinstance(signature.matrices, ProgramCall):
+                self.programs[number] = self._program(number, signature.matrices, wanted)
+            elif isinstance(signature.matrices, Lookup):
+                self.lookups[number] = self._lookup(number, signature.matrices)
+
+    def refill(self, session: Session) -> None:
+        """Take values, vertex programs and lookups over from another session of the same operations."""
+        for node, copy in self.copies or ():
+            copy[...] = session.given_at[node].numpy()
+        for node, copy in self.pools:
+            copy[...] = next(pool for pool, ref in session.pools.values() if ref >> batching.PLACE_BITS == node)
+        for number, known in self.programs.items():
+            call = session.signature(self.signatures[number].number).matrices
+            assert isinstance(call, ProgramCall)
+            filled = call.filled(known.script, known.addresses, self._processors, known.filled.teams)
+            self.programs[number] = known._replace(call=call, filled=filled)
+        for looked in self.lookups.values():
+            looked.read(session)
+
+    def rest(self) -> None:
+        """Give memory of vertex programs back."""
+        for number, known in self.programs.items():
+            self.programs[number] = known._replace(filled=known.filled._replace(lease=None, keep=None))
+
+    def _members(self, number: int) -> list[int]:
+        """Return the nodes of a signature, in their order."""
+        members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
+        return members
+
+    def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> Program:
+        """Return the script of a vertex program, which is one operation."""
+        session, inputs = self.session, self.inputs[number]
+        (node,) = self._members(number)
+        active, first, pulls = bool(self.grads[node]), int(session.argptr[node]), []
+        for i, x in enumerate(inputs):
+            at = int(session.args[first + i]) >> batching.PLACE_BITS
+            pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
+            if pulls[i] and self.input_at[self.first_input[number] + i]:
+                self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
+        results, at = [], int(self.starts[number])
+        for kind in call.results:
+            results.append(at)
+            at += (kind.nbytes + 7) // 8 * 8
+        values = [x.address for x in inputs]
+        shifted = [[x + self.shift for x in places] for places in (values, results)]
+        script = call.script(pulls, wanted if active else set())
+        addresses = Addresses(values, shifted[0], results, shifted[1])
+        return Program(call, script, addresses, call.filled(script, addresses, self._processors))
+
+    def _lookup(self, number: int, lookup: Lookup) -> Looked:
+        """Return what copies rows of a table, which all uses of it read at once."""
+        table, session, refs = lookup.table, self.session, list[tuple[int, int]]()
+        if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
+            raise Unsupported(f"{self.signatures[number].name} of a table that does not lie by rows")
+        for node in self._members(number):
+            at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
+            if at not in session.given_at:
+                raise Unsupported(f"{self.signatures[number].name} with computed numbers")
+            refs.append((at, place // session.given_at[at].itemsize))
+        item, width = table.element_size(), table.shape[1]
+        looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
+        looked.read(session)
+        kernel = self.machine.step((operand(0),), (False,), False, False, DTYPES[table.dtype], False)
+        result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
+        words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]
+        looked.words = np.array(words, np.int64)
+        return looked
+
+    def _call_row(self, number: int) -> list[int]:
+        """Return the row of an operation whose words are there."""
+        row = [0] * HEAVY_WORDS
+        if number in self.programs:
+            teams, has_backward = self.programs[number].filled[:2]
+            at = teams.ctypes.data
+            row[:5], row[8] = [CALL, LINES, LINES * has_backward, at, at + teams.strides[0]], 1 << 20
+        else:
+            words = self.lookups[number].words
+            row[:5], row[8] = [CALL, int(words[0]), 0, words.ctypes.data, 0], int(words[1] * words[2])
+        return row
+
     def _heavy_row(self, number: int, error: int) -> list[int]:
         signature, inputs = self.signatures[number], self.inputs[number]
         if signature.matrices is None:
             return [0] * HEAVY_WORDS
+        if isinstance(signature.matrices, ProgramCall | Lookup):
+            return self._call_row(number)
         kind, x = inputs[0].kind, inputs[0]
         dtype, features = DTYPES[kind.dtype], kind.shape[-1]
         result = int(self.starts[number]), signature.nbytes, int(self.input_at[self.first_input[number]] == 0), error
@@ -166,17 +292,40 @@ class Layout:
         form = signature.matrices.form
         kernels = [self.machine.rowwise(form, gradient, dtype) for gradient in (False, True)]
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
-        sizes = 1, features, features, kind.item
+        sizes = kind.numel // features, features, 1 if form in LABELLED else features, kind.item
         return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]
 
 
-def _tensors(signature: Signature) -> set[int]:
-    product = signature.matrices
-    return {id(product.weight), id(product.bias)} if isinstance(product, Product) else set()
+def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndarray]] | None:
+    """Return copies of values from outside, apart from nodes that stay, with their nodes; None if they are large."""
+    given = [(node, values) for node, values in session.given_at.items() if node not in stays]
+    if sum(values.numel() * values.itemsize for _, values in given) > _MOST_COPIED:
+        return None
+    return [(node, values.numpy().copy()) for node, values in given]
+
+
+_MOST_COPIED = 1 << 17
+
+
+def tensors_of(signature: Signature) -> list[Tensor]:
+    """Return the tensors that an operation on batches reads besides its inputs."""
+    matrices = signature.matrices
+    if isinstance(matrices, Product):
+        return [x for x in (matrices.weight, matrices.bias) if x is not None]
+    if isinstance(matrices, ProgramCall):
+        return [x for x in matrices.shared if x is not None]
+    return [matrices.table] if isinstance(matrices, Lookup) else []
 
 
 def _check(signature: Signature) -> None:
     matrices = signature.matrices
+    if isinstance(matrices, Lookup):
+        return
+    if isinstance(matrices, ProgramCall):
+        made = [x for x in matrices.shared if x is not None and x.requires_grad and not x.is_leaf]
+        if made:
+            raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
+        return
     if isinstance(matrices, Product):
         tensors: list[Tensor] = [x for x in (matrices.weight, matrices.bias) if x is not None]
         if any(x.stride(-1) != 1 for x in tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):

@@ -17,12 +17,13 @@ from torch import Tensor
 from ...expr import Constant, Expr, compact
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
-from ..batching.matrices import Product
-from ..batching.signatures import DTYPES
+from ..batching.matrices import Lookup, Product
+from ..batching.signatures import DTYPES, operand
+from ..recorded import ProgramCall
 from .layout import Layout
 from .rules import Rule
 
-__all__ = ["Listing", "Trained", "updates"]
+__all__ = ["Listing", "Trained", "Updates"]
 
 
 class Trained:
@@ -53,35 +54,63 @@ class Trained:
 
 
 class Listing:
-    """Rows (operation, place of its words, work, how it goes with the rows before), and the words."""
+    """Rows (operation, place of its words, work, how it goes with the rows before, see add), and the words.
+
+    What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
+    ``numbers`` of formulas, ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows,
+    number of the lookup, address and row stride of the table).
+    """
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine
-        self.rows: list[tuple[int, int, int, int]] = []
+        self.rows: list[tuple[int, int, int, int, int]] = []
         self.words: list[int] = []
         self.keep: list[Any] = []
+        self.factors: list[tuple[int, bool, np.ndarray]] = []
+        self.numbers: list[tuple[Trained, np.ndarray]] = []
+        self.programs: dict[int, list[tuple[int, int]]] = {}
+        self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
+        self.scattered: list[tuple[np.ndarray, int, int, int]] = []
 
-    def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE) -> None:
-        """Add an operation; the first of its words is its kernel."""
-        self.rows.append((words[0], len(self.words), work, how))
+    def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE, apart: bool = True) -> None:
+        """Add an operation; the first of its words is its kernel. ``apart`` tells that no two rows are the same."""
+        self.rows.append((words[0], len(self.words), work, how, int(apart)))
         self.words += words
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """All arrays that words lie in or refer to."""
+        return [self.array, *self.keep, *(numbers for _, numbers in self.numbers)]
+
+    def of_programs(self) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
+        """Return, for each vertex program, its number, where the words of its parts' counts and places are, and which
+        parts these are."""
+        if self._of_programs is None:
+            self._of_programs = []
+            for number, pairs in self.programs.items():
+                at, parts = np.array(pairs, np.int64).T
+                self._of_programs.append((number, at[:, None] + np.array([1, 4, 8]), parts))
+        return self._of_programs
 
     def placed(self) -> np.ndarray:
         """Return the rows with addresses of words."""
-        words = np.array(self.words, np.int64)
-        self.keep.append(words)
-        rows = np.array(self.rows, np.int64).reshape(-1, 4)
+        self.array = words = np.array(self.words, np.int64)
+        rows = np.array(self.rows, np.int64).reshape(-1, 5)
         rows[:, 1] = rows[:, 1] * 8 + words.ctypes.data
         return rows
 
 
 class _Part(NamedTuple):
-    """A product whose rows give part of a gradient: kernel, number of rows, and the addresses and strides of both."""
+    """What gives part of a gradient: a product of rows (its kernel, how many, the addresses and strides of both), or,
+    of form ``rows``, the gradients ``y`` of looked-up rows."""
 
     form: str
     rows: int
     x: tuple[int, int]
     y: tuple[int, int]
+    looked: np.ndarray | None = None
+    source: tuple[int, int] = (-1, 0)
+    """Which signature it comes from, and, of a vertex program, which of its parts it is."""
 
 
 def _parts(layout: Layout) -> dict[int, list[_Part]]:
@@ -89,7 +118,19 @@ def _parts(layout: Layout) -> dict[int, list[_Part]]:
     found: dict[int, list[_Part]] = {}
     for number, signature in enumerate(layout.signatures):
         product = signature.matrices
-        if not isinstance(product, Product) or not layout.reached[number]:
+        if not layout.reached[number]:
+            continue
+        if isinstance(product, ProgramCall):
+            program = layout.programs[number]
+            for i, (part, row) in enumerate(zip(program.script.parts, program.filled.parts.tolist(), strict=True)):
+                product_of_rows = _Part(part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i))
+                found.setdefault(id(product.shared[part.shared]), []).append(product_of_rows)
+        elif isinstance(product, Lookup):
+            known, row_bytes = layout.lookups[number], product.table.shape[1] * product.table.element_size()
+            looked = _looked(known.rows, product.padding)
+            of_rows = _Part("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
+            found.setdefault(id(product.table), []).append(of_rows)
+        if not isinstance(product, Product):
             continue
         given, rows = layout.inputs[number][0], layout.inputs[number][0].kind.numel // product.kinds[0].shape[-1]
         item, count = given.kind.item, layout.counts[number] * rows
@@ -102,57 +143,145 @@ def _parts(layout: Layout) -> dict[int, list[_Part]]:
     return found
 
 
-def updates(layout: Layout, trained: Iterable[tuple[Trained, Rule]], given: dict[int, int]) -> tuple[Listing, Listing]:
-    """Return what is done before the step, and after the backward sweep.
+def _looked(rows: np.ndarray, padding: int | None) -> np.ndarray:
+    """Return rows whose gradient counts, -1 for others."""
+    return rows if padding is None else np.where(rows == padding, -1, rows)
+
+
+class Updates:
+    """What is done ``before`` the step, and ``after`` the backward sweep.
 
     ``trained`` are the parameters that a gradient reaches, with their rules; ``given`` has the nodes of those that
-    operations read directly, by their ids.
+    operations read directly, by their ids. ``repeats`` tells whether other values of the same operations change the
+    same memory; ``states`` has the optimizer's tensors.
     """
-    before, after = Listing(layout.machine), Listing(layout.machine)
-    formulas = list[tuple[Trained, Rule, np.ndarray | None]]()
-    parts = _parts(layout)
-    for one, rule in trained:
-        parameter, own = one.parameter, parts.get(id(one.parameter), [])
-        node = given.get(id(parameter))
-        if node is None and layout.machine.fuse(after, one, rule, own):
-            continue
-        if rule.product is not None and len(own) == 1 and node is None:
-            _add_part(after, own[0], parameter, parameter, rule.product, ALONGSIDE)
-            continue
-        rows = _touched(layout, parameter, node) if rule.local and node is not None and not own else None
-        if node is not None and (rows is None or one.dirty):
-            before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
-        one.dirty = rows is None
-        for i, part in enumerate(own):
-            keep = 0.0 if node is None and not i else 1.0
-            _add_part(after, part, parameter, one.grad, (keep, 1.0), FOLLOWS if i else ALONGSIDE)
-        formulas.append((one, rule, rows))
-    for i, (one, rule, rows) in enumerate(formulas):
-        _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
-    return before, after
+
+    def __init__(self, layout: Layout, trained: Sequence[tuple[Trained, Rule]], given: dict[int, int]) -> None:
+        self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
+        self.states = {id(one.parameter): rule.states for one, rule in trained}
+        self._rules = [rule for _, rule in trained]
+        self._dirty: list[Trained] = []
+        formulas, after, parts = list[tuple[Trained, Rule, np.ndarray | None]](), self.after, _parts(layout)
+        for number, (one, rule) in enumerate(trained):
+            parameter, own = one.parameter, parts.get(id(one.parameter), [])
+            node, looked = given.get(id(parameter)), [part.looked for part in own if part.looked is not None]
+            if node is None and layout.machine.fuse(after, one, rule, own):
+                continue
+            if rule.product is not None and own and node is None and (rule.product[0] == 1.0 or not looked):
+                _add_parts(after, own, parameter, parameter, *rule.product, number)
+                continue
+            added = node is not None or bool(looked)
+            rows = _touched(layout, parameter, node, looked) if rule.local and len(looked) == len(own) else None
+            if added and (rows is None or one.dirty):
+                self.before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
+            self.repeats &= not (added and rule.local)
+            one.dirty = rows is None
+            self._dirty += [one] if one.dirty else []
+            _add_parts(after, own, parameter, one.grad, 1.0 if added else 0.0, 1.0, -1)
+            formulas.append((one, rule, rows))
+        for i, (one, rule, rows) in enumerate(formulas):
+            _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
+
+    def refill(self, layout: Layout, trained: Sequence[tuple[Trained, Rule]]) -> bool:
+        """Take addresses and numbers from another session of the same operations; return whether rules are alike."""
+        rules = [rule for _, rule in trained]
+        if any(not _alike(old, new) for old, new in zip(self._rules, rules, strict=True)):
+            return False
+        for one in self._dirty:
+            one.dirty = True
+        after = self.after
+        if any(old.numbers != new.numbers for old, new in zip(self._rules, rules, strict=True)):
+            for number, first, factors in after.factors:
+                factors[:] = _factors(rules[number], first)
+            for one, numbers in after.numbers:
+                numbers[:] = next(rule.numbers for other, rule in trained if other is one)
+            self._rules = rules
+        for number, at, rows in after.of_programs():
+            parts = layout.programs[number].filled.parts
+            after.array[at] = parts[rows][:, (0, 1, 3)]
+        for places, number, address, row in after.scattered:
+            looked = layout.lookups[number]
+            _place_rows(places, _looked(looked.rows, looked.lookup.padding), address, row)
+        return True
 
 
-def _add_part(
-    listing: Listing, part: _Part, parameter: Tensor, into: Tensor, factors: tuple[float, float], how: int
+def _alike(old: Rule, new: Rule) -> bool:
+    """Whether rules differ in numbers only."""
+    same = old.formulas is new.formulas and old.local == new.local and (old.product is None) == (new.product is None)
+    states = len(old.states) == len(new.states) and all(x is y for x, y in zip(old.states, new.states, strict=False))
+    if old.product is None or new.product is None:
+        return same and states
+    return same and states and (old.product[0] == 1.0) == (new.product[0] == 1.0)
+
+
+def _factors(rule: Rule, first: bool) -> tuple[float, float]:
+    """Return what is kept of a parameter, and the scale of a part of its gradient."""
+    assert rule.product is not None
+    keep, scale = rule.product
+    return keep if first else 1.0, scale
+
+
+def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: int) -> None:
+    """Write the addresses of rows, 0 for row -1."""
+    np.multiply(rows, row_bytes, out=places)
+    places += address
+    places[rows < 0] = 0
+
+
+def _add_parts(
+    listing: Listing, parts: Sequence[_Part], parameter: Tensor, into: Tensor, keep: float, scale: float, number: int
 ) -> None:
+    """Change ``into`` to ``keep * into + scale * gradient``, part by part; ``number`` is that of the rule, or -1."""
+    for i, part in enumerate(parts):
+        # Tasks of one form share a matrix out alike, so each goes on where it has been.
+        how = ALONGSIDE if not i else CONTINUES if part.form == parts[i - 1].form != "rows" else FOLLOWS
+        numbers = np.array((1.0 if i else keep, scale), DTYPES[into.dtype])
+        listing.keep.append(numbers)
+        if number >= 0:
+            listing.factors.append((number, not i, numbers))
+        if part.looked is None:
+            _add_part(listing, part, parameter, into, numbers, how)
+        else:
+            _add_rows(listing, part, into, numbers, how)
+
+
+def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, how: int) -> None:
+    """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
+    assert part.looked is not None
+    item, row = into.element_size(), into.stride(0) * into.element_size()
+    kernel = listing.machine.step((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype])
+    places = np.empty(part.rows, np.int64)
+    _place_rows(places, part.looked, into.data_ptr(), row)
+    listing.keep.append(places)
+    listing.scattered.append((places, part.source[0], into.data_ptr(), row))
+    scale = numbers.ctypes.data + item, 0, 0
+    words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, *scale]
+    listing.add(words, part.rows * into.shape[1], how, apart=False)
+
+
+def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int) -> None:
     """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
-    height, width = parameter.shape if part.form == "outer" else (1, parameter.shape[0])
+    height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]
-    numbers = np.array(factors, dtype)
-    listing.keep.append(numbers)
+    if part.source[0] >= 0:
+        listing.programs.setdefault(part.source[0], []).append((len(listing.words), part.source[1]))
     row = into.stride(0) * into.element_size()
     words = [listing.machine.matrix(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
-def _touched(layout: Layout, parameter: Tensor, node: int) -> np.ndarray | None:
+def _touched(layout: Layout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]) -> np.ndarray | None:
     """Return the rows of a table that have a gradient; None where most have."""
     if parameter.dim() < 2 or not parameter[0].numel():
         return None
-    batches = layout.order, layout.bounds, layout.batch_kinds, *layout.templates[True]
-    graph = layout.session.argptr, layout.session.args, layout.grads
-    rows = touched_rows(*batches, *graph, node, parameter.shape[0], parameter.stride(0) * parameter.element_size())
-    return rows if 2 * len(rows) < parameter.shape[0] else None
+    found = [rows[rows >= 0] for rows in looked]
+    if node is not None:
+        batches = layout.order, layout.bounds, layout.batch_kinds, *layout.templates[True]
+        graph = layout.session.argptr, layout.session.args, layout.grads
+        size = parameter.stride(0) * parameter.element_size()
+        found.append(touched_rows(*batches, *graph, node, parameter.shape[0], size))
+    rows = found[0] if len(found) == 1 and not looked else np.unique(np.concatenate(found)) if found else None
+    return rows if rows is not None and 2 * len(rows) < parameter.shape[0] else None
 
 
 @cache
@@ -167,7 +296,7 @@ def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray |
     parameter, dtype = one.parameter, DTYPES[one.parameter.dtype]
     tensors = [parameter, one.grad, *rule.states]
     numbers = np.array(rule.numbers, dtype)
-    listing.keep.append(numbers)
+    listing.numbers.append((one, numbers))
     count, width = 1, parameter.numel()
     places = [(x.data_ptr(), 0, 0) for x in tensors]
     if rows is not None:

@@ -13,6 +13,7 @@ the schedule, which stops there.
 from __future__ import annotations
 
 from array import array
+from functools import cache
 from typing import Any
 
 import numba
@@ -21,11 +22,12 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-from .launch import call_gomp_parallel, call_kernel, launch, num_threads, openmp
+from .launch import call_gomp_parallel, call_kernel, launch, launch_at, num_threads, openmp
 from .simd import word
 from .vec import I32, I64
 
-__all__ = ["OWN", "STAGE_COLUMNS", "START", "arrange", "run_lines", "team_of"]
+__all__ = ["FIXED_WORK", "LINES", "OWN", "STAGE_COLUMNS", "START", "WORK", "arrange", "run_lines", "run_script"]
+__all__ += ["script_functions", "team_of"]
 
 START, EDGES, MOST, GRADIENT, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(8)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are good, of
@@ -89,7 +91,7 @@ def arrange(
                 step = len(steps) - 1 - turn if backward else turn
                 rows, edges = steps[step, 1:], step_edges[step]
                 i = 0
-                while i < len(classes) and classes[i] < steps[step, 0]:
+                while classes[i] != steps[step, 0]:
                     i += 1
             else:
                 rows, edges = class_rows[classes[i] : classes[i] + 2], class_edges[classes[i] : classes[i] + 2]
@@ -173,13 +175,12 @@ def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
         call_kernel(word(stage, 2 + 2 * i), args, task, num_tasks)
 
 
-@cfunc("void(int64)", cache=True)
-def _member(team):  # type: ignore[no-untyped-def]
-    """What each thread runs. Words of ``team``: words of the stages, bytes from one thread's to the next one's, lines,
-    first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and let
-    others run. Marks of a line are which shares are taken, and how many are done.
+@njit(error_model="numpy")
+def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
+    """Go through lines with others. Words of ``team``: words of the stages, bytes from one thread's to the next one's,
+    lines, first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and
+    let others run (0: there is none). Marks of a line are which shares are taken, and how many are done.
     """
-    me, shares = _call_number(word(team, 7)), word(team, 5)
     words = word(team, 0) + me * word(team, 1)
     for i in range(word(team, 3), word(team, 4)):
         marks = word(team, 6) + 16 * (i - word(team, 3))
@@ -191,8 +192,21 @@ def _member(team):  # type: ignore[no-untyped-def]
         spins = 0
         while _read_word(marks + 8) < shares:
             spins += 1
-            if spins > _SPINS:
+            if spins > _SPINS and word(team, 8) != 0:
                 _call_number(word(team, 8))
+
+
+@cfunc("void(int64)", cache=True)
+def _member(team):  # type: ignore[no-untyped-def]
+    """What each thread of a team runs."""
+    _go_through(team, _call_number(word(team, 7)), word(team, 5))
+
+
+@cfunc("void(int64, int64, int64)", cache=True)
+def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Go through lines as a kernel, whose tasks must run at the same time: those of :mod:`.processors` do."""
+    if task >= 0:
+        _go_through(team, task, num_tasks)
 
 
 @njit("void(int64, int64, int64)", nogil=True, cache=True)
@@ -213,7 +227,7 @@ def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
         _run_line(word(args, 0) + task * word(args, 1), word(args, 2), task, num_tasks)
 
 
-_MEMBER, _LINE = _member.address, _line_kernel.address
+_MEMBER, _LINE, LINES = _member.address, _line_kernel.address, _lines.address
 _FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "sched_yield")
 _MOST_THREADS = 32
 
@@ -221,6 +235,27 @@ _MOST_THREADS = 32
 def team_of(work: int, threads: int) -> int:
     """Return how many of ``threads`` threads go through lines of so much work each. Each has its own words."""
     return min(num_threads(2 * work, threads), _MOST_THREADS)
+
+
+@cache
+def script_functions() -> tuple[int, int, int]:
+    """Return words 7 to 9 of a team: the addresses of functions that tell a thread's number, and let other threads run
+    (0 where there is none), and what each thread of an OpenMP team runs."""
+    found = openmp(*_FUNCTIONS)
+    return (0, 0, _MEMBER) if found is None else (found[1], found[2], _MEMBER)
+
+
+def run_script(teams: np.ndarray, which: int, threads: int) -> None:
+    """Go through the lines of one of several teams, whose words are for so many threads."""
+    team, found = teams.ctypes.data + which * teams.strides[0], openmp(*_FUNCTIONS)
+    if threads == 1:
+        launch_at(LINES, team)
+    elif found is not None:
+        _run_team(found[0], team, threads)
+    else:
+        words, size, lines, first, last = teams[which, :5].tolist()
+        for i in range(first, last):
+            launch(_LINE, (words, size, lines + 8 * LINE_COLUMNS * i), threads, threads)
 
 
 def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> None:

@@ -20,6 +20,7 @@ from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 __all__ = [
     "ALONGSIDE",
     "BATCH_WORDS",
+    "CALL",
     "CONTINUES",
     "FOLLOWS",
     "HEAVY_WORDS",
@@ -32,7 +33,7 @@ __all__ = [
     "touched_rows",
 ]
 
-PRODUCT, ROWWISE = 1, 2
+PRODUCT, ROWWISE, CALL = 1, 2, 3
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
 BATCH_WORDS = 16
 """Most words of an operation on a batch."""
@@ -44,7 +45,10 @@ WORTH_SHARING = 1024
 """Columns of the table of operations on batches: kind; kernels forward and backward; height, width, address and row
 stride of the matrix, address of the bias; rows of one sample's value, elements of an input's and of a result's row,
 bytes of an element; where inputs begin and their distance; where labels do; where results begin and their bytes;
-whether the input's gradient is added to what is there; where errors are reported."""
+whether the input's gradient is added to what is there; where errors are reported.
+
+Of a ``CALL``, whose words are there already, kernels forward and backward (0: none), the addresses of their words at
+``HEIGHT`` and ``WIDTH``, and the work at ``ROWS``. It is one batch."""
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
@@ -162,6 +166,12 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
     begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
     row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
+    if row[KIND] == CALL:
+        operation = row[BACKWARD] if backward else row[FORWARD]
+        if operation != 0 and not (backward and heavy.grads[heavy.order[begin]] == 0):
+            address = row[WIDTH] if backward else row[HEIGHT]
+            _give(made, _who(made, row[ROWS], True), operation, address, 1)
+        return
     if backward:
         wanted = False
         for node in heavy.order[begin : begin + count]:
@@ -171,18 +181,20 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
     words, address = _room(made)
     x, y = row[INPUT] + rank * row[DISTANCE], row[RESULT] + rank * row[RESULT_BYTES]
     operation = row[BACKWARD] if backward else row[FORWARD]
+    # Values of several rows lie one after the other, so their rows do, too.
+    from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
     if row[KIND] == ROWWISE:
         labels = row[LABELS] + rank * row[LABELS_DISTANCE]
-        values = (operation, count, row[FEATURES], x, row[DISTANCE], labels, row[LABELS_DISTANCE], y, row[RESULT_BYTES])
+        from_label = row[LABELS_DISTANCE] if row[ROWS] == 1 else 8
+        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
+        values = (operation, count * row[ROWS], row[FEATURES], x, from_x, labels, from_label, y, from_y)
         for i, value in enumerate(values):
             words[i] = value
-        gradients = (y + heavy.shift, row[RESULT_BYTES], x + heavy.shift, row[DISTANCE], row[ADDS], row[REPORTS])
+        gradients = (y + heavy.shift, from_y, x + heavy.shift, from_x, row[ADDS], row[REPORTS])
         for i, value in enumerate(gradients):
             words[9 + i] = value
-        work = 8 * count * row[FEATURES]
+        work = 8 * count * row[ROWS] * row[FEATURES]
     else:
-        # Values of several rows lie one after the other, so their rows do, too.
-        from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
         from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
         words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
         words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
@@ -225,7 +237,7 @@ def make_scripts(
 
     ``before`` the forward sweep, ``between`` both and ``after`` the backward one are rows (operation, address of words,
     work, how it goes with the rows before: ``ALONGSIDE`` them, ``FOLLOWS`` all of them, or is done by who did the last
-    one, ``CONTINUES``). What comes after is done only if no error was reported.
+    one, ``CONTINUES``; whether its rows are apart). What comes after is done only if no error was reported.
     """
     steps = len(forward.starts) + len(backward.starts)
     sweeps = len(forward.rows) + len(backward.rows)
@@ -259,7 +271,7 @@ def _listed(made: _Made, rows: np.ndarray) -> None:
             _wait(made)
         if rows[i, 3] != CONTINUES:
             who = _who(made, rows[i, 2], False)
-        _give(made, who, rows[i, 0], rows[i, 1], 1)
+        _give(made, who, rows[i, 0], rows[i, 1], rows[i, 4])
 
 
 @_jit

@@ -1,0 +1,195 @@
+"""A step of training as scripts: made from a session, or filled in anew from another session of the same operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch.autograd.graph import increment_version
+from torch.optim import Optimizer
+
+from ...errors import DGLError
+from ...kernels.cpu.batching import PLACE_BITS
+from ...kernels.cpu.rowwise import CLEAR, TOTALS
+from ...kernels.cpu.script import FOLLOWS, make_scripts
+from ..batching.session import Session
+from ..batching.signatures import DTYPES
+from ..batching.tensor import LazyTensor
+from .layout import Layout, tensors_of
+from .rules import Rule, rule_of
+from .update import Listing, Trained, Updates
+
+__all__ = ["Plan", "Plans", "key_of"]
+
+_MASK = (1 << PLACE_BITS) - 1
+_MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
+"""Plans are kept of short sessions, with little memory each, and not too many."""
+
+
+class Plan:
+    """A step: its job, where its loss will be, and the counters that it has raised."""
+
+    def __init__(
+        self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
+        machine: Any, key: Any,
+    ) -> None:  # fmt: skip
+        """Plan a step for a machine (see :class:`.host.Host`); the session has been settled.
+
+        With a ``key`` the plan is made to be filled in again.
+        """
+        self.key, self._trained, self._optimizer = key, trained, optimizer
+        refs = np.array([x._ref for x in lazies], np.int64)
+        stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
+        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays, machine)
+        given = _given(session, trained)
+        self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
+        places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
+        layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
+        self.reached = _reached(layout, trained, given, self.wanted)
+        layout.prepare(machine.sharing[0], self.wanted)
+        rules = self._rules()
+        self.loss, self.job = np.zeros(1), machine.job()
+        self._updates = updates = Updates(layout, rules, given)
+        before, after = updates.before, updates.after
+        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
+        for address, nbytes in layout.cleared:
+            before.add([CLEAR, address, nbytes], nbytes // 8)
+        between = _seeds(layout, lazies, refs, self.loss)
+        forward, kept = layout.stage(False)
+        backward, kept_2 = layout.stage(True)
+        listed = [listing.placed() for listing in (before, between, after)]
+        scripts = make_scripts(forward, backward, layout.heavies(self.job.error_address), *listed, *machine.sharing)
+        self._kept = scripts, forward, backward, kept, kept_2, before, between, after
+        machine.give(self.job, self._kept, layout, self.loss)
+        tensors = [x for s in layout.signatures for x in tensors_of(s)]
+        tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
+        self._pointers = [(x, x.data_ptr()) for x in tensors]
+        self.reusable = key is not None and updates.repeats and layout.copies is not None
+        self.reusable = self.reusable and layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
+
+    def _rules(self) -> list[tuple[Trained, Rule]]:
+        """Return the rule of each parameter that is reached, count the step, and note what is counted."""
+        optimizer = self._optimizer
+        rules = [(one, rule_of(optimizer, one.parameter, one.group)) for one in self.reached]
+        states = [optimizer.state[one.parameter] for one in self.reached]
+        self.counted = [x["step"] for x in states if "step" in x]
+        return rules
+
+    def started(self) -> None:
+        """Tell torch that parameters change."""
+        for one in self.reached:
+            increment_version(one.parameter)
+
+    def take_back(self) -> None:
+        """Count as if the step had not been."""
+        for counter in self.counted:
+            counter -= 1
+
+    # -- again --------------------------------------------------------------------------------------------------
+    def fits(self) -> bool:
+        """Whether tensors are where they were."""
+        return all(x.data_ptr() == pointer for x, pointer in self._pointers)
+
+    def rest(self) -> None:
+        """Give memory back that only a step needs."""
+        self.layout.rest()
+
+    def fill_in(self, session: Session) -> bool:
+        """Take values, graphs and numbers from a session of the same operations; return whether that could be done."""
+        layout = self.layout
+        layout.refill(session)
+        rules = self._rules()
+        if not self._updates.refill(layout, rules):
+            self.take_back()
+            return False
+        self.job.reset()
+        return True
+
+
+class Plans:
+    """Plans that may be filled in again, by what their sessions had recorded."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[Plan]] = {}
+        self._count = 0
+
+    def take(self, key: Any) -> Plan | None:
+        """Return a plan that is not in use."""
+        known = self._known.get(key)
+        if key is None or not known:
+            return None
+        self._count -= 1
+        return known.pop()
+
+    def keep(self, plan: Plan) -> None:
+        """Put a plan back, when its step is over."""
+        plan.rest()
+        if plan.reusable:
+            if self._count >= _MOST_PLANS:
+                self._known.clear()
+                self._count = 0
+            self._known.setdefault(plan.key, []).append(plan)
+            self._count += 1
+
+
+def key_of(session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], processors: int) -> Any:
+    """Return what sessions have in common that are the same but for values and graphs; None where nobody knows.
+
+    To be called before the session is settled.
+    """
+    if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
+        return None
+    own = [signature.key for signature in session.own]
+    if None in own:
+        return None
+    given = [
+        (x.node, x.kind, x.tensor.requires_grad, id(x.tensor) if id(x.tensor) in trained else 0)
+        for x in session.given.values()
+    ]
+    pools = [(ref, len(pool)) for pool, ref in session.pools.values()]
+    refs = [(x._ref, x._kind) for x in lazies]
+    wanted = [one.parameter.requires_grad for one in trained.values()]
+    return tuple(session.stream), tuple(own), tuple(given), tuple(pools), tuple(refs), tuple(wanted), processors
+
+
+def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
+    """Return the nodes of parameters that operations read directly, by the parameters' ids."""
+    tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
+    tensors += [x for s in session.own for x in tensors_of(s)]
+    for tensor in tensors:
+        if tensor.requires_grad and not tensor.is_leaf:
+            raise DGLError(
+                f"a tensor of shape {list(tensor.shape)} was computed by torch ({type(tensor.grad_fn).__name__}) "
+                "from what wants a gradient. With persistent processors parameters are used lazily only: look rows up "
+                "by lazy numbers, embedding(dynamic.lazy(words)), and compute on dynamic.lazy(parameter)"
+            )
+    return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
+
+
+def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
+    reached = [s for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
+    used = {id(x) for s in reached for x in tensors_of(s)}
+    used |= {key for key, node in given.items() if layout.grads[node]}
+    found = [one for key, one in trained.items() if key in used & wanted]
+    if not found:
+        raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
+    return found
+
+
+def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
+    """Return what sums up the losses and starts their gradients."""
+    listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
+    losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
+    # A loss that depends on no parameter has no gradient to start.
+    grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
+    listing.keep.append(unused)
+    items = np.array([x._kind.item for x in lazies])
+    repeated = len(set(refs.tolist())) < len(lazies)
+    for item in sorted(kinds):
+        here = items == item
+        values, starts = losses[here], grads[here]
+        listing.keep += [values, starts]
+        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data, int(repeated)]
+        listing.add(words, 1, FOLLOWS)
+    return listing

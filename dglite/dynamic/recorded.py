@@ -1,0 +1,88 @@
+"""A vertex program that is called with lazy inputs: one operation of their session, whatever the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .batching.generic import Recorded, only, record_call
+from .batching.matrices import TorchCall
+from .batching.pointwise import as_lazy
+from .batching.signatures import Kind, Signature, gathers, kind_of
+from .batching.tensor import LazyTensor
+from .options import current_options
+from .script import Addresses, Filled, Script, stacked_rows
+
+__all__ = ["ProgramCall", "record_program"]
+
+
+class Prepared(Protocol):
+    """What a call of a program consists of; see :class:`.evaluate.Call`."""
+
+    traced: Any
+    order: Any
+    pulled: Sequence[Any]
+    pool: Any
+    name: str
+
+    def engine(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool]) -> Any:
+        """Return the engine for the gradients that are wanted."""
+
+    def run(self, values: Sequence[Tensor]) -> Any:
+        """Return what the vertices push."""
+
+
+class ProgramCall(TorchCall):
+    """A vertex program on one graph. By batches it runs as it does outside of a session, with its own gradient."""
+
+    def __init__(self, call: Prepared, kinds: Sequence[Kind], results: Sequence[Kind]) -> None:
+        super().__init__(kinds, results, self._run)
+        self._call = call
+        self.shared = call.traced.shared_values()
+
+    def _run(self, *values: Tensor) -> list[Tensor]:
+        """Run the program for stacked inputs, of which there is one each: no other operation is of this signature."""
+        pushed = self._call.run([x[0] for x in values])
+        return [x.unsqueeze(0) for x in (pushed if isinstance(pushed, tuple) else (pushed,))]
+
+    # -- for processors -----------------------------------------------------------------------------------------
+    def script(self, pulls: Sequence[bool], wanted: set[int]) -> Script:
+        """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
+        shared = self.shared
+        engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
+        found: Script = engine.script(
+            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds])
+        )
+        return found
+
+    def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
+        """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
+        call = self._call
+        rows = stacked_rows([p.rows for p in call.pulled], call.order.num_nodes)
+        lengths = np.array([kind.shape[0] for kind in self.kinds], np.int64)
+        return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
+
+
+def record_program(call: Prepared, like: LazyTensor) -> Any:
+    """Record a call of a program, some of whose inputs are lazy, and return what it pushes."""
+    session, num_nodes = like._session, call.order.num_nodes
+    values = [as_lazy(p.values, like) for p in call.pulled]
+    kinds = [x._kind for x in values]
+    results = [kind_of((num_nodes, *shape), dtype) for shape, dtype in call.traced.pushed]
+    places, end = [], 0
+    for kind in results:
+        places.append(end)
+        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
+    signature = gathers(Signature(f"{call.name}[{num_nodes} vertices]", len(kinds), end), kinds)
+    signature.matrices = made = ProgramCall(call, kinds, results)
+    everywhere = tuple([p.rows is None for p in call.pulled])
+    signature.key = "program", id(call.traced), num_nodes, call.order.filled, everywhere, current_options()
+    for x in made.shared:
+        if x is not None and isinstance(x, torch.nn.Parameter):
+            session.own_tensor(x)
+    assemble: Any = only if len(results) == 1 else tuple
+    return record_call(session, Recorded(session.own_signature(signature), results, places, assemble), values)

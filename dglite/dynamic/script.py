@@ -1,0 +1,379 @@
+"""A vertex program as instructions for processors: all stages of both directions as lines, up to addresses.
+
+What is here is that of :mod:`.schedule` and :mod:`.sweep`, for a call whose inputs and results lie where somebody else
+has put them, and whose update somebody else does: gradients of parameters are only listed, as products of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..expr import Operand, Side
+from ..kernels import compiled
+from ..kernels.render_cell import Rows
+from .ir import Domain, Kind, Node
+from .layout import NOTHING, WORDS, Layout, SharedSource, StateSource, TableSource
+from .memory import Lease, Pool
+from .order import Order
+from .program import ClassPlan
+from .recipe import Buffer, Heavy, Phase, Place, Plan, Role
+
+__all__ = ["DTYPES", "Addresses", "Filled", "Part", "Script", "Unsupported", "stacked_rows"]
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+_NO_KERNEL = (Kind.OPAQUE, Kind.VJP, Kind.RANDOM)
+_LEFT_OUT = (Kind.WEIGHT_GRAD, Kind.COLUMN_SUM)
+
+
+class Unsupported(Exception):
+    """An operation that processors have no instruction for; the message names it."""
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Something of the call: ``what`` is "value", "value gradient", "result" or "result gradient"."""
+
+    what: str
+    number: int
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of all vertices, by class and level, beside the states: of what is pushed, of its gradient, of inputs'."""
+
+    what: str
+    number: int
+
+
+@dataclass
+class _Move:
+    """Copies rows that an index picks, or adds them to rows that are there."""
+
+    width: int
+    dtype: torch.dtype
+    source: Any
+    index: Any
+    into: Any
+    adds: bool = False
+    domain: Domain = Domain.VERTEX
+
+
+class _Layout(Layout):
+    """Stages of a plan and moves of rows; products for any number of rows, gradients of parameters left out."""
+
+    def __init__(self, plan: Plan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
+        self.left_out: list[Heavy] = []
+        super().__init__(plan, slots, strides)
+
+    def _heavy(self, stage: Heavy) -> list[int] | None:
+        node = stage.node
+        if node.kind in _LEFT_OUT:
+            self.left_out.append(stage)
+            return None
+        if node.kind in _NO_KERNEL:
+            name = getattr(getattr(node.attr, "function", None), "__name__", node.kind.value)
+            raise Unsupported(f"{name} in a vertex program")
+        found = self._product(stage)
+        if found is None:
+            raise Unsupported("a product in a vertex program with a weight that does not lie by rows")
+        start, _, work, fixed = found
+        return [start, node.domain is Domain.EDGE, 1 << 62, -1, work, fixed, -1]
+
+    def _product(self, stage: Heavy) -> tuple[int, int, int, int] | None:
+        weight, dtype = stage.node.inputs[1], stage.node.dtype
+        known = self._matrix(weight.attr, weight.shape)
+        if known is None:
+            return None
+        by_columns, stride = known
+        height, width = reversed(weight.shape) if by_columns else weight.shape
+        form = "dots" if stage.node.attr is not by_columns else "sums"
+        start = self._single(compiled("matrix").run_kernel(form, DTYPES[dtype]), 0, (height, width))
+        self._place(stage.places[0])
+        self._word(0, SharedSource(weight.attr))
+        self._word(stride * dtype.itemsize)
+        self._place(stage.place)
+        return start, 0, height * width // 4, height * width
+
+    def _kernel(self, stage: Any) -> tuple[int, int]:
+        if not isinstance(stage, _Move):
+            return super()._kernel(stage)
+        if stage.dtype not in DTYPES:
+            raise Unsupported(f"{stage.dtype} inputs of a vertex program")
+        row = stage.width * stage.dtype.itemsize
+        self._word(stage.width)
+        for word in ((0, stage.source), (row, NOTHING), (0, stage.index), (1, NOTHING)):
+            self._word(*word)
+        if stage.adds:
+            for word in ((0, stage.into), (row, NOTHING), (0, NOTHING), (0, NOTHING)):
+                self._word(*word)
+        self._word(0, stage.into)
+        self._word(row)
+        first, second = Operand(Side.E, 0), Operand(Side.E, 1)
+        formula, rows = (second + first, (Rows.INDEXED, Rows.SAME)) if stage.adds else (first, (Rows.INDEXED,))
+        make = compiled("cell").formula_kernel
+        return make((formula,), rows, DTYPES[stage.dtype], stage.width), 8 * stage.width
+
+
+class Part(NamedTuple):
+    """Rows whose product is part of a gradient: of which shared tensor; ``outer`` or ``totals``."""
+
+    shared: int
+    form: str
+
+
+class Addresses(NamedTuple):
+    """Where values, results and their gradients lie; 0 for gradients of inputs that nobody wants."""
+
+    values: Sequence[int]
+    value_grads: Sequence[int]
+    results: Sequence[int]
+    result_grads: Sequence[int]
+
+
+class Filled(NamedTuple):
+    """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
+    each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must
+    be kept."""
+
+    teams: np.ndarray
+    has_backward: bool
+    parts: np.ndarray
+    lease: Any
+    keep: Any
+
+
+class Script:
+    """All stages of the classes that a graph has, in both directions."""
+
+    def __init__(
+        self,
+        plans: Mapping[int, ClassPlan],
+        num_classes: int,
+        slots: int,
+        strides: Sequence[tuple[int, ...]],
+        state_widths: Sequence[int],
+        push_widths: Sequence[int],
+        pushed_states: Mapping[int, int],
+        dtype: torch.dtype,
+        input_widths: Sequence[tuple[int, torch.dtype]],
+    ) -> None:
+        self.plans, self._num_classes, self._slots = plans, num_classes, slots
+        self._item, self._pushed_states = dtype.itemsize, pushed_states
+        self._memory: dict[Any, tuple[int, int]] = {}
+        """By source: (number of what tells how many rows there are, bytes of a row); see :meth:`_counts`."""
+        self._alias: dict[Buffer, Any] = {}
+        self._sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
+        self._parts: list[tuple[int, Heavy]] = []
+        for j, width in enumerate(state_widths):
+            self._memory[StateSource(j)] = 2 * num_classes + 1, width * self._item
+        self._zeroed: set[Any] = set()
+        self._num_states = len(state_widths)
+        self.parts: list[Part] = []
+        self.has_backward = any(plan.backward is not None for plan in plans.values())
+        self._lay_buffers(push_widths)
+        indices, constants, stages, bounds, classes = [], [], [], [], []
+        words, directions = 0, [(0, 0, 0)]
+        for backward in (False, True) if self.has_backward else (False,):
+            moves = self._moves(backward, push_widths, input_widths, dtype)
+            bounds.append(0)
+            for c, plan in self._ordered(backward, moves):
+                layout = _Layout(plan, slots, strides)
+                self._parts += [(c, stage) for stage in layout.left_out]
+                numbers = np.array([self._number(source) for source in layout.sources], np.int64)
+                indices.append(numbers[layout.indices])
+                constants.append(layout.constants + 8 * words * (layout.indices == 1))
+                rows = layout.stages.copy()
+                rows[:, compiled("schedule").START] += words
+                stages.append(rows)
+                bounds += [bounds[-1] + at for at in layout.bounds[1:]]
+                classes.append(c)
+                words += len(layout.constants)
+            directions.append((len(classes), sum(map(len, stages)), len(bounds)))
+        self._indices, self._constants = np.concatenate(indices), np.concatenate(constants)
+        self._stages, self._bounds = np.concatenate(stages), np.array(bounds, np.int64)
+        self._classes, self._directions = np.array(classes, np.int64), np.array(directions, np.int64)
+        columns = self._stages[:, [compiled("schedule").WORK, compiled("schedule").FIXED_WORK]]
+        self.work = int(columns.sum() // max(len(columns), 1))
+        self._prepare(len(input_widths))
+
+    # -- once ---------------------------------------------------------------------------------------------------
+    def _number(self, source: Any) -> int:
+        source = self._alias.get(source, source) if isinstance(source, Buffer) else source
+        return self._sources.setdefault(source, len(self._sources))
+
+    def _lay_buffers(self, push_widths: Sequence[int]) -> None:
+        """Note how large each buffer is, and which are seen by all classes."""
+        num, item = self._num_classes, self._item
+        for c, plan in self.plans.items():
+            both = [plan.forward] + ([plan.backward] if plan.backward is not None else [])
+            for buffer in (*(b for p in both for b in p.buffers), *plan.pulls.values()):
+                count = c if buffer.domain is Domain.VERTEX else num + c
+                self._memory[buffer] = count, buffer.width * buffer.dtype.itemsize
+            for p in both:
+                for root in p.roots:
+                    self._share(p, root)
+            for k, buffer in plan.push_grads.items():
+                self._alias[buffer] = _Rows("push gradient", k)
+                self._memory[_Rows("push gradient", k)] = 2 * num, push_widths[k] * item
+
+    def _share(self, plan: Plan, root: Any) -> None:
+        """Let a result lie in rows that all classes share."""
+        what = {Role.SCATTER: "state", Role.PUSH: "push", Role.PULL_GRAD: "input gradient"}.get(root.role)
+        if what is None:
+            return
+        buffer, number = plan.places[root.node].buffer, int(str(root.key))
+        rows: Any = StateSource(number) if what == "state" else _Rows(what, number)
+        self._alias[buffer] = rows
+        if what != "state":
+            self._memory[rows] = 2 * self._num_classes, buffer.width * buffer.dtype.itemsize
+
+    def _moves(
+        self,
+        backward: bool,
+        push_widths: Sequence[int],
+        input_widths: Sequence[tuple[int, torch.dtype]],
+        dtype: torch.dtype,
+    ) -> dict[int, tuple[Phase, list[_Move]]]:
+        """Return moves by class: of what is pulled, or, for all vertices or an input's rows, at the end of a list."""
+        found: dict[int, tuple[Phase, list[_Move]]] = {}
+        every = self._num_classes + 1
+        if not backward:
+            for c, plan in self.plans.items():
+                moves = [
+                    _Move(*input_widths[i], _Given("value", i), ("picked", i), buffer)
+                    for i, buffer in plan.pulls.items()
+                ]
+                found[c] = Phase.EAGER, moves
+            into = []
+            for k, width in enumerate(push_widths):
+                known = self._pushed_states.get(k)
+                source = _Rows("push", k) if known is None else StateSource(known)
+                into.append(_Move(width, dtype, source, "places", _Given("result", k)))
+            return {**found, every: (Phase.LATE, into)}
+        pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
+        rows = [
+            _Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _Rows("push gradient", k))
+            for k in pushed
+        ]
+        found[every] = Phase.EAGER, rows
+        for i, (width, kind) in enumerate(input_widths):
+            rows_of = _Rows("input gradient", i)
+            if rows_of in self._memory:
+                move = _Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), True)
+                found[every + 2 + 2 * i] = Phase.LATE, [move]
+                with_input = [plan.backward for c, plan in self.plans.items() if not c // 2 >> i & 1]
+                if not all(_has_gradient(plan, i) for plan in with_input):
+                    self._zeroed.add(rows_of)
+        return found
+
+    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[_Move]]]) -> list[tuple[int, Plan]]:
+        """Return classes and their plans: gradients of what is pushed come first, other moves last."""
+        found = []
+        for c, plan in self.plans.items():
+            own = plan.backward if backward else plan.forward
+            if own is not None:
+                phase, moved = moves.pop(c, (Phase.EAGER, []))
+                stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in Phase}
+                found.append((c, replace(own, stages=stages)))  # type: ignore[arg-type]
+        for c, (phase, moved) in moves.items():
+            alone = Plan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
+            found.insert(0 if phase is Phase.EAGER else len(found), (c, alone))
+        return found
+
+    def _prepare(self, num_inputs: int) -> None:
+        """Sort the sources by who knows their addresses, and list where parents leave gradients."""
+        for source in self._memory:
+            self._number(source)
+        num, sources, kernels = self._num_classes, self._sources, compiled("fill")
+        first = dict.fromkeys(self._zeroed, kernels.ZERO)
+        first |= {StateSource(j): kernels.LAST_ROW_ZERO for j in range(self._num_states)}
+        own = [[*self._memory[source], first.get(source, kernels.AS_IT_IS)] for source in self._memory]
+        self._own = np.array(own, np.int64).reshape(-1, 3)
+        self._own_at = np.array([sources[source] for source in self._memory], np.int64)
+        parts = []
+        for c, stage in self._parts:
+            sides = [self._side(place) for place in stage.places if place is not None]
+            parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
+            form = "outer" if stage.node.kind is Kind.WEIGHT_GRAD else "totals"
+            self.parts.append(Part(int(stage.node.attr), form))
+        self._part_table = np.array(parts, np.int64).reshape(-1, 7)
+        tables = [s for s in sources if isinstance(s, TableSource)]
+        self._tables = np.zeros((len(tables), 4, num, max(self._slots, 1)), np.int64)
+        for i, table in enumerate(tables):
+            self._fill_table(self._tables[i], table)
+        self._table_at = np.array([sources[table] for table in tables], np.int64)
+        nowhere = len(sources)
+        self._num_bases = nowhere + 1
+        self._order_at = np.array([sources.get(name, nowhere) for name in kernels.ORDER], np.int64)
+        picks = [[sources.get((what, i), nowhere) for what in ("picked", "inverse")] for i in range(num_inputs)]
+        self._picked_at = np.array(picks, np.int64).reshape(-1, 2)
+        self._given = [s for s in sources if isinstance(s, _Given)]
+        self._shared = [s for s in sources if isinstance(s, SharedSource)]
+        self._given_at = np.array([sources[s] for s in (*self._given, *self._shared)], np.int64)
+
+    def _side(self, place: Place) -> tuple[int, int, int]:
+        """Return source, constant and row stride of a place."""
+        item = place.buffer.dtype.itemsize
+        return self._number(place.buffer), place.column * item, place.buffer.width * item
+
+    def _fill_table(self, found: np.ndarray, table: TableSource) -> None:
+        """Note source, constant and stride of what the parents of each class leave for a state, by slot."""
+        found[3] = table.by_slot
+        for c, plan in self.plans.items():
+            for root in plan.backward.roots if plan.backward is not None else ():
+                if root.role is Role.STATE_GRAD and plan.backward is not None:
+                    key: Any = root.key
+                    slot, state = key
+                    if state == table.state and (slot is not None) == table.by_slot:
+                        found[:3, c, 0 if slot is None else slot] = self._side(plan.backward.places[root.node])
+
+    # -- for each graph -----------------------------------------------------------------------------------------
+    def fill(
+        self, order: Order, shared: Sequence[Any], rows_of: np.ndarray, lengths: np.ndarray, addresses: Addresses,
+        pool: Pool, processors: int, teams: np.ndarray | None = None, lease: Lease | None = None,
+    ) -> Filled:  # fmt: skip
+        """Return the script for a graph.
+
+        ``shared`` are the tensors that all vertices share; ``rows_of`` (inputs, nodes) is the row of each input that a
+        node pulls, or -1, ``lengths`` how many rows inputs have. ``teams`` is where the kernels' words are to be,
+        ``lease`` memory in which the values of an earlier call lie.
+        """
+        kernels, num_nodes = compiled("fill"), order.num_nodes
+        if lease is None:
+            lease = pool.take(kernels.needed_bytes(self._own, order.classes, order.class_bounds, num_nodes))
+        given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
+        given += [shared[s.index].data_ptr() for s in self._shared]
+        if teams is None:
+            teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
+        parts, *kept = kernels.fill(
+            order.nodes, order.places, order.classes, order.bounds, order.children, order.parents, order.parent_bounds,
+            order.parent_entries, order.class_bounds, order.segments, order.segment_edges, rows_of, lengths,
+            self._own, self._own_at, self._order_at, self._picked_at, self._given_at, np.array(given, np.int64),
+            self._table_at, self._tables, self._part_table, self._indices, self._constants, self._num_bases,
+            self._stages, self._bounds, self._classes, self._directions, max(self._slots, 1), lease.block.data_ptr(),
+            processors, compiled("schedule").script_functions(), teams,
+        )  # fmt: skip
+        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept))
+
+
+_WHERE = {"value": 0, "value gradient": 1, "result": 2, "result gradient": 3}
+
+
+def stacked_rows(rows: Sequence[torch.Tensor | None], num_nodes: int) -> np.ndarray:
+    """Return which row of each input a node pulls, (inputs, nodes), given that of inputs of some nodes."""
+    found = [np.arange(num_nodes) if x is None else x.numpy() for x in rows]
+    return found[0].reshape(1, -1) if len(found) == 1 else np.array(found, np.int64).reshape(len(found), num_nodes)
+
+
+def _has_gradient(plan: Plan | None, i: int) -> bool:
+    return plan is not None and any(r.role is Role.PULL_GRAD and r.key == i for r in plan.roots)
+
+
+def _is_of_edges(gradient: Node) -> bool:
+    """Whether the rows of which a gradient is a sum are edges."""
+    return next(x.domain for x in gradient.inputs if x.domain is not Domain.SHARED) is Domain.EDGE
