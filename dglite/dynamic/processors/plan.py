@@ -104,6 +104,7 @@ class Plan:
             self.take_back()
             return False
         self.job.reset()
+        self.loss[:] = 0.0
         return True
 
 

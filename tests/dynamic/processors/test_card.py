@@ -106,6 +106,23 @@ def test_rows_that_do_not_fit_registers(scratch: int, on_card: Any, dtype: torch
     check(Wide, wide_losses(1, 9, 2, 20), "adagrad", lambda *given: on_card(*given, 1, 1), steps=4)
 
 
+class Bag(nn.Module):
+    """Rows of a table by vectors of numbers, some of them several times, and one that gets no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.out = nn.Embedding(9, 4, padding_idx=2), nn.Linear(4, 3)
+
+    def forward(self, step: int) -> list[Any]:
+        rows = [self.words(dynamic.lazy(torch.tensor(numbers))) for numbers in ([3, step, 3, 2], [1, 8, 3, step])]
+        return [self.out(torch.tanh(x)).mean() for x in rows]
+
+
+@pytest.mark.parametrize("name", ["sgd", "adagrad", "adam"])
+def test_rows_that_are_looked_up_together(name: str, on_card: Any, dtype: torch.dtype) -> None:
+    check(Bag, lambda model, step: model(step), name, lambda *given: on_card(*given, 2, 1))
+
+
 def test_small_work_is_one_blocks(on_card: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
     def handle(*given: Any) -> Any:
         made = on_card(*given, 3, 1)
