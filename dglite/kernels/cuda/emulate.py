@@ -55,8 +55,8 @@ class HostMemory:
 class Emulator:
     """A runner without a card: addresses are the host's.
 
-    ``blocks`` are what it says fit at once. Threads take turns from the first on, or ``backwards``; a result that
-    depends on it comes from a barrier that is missing.
+    ``blocks`` are what it says fit at once. Each goes as far as it can before the next one does; threads take turns. All
+    that goes from the first on, or ``backwards``; a result that depends on it comes from a barrier that is missing.
     """
 
     def __init__(self, blocks: int = 2, backwards: bool = False) -> None:
@@ -121,7 +121,7 @@ def _compile(programs: list[Program]) -> Path:
     ]
     header = _header()
     text = "".join([f'#include "{header.name}"\n', library(parts), *[program.body for program in programs], *exports])
-    path = _folder() / f"{_digest(header.name + text)}.so"
+    path = _folder() / f"{_digest(header.parent.name + text)}.so"
     if not path.is_file():
         _run_compiler(text, path, ["-shared", f"-I{header.parent}"], "kernels.cpp")
     return path

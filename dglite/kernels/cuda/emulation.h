@@ -186,8 +186,29 @@ inline void prepare(Fiber& fiber, Block& block, int number) {
     makecontext(&fiber.context, entry, 0);
 }
 
-// Run blocks, from number `first` on, to their end, all at once. Threads take turns from the first on or `backwards`:
-// what comes out must be the same, unless a barrier is missing.
+// Let the threads of a block take turns until none can go on; return how many have ended, or -1 if none could go on.
+inline int run_threads(unsigned block, int threads, bool backwards) {
+    int ended = 0;
+    bool any = false;
+    for (bool moved = true; moved && failure.empty();) {
+        moved = false;
+        for (int i = 0; i < threads; ++i) {
+            Fiber* fiber = fibers[block * threads + (backwards ? threads - 1 - i : i)].get();
+            if (fiber->done || (fiber->waits && fiber->waits->generation == fiber->seen)) continue;
+            fiber->looked = false;
+            resume(fiber);
+            // Who has looked in vain has changed nothing.
+            moved |= !fiber->looked;
+            ended += fiber->done;
+        }
+        any |= moved;
+    }
+    return any ? ended : -1;
+}
+
+// Run blocks, from number `first` on, to their end, all at once. Each goes as far as it can before the next one does, and
+// its threads take turns, from the first on or all of this `backwards`: what comes out must be the same, unless a barrier
+// is missing.
 inline void run_blocks(unsigned first, unsigned count, int threads, bool backwards) {
     while (blocks.size() < count) blocks.push_back(std::make_unique<Block>());
     while (fibers.size() < std::size_t(count) * threads) fibers.push_back(std::make_unique<Fiber>());
@@ -200,17 +221,12 @@ inline void run_blocks(unsigned first, unsigned count, int threads, bool backwar
         std::fill(block.shared.begin(), block.shared.end(), char(0xff));
         for (int i = 0; i < threads; ++i) prepare(*fibers[b * threads + i], block, i);
     }
-    const int all = int(count) * threads;
-    for (int left = all; left > 0 && failure.empty();) {
+    for (int left = int(count) * threads; left > 0 && failure.empty();) {
         bool moved = false;
-        for (int i = 0; i < all; ++i) {
-            Fiber* fiber = fibers[backwards ? all - 1 - i : i].get();
-            if (fiber->done || (fiber->waits && fiber->waits->generation == fiber->seen)) continue;
-            fiber->looked = false;
-            resume(fiber);
-            // Who has looked in vain has changed nothing: if all have, nothing ever will.
-            moved |= !fiber->looked;
-            left -= fiber->done;
+        for (unsigned b = 0; b < count && failure.empty(); ++b) {
+            const int ended = run_threads(backwards ? count - 1 - b : b, threads, backwards);
+            moved |= ended >= 0;
+            left -= ended > 0 ? ended : 0;
         }
         if (!moved) fail("threads wait for others that never come");
     }

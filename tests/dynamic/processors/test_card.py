@@ -84,7 +84,8 @@ def wide_losses(*counts: int) -> Losses:
 
 @pytest.mark.parametrize(("blocks", "rows", "name"), [(2, 1, "adam"), (3, 2, "nesterov")])
 def test_trees(blocks: int, rows: int, name: str, on_card: Any, dtype: torch.dtype) -> None:
-    check(TreeLSTM, tree_losses(2), name, lambda *given: on_card(*given, blocks, rows))
+    """So many that several blocks compute the elements of a batch."""
+    check(TreeLSTM, tree_losses(25), name, lambda *given: on_card(*given, blocks, rows))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32], indirect=True)

@@ -182,14 +182,15 @@ def test_products(matrix, rows, blocks, scratch):
     for result, who in ((y, -1), (alone, 0)):
         words = [*size, *at(x)[:2], *at(m)[:2], *at(result)[:2], start.ctypes.data, 0]
         script.do(cuda.Times("dots", matrix), words, who)
-    for _ in range(2):  # one after the other, in the same memory
-        words = [*size, *at(back)[:2], *at(m)[:2], *at(into)[:2], *at(into)[:2]]
+    twice = 2 * back
+    for x_of in (back, twice):  # one after the other, with the same scratch memory
+        words = [*size, *at(x_of)[:2], *at(m)[:2], *at(into)[:2], *at(into)[:2]]
         script.do(cuda.Times("sums", matrix), words)
     script.run(blocks, scratch_bytes=scratch)
     tolerance = {"rtol": 1e-5, "atol": 1e-5} if spec.dtype == "float32" else {"rtol": 1e-12, "atol": 1e-12}
     np.testing.assert_allclose(y, x @ m.T + start, **tolerance)
     np.testing.assert_array_equal(alone, y)
-    np.testing.assert_allclose(into, before + 2 * (back @ m), **tolerance)
+    np.testing.assert_allclose(into, before + 3 * (back @ m), **tolerance)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)
