@@ -93,6 +93,21 @@ def test_batches_are_flattened() -> None:
     assert [contents(g) for g in unbatch(outer)] == [contents(g) for g in (g1, g2, g2, g1, g2)]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_batch_of_one_is_a_graph_of_its_own(nested: bool) -> None:
+    g = graph(([0, 1], [1, 2]), num_nodes=3)
+    g.ndata["x"], g.edata["w"] = torch.arange(3.0), torch.arange(2.0)
+    g = batch([g, g]) if nested else g
+    joined, before = batch([g]), contents(g)
+    assert contents(joined) == before
+    assert joined.batch_num_nodes().tolist() == ([3, 3] if nested else [3])
+    assert joined.batch_num_edges().tolist() == ([2, 2] if nested else [2])
+    joined.ndata["x"].add_(1)
+    joined.add_edges([0], [2])
+    assert contents(g) == before
+    assert not batch([g], ndata=None, edata=["w"]).ndata
+
+
 def test_features_are_chosen_by_name() -> None:
     g1, g2 = graph(([0], [1])), graph(([0], [1]))
     for g in (g1, g2):

@@ -80,7 +80,11 @@ def record_program(call: Prepared, like: LazyTensor) -> Any:
     signature = gathers(Signature(f"{call.name}[{num_nodes} vertices]", len(kinds), end), kinds)
     signature.matrices = made = ProgramCall(call, kinds, results)
     everywhere = tuple([p.rows is None for p in call.pulled])
-    signature.key = "program", id(call.traced), num_nodes, call.order.filled, everywhere, current_options()
+    alike = "program", id(call.traced), call.order.filled, everywhere, current_options()
+    signature.key = *alike, num_nodes, *kinds
+    if len(results) == 1:
+        lengths = [kind.shape[0] for kind in kinds]
+        signature.form, signature.lengths = (*alike, *[k.shape[1:] for k in kinds]), (num_nodes, *lengths)
     for x in made.shared:
         if x is not None and isinstance(x, torch.nn.Parameter):
             session.own_tensor(x)

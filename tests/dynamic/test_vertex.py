@@ -12,6 +12,7 @@ from torch import nn
 
 import dglite
 from dglite import DGLGraph, dynamic
+from dglite.dynamic import sweep
 from tests.dynamic.plain import evaluate
 from tests.dynamic.programs import BinaryTreeLSTM, Chain, ChildSumTreeLSTM, Gated, Mixed
 
@@ -19,6 +20,9 @@ TREE = ([0, 1, 2, 3, 5], [2, 2, 4, 4, 6])
 DAG = ([0, 0, 1, 2, 2, 0, 3, 3], [1, 2, 3, 3, 4, 4, 4, 5])
 """Node 0 has three parents; one edge skips two levels; node 5 has one child."""
 SWITCHES = [{}, {"eager": False}, {"lazy": False}, {"fuse": False}, {"eager": False, "lazy": False, "fuse": False}]
+
+SCRIPTS = [sweep.MOST_NODES, 0]
+"""Up to how many nodes a call is one script; with 0 none is."""
 
 
 def graph(edges: tuple[list[int], list[int]], num_nodes: int) -> DGLGraph:
@@ -42,7 +46,9 @@ def check(function: Callable, plain: Callable, tensors: list[torch.Tensor], tole
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: "-".join(s) or "all")
 @pytest.mark.parametrize("kind", [BinaryTreeLSTM, ChildSumTreeLSTM, Gated, Mixed])
-def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool]) -> None:
+@pytest.mark.parametrize("most", SCRIPTS)
+def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "MOST_NODES", most)
     torch.manual_seed(0)
     for edges in (TREE,) if kind is BinaryTreeLSTM else (TREE, DAG):
         g = graph(edges, 7)
@@ -52,7 +58,9 @@ def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 16, 37])
-def test_float32_and_widths_that_fill_no_vector(size: int) -> None:
+@pytest.mark.parametrize("most", SCRIPTS)
+def test_float32_and_widths_that_fill_no_vector(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "MOST_NODES", most)
     torch.manual_seed(0)
     g, program, x = graph(TREE, 7), BinaryTreeLSTM(4, size), torch.randn(7, 4, requires_grad=True)
     check(lambda: program(g, x), lambda: evaluate([program], g, x), [x, *program.parameters()], 1e-5)

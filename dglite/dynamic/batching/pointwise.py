@@ -160,6 +160,8 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
             formula = _X if name == "sum" else _X * (1.0 / kind.numel)
             made = Signature(f"{name}{list(kind.shape)}", 1, scalar.nbytes)
             pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, total=True)
+            if name == "sum":
+                made.form, made.lengths = ("sum", kind.dtype), (kind.numel,)
             signatures[kind] = shared_signature(made)
         return x._session.record(signatures[kind], (x._ref,), scalar)
 

@@ -155,7 +155,8 @@ def _losses_of_rows(
 
         each = kind_of(kind.shape[:1], kind.dtype)
         made = session.caches[key] = _known(made_call(session, name, [kind, label._kind], [each], losses, only), name)
-        made.signature.key = key
+        made.signature.key, made.signature.lengths = key, kind.shape[:1]
+        made.signature.form = name, kind.shape[1], kind.dtype
     values = record_call(session, made, [input, label])
     if how != "mean":
         return values if how == "none" else values.sum()

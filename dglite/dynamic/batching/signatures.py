@@ -119,7 +119,8 @@ class Signature:
     """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0.
 
     ``again(session)`` returns the same in another session; None where that cannot be. Signatures of one ``key`` do the
-    same in different sessions, but for the values, graphs and numbers that they are given.
+    same in different sessions, but for the values, graphs and numbers that they are given. Those of one ``form`` do the
+    same to more or fewer rows, as many as ``lengths`` tells.
     """
 
     name: str
@@ -132,6 +133,8 @@ class Signature:
     formulas: Pointwise | None = None
     again: Callable[[Any], Signature] | None = None
     key: Any = None
+    form: Any = None
+    lengths: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return self.name

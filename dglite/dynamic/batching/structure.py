@@ -76,6 +76,8 @@ def product_signature(
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
         signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
         signature.key = "linear", kind, id(weight), id(bias), turned
+        if len(kind.shape) == 2:
+            signature.form, signature.lengths = (*signature.key[2:], kind.dtype), kind.shape[:1]
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
@@ -321,7 +323,8 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     if signature is None:
         signature = gathers(Signature(f"embedding{list(kind.shape)}", 1, kind.nbytes), [input._kind])
         signature.matrices = Lookup(input._kind, kind, session.own_tensor(weight), padding_idx)
-        signature.key = key
+        signature.key, signature.lengths = key, input._kind.shape
+        signature.form = "lookups", input._kind.dtype, id(weight), padding_idx
         session.caches[key] = session.own_signature(signature)
     return session.record(signature, (input._ref,), kind)
 

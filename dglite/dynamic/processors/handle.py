@@ -145,12 +145,12 @@ class Persistent:
     def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> Plan:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
         machine = self._machine
-        key = key_of(session, lazies, self._trained, machine.sharing[0]) if machine.again else None
-        plan = self._plans.take(key)
-        if plan is not None and plan.fits() and plan.fill_in(session):
+        key, sizes = key_of(session, lazies, self._trained, machine.sharing[0]) if machine.again else (None, ())
+        plan = self._plans.take(key, sizes)
+        if plan is not None and plan.fits() and plan.fill_in(session, sizes):
             return plan
         session.settle()
-        return Plan(session, lazies, self._trained, self._optimizer, machine, key)
+        return Plan(session, lazies, self._trained, self._optimizer, machine, key, sizes)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:

@@ -53,16 +53,18 @@ class Looked:
     def __init__(self, lookup: Lookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
         """``refs`` are where the numbers are: node, and element."""
         self.lookup, self._refs, self._row_bytes, self.grad = lookup, refs, row_bytes, grad
-        self._each = lookup.kinds[0].numel
-        self.rows, self.addresses = np.empty((2, len(refs) * self._each), np.int64)
+        self._rows, self.addresses = np.empty((2, len(refs) * lookup.kinds[0].numel), np.int64)
 
-    def read(self, session: Session) -> None:
-        """Take the numbers from a session."""
+    def read(self, session: Session, lookup: Lookup) -> None:
+        """Take the numbers from a session, as many as there were at first, or fewer."""
+        each = lookup.kinds[0].numel
+        self.rows = rows = self._rows[: len(self._refs) * each]
         for i, (node, first) in enumerate(self._refs):
             given = session.given_at[node].numpy().reshape(-1)
-            self.rows[i * self._each : (i + 1) * self._each] = given[first : first + self._each]
-        np.multiply(self.rows, self._row_bytes, out=self.addresses)
-        self.addresses += self.lookup.table.data_ptr()
+            rows[i * each : (i + 1) * each] = given[first : first + each]
+        addresses = self.addresses[: len(rows)]
+        np.multiply(rows, self._row_bytes, out=addresses)
+        addresses += self.lookup.table.data_ptr()
 
 
 class Layout:
@@ -198,7 +200,8 @@ class Layout:
     def refill(self, session: Session) -> None:
         """Take values, vertex programs and lookups over from another session of the same operations."""
         for node, copy in self.copies or ():
-            copy[...] = session.given_at[node].numpy()
+            values = session.given_at[node].numpy().reshape(-1)
+            copy.reshape(-1)[: len(values)] = values
         for node, copy in self.pools:
             copy[...] = next(pool for pool, ref in session.pools.values() if ref >> batching.PLACE_BITS == node)
         for number, known in self.programs.items():
@@ -206,8 +209,10 @@ class Layout:
             assert isinstance(call, ProgramCall)
             filled = call.filled(known.script, known.addresses, self._processors, known.filled.teams)
             self.programs[number] = known._replace(call=call, filled=filled)
-        for looked in self.lookups.values():
-            looked.read(session)
+        for number, looked in self.lookups.items():
+            lookup = session.signature(self.signatures[number].number).matrices
+            assert isinstance(lookup, Lookup)
+            looked.read(session, lookup)
 
     def rest(self) -> None:
         """Give memory of vertex programs back."""
@@ -251,7 +256,7 @@ class Layout:
             refs.append((at, place // session.given_at[at].itemsize))
         item, width = table.element_size(), table.shape[1]
         looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
-        looked.read(session)
+        looked.read(session, lookup)
         kernel = self.machine.step((operand(0),), (False,), False, False, DTYPES[table.dtype], False)
         result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
         words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]

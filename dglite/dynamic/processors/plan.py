@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS
 from ...kernels.cpu.rowwise import CLEAR, TOTALS
-from ...kernels.cpu.script import FOLLOWS, make_scripts
+from ...kernels.cpu.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
 from ..batching.session import Session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
@@ -25,6 +25,8 @@ __all__ = ["Plan", "Plans", "key_of"]
 _MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
 """Plans are kept of short sessions, with little memory each, and not too many."""
+_LEAST_SIZE = 8
+"""Numbers of rows below this are not told from other numbers."""
 
 
 class Plan:
@@ -32,12 +34,13 @@ class Plan:
 
     def __init__(
         self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
-        machine: Any, key: Any,
+        machine: Any, key: Any, sizes: tuple[int, ...],
     ) -> None:  # fmt: skip
         """Plan a step for a machine (see :class:`.host.Host`); the session has been settled.
 
-        With a ``key`` the plan is made to be filled in again.
+        With a ``key`` the plan is made to be filled in again. ``sizes`` are how many rows there are of what it tells.
         """
+        self.sizes = self._now = sizes
         self.key, self._trained, self._optimizer = key, trained, optimizer
         refs = np.array([x._ref for x in lazies], np.int64)
         stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
@@ -51,22 +54,44 @@ class Plan:
         rules = self._rules()
         self.loss, self.job = np.zeros(1), machine.job()
         self._updates = updates = Updates(layout, rules, given)
-        before, after = updates.before, updates.after
-        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
-        for address, nbytes in layout.cleared:
-            before.add([CLEAR, address, nbytes], nbytes // 8)
-        between = _seeds(layout, lazies, refs, self.loss)
-        forward, kept = layout.stage(False)
-        backward, kept_2 = layout.stage(True)
-        listed = [listing.placed() for listing in (before, between, after)]
-        scripts = make_scripts(forward, backward, layout.heavies(self.job.error_address), *listed, *machine.sharing)
-        self._kept = scripts, forward, backward, kept, kept_2, before, between, after
-        machine.give(self.job, self._kept, layout, self.loss)
+        sized = self._script(_seeds(layout, lazies, refs, self.loss))
         tensors = [x for s in layout.signatures for x in tensors_of(s)]
         tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         self.reusable = key is not None and updates.repeats and layout.copies is not None
         self.reusable = self.reusable and layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
+        self._sized = self._find_sized(*sized) if self.reusable else None
+
+    def _script(self, seeds: Listing) -> tuple[Stage, Stage, np.ndarray]:
+        """Write the scripts of the job; return both sweeps, and the words of operations on batches."""
+        layout, before, after = self.layout, self._updates.before, self._updates.after
+        before.add([CLEAR, layout.grad_arena.address, layout.result_bytes], layout.result_bytes // 8)
+        for address, nbytes in layout.cleared:
+            before.add([CLEAR, address, nbytes], nbytes // 8)
+        (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
+        listed = [listing.placed() for listing in (before, seeds, after)]
+        heavies = layout.heavies(self.job.error_address)
+        scripts = make_scripts(forward, backward, heavies, *listed, *layout.machine.sharing)
+        self._kept = scripts, forward, backward, kept, kept_2, before, seeds, after
+        layout.machine.give(self.job, self._kept, layout, self.loss)
+        return forward, backward, scripts[2]
+
+    def _find_sized(
+        self, forward: Stage, backward: Stage, words: np.ndarray
+    ) -> list[tuple[np.ndarray, int, int]] | None:
+        """Return where the words have which of the sizes; None where these cannot be told from other numbers."""
+        layout, places = self.layout, list[tuple[np.ndarray, int]]()
+        known = all(s.form is not None or (s.formulas and s.formulas.width == 1) for s in layout.signatures)
+        if not known or layout.input_at.any() or min(self.sizes, default=0) < _LEAST_SIZE:
+            return None
+        for stage in (forward, backward):
+            places += [(stage.words, at + 2) for at in stage.starts.tolist() if stage.words[at + 2] != 1]
+        places += [(words, at + 1) for at in range(0, len(words), BATCH_WORDS) if words[at]]
+        places += [(self._updates.after.array, at) for at in self._updates.after.sized]
+        places += [(looked.words, 1) for looked in layout.lookups.values()]
+        if any(int(array[at]) not in self.sizes for array, at in places):
+            return None
+        return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]
 
     def _rules(self) -> list[tuple[Trained, Rule]]:
         """Return the rule of each parameter that is reached, count the step, and note what is counted."""
@@ -87,6 +112,12 @@ class Plan:
             counter -= 1
 
     # -- again --------------------------------------------------------------------------------------------------
+    def holds(self, sizes: tuple[int, ...]) -> bool:
+        """Whether there is room for so many rows."""
+        if self._sized is None:
+            return sizes == self.sizes
+        return all(size <= most for size, most in zip(sizes, self.sizes, strict=True))
+
     def fits(self) -> bool:
         """Whether tensors are where they were."""
         return all(x.data_ptr() == pointer for x, pointer in self._pointers)
@@ -95,9 +126,13 @@ class Plan:
         """Give memory back that only a step needs."""
         self.layout.rest()
 
-    def fill_in(self, session: Session) -> bool:
+    def fill_in(self, session: Session, sizes: tuple[int, ...]) -> bool:
         """Take values, graphs and numbers from a session of the same operations; return whether that could be done."""
         layout = self.layout
+        if sizes != self._now:
+            for array, at, size in self._sized or ():
+                array[at] = sizes[size]
+            self._now = sizes
         layout.refill(session)
         rules = self._rules()
         if not self._updates.refill(layout, rules):
@@ -115,13 +150,13 @@ class Plans:
         self._known: dict[Any, list[Plan]] = {}
         self._count = 0
 
-    def take(self, key: Any) -> Plan | None:
-        """Return a plan that is not in use."""
-        known = self._known.get(key)
-        if key is None or not known:
-            return None
-        self._count -= 1
-        return known.pop()
+    def take(self, key: Any, sizes: tuple[int, ...]) -> Plan | None:
+        """Return a plan that is not in use, and has room for so many rows."""
+        for i, plan in enumerate(self._known.get(key, ())):
+            if plan.holds(sizes):
+                self._count -= 1
+                return self._known[key].pop(i)
+        return None
 
     def keep(self, plan: Plan) -> None:
         """Put a plan back, when its step is over."""
@@ -134,24 +169,39 @@ class Plans:
             self._count += 1
 
 
-def key_of(session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], processors: int) -> Any:
-    """Return what sessions have in common that are the same but for values and graphs; None where nobody knows.
+def key_of(
+    session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], processors: int
+) -> tuple[Any, tuple[int, ...]]:
+    """Return what sessions have in common that are the same but for values, graphs and numbers of rows, and these.
 
-    To be called before the session is settled.
+    The key is None where nobody knows. To be called before the session is settled.
     """
     if session.num_nodes or session.macros or len(session.stream) > _MOST_WORDS:
-        return None
-    own = [signature.key for signature in session.own]
-    if None in own:
-        return None
-    given = [
-        (x.node, x.kind, x.tensor.requires_grad, id(x.tensor) if id(x.tensor) in trained else 0)
-        for x in session.given.values()
-    ]
-    pools = [(ref, len(pool)) for pool, ref in session.pools.values()]
-    refs = [(x._ref, x._kind) for x in lazies]
-    wanted = [one.parameter.requires_grad for one in trained.values()]
-    return tuple(session.stream), tuple(own), tuple(given), tuple(pools), tuple(refs), tuple(wanted), processors
+        return None, ()
+    sizes: dict[int, int] = {}
+    found: list[Any] = [processors]
+    stream, at = session.stream, 0
+    while at < len(stream):
+        signature = session.signature(stream[at])
+        end = at + 1 + signature.arity
+        if signature.form is None:
+            if signature.number < 0 and signature.key is None:
+                return None, ()
+            found += [signature.key if signature.number < 0 else signature.number, *stream[at + 1 : end]]
+        else:
+            found += [signature.form, *[sizes.setdefault(n, len(sizes)) for n in signature.lengths]]
+            found += stream[at + 1 : end]
+        at = end
+    for x in session.given.values():
+        known = id(x.tensor) if id(x.tensor) in trained else 0
+        if len(x.kind.shape) == 1 and x.kind.dtype not in DTYPES:
+            found += [x.node, x.kind.dtype, sizes.setdefault(x.kind.shape[0], len(sizes))]
+        else:
+            found += [x.node, x.kind, x.tensor.requires_grad, known]
+    found += [(ref, len(pool)) for pool, ref in session.pools.values()]
+    found += [(x._ref, x._kind) for x in lazies]
+    found += [one.parameter.requires_grad for one in trained.values()]
+    return tuple(found), tuple(sizes)
 
 
 def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:

@@ -57,8 +57,8 @@ class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before, see add), and the words.
 
     What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
-    ``numbers`` of formulas, ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows,
-    number of the lookup, address and row stride of the table).
+    ``numbers`` of formulas, ``sized`` (place of the number of rows), ``programs`` (place of the words, which part) of
+    each, ``scattered`` (addresses of rows, number of the lookup, address and row stride of the table).
     """
 
     def __init__(self, machine: Any) -> None:
@@ -68,6 +68,7 @@ class Listing:
         self.keep: list[Any] = []
         self.factors: list[tuple[int, bool, np.ndarray]] = []
         self.numbers: list[tuple[Trained, np.ndarray]] = []
+        self.sized: list[int] = []
         self.programs: dict[int, list[tuple[int, int]]] = {}
         self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
         self.scattered: list[tuple[np.ndarray, int, int, int]] = []
@@ -201,17 +202,19 @@ class Updates:
             after.array[at] = parts[rows][:, (0, 1, 3)]
         for places, number, address, row in after.scattered:
             looked = layout.lookups[number]
-            _place_rows(places, _looked(looked.rows, looked.lookup.padding), address, row)
+            _place_rows(places[: len(looked.rows)], _looked(looked.rows, looked.lookup.padding), address, row)
         return True
 
 
 def _alike(old: Rule, new: Rule) -> bool:
     """Whether rules differ in numbers only."""
-    same = old.formulas is new.formulas and old.local == new.local and (old.product is None) == (new.product is None)
-    states = len(old.states) == len(new.states) and all(x is y for x, y in zip(old.states, new.states, strict=False))
+    if old.formulas is not new.formulas or old.local != new.local or len(old.states) != len(new.states):
+        return False
+    if any(x is not y for x, y in zip(old.states, new.states, strict=True)):
+        return False
     if old.product is None or new.product is None:
-        return same and states
-    return same and states and (old.product[0] == 1.0) == (new.product[0] == 1.0)
+        return old.product is new.product
+    return (old.product[0] == 1.0) == (new.product[0] == 1.0)
 
 
 def _factors(rule: Rule, first: bool) -> tuple[float, float]:
@@ -255,6 +258,7 @@ def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, 
     listing.keep.append(places)
     listing.scattered.append((places, part.source[0], into.data_ptr(), row))
     scale = numbers.ctypes.data + item, 0, 0
+    listing.sized.append(len(listing.words) + 1)
     words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, *scale]
     listing.add(words, part.rows * into.shape[1], how, apart=False)
 
@@ -263,7 +267,9 @@ def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, nu
     """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
     height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]
-    if part.source[0] >= 0:
+    if part.source[0] < 0:
+        listing.sized.append(len(listing.words) + 1)
+    else:
         listing.programs.setdefault(part.source[0], []).append((len(listing.words), part.source[1]))
     row = into.stride(0) * into.element_size()
     words = [listing.machine.matrix(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]

@@ -13,7 +13,7 @@ from .levels import addresses, child_table
 from .schedule import arrange
 from .simd import storer
 
-__all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "ORDER", "ZERO", "fill", "needed_bytes"]
+__all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "ORDER", "TEAM_WORDS", "ZERO", "fill", "needed_bytes"]
 
 ORDER = ("nodes", "places", "children", "parents", "bounds", "parent bounds", "child table")
 """Tables of a graph's order whose addresses words may need."""
@@ -68,16 +68,67 @@ def _lay(
 
 
 @_jit
-def _inverse(picked: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return, for each row of each input, the row of the order that pulls it; inputs one after the other."""
-    inverse = np.zeros(lengths.sum() + 1, np.int64)
+def _pick(
+    nodes: np.ndarray, rows_of: np.ndarray, lengths: np.ndarray, picked_at: np.ndarray, bases: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the row of each input that each row of the order pulls, and, inputs one after the other, the reverse."""
+    picked, inverse = np.empty((len(lengths), len(nodes)), np.int64), np.zeros(lengths.sum() + 1, np.int64)
     first = 0
     for i in range(len(lengths)):
-        for row in range(picked.shape[1]):
-            if picked[i, row] >= 0:
-                inverse[first + picked[i, row]] = row
+        for row in range(len(nodes)):
+            pulled = rows_of[i, nodes[row]]
+            picked[i, row] = pulled
+            if pulled >= 0:
+                inverse[first + pulled] = row
+        bases[picked_at[i, 0]] = picked.ctypes.data + 8 * i * len(nodes)
+        bases[picked_at[i, 1]] = inverse.ctypes.data + 8 * first
         first += lengths[i]
-    return inverse
+    return picked, inverse
+
+
+@_jit
+def _left(
+    tables: np.ndarray, table_at: np.ndarray, parent_entries: np.ndarray, parents: np.ndarray, bounds: np.ndarray,
+    classes: np.ndarray, bases: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Return, for each table, where every parent of a vertex leaves that vertex's share of a state's gradient."""
+    left = np.empty((len(tables), len(parents)), np.int64)
+    for i in range(len(tables)):
+        by_slot = tables[i, 3, 0, 0] != 0
+        known = np.zeros((len(classes) - 1, tables.shape[3] if by_slot else 1), np.int64)
+        for c in range(len(known)):
+            for slot in range(known.shape[1]):
+                if tables[i, 0, c, slot] != 0:
+                    known[c, slot] = bases[tables[i, 0, c, slot]] + tables[i, 1, c, slot]
+        made = addresses(parent_entries, parents, bounds, classes, known, tables[i, 2], by_slot)
+        for j in range(len(made)):
+            left[i, j] = made[j]
+        bases[table_at[i]] = left.ctypes.data + 8 * i * len(parents)
+    return left
+
+
+@_jit
+def _words(indices: np.ndarray, constants: np.ndarray, processors: int, bases: np.ndarray) -> np.ndarray:
+    """Return the words of each processor."""
+    words = np.empty((processors, len(constants)), np.int64)
+    for p in range(processors):
+        bases[1] = words.ctypes.data + 8 * p * len(constants)
+        for i in range(len(constants)):
+            words[p, i] = bases[indices[i]] + constants[i]
+    return words
+
+
+@_jit
+def _rows_of_classes(classes: np.ndarray, class_bounds: np.ndarray, num_nodes: int, lengths: np.ndarray) -> np.ndarray:
+    """Return where rows and edges of classes start; then come all rows, and those of each input, two numbers each."""
+    num = len(classes) - 1
+    found = np.zeros((2, num + 3 + 2 * len(lengths)), np.int64)
+    for c in range(num + 1):
+        found[0, c], found[1, c] = classes[c], class_bounds[c]
+    found[0, num + 2] = num_nodes
+    for i in range(len(lengths)):
+        found[0, num + 4 + 2 * i] = lengths[i]
+    return found
 
 
 @_jit
@@ -96,6 +147,24 @@ def _parts(parts: np.ndarray, bases: np.ndarray, classes: np.ndarray, class_boun
 
 
 @_jit
+def _team(
+    d: int, many: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], ends: np.ndarray, segments: np.ndarray,
+    segment_edges: np.ndarray, words: np.ndarray, functions: tuple[int, int, int], teams: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Write the words of a direction's kernel; return its lines and their marks."""
+    stages, bounds, classes, directions = many
+    own = classes[directions[d, 0] : directions[d + 1, 0]]
+    rows, starts = stages[directions[d, 1] : directions[d + 1, 1]], bounds[directions[d, 2] : directions[d + 1, 2]]
+    lines, _, _, _ = arrange(rows, starts, own, ends[0], ends[1], segments, segment_edges, d == 1, 0)
+    marks = np.zeros((len(lines), 2), np.int64)
+    teams[d, 0], teams[d, 1], teams[d, 2] = words.ctypes.data, 8 * words.shape[1], lines.ctypes.data
+    teams[d, 3], teams[d, 4], teams[d, 5], teams[d, 6] = 0, len(lines), len(words), marks.ctypes.data
+    for i in range(len(functions)):
+        teams[d, 7 + i] = functions[i]
+    return lines, marks
+
+
+@_jit
 def fill(
     nodes: np.ndarray, places: np.ndarray, classes: np.ndarray, bounds: np.ndarray, children: np.ndarray,
     parents: np.ndarray, parent_bounds: np.ndarray, parent_entries: np.ndarray, class_bounds: np.ndarray,
@@ -110,73 +179,27 @@ def fill(
     """Return (parts, see :func:`_parts`, then what ``teams``, the words of both kernels, refer to).
 
     The first arguments are a graph's order; ``rows_of`` (inputs, nodes) the row of each input that a node pulls, or -1;
-    ``lengths`` how many rows inputs have. Then come the script's: memory; the numbers of bases of what the order has
+    ``lengths`` how many rows inputs have. Then come the script's: memory; the numbers of bases of what the order has,
     of what picks inputs' rows and puts them back, of what is ``given``; tables of what parents leave,
     (tables, 4, classes, slots): source, constant, stride, and whether it is by slot; parts of gradients; words; and
     stages, those of direction d with classes from ``directions[d, 0]``, rows from ``directions[d, 1]`` and bounds from
     ``directions[d, 2]`` on.
     """
-    num_nodes, num = len(nodes), len(classes) - 1
     bases = np.zeros(num_bases, np.int64)
-    _lay(own, own_at, classes, class_bounds, num_nodes, block, bases)
+    _lay(own, own_at, classes, class_bounds, len(nodes), block, bases)
     for i in range(len(given)):
         bases[given_at[i]] = given[i]
-    picked = np.empty((len(lengths), num_nodes), np.int64)
-    for i in range(len(lengths)):
-        for row in range(num_nodes):
-            picked[i, row] = rows_of[i, nodes[row]]
-    inverse, first = _inverse(picked, lengths), 0
-    for i in range(len(lengths)):
-        bases[picked_at[i, 0]] = picked.ctypes.data + 8 * i * num_nodes
-        bases[picked_at[i, 1]] = inverse.ctypes.data + 8 * first
-        first += lengths[i]
-    by_slot = child_table(bounds, children, slots, num_nodes)
-    found = (nodes, places, children, parents, bounds, parent_bounds)
-    for i in range(len(found)):
-        bases[order_at[i]] = found[i].ctypes.data
-    bases[order_at[len(found)]] = by_slot.ctypes.data
-    left = np.empty((len(tables), len(children)), np.int64)
-    for i in range(len(tables)):
-        known = np.zeros((num, slots if tables[i, 3, 0, 0] else 1), np.int64)
-        for c in range(num):
-            for slot in range(known.shape[1]):
-                if tables[i, 0, c, slot] != 0:
-                    known[c, slot] = bases[tables[i, 0, c, slot]] + tables[i, 1, c, slot]
-        made = addresses(parent_entries, parents, bounds, classes, known, tables[i, 2], tables[i, 3, 0, 0] != 0)
-        for j in range(len(made)):
-            left[i, j] = made[j]
-        bases[table_at[i]] = left.ctypes.data + 8 * i * len(children)
-    words = np.empty((processors, len(constants)), np.int64)
-    for p in range(processors):
-        bases[1] = words.ctypes.data + 8 * p * len(constants)
-        for i in range(len(constants)):
-            words[p, i] = bases[indices[i]] + constants[i]
-    rows, edges = np.zeros(num + 3 + 2 * len(lengths), np.int64), np.zeros(num + 3 + 2 * len(lengths), np.int64)
-    for c in range(num + 1):
-        rows[c], edges[c] = classes[c], class_bounds[c]
-    rows[num + 2] = num_nodes
-    for i in range(len(lengths)):
-        rows[num + 4 + 2 * i] = lengths[i]
-    lines = np.empty((0, 6), np.int64)
-    lines_back, marks, marks_back = lines, np.empty((0, 2), np.int64), np.empty((0, 2), np.int64)
-    for d in range(len(directions) - 1):
-        a, b, c = directions[d]
-        a_end, b_end, c_end = directions[d + 1]
-        made_lines, _, _, _ = arrange(
-            stages[b:b_end], stage_bounds[c:c_end], stage_classes[a:a_end], rows, edges, segments, segment_edges,
-            d == 1, 0,
-        )  # fmt: skip
-        made_marks = np.zeros((len(made_lines), 2), np.int64)
-        if d == 0:
-            lines, marks = made_lines, made_marks
-        else:
-            lines_back, marks_back = made_lines, made_marks
-        teams[d, 0], teams[d, 1], teams[d, 2] = words.ctypes.data, 8 * len(constants), made_lines.ctypes.data
-        teams[d, 3], teams[d, 4], teams[d, 5] = 0, len(made_lines), processors
-        teams[d, 6] = made_marks.ctypes.data
-        for i in range(len(functions)):
-            teams[d, 7 + i] = functions[i]
-    return (
-        _parts(parts, bases, classes, class_bounds), words, left, by_slot, lines, lines_back, marks, marks_back,
-        picked, inverse,
-    )  # fmt: skip
+    picked, inverse = _pick(nodes, rows_of, lengths, picked_at, bases)
+    by_slot = child_table(bounds, children, slots, len(nodes))
+    for i, table in enumerate((nodes, places, children, parents, bounds, parent_bounds, by_slot.reshape(-1))):
+        bases[order_at[i]] = table.ctypes.data
+    left = _left(tables, table_at, parent_entries, parents, bounds, classes, bases)
+    words = _words(indices, constants, processors, bases)
+    ends = _rows_of_classes(classes, class_bounds, len(nodes), lengths)
+    many = stages, stage_bounds, stage_classes, directions
+    lines, marks = _team(0, many, ends, segments, segment_edges, words, functions, teams)
+    lines_back, marks_back = lines, marks
+    if len(directions) > 2:
+        lines_back, marks_back = _team(1, many, ends, segments, segment_edges, words, functions, teams)
+    found = _parts(parts, bases, classes, class_bounds)
+    return found, words, left, by_slot, lines, lines_back, marks, marks_back, picked, inverse
