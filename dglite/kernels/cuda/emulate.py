@@ -55,8 +55,8 @@ class HostMemory:
 class Emulator:
     """A runner without a card: addresses are the host's.
 
-    ``blocks`` are what it says fit at once. Each goes as far as it can before the next one does; threads take turns. All
-    that goes from the first on, or ``backwards``; a result that depends on it comes from a barrier that is missing.
+    ``blocks`` are what it says fit at once. Each goes as far as it can before the next one does; threads take turns.
+    That goes from the first on, or ``backwards``; a result that depends on it comes from a barrier that is missing.
     """
 
     def __init__(self, blocks: int = 2, backwards: bool = False) -> None:
