@@ -205,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 1) NAME_run(const word* scri
 }}
 }} }}
 """
-    return make_program("persistent", ("common", "persistent"), body, ("run",))
+    return make_program("persistent", ("common", "persistent", "persistent_matrix"), body, ("run",))
 
 
 Slots = Sequence[tuple[int, bool]]
