@@ -43,6 +43,7 @@ test-gpu:
 # All that a card is needed for, shortest first: `make test-gpu bench-gpu PYTHON=python3 GPU="--out results.json"`.
 bench-gpu:
 	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py --quick --out /dev/null
+	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu_trees.py
 	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py $(GPU)
 
 check: $(BIN)/test.installed

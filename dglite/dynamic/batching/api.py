@@ -167,6 +167,11 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
 
 def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> None:
     """Compute what is not computed yet of what ``lazies`` need."""
+    try:
+        session.check_computable()
+    except DGLError:
+        end_session(session)  # or nothing that is recorded from now on could be computed either
+        raise
     wait_for_all()  # a step of persistent processors may be changing the parameters
     recording = perf_counter() - session.started
     session.settle()

@@ -17,7 +17,15 @@ from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
 from .signatures import DTYPES, Kind, Signature, kind_of, shared, shared_arities
 from .tensor import LazyTensor, blank
 
-__all__ = ["Macro", "Session", "current_session", "end_session"]
+__all__ = ["Macro", "Session", "accept", "current_session", "end_session"]
+
+_accepted = {torch.device("cpu")}
+
+
+def accept(device: torch.device) -> None:
+    """Let sessions take tensors on a device, for which there is a handle of persistent processors."""
+    _accepted.add(device)
+
 
 _POOLS = {torch.int64: "q", torch.float32: "f", torch.float64: "d"}
 
@@ -71,6 +79,7 @@ class Session:
         self.given: dict[int, Given] = {}
         self.given_at: dict[int, torch.Tensor] = {}
         self.parameters: dict[int, tuple[torch.Tensor, int]] = {}
+        self.device = torch.device("cpu")
         self._new: list[int] = []
         self.pools: dict[torch.dtype, tuple[array, int]] = {}
         self._numbers: dict[tuple[float, torch.dtype], tuple[int, Kind]] = {}
@@ -120,8 +129,7 @@ class Session:
         return LazyTensor(self, known.node << PLACE_BITS, known.kind)
 
     def _taken(self, tensor: torch.Tensor) -> Given:
-        if tensor.device.type != "cpu":
-            raise DGLError(f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu()")
+        self._note_device(tensor)
         if tensor.dtype.itemsize not in (4, 8) or tensor.dtype.is_complex:
             raise DGLError(f"a lazy tensor is float32, float64, int32 or int64; got {tensor.dtype}: convert it first")
         kind = kind_of(tensor.shape, tensor.dtype)
@@ -168,8 +176,26 @@ class Session:
 
     def own_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         """Note a parameter of a signature, so that it lives as long and its changes are noticed."""
+        self._note_device(tensor)
         self.parameters[id(tensor)] = tensor, tensor._version
         return tensor
+
+    def _note_device(self, tensor: torch.Tensor) -> None:
+        if tensor.device not in _accepted:
+            raise DGLError(
+                f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu(). A model on a "
+                "card is trained with a handle, dglite.dynamic.persistent, which is made before its model is used"
+            )
+        if tensor.device.type != "cpu":
+            self.device = tensor.device
+
+    def check_computable(self) -> None:
+        """Raise if something that was used lies on a card, which only a handle's step computes with."""
+        if self.device.type != "cpu":
+            raise DGLError(
+                f"what was recorded uses tensors on {self.device}, with which only the step of a handle computes "
+                "(dglite.dynamic.persistent). For values in between use a copy of the model on the CPU"
+            )
 
     # -- what the computation reads -----------------------------------------------------------------------------
     def settle(self) -> None:

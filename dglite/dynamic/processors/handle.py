@@ -12,12 +12,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ...errors import DGLError
-from ...kernels.cpu.processors import submit
 from ..batching.api import run
 from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
+from .card import card_of
+from .host import Host
 from .layout import Unsupported
 from .plan import Plan, Plans, key_of
 from .rules import check_optimizer
@@ -26,19 +27,27 @@ from .update import Trained
 __all__ = ["Persistent", "persistent"]
 
 
-def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: int | None = None) -> Persistent:
+def persistent(
+    parameters: Iterable[Tensor],
+    optimizer: Optimizer,
+    processors: int | None = None,
+    rows_per_warp: int | None = None,
+) -> Persistent:
     """Return a handle that trains ``parameters`` by persistent processors.
 
     Parameters
     ----------
     parameters
-        the optimizer's parameters: contiguous tensors of float32 or of float64 on the CPU.
+        the optimizer's parameters: contiguous tensors of float32 or of float64, on the CPU or on one card.
     optimizer
         ``SGD`` (momentum, Nesterov, weight decay), ``Adagrad``, ``Adam`` or ``AdamW`` of torch. Its state stays in it,
         and learning rates may be changed between steps.
     processors
         how many threads a step runs on; as many as torch has, unless given. Where recording takes as long as the steps,
-        one less leaves a core to it.
+        one less leaves a core to it. On a card, how many blocks; as many as run at once, unless given.
+    rows_per_warp
+        on a card, how many rows of a weight a warp multiplies at a time. Unless given, the first steps try some, and
+        the fastest is kept. Losses are the same up to rounding.
 
     Raises ``DGLError`` for other optimizers, and where ``parameters`` and those of the optimizer differ.
 
@@ -51,19 +60,26 @@ def persistent(parameters: Iterable[Tensor], optimizer: Optimizer, processors: i
     ...     before = handle.step(F.cross_entropy(model(dynamic.lazy(torch.ones(4))), dynamic.lazy(label)))
     >>> last = handle.sync()
     """
-    return Persistent(list(parameters), optimizer, processors)
+    return Persistent(list(parameters), optimizer, processors, rows_per_warp)
 
 
 class Persistent:
     """Trains by steps that return before they are done. See :func:`persistent`."""
 
-    def __init__(self, parameters: Sequence[Tensor], optimizer: Optimizer, processors: int | None = None) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[Tensor],
+        optimizer: Optimizer,
+        processors: int | None = None,
+        rows_per_warp: int | None = None,
+    ) -> None:
         check_optimizer(optimizer)
         if processors is not None and processors < 1:
             raise DGLError(f"a step needs at least one processor; got processors={processors}")
-        self._optimizer, self._processors = optimizer, processors
+        self._optimizer = optimizer
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
+        self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
         self._lock = threading.Lock()
         self._running: Plan | None = None
@@ -90,6 +106,7 @@ class Persistent:
             try:
                 step = self._planned(session, lazies)
             except Unsupported as reason:
+                self._machine.lacks(str(reason))
                 return self._run_slowly(lazies, str(reason))
             try:
                 before = self._finish()
@@ -97,7 +114,7 @@ class Persistent:
                 step.take_back()
                 raise
             step.started()
-            submit(step.job)
+            self._machine.submit(step.job)
             self._running = step
         return before
 
@@ -127,13 +144,13 @@ class Persistent:
 
     def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> Plan:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
-        processors = self._processors or torch.get_num_threads()
-        key, sizes = key_of(session, lazies, self._trained, processors)
+        machine = self._machine
+        key, sizes = key_of(session, lazies, self._trained, machine.sharing[0]) if machine.again else (None, ())
         plan = self._plans.take(key, sizes)
         if plan is not None and plan.fits() and plan.fill_in(session, sizes):
             return plan
         session.settle()
-        return Plan(session, lazies, self._trained, self._optimizer, processors, key, sizes)
+        return Plan(session, lazies, self._trained, self._optimizer, machine, key, sizes)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:
@@ -180,9 +197,10 @@ def _check_parameters(parameters: Sequence[Tensor], groups: dict[int, Any]) -> N
     if not parameters:
         raise DGLError("persistent was given no parameters; expected those of the optimizer")
     for x in parameters:
-        if not isinstance(x, Tensor) or not x.is_leaf or x.dtype not in DTYPES or x.device.type != "cpu":
+        known = isinstance(x, Tensor) and x.is_leaf and x.dtype in DTYPES and x.device.type in ("cpu", "cuda")
+        if not known or x.device != parameters[0].device:
             what = f"{x.dtype} tensor on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU; got a {what}")
+            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU or on one card; got a {what}")
         if not x.is_contiguous():
             raise DGLError(f"a parameter of shape {list(x.shape)} is not contiguous; replace it by x.contiguous()")
     if {id(x) for x in parameters} != set(groups):

@@ -10,18 +10,15 @@ import torch
 from torch import Tensor
 
 from ...kernels.cpu import batching, program
-from ...kernels.cpu.matrix import matrix_kernel
-from ...kernels.cpu.rowwise import rowwise_kernel
 from ...kernels.cpu.schedule import LINES
 from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
-from ...kernels.cpu.steps import step_kernel
 from ...kernels.render_rowwise import LABELLED
-from ..batching.arena import Arena
 from ..batching.matrices import Lookup, Product, TorchCall
 from ..batching.session import Session
 from ..batching.signatures import DTYPES, Kind, Signature, operand, shared, template_table
 from ..recorded import ProgramCall
 from ..script import Addresses, Filled, Script, Unsupported
+from .host import HOST
 
 __all__ = ["Layout", "Looked", "Unsupported", "tensors_of"]
 
@@ -71,11 +68,18 @@ class Looked:
 
 
 class Layout:
-    """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both."""
+    """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
-    def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None = None) -> None:
+    They run on ``machine`` (see :class:`.host.Host`), whose memory they lie in.
+    """
+
+    brought: Any = None
+
+    def __init__(
+        self, session: Session, targets: np.ndarray, stays: Collection[int] | None = None, machine: Any = HOST
+    ) -> None:
         """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
-        self.session = session
+        self.session, self.machine = session, machine
         self._stays = stays
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
         graph = session.argptr, session.args
@@ -87,6 +91,7 @@ class Layout:
         self.signatures = [session.signature(number) for number in numbers.tolist()]
         for signature in self.signatures:
             _check(signature)
+            machine.check(signature, tensors_of(signature))
         self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)
         order, self.bounds = batching.by_agenda(self.nodes, place, depth, kind, *graph, self.heavy)
         self.kind, self.order, self.batch_kinds = kind, self.nodes[order], kind[order[self.bounds[:-1]]]
@@ -104,6 +109,7 @@ class Layout:
         self.copies = None if self._stays is None else _copied(session, self._stays)
         for node, values in self.copies or ():
             self.where[node] = values.ctypes.data
+        self.machine.bring(self)
         self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
         self.counts, self.result_bytes = counts.tolist(), end
         places = []
@@ -111,7 +117,7 @@ class Layout:
             for kind in signature.matrices.kinds if signature.matrices is not None else ():
                 places.append((number, kind, end))
                 end += (self.counts[number] * kind.nbytes + 63) // 64 * 64
-        self.arena, self.grad_arena = Arena(max(end, 8)), Arena(max(end, 8))
+        self.arena, self.grad_arena = (self.machine.arena(max(end, 8)) for _ in range(2))
         base = self.arena.address
         self.where[self.nodes] += base
         self.starts += base
@@ -251,7 +257,7 @@ class Layout:
         item, width = table.element_size(), table.shape[1]
         looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
         looked.read(session, lookup)
-        kernel = step_kernel((operand(0),), (False,), False, False, DTYPES[table.dtype])
+        kernel = self.machine.step((operand(0),), (False,), False, False, DTYPES[table.dtype], False)
         result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
         words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]
         looked.words = np.array(words, np.int64)
@@ -281,7 +287,7 @@ class Layout:
         if isinstance(signature.matrices, Product):
             product, weight = signature.matrices, signature.matrices.weight
             forms = ("sums", "dots") if product.turned else ("dots", "sums")
-            kernels = [matrix_kernel(form, dtype) for form in forms]
+            kernels = self.machine.product(product, forms, dtype)
             bias = 0 if product.bias is None else product.bias.data_ptr()
             columns = product.results[0].shape[-1]
             matrix = (*weight.shape, weight.data_ptr(), weight.stride(0) * kind.item, bias)
@@ -289,7 +295,7 @@ class Layout:
             return [PRODUCT, *kernels, *matrix, *sizes, x.address, x.distance, 0, 0, *result]
         assert isinstance(signature.matrices, TorchCall) and signature.matrices.form is not None
         form = signature.matrices.form
-        kernels = [rowwise_kernel(form, gradient, dtype) for gradient in (False, True)]
+        kernels = [self.machine.rowwise(form, gradient, dtype) for gradient in (False, True)]
         labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
         sizes = kind.numel // features, features, 1 if form in LABELLED else features, kind.item
         return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]

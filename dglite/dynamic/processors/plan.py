@@ -11,7 +11,6 @@ from torch.optim import Optimizer
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS
-from ...kernels.cpu.processors import Job
 from ...kernels.cpu.rowwise import CLEAR, TOTALS
 from ...kernels.cpu.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
 from ..batching.session import Session
@@ -35,32 +34,32 @@ class Plan:
 
     def __init__(
         self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
-        processors: int, key: Any, sizes: tuple[int, ...],
+        machine: Any, key: Any, sizes: tuple[int, ...],
     ) -> None:  # fmt: skip
-        """Plan a step; the session has been settled. With a ``key`` the plan is made to be filled in again.
+        """Plan a step for a machine (see :class:`.host.Host`); the session has been settled.
 
-        ``sizes`` are how many rows there are of what the key tells.
+        With a ``key`` the plan is made to be filled in again. ``sizes`` are how many rows there are of what it tells.
         """
         self.sizes = self._now = sizes
-        self.key, self._trained, self._optimizer, self._processors = key, trained, optimizer, processors
+        self.key, self._trained, self._optimizer = key, trained, optimizer
         refs = np.array([x._ref for x in lazies], np.int64)
         stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
-        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays)
+        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays, machine)
         given = _given(session, trained)
         self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
         layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
         self.reached = _reached(layout, trained, given, self.wanted)
-        layout.prepare(processors, self.wanted)
+        layout.prepare(machine.sharing[0], self.wanted)
         rules = self._rules()
-        self.loss, self.job = np.zeros(1), Job()
+        self.loss, self.job = np.zeros(1), machine.job()
         self._updates = updates = Updates(layout, rules, given)
         sized = self._script(_seeds(layout, lazies, refs, self.loss))
         tensors = [x for s in layout.signatures for x in tensors_of(s)]
         tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
-        small = layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
-        self.reusable = key is not None and small and updates.repeats and layout.copies is not None
+        self.reusable = key is not None and updates.repeats and layout.copies is not None
+        self.reusable = self.reusable and layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
         self._sized = self._find_sized(*sized) if self.reusable else None
 
     def _script(self, seeds: Listing) -> tuple[Stage, Stage, np.ndarray]:
@@ -72,9 +71,9 @@ class Plan:
         (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
         heavies = layout.heavies(self.job.error_address)
-        scripts = make_scripts(forward, backward, heavies, *listed, self._processors)
-        self.job.give(*scripts)
-        self._kept = scripts, forward, backward, kept, kept_2, seeds
+        scripts = make_scripts(forward, backward, heavies, *listed, *layout.machine.sharing)
+        self._kept = scripts, forward, backward, kept, kept_2, before, seeds, after
+        layout.machine.give(self.job, self._kept, layout, self.loss)
         return forward, backward, scripts[2]
 
     def _find_sized(
@@ -140,6 +139,7 @@ class Plan:
             self.take_back()
             return False
         self.job.reset()
+        self.loss[:] = 0.0
         return True
 
 
@@ -230,16 +230,17 @@ def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int],
 
 def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
     """Return what sums up the losses and starts their gradients."""
-    listing, nodes, kinds = Listing(), refs >> PLACE_BITS, {x._kind.item for x in lazies}
+    listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
     losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)
     # A loss that depends on no parameter has no gradient to start.
     grads = np.where(layout.grads[nodes] != 0, layout.grads[nodes] + (refs & _MASK), unused.ctypes.data)
     listing.keep.append(unused)
     items = np.array([x._kind.item for x in lazies])
+    repeated = len(set(refs.tolist())) < len(lazies)
     for item in sorted(kinds):
         here = items == item
         values, starts = losses[here], grads[here]
         listing.keep += [values, starts]
-        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data]
+        words = [TOTALS, loss.ctypes.data, len(values), item, values.ctypes.data, starts.ctypes.data, int(repeated)]
         listing.add(words, 1, FOLLOWS)
     return listing

@@ -15,10 +15,8 @@ import torch
 from torch import Tensor
 
 from ...expr import Constant, Expr, compact
-from ...kernels.cpu.matrix import matrix_kernel
 from ...kernels.cpu.rowwise import CLEAR
 from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
-from ...kernels.cpu.steps import step_kernel
 from ..batching.matrices import Lookup, Product
 from ..batching.signatures import DTYPES, operand
 from ..recorded import ProgramCall
@@ -45,7 +43,7 @@ class Trained:
         if self._grad is None:
             shape, dtype = self.parameter.shape, self.parameter.dtype
             # One element more, since memory is cleared in words of 8 bytes.
-            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype)[:-1].view(shape)
+            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
         return self._grad
 
     def clear(self) -> None:
@@ -56,15 +54,16 @@ class Trained:
 
 
 class Listing:
-    """Rows (operation, place of its words, work, how it goes with the rows before), and the words.
+    """Rows (operation, place of its words, work, how it goes with the rows before, see add), and the words.
 
     What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
     ``numbers`` of formulas, ``sized`` (place of the number of rows), ``programs`` (place of the words, which part) of
     each, ``scattered`` (addresses of rows, number of the lookup, address and row stride of the table).
     """
 
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, int, int, int]] = []
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self.rows: list[tuple[int, int, int, int, int]] = []
         self.words: list[int] = []
         self.keep: list[Any] = []
         self.factors: list[tuple[int, bool, np.ndarray]] = []
@@ -74,10 +73,15 @@ class Listing:
         self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
         self.scattered: list[tuple[np.ndarray, int, int, int]] = []
 
-    def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE) -> None:
-        """Add an operation; the first of its words is its kernel."""
-        self.rows.append((words[0], len(self.words), work, how))
+    def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE, apart: bool = True) -> None:
+        """Add an operation; the first of its words is its kernel. ``apart`` tells that no two rows are the same."""
+        self.rows.append((words[0], len(self.words), work, how, int(apart)))
         self.words += words
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """All arrays that words lie in or refer to."""
+        return [self.array, *self.keep, *(numbers for _, numbers in self.numbers)]
 
     def of_programs(self) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         """Return, for each vertex program, its number, where the words of its parts' counts and places are, and which
@@ -92,7 +96,7 @@ class Listing:
     def placed(self) -> np.ndarray:
         """Return the rows with addresses of words."""
         self.array = words = np.array(self.words, np.int64)
-        rows = np.array(self.rows, np.int64).reshape(-1, 4)
+        rows = np.array(self.rows, np.int64).reshape(-1, 5)
         rows[:, 1] = rows[:, 1] * 8 + words.ctypes.data
         return rows
 
@@ -154,7 +158,7 @@ class Updates:
     """
 
     def __init__(self, layout: Layout, trained: Sequence[tuple[Trained, Rule]], given: dict[int, int]) -> None:
-        self.before, self.after, self.repeats = Listing(), Listing(), True
+        self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
         self.states = {id(one.parameter): rule.states for one, rule in trained}
         self._rules = [rule for _, rule in trained]
         self._dirty: list[Trained] = []
@@ -162,6 +166,8 @@ class Updates:
         for number, (one, rule) in enumerate(trained):
             parameter, own = one.parameter, parts.get(id(one.parameter), [])
             node, looked = given.get(id(parameter)), [part.looked for part in own if part.looked is not None]
+            if node is None and layout.machine.fuse(after, one, rule, own):
+                continue
             if rule.product is not None and own and node is None and (rule.product[0] == 1.0 or not looked):
                 _add_parts(after, own, parameter, parameter, *rule.product, number)
                 continue
@@ -246,7 +252,7 @@ def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, 
     """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
     assert part.looked is not None
     item, row = into.element_size(), into.stride(0) * into.element_size()
-    kernel = step_kernel((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype])
+    kernel = listing.machine.step((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype])
     places = np.empty(part.rows, np.int64)
     _place_rows(places, part.looked, into.data_ptr(), row)
     listing.keep.append(places)
@@ -254,7 +260,7 @@ def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, 
     scale = numbers.ctypes.data + item, 0, 0
     listing.sized.append(len(listing.words) + 1)
     words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, *scale]
-    listing.add(words, part.rows * into.shape[1], how)
+    listing.add(words, part.rows * into.shape[1], how, apart=False)
 
 
 def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int) -> None:
@@ -266,7 +272,7 @@ def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, nu
     else:
         listing.programs.setdefault(part.source[0], []).append((len(listing.words), part.source[1]))
     row = into.stride(0) * into.element_size()
-    words = [matrix_kernel(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
+    words = [listing.machine.matrix(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
@@ -285,10 +291,10 @@ def _touched(layout: Layout, parameter: Tensor, node: int | None, looked: Sequen
 
 
 @cache
-def _kernel(formula: Expr, num_tensors: int, dtype: str) -> tuple[int, tuple[int, ...]]:
-    """Return the kernel of a formula of so many tensors, and numbers from there on, and which of them it reads."""
+def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tuple[bool, ...]]:
+    """Return a formula of so many tensors, and numbers from there on, which of them it reads, and which are numbers."""
     compacted, slots = compact(formula)
-    return step_kernel((compacted,), tuple(slot >= num_tensors for slot in slots), False, False, dtype), tuple(slots)
+    return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
 def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray | None, how: int) -> None:
@@ -307,7 +313,8 @@ def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray |
     places += [(numbers.ctypes.data + i * numbers.itemsize, 0, 0) for i in range(len(numbers))]
     clearing = [(1, Constant(0.0))] if rows is not None else []
     for target, formula in (*rule.formulas, *clearing):
-        kernel, slots = _kernel(formula, len(tensors), dtype)
+        compacted, slots, spread = _reads(formula, len(tensors))
+        kernel = listing.machine.step((compacted,), spread, False, False, dtype)
         words = [kernel, count, width, *places[target]]
         for slot in slots:
             words += places[slot]

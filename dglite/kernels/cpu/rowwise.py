@@ -35,11 +35,11 @@ def _clear(args, task, num_tasks):  # type: ignore[no-untyped-def]
 
 @cfunc("void(int64, int64, int64)", cache=True)
 def _totals(args, task, num_tasks):  # type: ignore[no-untyped-def]
-    """Sum up losses, and start their gradients. Words: 1 address of the sum, float64, 2 number of losses, 3 bytes of
-    one, 4 and 5 addresses of lists: of the losses, and of their gradients, to which 1 is added."""
+    """Sum up losses, and start their gradients. Words: 1 address of the sum, float64, to which it is added, 2 number of
+    losses, 3 bytes of one, 4 and 5 addresses of lists: of the losses, and of their gradients, to which 1 is added."""
     if task < 0:
         return
-    total, single = 0.0, word(args, 3) == 4
+    total, single = _load8(word(args, 1)), word(args, 3) == 4
     for i in range(word(args, 2)):
         value, grad = word(word(args, 4), i), word(word(args, 5), i)
         if single:

@@ -26,6 +26,7 @@ __all__ = [
     "HEAVY_WORDS",
     "PRODUCT",
     "ROWWISE",
+    "WORTH_SHARING",
     "Heavy",
     "Stage",
     "make_scripts",
@@ -36,7 +37,7 @@ PRODUCT, ROWWISE, CALL = 1, 2, 3
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
 BATCH_WORDS = 16
 """Most words of an operation on a batch."""
-_SMALL = 1024
+WORTH_SHARING = 1024
 """Values up to which a step is not worth sharing out."""
 
 (KIND, FORWARD, BACKWARD, HEIGHT, WIDTH, MATRIX, MATRIX_STRIDE, BIAS, ROWS, FEATURES, COLUMNS, ITEM) = range(12)
@@ -51,7 +52,7 @@ Of a ``CALL``, whose words are there already, kernels forward and backward (0: n
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
-NUMBER, OPEN, WORD, NUM_COUNTERS = range(4)
+NUMBER, OPEN, WORD, SMALL, NUM_COUNTERS = range(5)
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -79,6 +80,8 @@ class Heavy(NamedTuple):
 
 
 class _Made(NamedTuple):
+    """Scripts, one for each processor or one for all, the load of each processor, and words of batches."""
+
     scripts: np.ndarray
     counts: np.ndarray
     load: np.ndarray
@@ -108,12 +111,12 @@ def _wait(made: _Made) -> None:
 @_jit
 def _who(made: _Made, work: int, follows: bool) -> int:
     """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
-    small, before = work <= _SMALL or len(made.counts) == 1, made.counters[OPEN]
+    small, before = work <= made.counters[SMALL] or len(made.load) == 1, made.counters[OPEN]
     if follows and not (small and before >= 0):
         _wait(made)
     if not small:
-        for processor in range(len(made.counts)):
-            made.load[processor] += work // len(made.counts)
+        for processor in range(len(made.load)):
+            made.load[processor] += work // len(made.load)
         made.counters[OPEN] = _SEVERAL
         return _SEVERAL
     processor = before if follows and before >= 0 else int(np.argmin(made.load))
@@ -124,9 +127,12 @@ def _who(made: _Made, work: int, follows: bool) -> int:
 
 
 @_jit
-def _give(made: _Made, who: int, operation: int, words: int) -> None:
-    """Add an instruction to one script, or a share of it to each."""
+def _give(made: _Made, who: int, operation: int, words: int, apart: int) -> None:
+    """Add an instruction to one script, or a share of it to each; to one script for all, with who does it."""
     count = len(made.counts)
+    if count < len(made.load):
+        _put(made, 0, operation, words, who, apart)
+        return
     if who >= 0:
         _put(made, who, operation, words, 0, 1)
         return
@@ -135,12 +141,16 @@ def _give(made: _Made, who: int, operation: int, words: int) -> None:
 
 
 @_jit
-def _steps(made: _Made, stage: Stage, first: int, last: int, work: int) -> None:
+def _steps(made: _Made, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
     # Work of 0 marks a sum over columns, which is one task.
     who = _who(made, work if work > 0 else 1, True)
     for step in range(first, last):
+        # In one script for all, rows that are apart are shared out by elements, not by columns.
+        if step > first and who == _SEVERAL and apart and len(made.counts) < len(made.load):
+            _wait(made)
+            made.counters[OPEN] = _SEVERAL
         at = stage.starts[step]
-        _give(made, who, stage.words[at], stage.words.ctypes.data + 8 * at)
+        _give(made, who, stage.words[at], stage.words.ctypes.data + 8 * at, apart)
 
 
 @_jit
@@ -159,7 +169,8 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
     if row[KIND] == CALL:
         operation = row[BACKWARD] if backward else row[FORWARD]
         if operation != 0 and not (backward and heavy.grads[heavy.order[begin]] == 0):
-            _give(made, _who(made, row[ROWS], True), operation, row[WIDTH] if backward else row[HEIGHT])
+            address = row[WIDTH] if backward else row[HEIGHT]
+            _give(made, _who(made, row[ROWS], True), operation, address, 1)
         return
     if backward:
         wanted = False
@@ -194,7 +205,7 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
             words[4], words[5], words[8], words[9] = x, from_x, y, from_y
             words[10], words[11] = row[BIAS], 0
         work = count * row[ROWS] * row[HEIGHT] * row[WIDTH]
-    _give(made, _who(made, work, True), operation, address)
+    _give(made, _who(made, work, True), operation, address, 1)
 
 
 @_jit
@@ -204,7 +215,7 @@ def _sweep(made: _Made, stage: Stage, heavy: Heavy, backward: bool) -> None:
         if row[0]:
             _batch(made, heavy, row[1], backward)
         else:
-            _steps(made, stage, row[1], row[2], row[3])
+            _steps(made, stage, row[1], row[2], row[3], row[4])
 
 
 @_jit
@@ -216,32 +227,37 @@ def make_scripts(
     between: np.ndarray,
     after: np.ndarray,
     processors: int,
+    num_scripts: int,
+    small: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (scripts (processors, most, 4), the number of instructions of each, words that they refer to).
+    """Return (scripts (num_scripts, most, 4), the number of instructions of each, words that they refer to).
+
+    Each processor has a script; or there is one for all, with (operation, words, who does it or -1, whether its rows
+    are apart). What takes up to ``small`` values is done by one processor.
 
     ``before`` the forward sweep, ``between`` both and ``after`` the backward one are rows (operation, address of words,
     work, how it goes with the rows before: ``ALONGSIDE`` them, ``FOLLOWS`` all of them, or is done by who did the last
-    one, ``CONTINUES``). What comes after is done only if no error was reported.
+    one, ``CONTINUES``; whether its rows are apart). What comes after is done only if no error was reported.
     """
     steps = len(forward.starts) + len(backward.starts)
     sweeps = len(forward.rows) + len(backward.rows)
     others = len(before) + len(between) + len(after)
-    most = steps + 2 * sweeps + 2 * others + 8
+    most = 2 * steps + 2 * sweeps + 2 * others + 8
     made = _Made(
-        np.empty((processors, most, INSTRUCTION_WORDS), np.int64),
-        np.zeros(processors, np.int64),
+        np.empty((num_scripts, most, INSTRUCTION_WORDS), np.int64),
+        np.zeros(num_scripts, np.int64),
         np.zeros(processors, np.int64),
         np.zeros(sweeps * BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
-    made.counters[OPEN] = _NOBODY
+    made.counters[OPEN], made.counters[SMALL] = _NOBODY, small
     _listed(made, before)
     _sweep(made, forward, heavy, False)
     _wait(made)
     _listed(made, between)
     _sweep(made, backward, heavy, True)
     _wait(made)
-    for processor in range(processors):
+    for processor in range(num_scripts):
         _put(made, processor, CHECK, 0, 0, 0)
     _listed(made, after)
     return made.scripts, made.counts, made.words
@@ -255,7 +271,7 @@ def _listed(made: _Made, rows: np.ndarray) -> None:
             _wait(made)
         if rows[i, 3] != CONTINUES:
             who = _who(made, rows[i, 2], False)
-        _give(made, who, rows[i, 0], rows[i, 1])
+        _give(made, who, rows[i, 0], rows[i, 1], rows[i, 4])
 
 
 @_jit

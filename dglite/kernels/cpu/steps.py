@@ -13,7 +13,9 @@ from .jit import block_lanes, compile_kernel
 from .launch import call_kernel, launch, num_tasks, num_threads
 from .simd import word
 
-__all__ = ["run_steps", "run_steps_by_rows", "step_kernel"]
+__all__ = ["run_steps", "run_steps_by_rows", "step_kernel", "step_of"]
+
+_steps: dict[int, StepSpec] = {}
 
 
 @lru_cache(maxsize=4096)
@@ -22,7 +24,15 @@ def step_kernel(formulas: tuple[Expr, ...], spread: tuple[bool, ...], add: bool,
 
     A formula has many values in registers at a time, where a sum has little beside its accumulators.
     """
-    return compile_kernel("step", step_source(StepSpec(formulas, spread, add, total, dtype, block_lanes(dtype) // 4)))
+    spec = StepSpec(formulas, spread, add, total, dtype, block_lanes(dtype) // 4)
+    address = compile_kernel("step", step_source(spec))
+    _steps[address] = spec
+    return address
+
+
+def step_of(address: int) -> StepSpec:
+    """Return what the kernel at an address computes."""
+    return _steps[address]
 
 
 @cfunc("void(int64, int64, int64)", cache=True)

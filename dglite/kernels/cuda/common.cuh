@@ -8,7 +8,7 @@ namespace dg {
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr int WARP = 32;
-constexpr int BLOCK = 256;
+constexpr int BLOCK = 256, WARPS = BLOCK / WARP;
 
 // -- values -----------------------------------------------------------------------------------------------------------
 struct alignas(2) f16 { unsigned short bits; };

@@ -6,7 +6,7 @@
 
 namespace dg {
 
-constexpr int DIGITS = 256, WARPS = BLOCK / WARP;
+constexpr int DIGITS = 256;
 
 template <class index> __device__ inline int digit_of(index row, int shift) { return int((row >> shift) & (DIGITS - 1)); }
 

@@ -1,7 +1,7 @@
 """Runs kernels on the CPU by compiling their own text with g++, for tests and for a look into a kernel by a debugger.
 
-Nothing is fast here. Blocks run one after the other, threads as fibers (``emulation.h``); a load that is not aligned,
-an exchange that a lane misses, or a barrier that is never reached raises.
+Nothing is fast here. Blocks run one after the other, or all at once where they wait for each other; threads are fibers
+(``emulation.h``). A load that is not aligned, an exchange that a lane misses, a barrier that is never reached raises.
 """
 
 from __future__ import annotations
@@ -53,9 +53,14 @@ class HostMemory:
 
 @final
 class Emulator:
-    """A runner without a card: addresses are the host's."""
+    """A runner without a card: addresses are the host's.
 
-    def __init__(self) -> None:
+    ``blocks`` are what it says fit at once. Each goes as far as it can before the next one does; threads take turns.
+    That goes from the first on, or ``backwards``; a result that depends on it comes from a barrier that is missing.
+    """
+
+    def __init__(self, blocks: int = 2, backwards: bool = False) -> None:
+        self.blocks, self.backwards = blocks, backwards
         self._functions: dict[str, Any] = {}
 
     def prepare(self, programs: Iterable[Program]) -> None:
@@ -76,10 +81,16 @@ class Emulator:
 
     def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a card."""
-        if not grid[0] * grid[1]:
-            return
+        if grid[0] * grid[1]:
+            self._run(program, kernel, (*grid, BLOCK, 0, self.backwards), words)
+
+    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+        """Run a kernel whose blocks wait for each other to its end."""
+        self._run(program, kernel, (blocks, 1, BLOCK, 1, self.backwards), words)
+
+    def _run(self, program: Program, kernel: str, shape: Sequence[int], words: Sequence[int | float]) -> None:
         self.prepare([program])
-        given, sizes = packed(words), array("q", (*grid, BLOCK))
+        given, sizes = packed(words), array("q", shape)
         wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.buffer_info()[0], len(given))
         if wrong:
             raise DGLError(f"{program.name(kernel)}: {wrong.decode()}")
@@ -91,6 +102,10 @@ class Emulator:
     def upload(self, array: np.ndarray) -> HostMemory:
         """Return a copy."""
         return HostMemory(np.array(array, order="C"))
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        """Copy an array to an address."""
+        ctypes.memmove(address, array.ctypes.data, array.nbytes)
 
     def download(self, address: int, count: int, dtype: str) -> np.ndarray:
         """Return a copy of ``count`` values."""
@@ -106,7 +121,7 @@ def _compile(programs: list[Program]) -> Path:
     ]
     header = _header()
     text = "".join([f'#include "{header.name}"\n', library(parts), *[program.body for program in programs], *exports])
-    path = _folder() / f"{_digest(header.name + text)}.so"
+    path = _folder() / f"{_digest(header.parent.name + text)}.so"
     if not path.is_file():
         _run_compiler(text, path, ["-shared", f"-I{header.parent}"], "kernels.cpp")
     return path

@@ -1,10 +1,12 @@
-// Enough of a CUDA card to run the kernels' own text on a CPU, one block after the other, for tests without a card.
+// Enough of a CUDA card to run the kernels' own text on a CPU, for tests without a card: one block after the other, or
+// all blocks of a launch at once, where they wait for each other.
 //
 // Each thread of a block is a fiber. A fiber runs until it waits: at a block's barrier, or at an exchange inside its
 // warp, which is done when all 32 lanes have come to it. What real hardware leaves undefined is an error here: an
 // exchange that a lane never reaches, or lanes of one warp in different exchanges.
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csetjmp>
 #include <cstdint>
@@ -24,7 +26,7 @@
 #define __launch_bounds__(...)
 #define __shared__ static
 #define threadIdx (emulated::running->thread)
-#define blockIdx (emulated::block_index)
+#define blockIdx (emulated::running->block->index)
 #define gridDim (emulated::grid_size)
 #define blockDim (emulated::block_size)
 
@@ -50,11 +52,20 @@ struct Warp {
     std::uint64_t slots[2][LANES];  // values of this exchange and of the one before, which a late lane may still read
 };
 
+struct Block {
+    Index index;
+    Barrier barrier;
+    int alive = 0;
+    std::vector<Warp> warps;
+    std::vector<char> shared;  // what it asks for by `shared_of_block`; declared memory is one for all blocks
+};
+
 struct Fiber {
     Index thread;
     int lane = 0;
     Warp* warp = nullptr;
-    bool started = false, done = false;
+    Block* block = nullptr;
+    bool started = false, done = false, looked = false;
     const Barrier* waits = nullptr;
     unsigned seen = 0;
     ucontext_t context;
@@ -65,11 +76,9 @@ struct Fiber {
 using Invoke = void (*)(const void* kernel, const long long* words);
 
 inline Fiber* running = nullptr;
-inline Index block_index, grid_size, block_size;
+inline Index grid_size, block_size;
 inline std::vector<std::unique_ptr<Fiber>> fibers;
-inline std::vector<Warp> warps;
-inline Barrier block_barrier;
-inline int block_alive = 0;
+inline std::vector<std::unique_ptr<Block>> blocks;
 inline jmp_buf scheduler;
 inline Invoke invoked;
 inline const void* invoked_kernel;
@@ -91,6 +100,18 @@ inline void wait_for(const Barrier& barrier, unsigned generation) {
     self->waits = nullptr;
 }
 
+// Let others go on, since this thread has looked at memory and not found what it waits for.
+inline void look_again_later() {
+    running->looked = true;
+    if (setjmp(running->resume) == 0) leave();
+}
+
+inline char* shared_of_block(std::size_t bytes) {
+    std::vector<char>& shared = running->block->shared;
+    if (shared.size() < bytes + 16) shared.resize(bytes + 16);
+    return reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(shared.data()) + 15) / 16 * 16);
+}
+
 inline void arrive(Barrier& barrier, int expected) {
     const unsigned generation = barrier.generation;
     if (++barrier.arrived == expected) {
@@ -104,11 +125,12 @@ inline void arrive(Barrier& barrier, int expected) {
 inline void entry() {
     invoked(invoked_kernel, invoked_words);
     running->done = true;
-    --block_alive;
+    Block& block = *running->block;
+    --block.alive;
     // A block's barrier counts the threads that are left, as the hardware does.
-    if (block_alive > 0 && block_barrier.arrived == block_alive) {
-        block_barrier.arrived = 0;
-        ++block_barrier.generation;
+    if (block.alive > 0 && block.barrier.arrived == block.alive) {
+        block.barrier.arrived = 0;
+        ++block.barrier.generation;
     }
     leave();
 }
@@ -149,41 +171,69 @@ inline void resume(Fiber* fiber) {
     setcontext(&fiber->context);
 }
 
-inline void run_block(int threads) {
-    while (int(fibers.size()) < threads) {
-        fibers.push_back(std::make_unique<Fiber>());
-        fibers.back()->stack.reset(new char[STACK_BYTES]);
-    }
-    warps.assign((threads + LANES - 1) / LANES, Warp());
-    block_barrier = Barrier();
-    block_alive = threads;
-    for (int i = 0; i < threads; ++i) {
-        Fiber& fiber = *fibers[i];
-        fiber.thread.x = unsigned(i);
-        fiber.lane = i % LANES;
-        fiber.warp = &warps[i / LANES];
-        fiber.started = fiber.done = false;
-        fiber.waits = nullptr;
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = STACK_BYTES;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, entry, 0);
-    }
-    for (int left = threads; left > 0 && failure.empty();) {
-        bool moved = false;
+inline void prepare(Fiber& fiber, Block& block, int number) {
+    if (!fiber.stack) fiber.stack.reset(new char[STACK_BYTES]);
+    fiber.thread.x = unsigned(number);
+    fiber.lane = number % LANES;
+    fiber.block = &block;
+    fiber.warp = &block.warps[number / LANES];
+    fiber.started = fiber.done = false;
+    fiber.waits = nullptr;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = fiber.stack.get();
+    fiber.context.uc_stack.ss_size = STACK_BYTES;
+    fiber.context.uc_link = nullptr;
+    makecontext(&fiber.context, entry, 0);
+}
+
+// Let the threads of a block take turns until none can go on; return how many have ended, or -1 if none could go on.
+inline int run_threads(unsigned block, int threads, bool backwards) {
+    int ended = 0;
+    bool any = false;
+    for (bool moved = true; moved && failure.empty();) {
+        moved = false;
         for (int i = 0; i < threads; ++i) {
-            Fiber* fiber = fibers[i].get();
+            Fiber* fiber = fibers[block * threads + (backwards ? threads - 1 - i : i)].get();
             if (fiber->done || (fiber->waits && fiber->waits->generation == fiber->seen)) continue;
-            moved = true;
+            fiber->looked = false;
             resume(fiber);
-            left -= fiber->done;
+            // Who has looked in vain has changed nothing.
+            moved |= !fiber->looked;
+            ended += fiber->done;
+        }
+        any |= moved;
+    }
+    return any ? ended : -1;
+}
+
+// Run blocks, from number `first` on, to their end, all at once. Each goes as far as it can before the next one does, and
+// its threads take turns, from the first on or all of this `backwards`: what comes out must be the same, unless a barrier
+// is missing.
+inline void run_blocks(unsigned first, unsigned count, int threads, bool backwards) {
+    while (blocks.size() < count) blocks.push_back(std::make_unique<Block>());
+    while (fibers.size() < std::size_t(count) * threads) fibers.push_back(std::make_unique<Fiber>());
+    for (unsigned b = 0; b < count; ++b) {
+        Block& block = *blocks[b];
+        block.index = Index{(first + b) % grid_size.x, (first + b) / grid_size.x, 0};
+        block.barrier = Barrier();
+        block.alive = threads;
+        block.warps.assign((threads + LANES - 1) / LANES, Warp());
+        std::fill(block.shared.begin(), block.shared.end(), char(0xff));
+        for (int i = 0; i < threads; ++i) prepare(*fibers[b * threads + i], block, i);
+    }
+    for (int left = int(count) * threads; left > 0 && failure.empty();) {
+        bool moved = false;
+        for (unsigned b = 0; b < count && failure.empty(); ++b) {
+            const int ended = run_threads(backwards ? count - 1 - b : b, threads, backwards);
+            moved |= ended >= 0;
+            left -= ended > 0 ? ended : 0;
         }
         if (!moved) fail("threads wait for others that never come");
     }
 }
 
-// Run a kernel; `grid` holds the blocks along x and y and the threads of a block. Returns what went wrong, or null.
+// Run a kernel; `grid` holds the blocks along x and y, the threads of a block, whether all blocks run at once, and
+// whether threads take turns backwards. Returns what went wrong, or null.
 inline const char* run(const void* kernel, Invoke invoke, const long long* grid, const long long* words) {
     failure.clear();
     grid_size = Index{unsigned(grid[0]), unsigned(grid[1]), 1};
@@ -191,11 +241,9 @@ inline const char* run(const void* kernel, Invoke invoke, const long long* grid,
     invoked = invoke;
     invoked_kernel = kernel;
     invoked_words = words;
-    for (unsigned y = 0; y < grid_size.y && failure.empty(); ++y)
-        for (unsigned x = 0; x < grid_size.x && failure.empty(); ++x) {
-            block_index = Index{x, y, 0};
-            run_block(int(grid[2]));
-        }
+    const unsigned all = grid_size.x * grid_size.y, at_once = grid[3] ? all : 1;
+    for (unsigned first = 0; first < all && failure.empty(); first += at_once)
+        run_blocks(first, at_once, int(grid[2]), grid[4] != 0);
     return failure.empty() ? nullptr : failure.c_str();
 }
 
@@ -223,7 +271,13 @@ template <class... A> const char* start(void (*kernel)(A...), const long long* g
     }
 
 // -- what CUDA gives every thread -------------------------------------------------------------------------------------
-inline void __syncthreads() { emulated::arrive(emulated::block_barrier, emulated::block_alive); }
+inline void __syncthreads() {
+    emulated::Block& block = *emulated::running->block;
+    emulated::arrive(block.barrier, block.alive);
+}
+inline void __threadfence() {}
+inline void __nanosleep(unsigned) { emulated::look_again_later(); }
+inline long long clock64() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { emulated::exchange(emulated::WARP_BARRIER, mask, 0); }
 
 template <class T> T __shfl_sync(unsigned mask, T value, int lane) {

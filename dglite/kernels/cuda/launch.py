@@ -13,7 +13,7 @@ import sys
 import tempfile
 from array import array
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol, final
 
@@ -58,23 +58,41 @@ class StreamRunner:
 
     def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Start ``kernel``; see :class:`~.program.Runner`."""
-        if not grid[0] * grid[1]:
-            return
+        if grid[0] * grid[1]:
+            self._start(self._cupy.cuda.driver.launchKernel, program, kernel, grid, words, 0)
+
+    @cached_property
+    def blocks(self) -> int:
+        """How many blocks run at once, if no more than one fits on a multiprocessor."""
+        return int(self._device.attributes["MultiProcessorCount"])
+
+    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+        """Start a kernel whose blocks wait for each other; the driver refuses more than can run at once."""
+        self._start(self._cupy.cuda.driver.launchCooperativeKernel, program, kernel, (blocks, 1), words)
+
+    def _start(
+        self, start: Any, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float], *more: int
+    ) -> None:
         given = packed(words)
-        start = given.buffer_info()[0]
-        pointers = array("q", range(start, start + 8 * len(given), 8))
+        first = given.buffer_info()[0]
+        pointers = array("q", range(first, first + 8 * len(given), 8))
         with self._device:
             function = self._functions.get((program.prefix, kernel))
             if function is None:
                 function = self._functions[program.prefix, kernel] = self._loaded(program, kernel)
             # The driver copies the arguments before it returns.
-            self._cupy.cuda.driver.launchKernel(
-                *(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], 0)
-            )
+            start(*(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], *more))
 
     def _loaded(self, program: Program, kernel: str) -> Any:
         module = self._cupy.RawModule(path=str(binary(self._cupy.cuda.nvrtc, program, self._arch)))
         return module.get_function(program.name(kernel)).kernel
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        """Copy an array to the device when what was started before has run."""
+        runtime = self._cupy.cuda.runtime
+        with self._device:
+            to_device = runtime.memcpyHostToDevice
+            runtime.memcpyAsync(address, array.ctypes.data, array.nbytes, to_device, self._stream)
 
     def empty(self, num_bytes: int) -> Memory:
         """Return uninitialised memory."""

@@ -80,11 +80,21 @@ class Runner(Protocol):
         A grid without blocks starts nothing.
         """
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks run at once, if no more than one fits on a multiprocessor."""
+
+    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+        """Start ``kernel`` on at most :attr:`blocks` blocks that wait for each other."""
+
     def empty(self, num_bytes: int) -> Memory:
         """Return uninitialised memory."""
 
     def upload(self, array: np.ndarray) -> Memory:
         """Return a copy of ``array`` on the device."""
+
+    def write(self, address: int, array: np.ndarray) -> None:
+        """Copy a contiguous array to memory of the device."""
 
     def download(self, address: int, count: int, dtype: str) -> np.ndarray:
         """Return a copy of ``count`` values on the host, when all that was started has run: the one call that waits."""

@@ -7,6 +7,7 @@ are instantiated with: which operands are read, where and how wide, and the expr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...expr import Call, Constant, Expr, Operand, Side, operands_of
@@ -186,7 +187,7 @@ def _value(spec: MessageSpec, near: list[Operand], far: list[Operand]) -> list[s
         for operand in operands:
             i = "i" if spec.patterns[operand.slot] is Pattern.FULL else "0"
             reads.append(f"            const compute {operand!r} = widen({source}.{operand!r}.item[{i}]);")
-    lines, result = expression_text(spec.expr)
+    lines, (result,) = expression_text((spec.expr,))
     return [
         "    __device__ void value(const Near& near, const Far& far, compute (&result)[VEC]) const {",
         "        #pragma unroll",
@@ -199,8 +200,8 @@ def _value(spec: MessageSpec, near: list[Operand], far: list[Operand]) -> list[s
     ]
 
 
-def expression_text(expr: Expr) -> tuple[list[str], str]:
-    """Return statements that name every operator's value once, and the name of the expression's."""
+def expression_text(expressions: Sequence[Expr]) -> tuple[list[str], list[str]]:
+    """Return statements that name every operator's value once, and the names of the expressions' values."""
     names, lines = dict[Expr, str](), list[str]()
 
     def name(node: Expr) -> str:
@@ -215,7 +216,7 @@ def expression_text(expr: Expr) -> tuple[list[str], str]:
             lines.append(f"const auto {names[node]} = {text};")
         return names[node]
 
-    return lines, name(expr)
+    return lines, [name(expr) for expr in expressions]
 
 
 def _number(value: float) -> str:

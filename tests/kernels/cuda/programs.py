@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dglite.kernels.cuda import attention, convert, sample, winners
+from dglite.expr import Operand, Side
+from dglite.kernels.cuda import attention, convert, persistent, sample, winners
 from dglite.kernels.cuda.program import Program
 from dglite.kernels.cuda.softmax import softmax_program
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm
@@ -10,12 +11,32 @@ from dglite.kernels.render_tiles import Phase, Score
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import expression
 
-__all__ = ["programs", "wide_sum"]
+__all__ = ["processors", "programs", "wide_sum"]
 
 
 def wide_sum() -> Program:
     """Return the g-SpMM of float32 rows of 64 with a weight per edge."""
     return bind_spmm(expression("u_mul_e"), Reducer.SUM, "float32", "int32", ((64,), (1,))).program([0, 0], 0, 20.0)[1]
+
+
+def processors() -> Program:
+    """Return persistent processors of a model with two matrices, of one of which not all rows fit, with every case."""
+    dtype = "float32"
+    x, y = (Operand(Side.E, slot) for slot in range(2))
+    matrices = persistent.Matrix(600, 96, dtype), persistent.Matrix(5, 64, "float64")
+    cases = (
+        persistent.Step((x.call("tanh") * y, x), (False, True), True, False, dtype),
+        persistent.Step((x * y,), (False, False), True, True, dtype),
+        *(
+            persistent.Rowwise(form, gradient, dtype)
+            for form in ("cross_entropy", "softmax")
+            for gradient in (False, True)
+        ),
+        *(persistent.Times(form, matrix) for matrix in range(2) for form in ("dots", "sums")),
+        *(persistent.Summed(form, persistent.KEPT, 0, dtype) for form in ("outer", "totals")),
+        *(persistent.CLEAR, persistent.LOSSES),
+    )
+    return persistent.persistent_program(cases, matrices, 2, persistent.slots_of(matrices, 2, 2))
 
 
 def programs() -> list[Program]:
@@ -35,6 +56,7 @@ def programs() -> list[Program]:
         sample._program("int64"),
         winners._program("bfloat16", "int32"),
         attention._dropout_program("float32"),
+        processors(),
     ]
     all_flags = {"dropout": True, "weighted": True}
     for spec, team in [

@@ -15,7 +15,7 @@ from dglite.errors import DGLError
 from dglite.kernels.cuda.launch import binary
 from dglite.kernels.cuda.program import Program, library
 from tests.kernels.cuda import nvrtc
-from tests.kernels.cuda.programs import programs, wide_sum
+from tests.kernels.cuda.programs import processors, programs, wide_sum
 
 ARCHS = [70, 80, 90]
 FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
@@ -63,16 +63,30 @@ def test_nvcc_takes_every_program(arch, tmp_path):
     assert done.returncode == 0, done.stderr[:4000]
 
 
+def ptx(program: Program) -> str:
+    """Return what a program is for the newest architecture up to 9.0."""
+    compiler = nvrtc.find()
+    known = max(number for number in compiler.getSupportedArchs() if number <= 90)
+    made = compiler.createProgram(program.text, "program.cu", [], [])
+    compiler.compileProgram(made, ["-std=c++17", "-default-device", f"-arch=compute_{known}"])
+    text = compiler.getPTX(made)
+    compiler.destroyProgram(made)
+    return text
+
+
 @needs_nvrtc
 def test_rows_are_read_in_vectors():
     """A row of 64 float32 is read 16 bytes at a time by the read-only path, and written so."""
-    compiler = nvrtc.find()
-    known = max(number for number in compiler.getSupportedArchs() if number <= 90)
-    made = compiler.createProgram(wide_sum().text, "wide.cu", [], [])
-    compiler.compileProgram(made, ["-std=c++17", "-default-device", f"-arch=compute_{known}"])
-    rows = re.search(r"\.entry \w+_rows\(.*?^}", compiler.getPTX(made), re.DOTALL | re.MULTILINE).group()
-    compiler.destroyProgram(made)
+    rows = re.search(r"\.entry \w+_rows\(.*?^}", ptx(wide_sum()), re.DOTALL | re.MULTILINE).group()
     assert "ld.global.nc.v4" in rows and "st.global.wb.v4" in rows
+
+
+@needs_nvrtc
+def test_persistent_processors_hold_rows_in_registers():
+    """Nothing that is indexed is left for memory of a thread's own, and nothing is read by the read-only path."""
+    text = ptx(processors())
+    assert text.count("fma.rn.f32") > 100
+    assert ".local" not in text and "ld.global.nc" not in text
 
 
 @needs_nvrtc

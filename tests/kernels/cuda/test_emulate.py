@@ -8,6 +8,7 @@ import torch
 
 from dglite.errors import DGLError
 from dglite.kernels.cuda.convert import simple_program
+from dglite.kernels.cuda.emulate import Emulator
 from dglite.kernels.cuda.program import BLOCK
 from tests.kernels.cuda.emulated import CARD, needs_compiler
 
@@ -25,6 +26,14 @@ KERNELS = {
     "leave": ("int* out", "if (threadIdx.x % 2) out[threadIdx.x] = across(1, 1)"),
     "apart": ("int* out", "if (threadIdx.x % 2) across(1, 1); else any(true); out[0] = 1"),
     "stuck": ("int* out", "if (threadIdx.x == 3) __syncwarp(); __syncthreads(); out[0] = 1"),
+    "rounds": (
+        "unsigned* counter, int* out, long long rounds",
+        "int* const shared = (int*)emulated::shared_of_block(64); for (int r = 1; r <= rounds; ++r) { "
+        "if (threadIdx.x == 0) { shared[0] = blockIdx.x; atomicAdd(counter, 1u); "
+        "while (*(volatile unsigned*)counter < r * gridDim.x) __nanosleep(20); } __syncthreads(); "
+        "if (threadIdx.x == 9) out[blockIdx.x] += shared[0] + (*counter >= r * gridDim.x); __syncthreads(); }",
+    ),
+    "racing": ("int* out", "out[threadIdx.x] = 1; out[threadIdx.x] += out[(threadIdx.x + 1) % BLOCK]"),
     "skewed": ("const float* in, float* out", "out[0] = load<4>(in + 1).item[0]"),
     "narrow": (
         "const float* in, f16* half, bf16* brain, long long count",
@@ -77,6 +86,25 @@ def test_what_a_card_leaves_undefined_is_an_error(kernel, message):
         run(kernel, out.ctypes.data)
     run("turn", out.ctypes.data)  # and the card can be used again
     assert out[0] == 5
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_blocks_that_wait_for_each_other_run_at_once(backwards):
+    counter, out = np.zeros(1, np.uint32), np.zeros(3, np.int32)
+    card = Emulator(backwards=backwards)
+    card.launch_together(PROGRAM, "rounds", 3, [counter.ctypes.data, out.ctypes.data, 2])
+    np.testing.assert_array_equal(out, 2 * np.arange(3) + 2)
+    with pytest.raises(DGLError, match="never come"):  # one after the other
+        card.launch(PROGRAM, "rounds", (3, 1), [counter.ctypes.data, out.ctypes.data, 5])
+
+
+def test_the_order_of_threads_shows_where_a_barrier_is_missing():
+    found = []
+    for backwards in (False, True):
+        out = np.zeros(BLOCK, np.int32)
+        Emulator(backwards=backwards).launch(PROGRAM, "racing", (1, 1), [out.ctypes.data])
+        found.append(out)
+    assert (found[0] != found[1]).any()
 
 
 def test_wrong_arguments_are_errors():

@@ -18,7 +18,7 @@ from tests.kernels.cuda.programs import wide_sum
 
 
 class Device(nullcontext):
-    compute_capability = "90"
+    compute_capability, attributes = "90", {"MultiProcessorCount": 132}
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -40,7 +40,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
         loaded.append(path)
         return SimpleNamespace(get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=len(name))))
 
-    cuda = SimpleNamespace(Device=Device, driver=SimpleNamespace(launchKernel=launch_kernel), nvrtc=None)
+    def launch_together(*arguments):
+        launch_kernel(*arguments, "together")
+
+    def copy(to, source, size, kind, stream):
+        started.append(("copied", to, ctypes.string_at(source, size), kind, stream))
+
+    driver = SimpleNamespace(launchKernel=launch_kernel, launchCooperativeKernel=launch_together)
+    runtime = SimpleNamespace(memcpyAsync=copy, memcpyHostToDevice=1)
+    cuda = SimpleNamespace(Device=Device, driver=driver, runtime=runtime, nvrtc=None)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, RawModule=raw_module))
     monkeypatch.setattr(launch, "binary", lambda nvrtc, program, arch: f"{program.prefix}_{arch}")
     started.append(loaded)
@@ -58,6 +66,18 @@ def test_arguments_reach_the_driver_as_they_are(calls):
     half = struct.unpack("q", struct.pack("d", 0.5))[0]
     assert first == (len(program.name("rows")), (3, 2, 1), (BLOCK, 1, 1), 0, 77, [-5, -1, half])
     assert second[-1] == [1, 2, 3]
+
+
+def test_blocks_that_wait_for_each_other_are_started_together(calls):
+    program, runner = wide_sum(), launch.StreamRunner(0, 77, CARD)
+    assert runner.blocks == 132
+    runner.launch_together(program, "rows", runner.blocks, [1, 2, 3])
+    assert calls[1] == (len(program.name("rows")), (132, 1, 1), (BLOCK, 1, 1), 0, 77, [1, 2, 3])
+
+
+def test_memory_is_written_on_the_stream(calls):
+    launch.StreamRunner(0, 77, CARD).write(1234, np.array([1, 2], np.int16))
+    assert calls[1] == ("copied", 1234, b"\1\0\2\0", 1, 77)
 
 
 def test_words_are_64_bits_each():

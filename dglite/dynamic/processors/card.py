@@ -1,0 +1,325 @@
+"""Persistent processors on a card: the blocks of one kernel that is made for the model and keeps weights in registers.
+
+A step is planned as for threads, with the card's addresses where there are any. What refers to memory of the host, the
+script, its words and lists of addresses, is put together in one parcel, in which addresses are changed to the card's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast, final
+
+import numpy as np
+from torch import Tensor
+
+from ...errors import DGLError
+from ...expr import Expr
+from ...kernels.cpu.rowwise import CLEAR as HOST_CLEAR
+from ...kernels.cpu.rowwise import TOTALS
+from ...kernels.cpu.script import ALONGSIDE
+from ...kernels.cpu.steps import step_of
+from ...kernels.cuda import persistent as cuda
+from ...kernels.cuda.program import Memory, Program, Runner
+from ...ops import processors as ops
+from ..batching.matrices import Product
+from ..batching.session import accept
+from ..batching.signatures import DTYPES, Signature
+from ..recorded import ProgramCall
+from ..script import Unsupported
+from .host import check_device
+from .parcel import Parcel
+from .rules import Rule
+from .update import Listing, Trained
+
+__all__ = ["Card", "Profile", "card_of"]
+
+CANDIDATES = (1, 2, 4)
+"""Rows of a matrix that a warp multiplies at a time."""
+_TURNS = 2
+SMALL = 8192
+"""Multiplications up to which one block does them all: about as long as blocks take to wait for each other."""
+_FIRST_ADDRESS = 1 << 20
+
+
+def card_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> Card | None:
+    """Return the card that parameters are on, None if they are on the CPU."""
+    device = parameters[0].device
+    if device.type != "cpu" and not ops.can_launch():
+        raise DGLError(
+            f"persistent processors on {device} need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, by the driver's "
+            "CUDA version"
+        )
+    if not isinstance(ops.HOST if device.type == "cpu" else ops.processor_of(parameters[0]), ops.Card):
+        if rows_per_warp is not None:
+            raise DGLError("rows_per_warp is for processors on a card; the parameters are on the CPU: leave it out")
+        return None
+    if rows_per_warp is not None and not 1 <= rows_per_warp <= 32:
+        raise DGLError(
+            f"rows_per_warp is the number of rows that a warp multiplies at a time, 1 to 32; got {rows_per_warp}"
+        )
+    return Card(parameters, processors, rows_per_warp)
+
+
+class Profile:
+    """Chooses rows per warp by what steps take: each candidate has some turns, and its best one counts."""
+
+    def __init__(self, candidates: Sequence[int]) -> None:
+        self._best = dict.fromkeys(candidates, float("inf"))
+        self._turns = [rows for rows in candidates for _ in range(_TURNS)] if len(candidates) > 1 else []
+
+    @property
+    def rows(self) -> int:
+        """What the next step is to use."""
+        return self._turns[0] if self._turns else min(self._best, key=self._best.__getitem__)
+
+    def note(self, rows: int, cost: float) -> None:
+        """Note what a step with so many rows took, for each of its operations."""
+        if self._turns and self._turns[0] == rows:
+            self._best[rows] = min(self._best[rows], cost)
+            del self._turns[0]
+
+
+class _Brought(NamedTuple):
+    """Values from the host, and memory of the card for them."""
+
+    values: np.ndarray
+    memory: Memory
+
+
+@final
+class Card:
+    """The blocks of a card. Operations are numbers of cases of the model's program, which grows with what is used.
+
+    ``ticks`` of its clock are what the last step took.
+    """
+
+    again = False
+    """Whether a plan can be filled in again."""
+
+    def __init__(self, parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> None:
+        self.device, self._like = parameters[0].device, parameters[0]
+        self._there = {id(x) for x in parameters}
+        self.profile = Profile(CANDIDATES if rows_per_warp is None else (rows_per_warp,))
+        self._processors = processors
+        self._numbers: dict[cuda.Case, int] = {}
+        self._cases: tuple[cuda.Case, ...] = ()
+        self._of_address: dict[int, int] = {}
+        self.weights: dict[int, tuple[Tensor, cuda.Matrix]] = {}
+        self._scratch: Memory | None = None
+        self.small, self.ticks = SMALL, 0
+        accept(self.device)
+
+    @property
+    def runner(self) -> Runner:
+        """What starts kernels on torch's current stream."""
+        processor: Any = ops.HOST if self.device.type == "cpu" else ops.processor_of(self._like)
+        return cast(Runner, processor.worker)
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks a step runs on."""
+        most = self.runner.blocks
+        return most if self._processors is None else min(self._processors, most)
+
+    @property
+    def scratch(self) -> Memory:
+        """Memory for what blocks find of one product."""
+        if self._scratch is None:
+            self._scratch = self.runner.empty(cuda.SCRATCH_BYTES)
+        return self._scratch
+
+    @property
+    def sharing(self) -> tuple[int, int, int]:
+        """How many processors there are, how many scripts, and up to which work one of them does it all."""
+        return self.blocks, 1, self.small
+
+    # -- operations ---------------------------------------------------------------------------------------------
+    def number(self, case: cuda.Case) -> int:
+        """Return the number of a case, in the order of their first use."""
+        return self._numbers.setdefault(case, cuda.FIRST_CASE + len(self._numbers))
+
+    def operations(self, listed: np.ndarray) -> tuple[np.ndarray, tuple[cuda.Case, ...]]:
+        """Return a script's operations by the order of the program's cases, and these; some are addresses before.
+
+        Cases come in an order of their own, so that the same model is the same program, whatever was met first.
+        """
+        known, inverse = np.unique(listed, return_inverse=True)
+        numbers = [self._number_of(operation) for operation in known.tolist()]
+        if len(self._cases) < len(self._numbers):
+            self._cases = tuple(sorted(self._numbers, key=repr))
+            self._places = [self._cases.index(case) + cuda.FIRST_CASE for case in self._numbers]
+        first = cuda.FIRST_CASE
+        places = [number if number < first else self._places[number - first] for number in numbers]
+        return np.array(places, np.int64)[inverse], self._cases
+
+    def _number_of(self, operation: int) -> int:
+        if operation < _FIRST_ADDRESS:
+            return operation
+        found = self._of_address.get(operation)
+        if found is None:
+            case: cuda.Case
+            if operation == HOST_CLEAR:
+                case = cuda.CLEAR
+            elif operation == TOTALS:
+                case = cuda.LOSSES
+            else:
+                case = cuda.Step.of(step_of(operation))
+            found = self._of_address[operation] = self.number(case)
+        return found
+
+    def step(
+        self,
+        formulas: tuple[Expr, ...],
+        spread: tuple[bool, ...],
+        add: bool,
+        total: bool,
+        dtype: str,
+        late: bool = True,
+    ) -> int:
+        """Return the operation of formulas, of an update unless it is not ``late``."""
+        return self.number(cuda.Step(formulas, spread, add, total, dtype, late))
+
+    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
+        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
+        if isinstance(signature.matrices, ProgramCall):
+            raise Unsupported(signature.name)
+        check_device(tensors, self.device)
+
+    def rowwise(self, form: str, gradient: bool, dtype: str) -> int:
+        """Return the operation of a softmax or a loss."""
+        return self.number(cuda.Rowwise(form, gradient, dtype))
+
+    def matrix(self, form: str, dtype: str) -> int:
+        """Return the operation that adds a sum to what is kept of a parameter or a gradient."""
+        return self.number(cuda.Summed(form, cuda.KEPT, 0, dtype))
+
+    def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
+        """Return the operations that multiply by a product's weight."""
+        weight = product.weight
+        if id(weight) not in self.weights:
+            self.weights[id(weight)] = weight, cuda.Matrix(weight.shape[0], weight.shape[1], dtype)
+        place = list(self.weights).index(id(weight))
+        return [self.number(cuda.Times(form, place)) for form in forms]
+
+    def fuse(self, listing: Listing, trained: Trained, rule: Rule, parts: Sequence[Any]) -> bool:
+        """List a rule together with the sum of a gradient in registers, if one sum is all of the gradient."""
+        if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
+            return False
+        (part,), parameter = parts, trained.parameter
+        height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
+        dtype = DTYPES[parameter.dtype]
+        numbers = np.array(rule.numbers, dtype)
+        listing.keep.append(numbers)
+        operation = self.number(cuda.Summed(part.form, tuple(rule.formulas), len(rule.states), dtype))
+        matrix = parameter.data_ptr(), parameter.stride(0) * parameter.element_size()
+        states = [x.data_ptr() for x in rule.states]
+        words = [operation, part.rows, height, width, *part.x, *matrix, *part.y, numbers.ctypes.data, *states]
+        listing.add(words, part.rows * height * width, ALONGSIDE)
+        return True
+
+    def program(self, cases: tuple[cuda.Case, ...], rows: int) -> Program:
+        """Return the program of some cases and the matrices that have been met."""
+        matrices = tuple(matrix for _, matrix in self.weights.values())
+        return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.blocks))
+
+    def lacks(self, what: str) -> None:
+        """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
+        raise DGLError(
+            f"persistent processors have no instruction for {what}, and on a card nothing else computes lazy tensors: "
+            "write the model without it, or train on the CPU, where such steps run by dynamic.run"
+        )
+
+    # -- memory -------------------------------------------------------------------------------------------------
+    def arena(self, num_bytes: int) -> Memory:
+        """Return memory for results."""
+        return self.runner.empty(num_bytes)
+
+    def bring(self, layout: Any) -> None:
+        """Note where on the card what was given on the host will lie."""
+        given = [(node, x) for node, x in _given(layout.session) if not self._is_there(*x)]
+        arrays = [(node, tensor.view(-1).numpy()) for node, (_, tensor) in given]
+        arrays += layout.pools
+        sizes = [(array.nbytes + 15) // 16 * 16 for _, array in arrays]
+        places = np.cumsum([0, *sizes])
+        values = np.zeros(max(int(places[-1]), 16), np.uint8)
+        memory = self.runner.empty(len(values))
+        for (node, array), place in zip(arrays, places.tolist(), strict=False):
+            values[place : place + array.nbytes] = array.view(np.uint8)
+            layout.where[node] = memory.address + place
+        layout.brought = _Brought(values, memory)
+
+    def _is_there(self, tensor: Tensor, values: Tensor) -> bool:
+        return values.device.type != "cpu" or id(tensor) in self._there
+
+    # -- steps --------------------------------------------------------------------------------------------------
+    def job(self) -> CardJob:
+        """Return a job that scripts are to be given to."""
+        return CardJob(self)
+
+    def give(self, job: CardJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+        """Hand scripts, with all that they refer to, over to a job."""
+        job.give(kept, layout, loss)
+
+    def submit(self, job: CardJob) -> None:
+        """Start a job."""
+        job.start()
+
+
+def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
+    """Return (node, (tensor, its values)) of what a session was given."""
+    return [(x.node, (x.tensor, x.values)) for x in session.given.values()]
+
+
+@final
+class CardJob:
+    """A step on a card. When :meth:`wait` has returned, ``error`` is known, and the loss is where it was to be."""
+
+    def __init__(self, card: Card) -> None:
+        self._card, self._runner = card, card.runner
+        self._status = np.zeros(cuda.STATUS_WORDS, np.int64)
+        self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
+        self.error = 0
+
+    def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+        """Take over a script, the arrays that it refers to, and the memory that it works in."""
+        (scripts, counts, words), forward, backward, lists, more_lists, *listings = kept
+        parcel, card = Parcel(), self._card
+        parcel.add(self._status)
+        parcel.add(loss)
+        script = parcel.add(scripts[0, : counts[0]])
+        batches = parcel.add(words)
+        sweeps = [(parcel.add(x.words), parcel.add(listed)) for x, listed in ((forward, lists), (backward, more_lists))]
+        listed = [parcel.add(array) for listing in listings for array in listing.arrays]
+        listed += [
+            parcel.add(array) for looked in layout.lookups.values() for array in (looked.words, looked.addresses)
+        ]
+        weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in card.weights.values()]
+        matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
+        self._packed, self._memory = parcel.pack(self._runner)
+        instructions = parcel.view(script).reshape(-1, 4)
+        instructions[:, 0], self._cases = card.operations(instructions[:, 0])
+        parcel.change(instructions[:, 1])
+        for sweep, of_sweep in sweeps:
+            parcel.change_into(of_sweep, parcel.view(sweep))
+        for number in (batches, *listed):
+            if parcel.view(number).dtype == np.int64:
+                parcel.change(parcel.view(number))
+        self._words = [parcel.address(script), len(instructions), parcel.address(0), parcel.address(matrices)]
+        self._words += [card.scratch.address, cuda.SCRATCH_BYTES]
+        self._loss, self._size, self._kept = loss, len(layout.nodes), layout
+
+    def start(self) -> None:
+        """Start it; returns when it has been handed to the card."""
+        card, brought = self._card, self._kept.brought
+        self._rows = card.profile.rows
+        self._runner.write(brought.memory.address, brought.values)
+        self._runner.write(self._memory.address, self._packed)
+        self._runner.launch_together(card.program(self._cases, self._rows), "run", card.blocks, self._words)
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        found = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
+        self.error, self._loss[0] = int(found[cuda.ERROR]), found[cuda.STATUS_WORDS :].view(np.float64)[0]
+        self._card.ticks = int(found[cuda.ELAPSED])
+        self._card.profile.note(self._rows, self._card.ticks / self._size)
+        del self._kept, self._packed

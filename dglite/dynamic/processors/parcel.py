@@ -1,0 +1,62 @@
+"""Arrays of the host on their way to a card."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from ...kernels.cuda.program import Memory, Runner
+
+__all__ = ["Parcel"]
+
+
+@final
+class Parcel:
+    """Arrays of the host in one piece of memory of the card; what they say of each other's addresses is changed."""
+
+    def __init__(self) -> None:
+        self._arrays: list[np.ndarray] = []
+        self._end = 0
+        self._offsets: list[int] = []
+
+    def add(self, array: np.ndarray) -> int:
+        """Add an array and return its number."""
+        self._arrays.append(array)
+        self._offsets.append(self._end)
+        self._end += (array.nbytes + 63) // 64 * 64
+        return len(self._arrays) - 1
+
+    def pack(self, runner: Runner) -> tuple[np.ndarray, Memory]:
+        """Copy all arrays into one, and return it and memory for it."""
+        self._memory = runner.empty(max(self._end, 64))
+        self._packed = np.zeros(max(self._end, 64), np.uint8)
+        for number, array in enumerate(self._arrays):
+            self.view(number)[:] = np.ascontiguousarray(array).reshape(-1)
+        here = np.array([array.ctypes.data for array in self._arrays])
+        order = np.argsort(here)
+        self._here, ends = here[order], [array.ctypes.data + max(array.nbytes, 1) for array in self._arrays]
+        self._ends = np.array(ends)[order]
+        self._shifts = (self._memory.address + np.array(self._offsets) - here)[order]
+        return self._packed, self._memory
+
+    def view(self, number: int) -> np.ndarray:
+        """Return an array's values in the piece."""
+        array, offset = self._arrays[number], self._offsets[number]
+        return self._packed[offset : offset + array.nbytes].view(array.dtype)
+
+    def address(self, number: int) -> int:
+        """Return where an array will lie."""
+        return self._memory.address + self._offsets[number]
+
+    def change(self, words: np.ndarray) -> None:
+        """Change addresses inside any of the arrays."""
+        at = np.maximum(np.searchsorted(self._here, words, "right") - 1, 0)
+        inside = (self._here[at] <= words) & (words < self._ends[at])
+        words += np.where(inside, self._shifts[at], 0)
+
+    def change_into(self, number: int, words: np.ndarray) -> None:
+        """Change addresses inside one array, which takes less where there are many words."""
+        array = self._arrays[number]
+        inside = (words - array.ctypes.data).view(np.uint64) < array.nbytes
+        words[inside] += self.address(number) - array.ctypes.data
