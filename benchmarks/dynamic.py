@@ -27,21 +27,8 @@ from typing import Any
 import torch
 from common import interleave, load_dgl, load_dynet, parser, save, table
 from dynet_models import DyNetTrees
-from tree_models import (
-    Lazy,
-    Messages,
-    NodeByNode,
-    Persistent,
-    PersistentProgram,
-    Tree,
-    TreeFC,
-    TreeLSTM,
-    TreeModel,
-    VertexProgram,
-    Way,
-    complete_tree,
-    load_trees,
-)
+from tree_models import Tree, TreeFC, TreeLSTM, TreeModel, complete_tree, load_trees
+from tree_ways import Lazy, Messages, NodeByNode, Persistent, PersistentProgram, VertexProgram, Way
 
 from dglite import dynamic
 

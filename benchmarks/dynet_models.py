@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from tree_models import RATE, Tree, TreeLSTM, Way
+from tree_models import Tree, TreeLSTM
+from tree_ways import RATE, Way
 
 Expression = Any
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import torch
 from common import RESULTS, machine, table
-from tree_models import NodeByNode, Persistent, Tree, TreeLSTM, load_trees
+from tree_models import Tree, TreeLSTM, load_trees
+from tree_ways import NodeByNode, Persistent
 
 BATCHES = (1, 4, 16, 64)
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import tree_models
+import tree_ways
 from common import interleave, load_dynet, parser, save, table
 from dynet_models import DyNetTagger, DyNetTrees
 from torch import nn
@@ -41,7 +42,7 @@ class Trees(tree_models.TreeLSTM):
 
     def __init__(self, num_words: int, hidden: int) -> None:
         super().__init__(num_words, hidden)
-        self.ways = {cells: tree_models.Lazy(self, cells) for cells in (False, True)}
+        self.ways = {cells: tree_ways.Lazy(self, cells) for cells in (False, True)}
 
     def record(self, trees: Sequence[tree_models.Tree], cells: bool) -> list[Lazy]:
         """Return the losses of all nodes."""
@@ -171,7 +172,7 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
     dynet = load_dynet()
     for hidden in (32,) if quick else (256, 128):
         model = Trees(num_words, hidden)
-        others: dict[str, Any] = {VERTEX: tree_models.VertexProgram(tree_models.TreeLSTM(num_words, hidden))}
+        others: dict[str, Any] = {VERTEX: tree_ways.VertexProgram(tree_models.TreeLSTM(num_words, hidden))}
         if dynet is not None:
             others[DYNET] = DyNetTrees(model, dynet)
         for size in (1, 16) if quick else (1, 16, 64, 256):
@@ -190,7 +191,7 @@ def measure_all(threads: int, quick: bool) -> list[dict[str, Any]]:
     return found
 
 
-def steps_of(way: tree_models.Way, trees: Sequence[tree_models.Tree], size: int) -> Callable[[], Any]:
+def steps_of(way: tree_ways.Way, trees: Sequence[tree_models.Tree], size: int) -> Callable[[], Any]:
     """Return what does a step on the next batch, construction included."""
     rounds = itertools.cycle(batches_of(trees, size))
     return lambda: way.step(way.construct(next(rounds)))

@@ -12,23 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from tree_models import Tree, TreeFC, TreeLSTM, TreeModel, random_tree, tree_of
+from tree_ways import Lazy, Messages, NodeByNode, Persistent, PersistentProgram, VertexProgram, Way
 
 import dglite
-from benchmarks.tree_models import (
-    Lazy,
-    Messages,
-    NodeByNode,
-    Persistent,
-    PersistentProgram,
-    Tree,
-    TreeFC,
-    TreeLSTM,
-    TreeModel,
-    VertexProgram,
-    Way,
-    random_tree,
-    tree_of,
-)
 from dglite import dynamic
 from dglite.data import SSTDataset
 
