@@ -297,6 +297,28 @@ def test_training_takes_torchs_steps(name: str, reduction: str, monkeypatch: pyt
     assert len(planned) == 8 if name == "adagrad" else len(planned) < 5
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_parameter_that_no_gradient_reaches_is_left_alone(name: str) -> None:
+    """On graphs of leaves nothing reaches what combines children, whose state in the optimizer stays as it was."""
+    torch.manual_seed(0)
+    model = Classifier().double()
+    theirs = copy.deepcopy(model)
+    ours, torchs = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](theirs.parameters())
+    handle = dynamic.persistent(model.parameters(), ours)
+    for count in (3, 1, 9, 1, 3, 9):
+        g = dglite.graph(
+            ([*range(count - 1)], [node // 2 + count // 2 + 1 for node in range(count - 1)]), num_nodes=count
+        )
+        words, labels = torch.randint(40, (count,)), torch.randint(5, (count,))
+        handle.step(model.loss(g, dynamic.lazy(words), dynamic.lazy(labels)))
+        torchs.zero_grad()
+        theirs.loss(g, words, labels).backward()
+        torchs.step()
+    handle.sync()
+    for p, q in zip(model.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q)
+
+
 def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets an entry whenever a step is planned from nothing."""
     planned, make = list[int](), plan.Plan.__init__

@@ -197,6 +197,20 @@ class Layout:
             elif isinstance(signature.matrices, Lookup):
                 self.lookups[number] = self._lookup(number, signature.matrices)
 
+    def read_with_gradient(self) -> set[int]:
+        """Return the ids of the tensors that operations read besides their inputs and that a gradient reaches.
+
+        Of what a vertex program reads these are some: on a graph of leaves nothing reaches what combines children.
+        """
+        found: set[int] = set()
+        for number, signature in enumerate(self.signatures):
+            if self.reached[number] and number in self.programs:
+                program = self.programs[number]
+                found |= {id(program.call.shared[part.shared]) for part in program.script.parts}
+            elif self.reached[number]:
+                found |= {id(x) for x in tensors_of(signature)}
+        return found
+
     def refill(self, session: Session) -> None:
         """Take values, vertex programs and lookups over from another session of the same operations."""
         for node, copy in self.copies or ():

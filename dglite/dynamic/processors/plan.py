@@ -49,8 +49,8 @@ class Plan:
         self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
         layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
-        self.reached = _reached(layout, trained, given, self.wanted)
         layout.prepare(machine.sharing[0], self.wanted)
+        self.reached = _reached(layout, trained, given, self.wanted)
         rules = self._rules()
         self.loss, self.job = np.zeros(1), machine.job()
         self._updates = updates = Updates(layout, rules, given)
@@ -219,9 +219,7 @@ def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
 
 
 def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
-    reached = [s for s, reached in zip(layout.signatures, layout.reached, strict=True) if reached]
-    used = {id(x) for s in reached for x in tensors_of(s)}
-    used |= {key for key, node in given.items() if layout.grads[node]}
+    used = layout.read_with_gradient() | {key for key, node in given.items() if layout.grads[node]}
     found = [one for key, one in trained.items() if key in used & wanted]
     if not found:
         raise DGLError("the losses depend on no parameter of this handle, so there is nothing to train")
