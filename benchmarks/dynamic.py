@@ -82,8 +82,8 @@ class Runner:
     A way may construct a batch while it computes the one before; what is under way at the end of a turn is waited for.
     """
 
-    def __init__(self, way: Way, groups: Sequence[Sequence[Tree]]) -> None:
-        self.steps = steps(len(groups[0]))
+    def __init__(self, way: Way, groups: Sequence[Sequence[Tree]], turn: int | None = None) -> None:
+        self.steps = turn or steps(len(groups[0]))
         self.way, self.rounds, self.constructing = way, cycle(groups), list[float]()
         self.trees: Sequence[Tree] = groups[0]
 
@@ -120,12 +120,16 @@ def measure(
     size: int,
     budget: float = 3.0,
     slow_from: float = 10.0,
+    turn: int | None = None,
 ) -> dict[str, Any]:
-    """Return a record of each of these ways, with batches of ``size``, and the GEMM rate."""
+    """Return a record of each of these ways, with batches of ``size``, and the GEMM rate.
+
+    ``turn`` is how many steps of a way come in turn, unless it is :func:`steps`.
+    """
     dgl = load_dgl() if DGL in names else None
     groups = [trees[i : i + size] for i in range(0, len(trees) - size + 1, size)]
     ways = {name: WAYS[name](model, trees, dgl) for name in names}
-    runners = {name: Runner(way, groups) for name, way in ways.items() if way is not None}
+    runners = {name: Runner(way, groups, turn) for name, way in ways.items() if way is not None}
     for run in runners.values():
         run()  # compiles
     product, arithmetic = gemm(model.hidden)

@@ -22,6 +22,7 @@ from giant import conversions_table, shapes_table
 from lazy import lazy_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
+from one_tree import one_tree_table
 from overhead import calls_table
 from reorder import orders_table
 from sampling import cases_table as sampling_table
@@ -113,6 +114,11 @@ def ways(results: dict[str, Any]) -> str:
     return trees_table([r for r in results["tree_lstm"] if r["hidden"] == 256])
 
 
+def one_tree(results: dict[str, Any]) -> str:
+    """Return one row for each size of state and way."""
+    return one_tree_table(results["records"])
+
+
 def lazy(results: dict[str, Any]) -> str:
     """Return one row for each model, batch size, number of threads and way of recording."""
     return lazy_table(results)
@@ -138,6 +144,7 @@ SECTIONS = (
     (sampling, "sampling"),
     (backends, "backends"),
     (dynamic, "dynamic"),
+    (one_tree, "one_tree"),
     (lazy, "lazy"),
     (ways, "dynamic"),
 )
