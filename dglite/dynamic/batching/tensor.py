@@ -16,9 +16,6 @@ import torch.nn.functional as F
 from ...errors import DGLError
 from .signatures import Kind
 
-if TYPE_CHECKING:
-    from .session import Session
-
 __all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "blank", "fallback", "install", "install_methods"]
 
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -41,7 +38,7 @@ class LazyTensor:
 
     __slots__ = ("_kind", "_ref", "_session")
 
-    def __init__(self, session: Session, ref: int, kind: Kind) -> None:
+    def __init__(self, session: Any, ref: int, kind: Kind) -> None:
         self._session, self._ref, self._kind = session, ref, kind
 
     if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded
