@@ -228,53 +228,13 @@ class Lazy(Way):
         return Report(len(last.batches), last.bytes_gathered, last.scheduling_seconds)
 
 
-class Persistent(Lazy):
-    """Lazy tensors, a node of a tree at a time, trained by persistent processors."""
+class ByProcessors(Way):
+    """Steps by persistent processors, of what a way records."""
 
     def __init__(self, model: TreeModel, rate: float = RATE) -> None:
         super().__init__(model)
         parameters = list(model.parameters())
         self.handle = dynamic.persistent(parameters, torch.optim.SGD(parameters, lr=rate))
-
-    def _words(self, numbers: torch.Tensor) -> Any:
-        """Return the vectors of all leaves, looked up one by one: the table is trained where it lies."""
-        return [F.embedding(dynamic.lazy(word), self.model.words.weight) for word in numbers.tolist()]
-
-    def step(self, batch: list[Any]) -> Any:
-        """Start a step and return the loss of the one before."""
-        return self.handle.step(batch)
-
-    def finish(self) -> None:
-        """Wait for the last step."""
-        self.handle.sync()
-
-    def report(self, trees: Sequence[Tree]) -> Report:
-        """Do one more step: it returns when its scripts are written. One launch runs all of it."""
-        batch = self.construct(trees)
-        self.finish()
-        seconds, _ = _timed(lambda: self.step(batch))
-        self.finish()
-        return Report(1, _bytes_of_children(self.model, trees), seconds)
-
-
-class PersistentProgram(VertexProgram):
-    """A vertex program on lazy tensors, trained by persistent processors."""
-
-    def __init__(self, model: TreeModel, rate: float = RATE) -> None:
-        super().__init__(model)
-        parameters = list(model.parameters())
-        self.handle = dynamic.persistent(parameters, torch.optim.SGD(parameters, lr=rate))
-
-    def construct(self, trees: Sequence[Tree]) -> Any:
-        """Join the trees and record the loss."""
-        batch = super().construct(trees)
-        words = F.embedding(dynamic.lazy(batch.words), self.model.words.weight)
-        h = self.program(batch.graph, dynamic.Partial(batch.leaves, words))
-        return F.cross_entropy(self.model.out(h), dynamic.lazy(batch.labels), reduction="sum")
-
-    def loss(self, batch: Any) -> torch.Tensor:
-        """Run what was recorded."""
-        return dynamic.backward(batch)
 
     def step(self, batch: Any) -> Any:
         """Start a step and return the loss of the one before."""
@@ -291,6 +251,29 @@ class PersistentProgram(VertexProgram):
         seconds, _ = _timed(lambda: self.step(batch))
         self.finish()
         return Report(1, _bytes_of_children(self.model, trees), seconds)
+
+
+class Persistent(ByProcessors, Lazy):
+    """Lazy tensors, a node of a tree at a time, trained by persistent processors."""
+
+    def _words(self, numbers: torch.Tensor) -> Any:
+        """Return the vectors of all leaves, looked up one by one: the table is trained where it lies."""
+        return [F.embedding(dynamic.lazy(word), self.model.words.weight) for word in numbers.tolist()]
+
+
+class PersistentProgram(ByProcessors, VertexProgram):
+    """A vertex program on lazy tensors, trained by persistent processors."""
+
+    def construct(self, trees: Sequence[Tree]) -> Any:
+        """Join the trees and record the loss."""
+        batch = super().construct(trees)
+        words = F.embedding(dynamic.lazy(batch.words), self.model.words.weight)
+        h = self.program(batch.graph, dynamic.Partial(batch.leaves, words))
+        return F.cross_entropy(self.model.out(h), dynamic.lazy(batch.labels), reduction="sum")
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        """Run what was recorded."""
+        return dynamic.backward(batch)
 
 
 def _bytes_of_children(model: TreeModel, trees: Sequence[Tree]) -> int:
