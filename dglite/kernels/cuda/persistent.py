@@ -139,33 +139,8 @@ def slots_of(matrices: Sequence[Matrix], rows: int, blocks: int) -> tuple[tuple[
     return tuple(slots)
 
 
-@cache
-def persistent_program(
-    cases: tuple[Case, ...], matrices: tuple[Matrix, ...], rows: int, slots: tuple[tuple[int, bool], ...]
-) -> Program:
-    """Return the kernel ``run``. Operation ``FIRST_CASE + i`` is ``cases[i]``; ``rows`` are those of a group.
-
-    Words of the kernel: script, number of instructions, status, table of (address, row stride) of the matrices, scratch
-    memory and its size.
-    """
-    texts = [_RENDERERS[type(case)](case, f"Case{i}", matrices, slots) for i, case in enumerate(cases)]
-    declared = "\n".join(text for text, _ in texts if text)
-    sweep, late = (
-        "\n".join(
-            f"            case {FIRST_CASE + i}: {call}; break;"
-            for i, (_, call) in enumerate(texts)
-            if cases[i].late is late
-        )
-        for late in (False, True)
-    )
-    held = "\n".join(
-        f"    const Held<{CPP_TYPES[matrix.dtype]}, {matrix.height}, {matrix.width}, {rows}, {held}, "
-        f"{str(whole).lower()}> held{i}(matrices + {2 * i});"
-        for i, (matrix, (held, whole)) in enumerate(zip(matrices, slots, strict=True))
-        if held
-    )
-    body = f"""
-// Persistent processors: {len(cases)} cases, {len(matrices)} matrices, {rows} rows at a time
+_BODY = """
+// Persistent processors: {title}
 namespace dg {{ namespace NAME {{
 {declared}
 __device__ inline bool is_mine(const word* at) {{ return at[2] < 0 || at[2] == blockIdx.x; }}
@@ -176,35 +151,59 @@ extern "C" __global__ void __launch_bounds__(BLOCK, 1) NAME_run(const word* scri
     Barrier barrier(status);
 {held}
     word i = 0;
-    for (; i < count; ++i) {{
-        const word* const at = script + INSTRUCTION_WORDS * i;
-        if (at[0] == {CHECK}) break;
-        if (at[0] == {WAIT}) barrier.wait();
-        if (at[0] < {FIRST_CASE} || !is_mine(at)) continue;
-        const word* const words = pointer<const word>(at[1]);
-        const Share share(at[2], at[3] != 0);
-        switch (at[0]) {{
 {sweep}
-        }}
-        __syncthreads();
-    }}
     // The weights leave the registers, and sums of gradients take their place.
     const bool failed = status[ERROR] != 0;
-    for (; i < count && !failed; ++i) {{
-        const word* const at = script + INSTRUCTION_WORDS * i;
-        if (at[0] == {WAIT}) barrier.wait();
-        if (at[0] < {FIRST_CASE} || !is_mine(at)) continue;
-        const word* const words = pointer<const word>(at[1]);
-        const Share share(at[2], at[3] != 0);
-        switch (at[0]) {{
 {late}
-        }}
-        __syncthreads();
-    }}
     if (blockIdx.x == 0 && threadIdx.x == 0) status[ELAPSED] = clock64() - begin;
 }}
 }} }}
 """
+_LOOP = """    for (; {condition}; ++i) {{
+        const word* const at = script + INSTRUCTION_WORDS * i;
+        if (at[0] == {wait}) barrier.wait();
+        if (at[0] < {first} || !is_mine(at)) continue;
+        const word* const words = pointer<const word>(at[1]);
+        const Share share(at[2], at[3] != 0);
+        switch (at[0]) {{
+{cases}
+        }}
+        __syncthreads();
+    }}"""
+
+
+def _loop(condition: str, calls: Sequence[tuple[int, str, bool]], late: bool) -> str:
+    """Return the loop over instructions whose cases (number, call, whether they are late) are late, or not."""
+    cases = "\n".join(
+        f"            case {number}: {call}; break;" for number, call, of_late in calls if of_late is late
+    )
+    return _LOOP.format(condition=condition, wait=WAIT, first=FIRST_CASE, cases=cases)
+
+
+@cache
+def persistent_program(
+    cases: tuple[Case, ...], matrices: tuple[Matrix, ...], rows: int, slots: tuple[tuple[int, bool], ...]
+) -> Program:
+    """Return the kernel ``run``. Operation ``FIRST_CASE + i`` is ``cases[i]``; ``rows`` are those of a group.
+
+    Words of the kernel: script, number of instructions, status, table of (address, row stride) of the matrices, scratch
+    memory and its size.
+    """
+    texts = [_RENDERERS[type(case)](case, f"Case{i}", matrices, slots) for i, case in enumerate(cases)]
+    calls = [(FIRST_CASE + i, call, case.late) for i, ((_, call), case) in enumerate(zip(texts, cases, strict=True))]
+    held = "\n".join(
+        f"    const Held<{CPP_TYPES[matrix.dtype]}, {matrix.height}, {matrix.width}, {rows}, {held}, "
+        f"{str(whole).lower()}> held{i}(matrices + {2 * i});"
+        for i, (matrix, (held, whole)) in enumerate(zip(matrices, slots, strict=True))
+        if held
+    )
+    body = _BODY.format(
+        title=f"{len(cases)} cases, {len(matrices)} matrices, {rows} rows at a time",
+        declared="\n".join(text for text, _ in texts if text),
+        held=held,
+        sweep=_loop(f"i < count && script[INSTRUCTION_WORDS * i] != {CHECK}", calls, late=False),
+        late=_loop("i < count && !failed", calls, late=True),
+    )
     return make_program("persistent", ("common", "persistent", "persistent_matrix"), body, ("run",))
 
 
