@@ -66,5 +66,5 @@ def homes(module: str) -> tuple[str, ...]:
     if name in _INNER.get(package, "").split():
         return homes(package)
     if package == "dgl.nn.pytorch.conv":
-        return (f"dglite.nn.{name}",)
+        return (f"dglite.nn.conv.{name}",)
     return (_PACKAGE + module.removeprefix(_ROOT),)

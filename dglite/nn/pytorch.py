@@ -1,31 +1,7 @@
 """The layers under the name by which DGL's users import them: ``import dglite.nn.pytorch as dglnn``."""
 
-from . import (
-    DotGatConv,
-    EdgeWeightNorm,
-    FeatureDropout,
-    GATConv,
-    GATv2Conv,
-    GraphConv,
-    SAGEConv,
-    SparseFeatures,
-    SparseLinear,
-    load_state_dict,
-    save_state_dict,
-)
+from . import *  # noqa: F403
+from . import __all__ as _layers
 from .functional import edge_softmax
 
-__all__ = [
-    "DotGatConv",
-    "EdgeWeightNorm",
-    "FeatureDropout",
-    "GATConv",
-    "GATv2Conv",
-    "GraphConv",
-    "SAGEConv",
-    "SparseFeatures",
-    "SparseLinear",
-    "edge_softmax",
-    "load_state_dict",
-    "save_state_dict",
-]
+__all__ = sorted({*_layers, "edge_softmax"} - {"functional"})

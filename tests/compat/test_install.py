@@ -54,7 +54,7 @@ def test_a_module_runs_unmodified(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dglite.compat", "-m", "package.train", "--epochs", "3"]
     environment = {**os.environ, "PYTHONPATH": str(Path(dglite.__file__).parents[1])}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    assert done.stdout == "<class 'dglite.nn.graphconv.GraphConv'> ['--epochs', '3']\n", done.stderr
+    assert done.stdout == "<class 'dglite.nn.conv.graphconv.GraphConv'> ['--epochs', '3']\n", done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["-m"], ["no such file.py"]])

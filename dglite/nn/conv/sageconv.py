@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-from .. import function as fn
-from ..backend import Tensor, active, framework
-from ..errors import DGLError
-from ..opspec import Reducer
-from ..structure.adjacency import Adjacency
-from ..udf import NodeBatch
-from . import functional
-from .base import nn
-from .sparsefeatures import Features, SparseFeatures
-from .sparselinear import FeatureDropout, SparseLinear
+from ... import function as fn
+from ...backend import Tensor, active, framework
+from ...errors import DGLError
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+from ...udf import NodeBatch
+from .. import functional
+from ..base import nn
+from ..sparsefeatures import Features, SparseFeatures
+from ..sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
-    from ..graph import DGLGraph
+    from ...graph import DGLGraph
 
 __all__ = ["SAGEConv"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..backend import Tensor
-from ..errors import DGLError
-from . import functional
-from .base import nn
+from ...backend import Tensor
+from ...errors import DGLError
+from .. import functional
+from ..base import nn
 
 if TYPE_CHECKING:
-    from ..graph import DGLGraph
+    from ...graph import DGLGraph
 
 __all__ = ["EdgeWeightNorm"]
 
@@ -36,15 +36,4 @@ class EdgeWeightNorm(nn.Module):
 
         Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
         """
-        adjacency = graph.adjacency()
-        functional.require_rows(edge_weight, adjacency.num_edges, "edges")
-        if edge_weight.ndim != 1:
-            raise DGLError(
-                f"edge weights of shape {tuple(edge_weight.shape)} were given; normalisation is defined for one number "
-                f"per edge, shape ({adjacency.num_edges},)"
-            )
-        if self._norm == "both" and not bool((edge_weight > 0).all()):
-            raise DGLError(
-                f'norm="both" takes square roots of sums of weights, which must be positive; got {edge_weight.min():g}'
-            )
-        return functional.normalise_edge_weight(adjacency, edge_weight, self._norm, self._eps)
+        return functional.checked_edge_weight(graph.adjacency(), edge_weight, self._norm, self._eps)

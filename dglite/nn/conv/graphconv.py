@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-from ..backend import Tensor, framework
-from ..errors import DGLError
-from . import functional
-from .base import nn
-from .sparsefeatures import SparseFeatures
+from ...backend import Tensor, framework
+from ...errors import DGLError
+from .. import functional
+from ..base import nn
+from ..sparsefeatures import SparseFeatures
 
 if TYPE_CHECKING:
-    from ..graph import DGLGraph
+    from ...graph import DGLGraph
 
 __all__ = ["GraphConv"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-from ..backend import Tensor, framework
-from ..ops.core import Attention, Score
-from . import functional
-from .base import nn
-from .sparselinear import FeatureDropout, SparseLinear
+from ...backend import Tensor, framework
+from ...ops.core import Attention, Score
+from .. import functional
+from ..base import nn
+from ..sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
-    from ..graph import DGLGraph
+    from ...graph import DGLGraph
 
 __all__ = ["GATConv"]
 

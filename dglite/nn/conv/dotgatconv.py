@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from ..backend import Tensor
-from ..ops.core import Attention, Score
-from . import functional
-from .base import nn
-from .sparselinear import SparseLinear
+from ...backend import Tensor
+from ...ops.core import Attention, Score
+from .. import functional
+from ..base import nn
+from ..sparselinear import SparseLinear
 
 if TYPE_CHECKING:
-    from ..graph import DGLGraph
+    from ...graph import DGLGraph
 
 __all__ = ["DotGatConv"]
 

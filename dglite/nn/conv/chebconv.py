@@ -1,0 +1,91 @@
+"""Chebyshev's spectral convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor, active, framework
+from ...errors import DGLError
+from ...readout import broadcast_nodes
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["ChebConv"]
+
+
+@final
+class ChebConv(nn.Module):
+    r"""Spectral convolution of Defferrard et al., "Convolutional neural networks on graphs with fast localized spectral
+    filtering", 2016.
+
+    .. math:: H' = \sigma\Big(\sum_{i=0}^{K-1} T_i(\hat L) H\, W_i + b\Big), \quad
+              \hat L = \frac{2}{\lambda_{max}} (I - D^{-1/2} A D^{-1/2}) - I
+
+    with the polynomials :math:`T_0 = 1`, :math:`T_1 = x`, :math:`T_i = 2 x T_{i-1} - T_{i-2}`. Each step along edges is
+    one kernel, its normalisation inside. Degrees are in-degrees, 0 counting as 1.
+
+    Parameters
+    ----------
+    in_feats, out_feats
+        Sizes of the last axis of input and output.
+    k
+        :math:`K`, how many polynomials there are.
+    activation
+        Applied to the result; ReLU unless given, None for none.
+    bias
+        Whether :math:`b` is learned.
+
+    Shapes
+    ------
+    feat (num_nodes, in_feats) -> (num_nodes, out_feats)
+    """
+
+    def __init__(
+        self,
+        in_feats: int,
+        out_feats: int,
+        k: int,
+        activation: Callable[[Tensor], Tensor] | None = nn.functional.relu,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self._k, self._in_feats, self._out_feats = k, in_feats, out_feats
+        self.activation = activation
+        self.linear = nn.Linear(k * in_feats, out_feats, bias)
+
+    def forward(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float] | None = None) -> Tensor:
+        r"""Return the new features.
+
+        ``lambda_max`` is the largest eigenvalue of each batched graph's normalised Laplacian, as
+        :func:`dglite.laplacian_lambda_max` gives it, (batch_size,) or (batch_size, 1); 2, its bound, unless given.
+        Raises ``DGLError`` for another number of eigenvalues, wrong widths and numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        feat = functional.require_one_size(self, graph, feat)
+        functional.require_width(self, "feat", feat, self._in_feats)
+        stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)
+        steps = [feat]
+        for i in range(1, self._k):
+            last = steps[-1]
+            # L^ x = stretch (x - P x) - x, of which the first term is all there is at a stretch of 1.
+            moved = functional.walk(adjacency, last, scale=-1.0)
+            if lambda_max is not None:
+                moved = moved * stretch + last * (stretch - 1)
+            steps.append(moved if i == 1 else 2 * moved - steps[-2])
+        result = self.linear(framework.cat(steps, 1))
+        return result if self.activation is None else self.activation(result)
+
+    def _stretch(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float]) -> Tensor:
+        """Return 2 / lambda_max of each node's graph, (num_nodes, 1)."""
+        given: Any = lambda_max if active.is_tensor(lambda_max) else framework.tensor(list(lambda_max))
+        if given.numel() != graph.batch_size:
+            raise DGLError(
+                f"ChebConv: lambda_max has shape {tuple(given.shape)}; expected a number for each of the "
+                f"{graph.batch_size} batched graphs"
+            )
+        given = active.astype(active.to_device(given, active.device(feat)), active.dtype(feat))
+        return broadcast_nodes(graph, 2.0 / given.reshape(-1, 1))

@@ -1,0 +1,138 @@
+"""Sums over neighbours, normalised by degrees or by edge weights."""
+
+from __future__ import annotations
+
+from ...backend import Tensor, active
+from ...errors import DGLError
+from ...expr import Expr, Operand, Side
+from ...ops import core
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+from .given import require_rows
+
+__all__ = [
+    "checked_edge_weight",
+    "gcn_norms",
+    "mean_with_self",
+    "normalise_edge_weight",
+    "normalised_sum",
+    "reduce_neighbours",
+    "sum_of_relu",
+    "walk",
+    "walk_weight",
+]
+
+gcn_norms = ("both", "right", "left", "none")
+"""How a graph convolution may be normalised, see :func:`normalised_sum`."""
+
+_SOURCE: Expr = Operand(Side.U, 0)
+_WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
+_SUM: Expr = Operand(Side.U, 0) + Operand(Side.E, 1)
+_RELU_OF_SUM: Expr = _SUM.call("le", 0.0).call("where", 0.0, _SUM)
+_ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+_EDGE: Expr = Operand(Side.E, 0)
+_SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
+_BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
+_SOURCE_SCALED_WEIGHTED: Expr = _SOURCE_SCALED * Operand(Side.E, 2)
+_BOTH_SCALED_WEIGHTED: Expr = _BOTH_SCALED * Operand(Side.E, 3)
+_EDGE_BOTH_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.U, 1) * Operand(Side.V, 2)
+_EDGE_DESTINATION_SCALED: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
+_PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_SCALES["1 / sqrt(in)"]
+_PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
+
+
+def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: Tensor | None = None) -> Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
+
+    ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
+    for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
+    """
+    weights, dtype, device = () if edge_weight is None else (edge_weight,), active.dtype(feat), active.device(feat)
+    if norm == "both":
+        scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
+        expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
+    if norm == "left":
+        expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
+        scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
+        return core.spmm(adjacency, expr, Reducer.SUM, (feat, scale, *weights))
+    return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
+
+
+def reduce_neighbours(
+    adjacency: Adjacency, feat: Tensor, reducer: Reducer, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges."""
+    if edge_weight is None:
+        return core.spmm(adjacency, _SOURCE, reducer, (feat,))
+    return core.spmm(adjacency, _WEIGHTED, reducer, (feat, edge_weight))
+
+
+def mean_with_self(
+    adjacency: Adjacency, source: Tensor, destination: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``w * source[u]``, plus ``destination[v]``, over in-degree(v) + 1."""
+    total = reduce_neighbours(adjacency, source, Reducer.SUM, edge_weight) + destination
+    return total * core.degree_scale(adjacency, _PER_IN_AND_SELF, active.dtype(total), active.device(total))
+
+
+def normalise_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str, eps: float) -> Tensor:
+    """Divide each edge's weight by sums of weights at its ends; ``weight`` and result have shape (num_edges,).
+
+    The divisor is the square root of (sum over out-edges of u) times (sum over in-edges of v) for ``"both"``, the sum
+    over in-edges of v for ``"right"``. ``eps`` is added to each sum.
+    """
+    if norm == "none":
+        return weight
+    incoming = core.spmm(adjacency, _EDGE, Reducer.SUM, (weight,)) + eps
+    if norm == "right":
+        return core.sddmm(adjacency, _EDGE_DESTINATION_SCALED, (weight, 1 / incoming))
+    outgoing = core.spmm(core.reversed_of(adjacency), _EDGE, Reducer.SUM, (weight,)) + eps
+    return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
+
+
+def checked_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str = "both", eps: float = 0.0) -> Tensor:
+    """Return :func:`normalise_edge_weight` of weights that a user gave.
+
+    Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
+    """
+    require_rows(weight, adjacency.num_edges, "edges")
+    if weight.ndim != 1:
+        raise DGLError(
+            f"edge weights of shape {tuple(weight.shape)} were given; normalisation is defined for one number "
+            f"per edge, shape ({adjacency.num_edges},)"
+        )
+    if norm == "both" and not bool((weight > 0).all()):
+        raise DGLError(
+            f'norm="both" takes square roots of sums of weights, which must be positive; got {weight.min():g}'
+        )
+    return normalise_edge_weight(adjacency, weight, norm, eps)
+
+
+def walk(
+    adjacency: Adjacency, feat: Tensor, edge_weight: Tensor | None = None, by_source: str = "in", scale: float = 1.0
+) -> Tensor:
+    r"""Return one step of the symmetrically normalised walk, ``scale * D^-1/2 A D^-1/2 feat``, in one kernel.
+
+    Destinations are divided by the root of their in-degrees; sources by that of their in-degrees too, as DGL's layers
+    of several steps do on undirected graphs, or of their out-degrees with ``by_source="out"``. Degrees of 0 count as
+    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. Shapes (nodes, \*feat) -> the same.
+    """
+    if edge_weight is not None:
+        return reduce_neighbours(adjacency, feat, Reducer.SUM, edge_weight * scale)
+    dtype, device = active.dtype(feat), active.device(feat)
+    after = core.degree_scale(adjacency, _PER_ROOT_IN, dtype, device)
+    before = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype, device) if by_source == "out" else after
+    return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale))
+
+
+def sum_of_relu(adjacency: Adjacency, source: Tensor, edge_feat: Tensor) -> Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``relu(source[u] + edge_feat[e])``; no message is stored."""
+    return core.spmm(adjacency, _RELU_OF_SUM, Reducer.SUM, (source, edge_feat))
+
+
+def walk_weight(adjacency: Adjacency, like: Tensor) -> Tensor:
+    """Return 1 / sqrt(out-degree(u) * in-degree(v)) of every edge ``u -> v``, (num_edges, 1)."""
+    dtype, device = active.dtype(like), active.device(like)
+    scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
+    return core.sddmm(adjacency, _ENDS, scales)

@@ -1,0 +1,108 @@
+"""What users give to layers: sizes and features, checked and brought to one form."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...backend import Tensor, framework
+from ...errors import DGLError
+from ...structure.adjacency import Adjacency
+from ..base import nn
+from ..sparsefeatures import Features, SparseFeatures, as_features
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = [
+    "by_head",
+    "first_rows",
+    "pair_of_features",
+    "pair_of_sizes",
+    "require_dense",
+    "require_one_size",
+    "require_rows",
+    "require_width",
+    "set_number",
+]
+
+
+def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
+    """Return (source, destination) feature sizes; one size stands for both."""
+    return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)
+
+
+def pair_of_features(graph: DGLGraph, adjacency: Adjacency, feat: Any) -> tuple[Any, Any]:
+    """Return (source, destination) features, dense or sparse, with the right numbers of rows.
+
+    One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError`` where
+    rows and nodes differ in number.
+    """
+    if isinstance(feat, tuple):
+        source, destination = as_features(feat[0]), as_features(feat[1])
+    else:
+        source = feat = as_features(feat)
+        destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
+    require_rows(source, adjacency.num_src, "source nodes")
+    require_rows(destination, adjacency.num_dst, "destination nodes")
+    return source, destination
+
+
+def require_dense(x: Features, reader: str) -> None:
+    """Raise ``DGLError`` when ``x`` is sparse, naming what reads it."""
+    if isinstance(x, SparseFeatures):
+        raise DGLError(
+            f"{reader} reads whole rows of features and cannot take a sparse matrix of shape {x.shape}; make it dense "
+            "(matrix.toarray(), tensor.to_dense()) or project it first with dglite.nn.SparseLinear"
+        )
+
+
+def require_rows(x: Features, expected: int, owner: str) -> None:
+    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges."""
+    if x.ndim == 0 or x.shape[0] != expected:
+        hint = "; on a graph with two sets of nodes pass a pair (source, destination)" if "nodes" in owner else ""
+        raise DGLError(
+            f"a tensor of shape {tuple(x.shape)} was given for {expected} {owner}; expected a row each{hint}"
+        )
+
+
+def first_rows(x: Tensor, count: int) -> Tensor:
+    """Return the first ``count`` rows; ``x`` itself, not a view with a gradient to copy, when that is all."""
+    return x if x.shape[0] == count else x[:count]
+
+
+def require_width(layer: Any, argument: str, x: Features, width: int) -> None:
+    """Raise ``DGLError`` unless the last axis of ``x`` is ``width`` long, naming the layer and its argument."""
+    if x.ndim < 2 or x.shape[-1] != width:
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected (rows, ..., {width}), the size "
+            "that the layer was constructed with"
+        )
+
+
+def require_one_size(layer: Any, graph: DGLGraph, feat: Any) -> Tensor:
+    """Return the features of a layer that walks along edges again and again, so that sources are destinations.
+
+    Raises ``DGLError`` for a pair of features, a graph with two sets of nodes, and wrong numbers of rows.
+    """
+    if isinstance(feat, tuple) or graph.is_block or graph.num_src_nodes() != graph.num_dst_nodes():
+        raise DGLError(
+            f"{type(layer).__name__} passes messages several times, so it needs a graph of which all nodes are both "
+            f"sources and destinations and one tensor of features; got {graph.num_src_nodes()} sources, "
+            f"{graph.num_dst_nodes()} destinations and a {type(feat).__name__}"
+        )
+    require_rows(feat, graph.num_src_nodes(), "nodes")
+    return feat
+
+
+def by_head(x: Tensor, num_heads: int) -> Tensor:
+    """Return (..., num_heads * d) as (..., num_heads, d)."""
+    return x.reshape(*x.shape[:-1], num_heads, x.shape[-1] // num_heads)
+
+
+def set_number(layer: nn.Module, name: str, value: float, learned: bool) -> None:
+    """Give a layer a number of shape (1,) that is a parameter if it is learned, else a buffer: in the state anyway."""
+    number = framework.tensor([float(value)])
+    if learned:
+        layer.register_parameter(name, nn.Parameter(number))
+    else:
+        layer.register_buffer(name, number)

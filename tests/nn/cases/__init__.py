@@ -1,0 +1,5 @@
+"""The layers as the laws want to know them, family by family."""
+
+from tests.nn.cases import propagation
+
+CASES = [*propagation.CASES]

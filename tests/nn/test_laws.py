@@ -1,0 +1,152 @@
+"""The laws that every layer keeps: its formula and gradients on every kind of graph; compiled, pickled, in bfloat16."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+import dglite
+from dglite.errors import DGLError
+from tests.nn.cases import CASES
+from tests.nn.laws import Case, graph_of
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def flat(inputs: Any) -> list[torch.Tensor]:
+    """Return the tensors in inputs or results, pairs opened."""
+    if isinstance(inputs, tuple | list):
+        return list(itertools.chain.from_iterable(map(flat, inputs)))
+    if isinstance(inputs, dict):
+        return flat(list(inputs.values()))
+    return [inputs] if isinstance(inputs, torch.Tensor) else []
+
+
+def changed(value: Any, change: Any) -> Any:
+    """Return inputs or results with every floating tensor changed."""
+    if isinstance(value, tuple):
+        return tuple(changed(x, change) for x in value)
+    if isinstance(value, dict):
+        return {key: changed(x, change) for key, x in value.items()}
+    return change(value) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def gradients(result: Any, layer: torch.nn.Module, inputs: Any) -> list[torch.Tensor | None]:
+    """Return the gradients of all inputs and parameters, of a sum weighted by place."""
+    total: Any = sum(
+        (x * torch.cos(torch.arange(x.numel(), dtype=torch.float64)).reshape(x.shape).to(x.dtype)).sum()
+        for x in flat(result)
+    )
+    wanted = [x for x in (*flat(inputs), *layer.parameters()) if x.requires_grad]
+    if not total.requires_grad:
+        return [None] * len(wanted)
+    return list(torch.autograd.grad(total, wanted, allow_unused=True))
+
+
+def assert_same(ours: list[torch.Tensor | None], expected: list[torch.Tensor | None], **tolerance: float) -> None:
+    for x, y in zip(ours, expected, strict=True):
+        if x is None or y is None:  # nothing, or nothing but zeros: both say that there is no influence
+            other = y if x is None else x
+            assert other is None or not other.any()
+        else:
+            torch.testing.assert_close(x, y, **tolerance)
+
+
+@pytest.mark.parametrize(
+    ("case", "graph"), [(case, graph) for case in CASES for graph in case.graphs], ids=lambda x: str(x)
+)
+@pytest.mark.parametrize("ids", ["int32", "int64"])
+def test_it_is_the_formula(case: Case, graph: str, ids: str) -> None:
+    g, layer = graph_of(graph), case.layer()
+    g = g.int() if ids == "int32" else g.long()
+    inputs = case.inputs(g)
+    ours, expected = layer(g, *inputs), case.plain(layer, g, *inputs)
+    torch.testing.assert_close(ours, expected)
+    assert_same(gradients(ours, layer, inputs), gradients(expected, layer, inputs))
+    assert not g.ndata and not g.edata if g.is_homogeneous else True
+
+
+@every_case
+def test_gradients(case: Case) -> None:
+    g, layer = graph_of(case.graphs[0]), case.layer()
+    inputs = case.inputs(g)
+    names, values = zip(*layer.named_parameters(), strict=True) if list(layer.parameters()) else ((), ())
+    given = [x for x in flat(inputs) if x.requires_grad]
+
+    def run(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        replaced = dict(zip(map(id, given), tensors, strict=False))
+        mine = changed(inputs, lambda x: replaced.get(id(x), x))
+        named = dict(zip(names, tensors[len(given) :], strict=True))
+        return tuple(flat(torch.func.functional_call(layer, named, (g, *mine))))
+
+    assert torch.autograd.gradcheck(run, (*given, *values))
+    if case.smooth:
+        assert torch.autograd.gradgradcheck(run, (*given, *values))
+
+
+@every_case
+def test_state_is_dgls(case: Case) -> None:
+    state = case.make().state_dict()
+    assert {name: tuple(x.shape) for name, x in state.items()} == dict(case.state)
+
+
+@every_case
+def test_copies_compute_the_same(case: Case) -> None:
+    g, layer = graph_of(case.graphs[0]), case.layer()
+    inputs = case.inputs(g)
+    expected = layer(g, *inputs)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    loaded = case.make().double().eval()
+    loaded.load_state_dict(torch.load(file))
+    for other in (loaded, copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        torch.testing.assert_close(other(g, *inputs), expected)
+    assert repr(layer)
+
+
+@every_case
+def test_autocast_is_close(case: Case) -> None:
+    g, layer = graph_of(case.graphs[0]), case.layer().float()
+    inputs = changed(case.inputs(g), lambda x: x.detach().float())
+    expected = layer(g, *inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = layer(g, *inputs)
+    for x, y in zip(flat(result), flat(expected), strict=True):
+        torch.testing.assert_close(x.float(), y, rtol=0.1, atol=0.1 * float(y.detach().abs().max() + 1))
+
+
+@every_case
+def test_compiled_it_is_one_program(case: Case) -> None:
+    if not case.compiles:
+        pytest.skip("needs values while it runs")
+    torch._dynamo.reset()
+    g, layer = graph_of(case.graphs[0]), case.layer()
+    inputs = case.inputs(g)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    ours, expected = compiled(g, *inputs), layer(g, *inputs)
+    torch.testing.assert_close(ours, expected)
+    assert_same(gradients(ours, layer, inputs), gradients(expected, layer, inputs))
+
+
+@pytest.mark.parametrize(
+    ("case", "which"), [(case, i) for case in CASES for i in range(len(case.refused))], ids=lambda x: str(x)
+)
+def test_wrong_inputs_are_refused(case: Case, which: int) -> None:
+    make, text = case.refused[which]
+    g, layer = graph_of(case.graphs[0]), case.layer()
+    with pytest.raises((DGLError, IndexError, TypeError), match=text):
+        layer(g, *make(g))
+
+
+def test_there_is_a_case_for_every_layer() -> None:
+    """Layers of a graph and features; those of another kind have tests of their own."""
+    own = {"DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "SAGEConv"}
+    told = {type(case.make()).__name__ for case in CASES}
+    assert set(dglite.nn.conv.__all__) <= told | own
