@@ -4,7 +4,10 @@
 ``DGLITE_BACKEND``      tensor backend: ``torch`` (default). ``DGLBACKEND=pytorch`` is understood too
 ``DGLITE_DATA_DIR``     folder with datasets; read where it has them, written to by downloads.
                         ``DGL_DOWNLOAD_DIR`` is understood too
-``DGLITE_CACHE_DIR``    folder of compiled kernels; default: the user's cache folder of this platform
+``DGLITE_CACHE_DIR``    folder of compiled kernels; default: the user's cache folder of this platform.
+                        It must be this user's own: not writable by others
+``DGLITE_CACHE_SIZE``   megabytes that compiled kernels may take there, about; default 1024. What was not used for
+                        longest is removed beyond that; ``0`` keeps nothing
 ``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite, ``2`` also prints kernel sources
 ======================  ==============================================================================
 """
@@ -19,7 +22,7 @@ import platformdirs
 
 from .errors import DGLError
 
-__all__ = ["backend_name", "cache_dir", "data_dir", "debug_level"]
+__all__ = ["backend_name", "cache_dir", "cache_limit", "data_dir", "debug_level"]
 
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
@@ -31,8 +34,11 @@ def backend_name() -> str:
 
 
 def _config_file() -> dict[str, str]:
-    path = Path.home() / ".dglite" / "config.json"
-    if not path.is_file():
+    try:
+        path = Path.home() / ".dglite" / "config.json"
+        if not path.is_file():
+            return {}
+    except (PermissionError, RuntimeError):  # no home, or another user's
         return {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -47,6 +53,14 @@ def cache_dir() -> Path:
     """Return the folder that holds rendered kernels and their compiled code."""
     chosen = os.environ.get("DGLITE_CACHE_DIR")
     return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("dglite", appauthor=False))
+
+
+def cache_limit() -> int:
+    """Return how many bytes the cache folder may hold."""
+    value = os.environ.get("DGLITE_CACHE_SIZE", "1024")
+    if not (value.isascii() and value.isdigit()):
+        raise DGLError(f"DGLITE_CACHE_SIZE={value!r} is not understood; expected a number of megabytes, such as 1024")
+    return int(value) << 20
 
 
 def data_dir() -> Path:

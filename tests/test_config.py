@@ -52,3 +52,28 @@ def test_an_unknown_backend_fails_at_import():
     code = "import os; os.environ['DGLITE_BACKEND'] = 'jaxx'\nimport dglite"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode != 0 and "unknown backend 'jaxx'; expected one of torch" in run.stderr
+
+
+def test_a_home_that_cannot_be_looked_into_has_no_configuration(monkeypatch):
+    def refuse(*given: object, **named: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert config.backend_name() == "torch"
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert config.backend_name() == "torch"
+
+
+def test_cache_limit(monkeypatch):
+    monkeypatch.delenv("DGLITE_CACHE_SIZE", raising=False)
+    assert config.cache_limit() == 2**30
+    monkeypatch.setenv("DGLITE_CACHE_SIZE", "2")
+    assert config.cache_limit() == 2**21
+    monkeypatch.setenv("DGLITE_CACHE_SIZE", "-1")
+    with pytest.raises(DGLError, match="'-1' is not understood; expected a number of megabytes"):
+        config.cache_limit()

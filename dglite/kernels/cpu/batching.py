@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 
-import numba
 import numpy as np
+
+from .cached import njit
 
 __all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
 __all__ += ["needed_nodes", "one_by_one", "parse"]
@@ -23,7 +24,7 @@ ABSOLUTE, INPUT, INNER = range(3)
 MOST_KINDS = 2048
 """Beyond so many kinds the graph of kinds, a matrix, is not made."""
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 
 @_jit

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .counter import below, draw, unit
 
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "set_size"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 _SCAN = 24
 """Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
 _INSERTION = 64

@@ -6,12 +6,13 @@ what it has just written, which is what makes few sweeps enough.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from .cached import njit
 
 __all__ = ["cluster_graph", "sweep"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 
 @_jit

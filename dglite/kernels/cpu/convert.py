@@ -16,8 +16,9 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import numba
 import numpy as np
+
+from .cached import njit
 
 __all__ = ["ascending", "cast", "compress", "count_rows", "pair_ranges", "scatter", "sort_rows"]
 
@@ -27,7 +28,7 @@ DIRECT_ROWS = 1 << 16
 _BUCKET_BITS = 9
 """512 buckets: more would be written to more pages at once than a core has addresses of at hand."""
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 
 def compress(rows: np.ndarray, cols: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from .cached import njit
 from .vec import I64
 
 __all__ = ["below", "draw", "stream", "unit"]
@@ -22,7 +22,7 @@ _I128 = ir.IntType(128)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
-_jit = numba.njit(cache=True, nogil=True, inline="always")
+_jit = njit(nogil=True, inline="always")
 
 
 @intrinsic

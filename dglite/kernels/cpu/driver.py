@@ -13,12 +13,13 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from ...opspec import Reducer
 from ..spec import ITEM_BYTES
 from . import simd
+from .cached import cfunc
 from .simd import index_loader, word
 from .vec import I64
 
@@ -125,7 +126,7 @@ def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
                     _store_id32(winners + (row * width + k) * 4, _index32(late_ids, k))
 
 
-@cfunc(SIGNATURE, cache=True, error_model="numpy")
+@cfunc(SIGNATURE, error_model="numpy")
 def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per row."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
@@ -156,7 +157,7 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         row += 1
 
 
-@cfunc(SIGNATURE, cache=True, error_model="numpy")
+@cfunc(SIGNATURE, error_model="numpy")
 def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per entry."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
@@ -174,7 +175,7 @@ def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         row += 1
 
 
-@cfunc(SIGNATURE, cache=True, error_model="numpy")
+@cfunc(SIGNATURE, error_model="numpy")
 def whole_row_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)

@@ -6,9 +6,9 @@ all rows, and 2 C + 1 all rows and one more, which is zeros. Serial, and it rele
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .levels import addresses, child_table
 from .schedule import arrange
 from .simd import storer
@@ -22,7 +22,7 @@ AS_IT_IS, LAST_ROW_ZERO, ZERO = range(3)
 TEAM_WORDS = 10
 _ALIGNMENT = 64
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 _store8 = storer("int64", 1)
 
 

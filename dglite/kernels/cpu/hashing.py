@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .memory import prefetch
 
 __all__ = ["Numbering", "has", "id_set"]
 
-_jit = numba.njit(cache=True, nogil=True)
-_inline = numba.njit(cache=True, nogil=True, inline="always")
+_jit = njit(nogil=True)
+_inline = njit(nogil=True, inline="always")
 
 _AHEAD = 16
 """Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits."""

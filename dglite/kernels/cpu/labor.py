@@ -13,14 +13,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .counter import draw, stream, unit
 
 __all__ = ["largest_by_vertex", "solve_rows", "take_rows"]
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_jit = njit(nogil=True, error_model="numpy")
 
 
 @_jit

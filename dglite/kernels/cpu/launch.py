@@ -21,9 +21,10 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import cfunc, njit, prange, types
+from numba import prange, types
 from numba.extending import intrinsic
 
+from .cached import cfunc, njit
 from .simd import word
 from .vec import I32, I64
 
@@ -59,7 +60,7 @@ def call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, t
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
-@njit("void(int64, int64)", nogil=True, cache=True)
+@njit("void(int64, int64)", nogil=True)
 def _run_here(address, args):  # type: ignore[no-untyped-def]
     call_kernel(address, args, 0, 1)
 
@@ -74,7 +75,7 @@ def _take_task(typingctx: Any, counter: Any) -> Any:
     return types.int64(types.int64), codegen
 
 
-@cfunc("void(int64)", cache=True)
+@cfunc("void(int64)")
 def _member(team):  # type: ignore[no-untyped-def]
     """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the next task."""
     tasks = word(team, 2)
@@ -84,7 +85,7 @@ def _member(team):  # type: ignore[no-untyped-def]
         task = _take_task(team + 24)
 
 
-@njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
+@njit("void(int64, int64, int64, int64)", nogil=True)
 def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-untyped-def]
     call_gomp_parallel(gomp_parallel, member, team, threads)
     call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
@@ -92,7 +93,7 @@ def _run_on_openmp(gomp_parallel, member, team, threads):  # type: ignore[no-unt
 
 # Without a signature, so that it is compiled only where it is called: that starts Numba's pool, which, sharing OpenMP,
 # would set torch's number of threads.
-@njit(nogil=True, parallel=True, cache=True)
+@njit(nogil=True, parallel=True)
 def _run_on_numba(address, args, tasks):  # type: ignore[no-untyped-def]
     for task in prange(tasks):
         call_kernel(address, args, task, tasks)

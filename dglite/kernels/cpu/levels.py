@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from .cached import njit
 
 __all__ = ["addresses", "child_table", "level_order", "places_of"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 _UNSEEN, _OPEN = -1, -2
 

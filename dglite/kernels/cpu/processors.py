@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .cached import njit
 from .launch import call_kernel, openmp
 from .simd import word
 from .vec import I32, I64
@@ -98,7 +99,7 @@ def _call_int(typingctx: Any, function: Any, x: Any, y: Any) -> Any:
 
 
 # -- scripts -----------------------------------------------------------------------------------------------------------
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
     """Signal, and wait until all processors have signalled ``number`` times."""
     _add_one(job + 8 * SIGNALS)
@@ -111,7 +112,7 @@ def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
             _call_int(yield_, 0, 0)
 
 
-@njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
     script = word(job, SCRIPTS) + processor * word(job, STRIDE)
     for i in range(word(word(job, COUNTS), processor)):
@@ -126,7 +127,7 @@ def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
             call_kernel(operation, word(at, 1), word(at, 2), word(at, 3))
 
 
-@njit("void(int64, int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@njit("void(int64, int64, int64, int64, int64, int64)", nogil=True)
 def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-untyped-def]
     """Run scripts as they come. Words of ``mail``: the job (0: end), the lock of those who wait for its end."""
     while True:
@@ -140,7 +141,7 @@ def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-
             _call_int(release, done, 0)
 
 
-@njit("void(int64, int64)", cache=True, nogil=True)
+@njit("void(int64, int64)", nogil=True)
 def _block(acquire, lock):  # type: ignore[no-untyped-def]
     _call_int(acquire, lock, 1)
 

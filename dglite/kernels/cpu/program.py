@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
+from .cached import njit
 
 __all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "Graph", "Plan"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
@@ -31,7 +31,7 @@ _EVERY_TASK = -1
 _SEVERAL = -2
 ALIGNMENT = 64
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 
 @_jit

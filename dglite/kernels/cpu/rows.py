@@ -7,9 +7,6 @@ words, as :mod:`.launch` wants them.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -17,7 +14,6 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from . import choose, counter, hashing
 from .jit import load_source
 from .launch import launch, num_tasks, num_threads
 
@@ -41,16 +37,15 @@ def array_at(address, length, dtype):  # type: ignore[no-untyped-def]
 
 
 _SOURCE = '''"""Run shares of {module}.{name}."""
-# compiled with {digest}
 import numpy as np
-from numba import cfunc
 
 from {module} import {name}
+from dglite.kernels.cpu.cached import cfunc
 from dglite.kernels.cpu.rows import array_at
 from dglite.kernels.cpu.simd import word
 
 
-@cfunc("void(int64, int64, int64)", cache=True, error_model="numpy")
+@cfunc("void(int64, int64, int64)", error_model="numpy")
 def kernel(args, task, num_tasks):
     if task >= 0:
         num_rows = word(args, 0)
@@ -89,7 +84,4 @@ def _source(function: Any, arguments: tuple[np.ndarray | int, ...]) -> str:
             parts.append(f"word(args, {at})")
             at += 1
     python = function.py_func
-    # What is compiled in from these modules is part of the kernel's name, so that a change in one compiles afresh.
-    modules = [Path(inspect.getfile(part)) for part in (python, choose, counter, hashing)]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in modules)).hexdigest()[:20]
-    return _SOURCE.format(module=python.__module__, name=python.__name__, arguments=", ".join(parts), digest=digest)
+    return _SOURCE.format(module=python.__module__, name=python.__name__, arguments=", ".join(parts))

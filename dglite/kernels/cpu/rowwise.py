@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from numba import cfunc
-
 from ..render_rowwise import rowwise_source
+from .cached import cfunc
 from .jit import block_lanes, compile_kernel
 from .simd import loader, storer, word
 
@@ -23,7 +22,7 @@ _load4, _store4 = loader("float32", 1), storer("float32", 1)
 _load8, _store8 = loader("float64", 1), storer("float64", 1)
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _clear(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Set memory to 0. Words: 1 address, 2 bytes, a multiple of 8."""
     if task < 0:
@@ -33,7 +32,7 @@ def _clear(args, task, num_tasks):  # type: ignore[no-untyped-def]
         _store8(address + 8 * i, 0.0)
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _totals(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Sum up losses, and start their gradients. Words: 1 address of the sum, float64, to which it is added, 2 number of
     losses, 3 bytes of one, 4 and 5 addresses of lists: of the losses, and of their gradients, to which 1 is added."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
 from .hashing import has
@@ -19,7 +19,7 @@ from .memory import prefetch
 
 __all__ = ["compact", "etype_rows", "row_bounds", "topk_rows", "uniform_rows", "weighted_rows"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 _AHEAD = 8
 """Rows between asking for a row's entries and using them."""
 

@@ -16,12 +16,12 @@ from array import array
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
-from numba import cfunc, njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from .cached import cfunc, njit
 from .launch import call_gomp_parallel, call_kernel, launch, launch_at, num_threads, openmp
 from .simd import word
 from .vec import I32, I64
@@ -40,7 +40,7 @@ the number of the stage that its owner runs (-1: kernels do)."""
 _UNTOUCHED, _BY_OWNER, _BY_KERNELS = range(3)
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def _add_line(
     stage: np.ndarray, rows: np.ndarray, edges: np.ndarray, lines: np.ndarray, at: int, touched: np.ndarray
 ) -> int:
@@ -58,7 +58,7 @@ def _add_line(
     return 0 if own else (last - first) * stage[WORK] + stage[FIXED_WORK]
 
 
-@numba.njit(cache=True, nogil=True)
+@njit(nogil=True)
 def arrange(
     stages: np.ndarray,
     bounds: np.ndarray,
@@ -196,31 +196,31 @@ def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
                 _call_number(word(team, 8))
 
 
-@cfunc("void(int64)", cache=True)
+@cfunc("void(int64)")
 def _member(team):  # type: ignore[no-untyped-def]
     """What each thread of a team runs."""
     _go_through(team, _call_number(word(team, 7)), word(team, 5))
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
     """Go through lines as a kernel, whose tasks must run at the same time: those of :mod:`.processors` do."""
     if task >= 0:
         _go_through(team, task, num_tasks)
 
 
-@njit("void(int64, int64, int64)", nogil=True, cache=True)
+@njit("void(int64, int64, int64)", nogil=True)
 def _run_team(gomp_parallel, team, threads):  # type: ignore[no-untyped-def]
     call_gomp_parallel(gomp_parallel, word(team, 9), team, threads)
 
 
-@njit("void(int64, int64, int64, int64)", nogil=True, cache=True)
+@njit("void(int64, int64, int64, int64)", nogil=True)
 def _run_alone(words, lines, first, last):  # type: ignore[no-untyped-def]
     for i in range(first, last):
         _run_line(words, lines + 8 * LINE_COLUMNS * i, 0, 1)
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Do a line as a kernel of its own: where threads cannot wait for each other."""
     if task >= 0:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from . import program
 from .batching import PLACE_BITS
+from .cached import njit
 from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
 __all__ = [
@@ -54,7 +54,7 @@ _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
 NUMBER, OPEN, WORD, SMALL, NUM_COUNTERS = range(5)
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 
 class Stage(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from numba import cfunc
 
 from ...expr import Expr
 from ..render_steps import StepSpec, step_source
+from .cached import cfunc
 from .jit import block_lanes, compile_kernel
 from .launch import call_kernel, launch, num_tasks, num_threads
 from .simd import word
@@ -35,7 +35,7 @@ def step_of(address: int) -> StepSpec:
     return _steps[address]
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Run one task of every step. Words of ``args``: address of the steps' words, their starts, first and last step."""
     if task < 0:
@@ -46,7 +46,7 @@ def _sequence(args, task, num_tasks):  # type: ignore[no-untyped-def]
         call_kernel(word(step_args, 0), step_args, task, num_tasks)
 
 
-@cfunc("void(int64, int64, int64)", cache=True)
+@cfunc("void(int64, int64, int64)")
 def _by_rows(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Run one task of one step, on some of its rows. Word of ``args``: address of the step's words."""
     if task < 0:

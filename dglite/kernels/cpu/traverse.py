@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from .cached import njit
 
 __all__ = ["bfs", "dfs", "topological"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 
 FORWARD, REVERSE, NONTREE = 0, 1, 2
 """Labels of :func:`dfs`: towards a new node, back along the edge that found a node, to a node found before."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
+from .cached import njit
 from .counter import below, draw, stream, unit
 from .memory import prefetch
 
 __all__ = ["count_visits", "node2vec", "walk"]
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = njit(nogil=True)
 _TOGETHER = 64
 """Walkers that go forward together: more than memory serves at once, and their positions stay in the nearest cache."""
 _DRAWS = 4

@@ -6,6 +6,7 @@ Nothing is fast here. Blocks run one after the other, or all at once where they 
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import hashlib
 import os
@@ -21,8 +22,8 @@ from typing import Any, final
 
 import numpy as np
 
-from ...config import cache_dir
 from ...errors import DGLError
+from .. import store
 from .program import BLOCK, Program, library, packed
 
 __all__ = ["Emulator", "available"]
@@ -122,22 +123,33 @@ def _compile(programs: list[Program]) -> Path:
     header = _header()
     text = "".join([f'#include "{header.name}"\n', library(parts), *[program.body for program in programs], *exports])
     path = _folder() / f"{_digest(header.parent.name + text)}.so"
-    if not path.is_file():
+    if path.is_file():
+        store.used(path)
+    else:
         _run_compiler(text, path, ["-shared", f"-I{header.parent}"], "kernels.cpp")
     return path
 
 
-@cache
 def _header() -> Path:
     """Return the emulation's header, compiled ahead: most of the time would go into what it includes."""
     text = (Path(__file__).parent / "emulation.h").read_text(encoding="utf-8")
-    folder = _folder() / f"header_{_digest(text + _compiler())}"
-    compiled = folder / "emulation.h.gch"
-    if not compiled.is_file():
+    folder = _folder() / f"header_{_digest(text + _compiler_version())}"
+    header, compiled = folder / "emulation.h", folder / "emulation.h.gch"
+    if compiled.is_file() and header.is_file():
+        store.used(compiled)
+    else:
         folder.mkdir(exist_ok=True)
-        (folder / "emulation.h").write_text(text, encoding="utf-8")
+        header.write_text(text, encoding="utf-8")
         _run_compiler(text, compiled, ["-x", "c++-header"], "emulation.h")
-    return folder / "emulation.h"
+    return header
+
+
+@cache
+def _compiler_version() -> str:
+    """Return what compiles, and how."""
+    command = [_compiler(), "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "\n".join([*command, done.stdout, *_FLAGS])
 
 
 def _digest(text: str) -> str:
@@ -145,9 +157,20 @@ def _digest(text: str) -> str:
 
 
 def _folder() -> Path:
-    folder = cache_dir() / "emulated"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    return store.folder("emulated") or _temporary_folder()
+
+
+@cache
+def _temporary_folder() -> Path:
+    """Return a folder that is removed when the process that made it ends."""
+    folder, owner = tempfile.mkdtemp(prefix="dglite-emulated-"), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return Path(folder)
 
 
 def _run_compiler(text: str, path: Path, options: list[str], name: str) -> None:
@@ -160,3 +183,4 @@ def _run_compiler(text: str, path: Path, options: list[str], name: str) -> None:
         if done.returncode:
             raise DGLError(f"{_compiler()} does not take the rendered kernels:\n{done.stderr[:4000]}")
         os.replace(result, path)
+    store.trim("emulated", path.stat().st_size)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import sys
-import tempfile
 from array import array
 from collections.abc import Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any, Protocol, final
 
 import numpy as np
 
-from ...config import cache_dir, debug_level
+from ...config import debug_level
 from ...errors import DGLError
+from .. import store
 from .program import BLOCK, Memory, Program, packed
 
 __all__ = ["StreamRunner", "binary", "have_cupy"]
@@ -84,8 +82,10 @@ class StreamRunner:
             start(*(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], *more))
 
     def _loaded(self, program: Program, kernel: str) -> Any:
-        module = self._cupy.RawModule(path=str(binary(self._cupy.cuda.nvrtc, program, self._arch)))
-        return module.get_function(program.name(kernel)).kernel
+        # From memory: a file could be another one by the time that the driver reads it.
+        module = self._cupy.cuda.function.Module()
+        module.load(binary(self._cupy.cuda.nvrtc, program, self._arch))
+        return module.get_function(program.name(kernel))
 
     def write(self, address: int, array: np.ndarray) -> None:
         """Copy an array to the device when what was started before has run."""
@@ -113,26 +113,25 @@ class StreamRunner:
         return result
 
 
-def binary(nvrtc: Any, program: Program, arch: int) -> Path:
-    """Return the file with the machine code of ``program`` for compute capability ``arch`` (90 for 9.0).
+def binary(nvrtc: Any, program: Program, arch: int) -> bytes:
+    """Return the machine code of ``program`` for compute capability ``arch`` (90 for 9.0).
 
-    Compiled when it is not in the cache folder. For a card newer than the compiler the file holds PTX, which the
-    driver translates.
+    Compiled when it is not in the cache. For a GPU newer than the compiler it is PTX, which the driver translates.
     """
     known = [number for number in nvrtc.getSupportedArchs() if number <= arch]
     if not known:
         raise DGLError(f"this NVRTC has no support for compute capability {arch / 10}; use a newer card or older CuPy")
     real = max(known) == arch
     options = (*OPTIONS, f"-arch={'sm' if real else 'compute'}_{max(known)}")
-    key = "\n".join([program.text, *options, str(nvrtc.getVersion())])
-    digest = hashlib.sha256(key.encode()).hexdigest()[:20]
-    folder = cache_dir() / "cuda"
-    path = folder / f"{program.prefix}_{digest}.{'cubin' if real else 'ptx'}"
-    if not path.is_file():
+    key = hashlib.sha256("\n".join([program.text, *options, str(nvrtc.getVersion())]).encode()).digest()
+    name = store.file_name(program.prefix, key, ".cubin" if real else ".ptx")
+    code = store.read("cuda", name, key)
+    if code is None:
         if debug_level() >= 2:
             print(program.body, file=sys.stderr)
-        _write(path, _compiled(nvrtc, program, options, real))
-    return path
+        code = _compiled(nvrtc, program, options, real)
+        store.write("cuda", name, key, code)
+    return code
 
 
 def _compiled(nvrtc: Any, program: Program, options: Sequence[str], real: bool) -> bytes:
@@ -145,12 +144,3 @@ def _compiled(nvrtc: Any, program: Program, options: Sequence[str], real: bool) 
         raise DGLError(f"NVRTC does not take {program.prefix}: {error}\n{nvrtc.getProgramLog(made)}") from error
     finally:
         nvrtc.destroyProgram(made)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file that other processes may be waiting for: it appears when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(temporary, path)

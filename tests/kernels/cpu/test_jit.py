@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import traceback
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from dglite.errors import DGLWarning
+from dglite.kernels import store
 from dglite.kernels.cpu import jit, machine, translate
 
 SOURCE = '"""A kernel for a test."""\n\nVALUE = {value}\n'
@@ -16,9 +20,7 @@ SOURCE = '"""A kernel for a test."""\n\nVALUE = {value}\n'
 @pytest.fixture(autouse=True)
 def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("DGLITE_CACHE_DIR", str(tmp_path))
-    jit._folder.cache_clear()
-    yield
-    jit._folder.cache_clear()
+    monkeypatch.setattr(store, "_faults", [])
 
 
 def test_the_source_is_kept_as_a_file_and_loaded_once(tmp_path):
@@ -31,17 +33,19 @@ def test_the_source_is_kept_as_a_file_and_loaded_once(tmp_path):
 
 def test_a_damaged_file_is_written_anew(tmp_path):
     source = SOURCE.format(value=3)
-    path = jit._write(f"test_{jit._digest(source)}", source)
+    path = store.folder("kernels") / f"{jit._name('test', source)}.py"
     path.write_text("VALUE = 'damaged'")
-    assert jit.load_source("test", source).VALUE == 3
+    assert jit.load_source("test", source).VALUE == 3 and path.read_text() == source
 
 
-def test_a_folder_that_cannot_be_written_is_replaced_by_a_temporary_one(monkeypatch, tmp_path):
+def test_without_a_folder_source_is_loaded_from_memory(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DGLITE_CACHE_DIR", str(tmp_path / "file"))
-    jit._folder.cache_clear()
-    folder = jit._folder()
-    assert folder.is_dir() and tmp_path not in folder.parents
+    with pytest.warns(DGLWarning, match="cannot be used"):
+        module = jit.load_source("test", "def fail():\n    raise ValueError\n")
+    with pytest.raises(ValueError) as failure:
+        module.fail()
+    assert traceback.extract_tb(failure.tb)[-1].line == "raise ValueError"
 
 
 KERNEL = """from dglite.kernels.cpu import simd
@@ -67,19 +71,49 @@ def found(kernels: dict[str, int]) -> list[int]:
     return written
 
 
-def test_object_code_is_kept_and_made_anew_where_it_is_damaged(monkeypatch, tmp_path):
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that grows with each translation."""
+    done: list[int] = []
+    monkeypatch.setattr(translate, "translate", lambda *given, make=translate.translate: done.append(1) or make(*given))
+    return done
+
+
+def another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_engine", cache(machine._engine.__wrapped__))
+    monkeypatch.setattr(jit, "_addresses", {})
+
+
+def test_object_code_is_kept(monkeypatch, tmp_path, made):
     kernels = jit.compile_kernels("test", KERNEL.format(value=30))
     assert list(kernels) == ["first", "second"] and found(kernels) == [30, 31]
     assert jit.compile_kernels("test", KERNEL.format(value=30)) is kernels
+    (path,) = (tmp_path / "kernels").glob("*.py")
+    assert path.read_text() == KERNEL.format(value=30)
+    another_process(monkeypatch)
+    assert found(jit.compile_kernels("test", KERNEL.format(value=30))) == [30, 31] and len(made) == 1
+
+
+def test_object_code_that_is_not_its_own_is_made_anew(monkeypatch, tmp_path, made):
+    jit.compile_kernels("test", KERNEL.format(value=40))
+    (other,) = (tmp_path / "kernels").glob("*.o")
+    shutil.move(other, tmp_path)
+    jit.compile_kernels("test", KERNEL.format(value=50))
     (path,) = (tmp_path / "kernels").glob("*.o")
-    assert path.with_suffix(".py").read_text() == KERNEL.format(value=30)
-    made = []
-    monkeypatch.setattr(translate, "translate", lambda *given, make=translate.translate: made.append(1) or make(*given))
-    for damage, times in ((b"", 0), (b"x", 1)):
-        path.write_bytes(path.read_bytes() + damage)
-        monkeypatch.setattr(machine, "_engine", cache(machine._engine.__wrapped__))  # as another process
-        monkeypatch.setattr(jit, "_addresses", {})
-        assert found(jit.compile_kernels("test", KERNEL.format(value=30))) == [30, 31] and len(made) == times
+    shutil.copy(tmp_path / other.name, path)
+    another_process(monkeypatch)
+    with pytest.warns(DGLWarning, match="is damaged"):
+        assert found(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51]
+    another_process(monkeypatch)
+    assert found(jit.compile_kernels("test", KERNEL.format(value=50))) == [50, 51] and len(made) == 3
+
+
+def test_object_code_is_that_of_the_modules_it_is_compiled_with(monkeypatch, made):
+    jit.compile_kernels("test", KERNEL.format(value=60))
+    another_process(monkeypatch)
+    monkeypatch.setattr(jit, "_COMPILED_WITH", b"edited")
+    jit.compile_kernels("test", KERNEL.format(value=60))
+    assert len(made) == 2
 
 
 def test_debug_level_2_prints_the_source(monkeypatch, capsys):

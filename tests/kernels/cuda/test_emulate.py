@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -127,3 +133,21 @@ def test_16_bit_floats_are_rounded_as_torch_rounds_them():
     run("widen", half.ctypes.data, brain.ctypes.data, wide.ctypes.data, count)
     for found, dtype in ((wide[:count], torch.float16), (wide[count:], torch.bfloat16)):
         np.testing.assert_array_equal(found, torch.from_numpy(values).to(dtype).float().numpy())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_without_a_cache_folder_what_is_compiled_is_removed_at_exit(tmp_path):
+    code = """
+    import os, sys
+    from dglite.kernels.cuda.emulate import _folder
+    print(_folder(), flush=True)
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        assert _folder().is_dir()
+    """
+    env = {**os.environ, "DGLITE_CACHE_DIR": "/proc/none", "TMPDIR": str(tmp_path), "DGLITE_BACKEND": "numpy"}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).parent == tmp_path and not list(tmp_path.iterdir())
+    assert done.stderr.count("DGLITE_CACHE_DIR names a folder") == 1

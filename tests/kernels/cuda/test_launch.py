@@ -36,9 +36,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
 
     loaded: list = []
 
-    def raw_module(path):
-        loaded.append(path)
-        return SimpleNamespace(get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=len(name))))
+    def module():
+        return SimpleNamespace(load=loaded.append, get_function=lambda name: SimpleNamespace(ptr=len(name)))
 
     def launch_together(*arguments):
         launch_kernel(*arguments, "together")
@@ -48,8 +47,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
 
     driver = SimpleNamespace(launchKernel=launch_kernel, launchCooperativeKernel=launch_together)
     runtime = SimpleNamespace(memcpyAsync=copy, memcpyHostToDevice=1)
-    cuda = SimpleNamespace(Device=Device, driver=driver, runtime=runtime, nvrtc=None)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, RawModule=raw_module))
+    function = SimpleNamespace(Module=module)
+    cuda = SimpleNamespace(Device=Device, driver=driver, runtime=runtime, nvrtc=None, function=function)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(launch, "binary", lambda nvrtc, program, arch: f"{program.prefix}_{arch}")
     started.append(loaded)
     return started

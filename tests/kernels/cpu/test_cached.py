@@ -1,0 +1,119 @@
+"""Functions that Numba compiles are kept under all that is compiled into them, and are compiled where that fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import dglite
+from dglite.kernels.cpu.cached import njit
+
+RUN = """
+import sys, warnings
+import dglite
+assert "numba" not in sys.modules
+import numpy as np, numba.core.event as event
+with event.install_recorder("numba:run_pass") as passes, warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from dglite.kernels.cpu.jit import compile_kernel
+    from dglite.kernels.cpu.labor import _variate
+    from dglite.kernels.cpu import translate
+    translate.translate = lambda *given, work=translate.translate: passes.buffer.append(1) or work(*given)
+    value = _variate(1, 2, np.array([1.0, 0.0]), 3)
+    compile_kernel("test", "def kernel(args, task, tasks):\\n    return\\n")
+print(dglite.__file__, value, len(passes.buffer), [str(w.message) for w in told if w.category is dglite.DGLWarning])
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """Return a copy of dglite; where Numba itself would keep code, there is a file in the way."""
+    copy = tmp_path / "dglite"
+    shutil.copytree(Path(dglite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "kernels" / "cpu" / "__pycache__").write_text("")
+    return copy
+
+
+def run(package: Path, cache: Path | str) -> tuple[str, int, str]:
+    """Return a variate, how much was compiled, and the warnings of a process without a home."""
+    home = {"HOME": "/proc/none", "XDG_CACHE_HOME": "/proc/none", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**os.environ, **home, "DGLITE_CACHE_DIR": str(cache), "DGLITE_BACKEND": "numpy"}
+    env.pop("PYTHONPATH", None)
+    command = [sys.executable, "-c", RUN]
+    done = subprocess.run(command, cwd=package.parent, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    file, value, compiled, told = done.stdout.split(maxsplit=3)
+    assert Path(file).parent == package
+    return value, int(compiled), told.strip()
+
+
+def test_a_change_in_a_module_that_is_compiled_in_is_seen(package, tmp_path):
+    cache = tmp_path / "cache"
+    value, compiled, told = run(package, cache)
+    assert compiled > 0 and told == "[]"
+    assert run(package, cache) == (value, 0, "[]")
+    counter = package / "kernels" / "cpu" / "counter.py"
+    text = counter.read_text()
+    assert "0xBF58476D1CE4E5B9" in text
+    counter.write_text(text.replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5B3"))
+    changed, compiled, _ = run(package, cache)
+    assert changed != value and compiled > 0
+
+
+def test_without_a_folder_code_is_compiled_in_memory(package):
+    value, compiled, told = run(package, "/proc/none")
+    assert float(value) and compiled > 0 and told.count("DGLITE_CACHE_DIR names a folder") == 1
+
+
+def test_damaged_files_are_replaced(package, tmp_path):
+    cache = tmp_path / "cache"
+    value, compiled, _ = run(package, cache)
+    for i, path in enumerate(sorted((cache / "kernels").iterdir())):
+        path.write_bytes(b"" if i % 2 else os.urandom(300))
+    again, more, told = run(package, cache)
+    assert (again, more) == (value, compiled) and told.count("is damaged") == 1
+    assert run(package, cache) == (value, 0, "[]")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_fork_waits_until_other_threads_have_compiled():
+    code = """
+    import os, signal, threading, time, numba
+    from dglite.kernels.cpu import cached, jit, machine
+    inside, assemble = threading.Event(), machine.assemble
+
+    def slow(assembly):
+        with cached.global_compiler_lock:
+            inside.set()
+            time.sleep(0.3)
+            return assemble(assembly)
+
+    machine.assemble = slow
+    source = "def kernel(args, task, tasks):\\n    return\\n"
+    other = threading.Thread(target=jit.compile_kernel, args=("other", source))
+    other.start()
+    inside.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        jit.compile_kernel("child", source)
+        numba.njit("int64(int64)")(lambda x: x + 1)
+        os._exit(0)
+    other.join()
+    jit.compile_kernel("parent", source)
+    assert os.waitpid(child, 0)[1] == 0
+    """
+    env = {**os.environ, "DGLITE_CACHE_SIZE": "0", "DGLITE_BACKEND": "numpy"}
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env, check=True, timeout=60)
+
+
+def test_variables_around_a_function_are_refused():
+    value = 3
+    with pytest.raises(TypeError, match="variables around it"):
+        njit()(lambda x: x + value)
