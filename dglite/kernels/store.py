@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -24,6 +25,8 @@ from ..errors import DGLWarning
 __all__ = ["file_name", "folder", "read", "trim", "used", "write", "write_text"]
 
 KINDS = ("cuda", "emulated", "kernels")
+_ENTRY = re.compile(r"(\w.*_)?[0-9a-f]{16,20}(\.\w+)?|tmp\w+\.tmp")
+"""Names of what dglite puts into these folders; nothing else is removed from them."""
 _DAY = 24 * 60 * 60
 _faults: list[str] = []
 _grown: dict[Path, int] = {}
@@ -178,7 +181,7 @@ def _entries(parent: Path) -> Iterator[tuple[float, int, str]]:
     """Give (last use, bytes, path) of the files of the cache, and of folders within its folders as a whole."""
     for kind in KINDS:
         with contextlib.suppress(OSError), os.scandir(parent / kind) as listed:
-            for entry in listed:
+            for entry in filter(lambda entry: _ENTRY.fullmatch(entry.name), listed):
                 with contextlib.suppress(OSError):
                     files = list(os.scandir(entry)) if entry.is_dir(follow_symlinks=False) else [entry]
                     found = [file.stat(follow_symlinks=False) for file in files]

@@ -105,8 +105,9 @@ def test_folders_are_made_for_this_user_only(own_cache):
     assert kept("a") == b"code"
 
 
-def put(name: str, kind: str = "kernels", age: int = 0) -> Path:
+def put(label: str, kind: str = "kernels", age: int = 0) -> Path:
     """Write 0.4 MB that was last used ``age`` days ago."""
+    name = store.file_name(label, KEY, ".o")
     store.write(kind, name, KEY, bytes(400_000))
     path = store.folder(kind) / name
     os.utime(path, (path.stat().st_mtime - 86400 * age,) * 2)
@@ -115,14 +116,17 @@ def put(name: str, kind: str = "kernels", age: int = 0) -> Path:
 
 def test_what_was_not_used_for_longest_is_removed(monkeypatch):
     paths = [put("old", age=30), put("used", age=20), put("newer", age=10)]
-    assert kept("used") is not None
+    assert kept(paths[1].name) is not None
+    strange = paths[0].with_name("notes.txt")
+    strange.write_bytes(bytes(2**21))
+    os.utime(strange, (1, 1))
     monkeypatch.setenv("DGLITE_CACHE_SIZE", "1")
     assert put("newest", kind="cuda").exists()
-    assert [path.exists() for path in paths] == [False, True, False]
+    assert [path.exists() for path in [*paths, strange]] == [False, True, False, True]
 
 
 def test_a_folder_in_the_cache_goes_as_a_whole(monkeypatch):
-    folder = store.folder("emulated") / "header"
+    folder = store.folder("emulated") / store.file_name("header", KEY, "")
     folder.mkdir()
     for name in ("one", "other"):
         (folder / name).write_bytes(bytes(600_000))

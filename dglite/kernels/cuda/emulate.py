@@ -10,6 +10,7 @@ import atexit
 import ctypes
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -149,7 +150,7 @@ def _compiler_version() -> str:
     """Return what compiles, and how."""
     command = [_compiler(), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return "\n".join([*command, done.stdout, *_FLAGS])
+    return "\n".join([*command, done.stdout, platform.machine(), *_FLAGS])
 
 
 def _digest(text: str) -> str:
