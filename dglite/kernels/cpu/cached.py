@@ -37,7 +37,7 @@ def njit(signature: str = "", **options: Any) -> Decorator:
 
     def decorate(function: Callable) -> Any:
         made = numba.njit(**options)(function)
-        made._cache = _Cache(function)
+        made._cache = _Cache(function, options)
         if signature:
             made.compile(signature)
             made.disable_compile()
@@ -51,7 +51,7 @@ def cfunc(signature: str, **options: Any) -> Decorator:
 
     def decorate(function: Callable) -> Any:
         made: Any = CFunc(function, normalize_signature(signature), locals={}, options=options)
-        made._cache = _Cache(function)
+        made._cache = _Cache(function, options)
         made.compile()
         return made
 
@@ -61,12 +61,12 @@ def cfunc(signature: str, **options: Any) -> Decorator:
 class _Cache(NullCache):
     """Where Numba looks for what a function was compiled to, and leaves it. Each signature has a file."""
 
-    def __init__(self, function: Callable) -> None:
+    def __init__(self, function: Callable, options: dict[str, Any]) -> None:
         if function.__closure__ is not None:
             raise TypeError(f"{function.__qualname__} refers to variables around it, which its key would not know")
-        code = function.__code__
+        line = function.__code__.co_firstlineno
         self._label = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-        self._parts = (module_stamp(function.__module__), function.__qualname__, code.co_firstlineno)
+        self._parts = (module_stamp(function.__module__), function.__qualname__, line, sorted(options.items()))
 
     def _named(self, signature: Any, codegen: Any) -> tuple[str, bytes]:
         key = hashlib.sha256(repr((*self._parts, str(signature), codegen.magic_tuple())).encode()).digest()

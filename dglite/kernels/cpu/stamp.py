@@ -32,12 +32,11 @@ def stamp(source: str) -> bytes:
     return _digest([source.encode()], _modules(source, ""))
 
 
-@cache
 def module_stamp(module: str) -> bytes:
     """Return the digest of a module and of all modules of dglite that it imports, directly or not.
 
     Text is read once in a process, when code of the module is about to be defined: what changes on disk while it runs
-    is not taken for what it runs.
+    is not taken for what it runs. What uses a module that was loaded again has a digest like no other.
     """
     return _digest([], [module])
 
@@ -48,7 +47,9 @@ def _digest(parts: list[bytes], modules: list[str]) -> bytes:
     while todo:
         module = todo.pop()
         if module not in found:
-            found[module], imported = _read(module)
+            spec, found[module], imported = _read(module)
+            if sys.modules[module].__spec__ is not spec:
+                found[module] = os.urandom(32)
             todo += imported
     parts = [*_versions(), *parts, *(part for module in sorted(found) for part in (module.encode(), found[module]))]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
@@ -62,14 +63,14 @@ def _versions() -> list[bytes]:
 
 
 @cache
-def _read(module: str) -> tuple[bytes, list[str]]:
-    """Return the digest of a module's text, and the modules of dglite that it imports."""
+def _read(module: str) -> tuple[Any, bytes, list[str]]:
+    """Return how a module was loaded, the digest of its text, and the modules of dglite that it imports."""
     spec: Any = sys.modules[module].__spec__
     text = spec.loader.get_source(module)
     if text is None:
         # Installed without source: no other process is known to have the same.
-        return os.urandom(32), []
-    return hashlib.sha256(text.encode()).digest(), _modules(text, spec.parent)
+        return spec, os.urandom(32), []
+    return spec, hashlib.sha256(text.encode()).digest(), _modules(text, spec.parent)
 
 
 def _modules(text: str, package: str) -> list[str]:

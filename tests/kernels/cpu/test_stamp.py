@@ -44,13 +44,11 @@ def package(monkeypatch, tmp_path):
             del sys.modules[module]
         importlib.invalidate_caches()
         stamp._read.cache_clear()
-        stamp.module_stamp.cache_clear()
         importlib.import_module(f"dglite_test.{name}")
         return stamp.module_stamp(f"dglite_test.{name}")
 
     yield folder, stamp_of
     stamp._read.cache_clear()
-    stamp.module_stamp.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -77,12 +75,24 @@ def test_a_stamp_knows_what_is_imported_by_what_is_imported(package, statement):
     assert stamp_of("first") != before
 
 
+def test_what_a_process_loads_again_is_not_taken_for_what_it_loaded_first(package):
+    folder, stamp_of = package
+    (folder / "first.py").write_text("from . import last")
+    (folder / "last.py").write_text("VALUE = 1\n")
+    before = stamp_of("first")
+    assert stamp.module_stamp("dglite_test.first") == before
+    importlib.reload(sys.modules["dglite_test.last"])
+    assert stamp.module_stamp("dglite_test.first") not in (before, stamp.module_stamp("dglite_test.first"))
+
+
 def test_source_has_the_stamp_of_what_it_imports(monkeypatch):
     source = "from dglite.kernels.cpu import simd\n"
     before = stamp.stamp(source)
     assert stamp.stamp(source) == before != stamp.stamp(source + "\n")
     read = stamp._read
-    monkeypatch.setattr(stamp, "_read", lambda name: (b"edited", []) if name.endswith(".memory") else read(name))
+    memory = sys.modules["dglite.kernels.cpu.memory"].__spec__
+    edited = (memory, b"edited", [])
+    monkeypatch.setattr(stamp, "_read", lambda name: edited if name == memory.name else read(name))
     assert stamp.stamp(source) != before
 
 
