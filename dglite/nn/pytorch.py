@@ -2,6 +2,6 @@
 
 from . import *  # noqa: F403
 from . import __all__ as _layers
-from .functional import edge_softmax
+from .functional import edge_softmax  # noqa: F401
 
 __all__ = sorted({*_layers, "edge_softmax"} - {"functional"})
