@@ -6,6 +6,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,23 @@ class ArrayBackend(Backend):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return toolkit.nn.functional.linear(x, weight, bias)
+
+    def swap_last(self, x: Tensor) -> Tensor:
+        return functions["transpose"](x, -1, -2)  # type: ignore[no-any-return]
+
+    def segment_mm(self, x: Tensor, matrices: Tensor, offsets: np.ndarray) -> Tensor:
+        out = library.xp.empty((*x.shape[:-1], matrices.shape[-1]), x.dtype)
+        for r, (begin, end) in enumerate(pairwise(offsets.tolist())):
+            rows = library.xp.moveaxis(x.data[begin:end], 0, -2)
+            out[begin:end] = library.xp.moveaxis(rows @ matrices.data[r], -2, 0)
+        return Tensor(out)
+
+    def segment_outer(self, x: Tensor, y: Tensor, offsets: np.ndarray) -> Tensor:
+        out = library.xp.zeros((len(offsets) - 1, *x.shape[1:], y.shape[-1]), x.dtype)
+        for r, (begin, end) in enumerate(pairwise(offsets.tolist())):
+            turned = library.xp.moveaxis(x.data[begin:end], 0, -1)
+            out[r] = turned @ library.xp.moveaxis(y.data[begin:end], 0, -2)
+        return Tensor(out)
 
     def dropout_mask(self, x: Tensor, p: float) -> Tensor:
         return toolkit.nn.functional.dropout_mask(x, p)

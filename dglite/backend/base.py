@@ -263,6 +263,24 @@ class Backend(ABC):
         """Return ``x @ weight.T + bias``, (rows, ..., out)."""
 
     @abstractmethod
+    def swap_last(self, x: Tensor) -> Tensor:
+        """Return ``x`` with its last two axes swapped."""
+
+    @abstractmethod
+    def segment_mm(self, x: Tensor, matrices: Tensor, offsets: np.ndarray) -> Tensor:
+        """Return rows ``offsets[r]`` to ``offsets[r + 1]`` times matrix r, for every r; not recorded.
+
+        ``x`` (rows, *batch, in) and ``matrices`` (count, *batch, in, out) give (rows, *batch, out).
+        """
+
+    @abstractmethod
+    def segment_outer(self, x: Tensor, y: Tensor, offsets: np.ndarray) -> Tensor:
+        """Return rows ``offsets[r]`` to ``offsets[r + 1]`` of x, turned, times those of y, for every r; not recorded.
+
+        ``x`` (rows, *batch, in) and ``y`` (rows, *batch, out) give (count, *batch, in, out).
+        """
+
+    @abstractmethod
     def dropout_mask(self, x: Tensor, p: float) -> Tensor:
         """Return 0 with probability ``p``, else ``1 / (1 - p)``, for every element of ``x``."""
 

@@ -23,7 +23,8 @@ Chooser = Callable[[Iterable[Any]], bool]
 
 _BY_TENSOR = (
     "to_numpy shape dtype device on_cpu requires_grad version address contiguous copy is_sparse sparse_parts to_device "
-    "astype take reshape broadcast_to split dropout_mask dropout sum max min prod require recipe_of detach"
+    "astype take reshape broadcast_to split swap_last segment_mm segment_outer dropout_mask dropout sum max min prod "
+    "require recipe_of detach"
 ).split()
 """The first argument is a tensor, and the only one, beside ids."""
 _BY_TENSORS = ("put", "linear", "sparse_coo")

@@ -171,6 +171,24 @@ class TorchBackend(Backend):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
 
+    def swap_last(self, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(-1, -2)
+
+    def segment_mm(self, x: torch.Tensor, matrices: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
+        out = x.new_empty(*x.shape[:-1], matrices.shape[-1])
+        for r, begin, end in _segments(offsets):
+            if x.dim() == 2:
+                torch.mm(x[begin:end], matrices[r], out=out[begin:end])
+            else:  # a product for each of the batch, over all rows
+                out[begin:end] = torch.matmul(x[begin:end].movedim(0, -2), matrices[r]).movedim(-2, 0)
+        return out
+
+    def segment_outer(self, x: torch.Tensor, y: torch.Tensor, offsets: np.ndarray) -> torch.Tensor:
+        out = x.new_zeros(len(offsets) - 1, *x.shape[1:], y.shape[-1])
+        for r, begin, end in _segments(offsets):
+            torch.matmul(x[begin:end].movedim(0, -1), y[begin:end].movedim(0, -2), out=out[r])
+        return out
+
     def dropout_mask(self, x: torch.Tensor, p: float) -> torch.Tensor:
         # torch's own dropout draws Bernoulli numbers, which on a CPU takes three times as long as all of this.
         drawn = torch.rand(x.shape, device=x.device)  # float32: bfloat16 would round the probability
@@ -251,6 +269,12 @@ class TorchBackend(Backend):
 
     def num_threads(self) -> int:
         return torch.get_num_threads()
+
+
+def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:
+    """Return (number, begin, end) of the segments that are not empty."""
+    used = np.flatnonzero(np.diff(offsets))
+    return zip(used.tolist(), offsets[used].tolist(), offsets[used + 1].tolist(), strict=True)
 
 
 def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""``dgl.ops``: what DGL's operations take beyond dglite's, heterographs and products by groups of rows."""
+"""``dgl.ops``: what DGL's operations take beyond dglite's, heterographs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from .. import ops
 from ..backend import Tensor
 from ..graph import DGLGraph
+from ..ops import gather_mm, segment_mm
 from ..structure import ALL
 from . import relations
 
@@ -55,16 +56,6 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
 def copy_e(g: Any, x: Tensor) -> Tensor:
     """Return the edge feature itself, (num_edges, *feat)."""
     return x
-
-
-def segment_mm(a: Tensor, b: Tensor, seglen_a: Tensor) -> Tensor:
-    """Multiply runs of rows of ``a``, (N, D1), by a matrix each, ``b`` of (R, D1, D2), to (N, D2)."""
-    return relations.segment_mm(a, b, seglen_a)
-
-
-def gather_mm(a: Tensor, b: Tensor, *, idx_b: Tensor) -> Tensor:
-    """Multiply row i of ``a``, (N, D1), by matrix ``idx_b[i]`` of ``b``, (R, D1, D2), to (N, D2)."""
-    return relations.gather_mm(a, b, idx_B=idx_b)
 
 
 def _several(g: Any) -> bool:

@@ -117,25 +117,14 @@ def scatter_add(x: Tensor, idx: Tensor, m: int) -> Tensor:
 
 
 def segment_mm(A: Tensor, B: Tensor, seglen_A: Tensor) -> Tensor:
-    """Multiply the first ``seglen_A[0]`` rows of ``A`` by ``B[0]``, the next ``seglen_A[1]`` by ``B[1]``, ...
-
-    (N, D1) and (R, D1, D2) give (N, D2). Raises ``DGLError`` where the lengths do not sum to N.
-    """
-    sizes = integer_array(seglen_A, "lengths").tolist()
-    if len(sizes) != len(B) or sum(sizes) != len(A):
-        raise DGLError(f"segment_mm: got lengths {sizes} for {len(A)} rows and {len(B)} matrices; they must match")
-    return active.concat([rows @ matrix for rows, matrix in zip(active.split(A, sizes), B, strict=True)])
+    """Multiply the first ``seglen_A[0]`` rows of ``A`` by ``B[0]``, the next ``seglen_A[1]`` by ``B[1]``, ..."""
+    return ops.segment_mm(A, B, seglen_A)
 
 
 def gather_mm(A: Tensor, B: Tensor, idx_A: Tensor | None = None, idx_B: Tensor | None = None) -> Tensor:
     """Multiply row ``idx_A[i]`` of ``A`` by matrix ``idx_B[i]`` of ``B``; without an index, row or matrix i.
 
-    (N, D1) and (R, D1, D2) give (K, D2). Rows that meet one matrix are multiplied together.
+    (N, D1) and (R, D1, D2) give (K, D2).
     """
     rows = A if idx_A is None else active.take(A, idx_A)
-    if idx_B is None:
-        return (rows[:, None] @ B)[:, 0]
-    groups = integer_array(idx_B)
-    order = np.argsort(groups, kind="stable")
-    found = segment_mm(active.take(rows, order), B, np.bincount(groups, minlength=len(B)))
-    return active.take(found, np.argsort(order))
+    return ops.gather_mm(rows, B, idx_b=np.arange(len(B)) if idx_B is None else idx_B)

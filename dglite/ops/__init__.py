@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..expr import Side
+from .grouped import gather_mm, segment_mm
 from .public import (
     binary_reduce,
     copy_per_edge,
@@ -45,9 +46,11 @@ __all__ = [
     "e_sub_v",
     "edge_softmax",
     "gat_attention",
+    "gather_mm",
     "gatv2_attention",
     "gsddmm",
     "gspmm",
+    "segment_mm",
     "segment_reduce",
     "segment_softmax",
     "u_add_e",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention, Score, attention, attention_weights
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
+from .grouped import Groups, group_rows, grouped_mm
 from .rows import segment_reduce, take_rows
 from .scores import attends, edge_scores, edge_softmax, scores_wait, spmm
 from .sparse import sddmm
@@ -12,6 +13,7 @@ from .traced import reversed_of
 __all__ = [
     "DEGREE_SCALES",
     "Attention",
+    "Groups",
     "Score",
     "attends",
     "attention",
@@ -19,6 +21,8 @@ __all__ = [
     "degree_scale",
     "edge_scores",
     "edge_softmax",
+    "group_rows",
+    "grouped_mm",
     "require_in_edges",
     "reversed_of",
     "scores_wait",

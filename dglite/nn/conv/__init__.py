@@ -11,6 +11,8 @@ from .gcn2conv import GCN2Conv
 from .ginconv import GINConv
 from .gineconv import GINEConv
 from .graphconv import GraphConv
+from .hgtconv import HGTConv
+from .relgraphconv import RelGraphConv
 from .sageconv import SAGEConv
 from .sgconv import SGConv
 from .tagconv import TAGConv
@@ -27,6 +29,8 @@ __all__ = [
     "GINConv",
     "GINEConv",
     "GraphConv",
+    "HGTConv",
+    "RelGraphConv",
     "SAGEConv",
     "SGConv",
     "TAGConv",

@@ -29,13 +29,16 @@ from .given import (
     require_width,
     set_number,
 )
+from .typed import EdgePairs, edge_pairs, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
 __all__ = [
+    "EdgePairs",
     "as_features",
     "attention",
     "by_head",
     "checked_edge_weight",
     "cosine_attention",
+    "edge_pairs",
     "edge_softmax",
     "first_rows",
     "gcn_norms",
@@ -52,6 +55,10 @@ __all__ = [
     "require_width",
     "set_number",
     "sum_of_relu",
+    "typed_attention",
+    "typed_linear",
+    "typed_sum",
+    "typed_sum_of_bases",
     "walk",
     "walk_weight",
 ]

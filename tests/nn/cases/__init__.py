@@ -1,5 +1,5 @@
 """The layers as the laws want to know them, family by family."""
 
-from tests.nn.cases import propagation
+from tests.nn.cases import propagation, typed
 
-CASES = [*propagation.CASES]
+CASES = [*propagation.CASES, *typed.CASES]

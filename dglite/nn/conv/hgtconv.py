@@ -1,0 +1,96 @@
+"""Heterogeneous graph transformer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ...backend import Tensor, framework
+from .. import functional
+from ..base import nn
+from ..hetero.typedlinear import TypedLinear
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["HGTConv"]
+
+
+@final
+class HGTConv(nn.Module):
+    r"""Heterogeneous graph transformer of Hu et al., "Heterogeneous graph transformer", 2020.
+
+    .. math:: \alpha_{uv} = \mathrm{softmax}_u\Big((K_{t(u)} h_u) A_{r} (Q_{t(v)} h_v) \frac{\mu_r}{\sqrt d}\Big), \quad
+              h_v' = s\, O_{t(v)} \sum_{u \to v} \alpha_{uv} (V_{t(u)} h_u) M_{r} + (1 - s) h_v
+
+    for each head of size d, with :math:`s = \mathrm{sigmoid}` of a number of each node type, and r the edge's type.
+    Products with :math:`A` and :math:`M` are made for pairs of a node and an edge type, not for edges.
+
+    Parameters
+    ----------
+    in_size, head_size, num_heads
+        Size of the input, of each head, and how many heads there are.
+    num_ntypes, num_etypes
+        How many types of nodes and edges there are.
+    dropout
+        Of the result, before :math:`h_v` is added.
+    use_norm
+        Whether the result goes through ``LayerNorm``.
+
+    A node without in-edges keeps :math:`(1 - s) h_v`, through ``residual_w`` where sizes differ.
+
+    Shapes
+    ------
+    x (num_src, in_size), ntype (num_src,), etype (num_edges,) -> (num_dst, head_size * num_heads)
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        head_size: int,
+        num_heads: int,
+        num_ntypes: int,
+        num_etypes: int,
+        dropout: float = 0.2,
+        use_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        width = head_size * num_heads
+        self.in_size, self.head_size, self.num_heads, self.use_norm = in_size, head_size, num_heads, use_norm
+        self.linear_k = TypedLinear(in_size, width, num_ntypes)
+        self.linear_q = TypedLinear(in_size, width, num_ntypes)
+        self.linear_v = TypedLinear(in_size, width, num_ntypes)
+        self.linear_a = TypedLinear(width, width, num_ntypes)
+        self.relation_pri = nn.ParameterList([nn.Parameter(framework.ones(num_etypes)) for _ in range(num_heads)])
+        self.relation_att = nn.ModuleList([TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)])
+        self.relation_msg = nn.ModuleList([TypedLinear(head_size, head_size, num_etypes) for _ in range(num_heads)])
+        self.skip = nn.Parameter(framework.ones(num_ntypes))
+        self.drop = nn.Dropout(dropout)
+        if use_norm:
+            self.norm = nn.LayerNorm(width)
+        if in_size != width:
+            self.residual_w = nn.Parameter(framework.empty(in_size, width))
+            nn.init.xavier_uniform_(self.residual_w)
+
+    def forward(self, g: DGLGraph, x: Tensor, ntype: Tensor, etype: Tensor, *, presorted: bool = False) -> Tensor:
+        """Return the new features of the destination nodes; of a block, these are the first sources.
+
+        Whether nodes and edges are sorted by type does not matter; ``presorted`` is accepted. Raises ``DGLError`` for
+        types out of range, wrong widths and numbers of rows.
+        """
+        adjacency = g.adjacency()
+        functional.require_rows(x, adjacency.num_src, "source nodes")
+        functional.require_width(self, "x", x, self.in_size)
+        functional.require_rows(ntype, adjacency.num_src, "source nodes")
+        functional.require_rows(etype, adjacency.num_edges, "edges")
+        own, own_type = functional.first_rows(x, adjacency.num_dst), functional.first_rows(ntype, adjacency.num_dst)
+        keys, values = (functional.by_head(f(x, ntype), self.num_heads) for f in (self.linear_k, self.linear_v))
+        queries = functional.by_head(self.linear_q(own, own_type), self.num_heads)
+        prior = framework.stack(list(self.relation_pri), 1)[:, :, None, None] * self.head_size**-0.5
+        score = framework.stack([linear.W for linear in self.relation_att], 1) * prior
+        message = framework.stack([linear.W for linear in self.relation_msg], 1)
+        met = functional.typed_attention(adjacency, keys, queries, values, etype, score, message)
+        result = self.drop(self.linear_a(met.reshape(adjacency.num_dst, self.num_heads * self.head_size), own_type))
+        gate = framework.sigmoid(self.skip[own_type])[:, None]
+        residual = own if own.shape[1] == result.shape[1] else own @ self.residual_w
+        result = result * gate + residual * (1 - gate)
+        return self.norm(result) if self.use_norm else result

@@ -1,0 +1,170 @@
+"""Linear maps of their own for each type of rows or edges.
+
+Edges that have one end and the type in common share work: they meet at a *pair*, (destination, type) or (source, type),
+and a pair's rows are multiplied once, however many edges it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...backend import Tensor, active
+from ...expr import Expr, Operand, Side
+from ...ops import core
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+from ...structure.ids import integer_array
+from .convolution import reduce_neighbours
+
+__all__ = ["EdgePairs", "edge_pairs", "typed_attention", "typed_linear", "typed_sum", "typed_sum_of_bases"]
+
+_SOURCE: Expr = Operand(Side.U, 0)
+_EDGE: Expr = Operand(Side.E, 0)
+_EDGE_PRODUCT: Expr = Operand(Side.E, 0) * Operand(Side.V, 1)
+_WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
+_PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+
+
+def typed_linear(x: Tensor, types: Any, matrices: Tensor, presorted: bool = False) -> Tensor:
+    """Multiply each row by the matrix of its type.
+
+    ``x`` (rows, *batch, in), ``types`` (rows,) integers, ``matrices`` (num_types, *batch, in, out) -> (rows, *batch,
+    out). In a program that torch compiles a matrix is gathered for every row.
+    """
+    if active.compiling():
+        return (x[..., None, :] @ matrices[types])[..., 0, :]
+    return core.grouped_mm(core.group_rows(types, len(matrices)), x, matrices)
+
+
+@dataclass(frozen=True, eq=False)
+class EdgePairs:
+    """The edges of a relation, meeting at pairs of a node and an edge type.
+
+    ``arriving`` leads from sources to pairs, ``leaving`` from pairs to destinations. Of pairs of destinations the first
+    has all edges and the second one for each pair; of pairs of sources it is the other way round. ``groups`` are the
+    pairs' types; pairs are in order of them. ``nodes`` is each pair's node.
+    """
+
+    of_destinations: bool
+    arriving: Adjacency
+    leaving: Adjacency
+    groups: core.Groups
+    nodes: np.ndarray
+
+
+def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
+    """Return the pairs that are fewer, those of destinations or those of sources; kept with the structure.
+
+    Raises ``DGLError`` for types that are no integers from 0 to ``num_types - 1``, one for each edge.
+    """
+    known = adjacency.cache.get("edge pairs")
+    version = active.version(types) if active.is_tensor(types) else None
+    if known is not None and known[0] is types and known[1:3] == (version, num_types) and version is not None:
+        return known[3]  # type: ignore[no-any-return]
+    numbers = integer_array(types, "edge types").astype(np.int64)
+    core.group_rows(numbers, num_types, "edge types")
+    sides = [_pairs(numbers, nodes, count) for nodes, count in _ends(adjacency)]
+    found = _made(adjacency, sides, num_types)
+    adjacency.cache["edge pairs"] = (types, version, num_types, found)
+    return found
+
+
+def _ends(adjacency: Adjacency) -> list[tuple[np.ndarray, int]]:
+    src, dst = adjacency.endpoints()
+    return [(src, adjacency.num_src), (dst, adjacency.num_dst)]
+
+
+def _pairs(types: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the node and the type of every pair, in order of types and nodes, and the pair of each edge."""
+    keys, pair_of_edge = np.unique(types * max(num_nodes, 1) + nodes, return_inverse=True)
+    return keys % max(num_nodes, 1), keys // max(num_nodes, 1), pair_of_edge
+
+
+def _made(adjacency: Adjacency, sides: Sequence[tuple[np.ndarray, ...]], num_types: int) -> EdgePairs:
+    of_destinations = len(sides[1][0]) <= len(sides[0][0])
+    nodes, types, pair_of_edge = sides[of_destinations]
+    src, dst = adjacency.endpoints()
+    num_pairs, numbers = len(nodes), np.arange(len(nodes))
+    if of_destinations:
+        arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, src, pair_of_edge, validate=False)
+        leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, numbers, nodes, validate=False)
+    else:
+        arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, nodes, numbers, validate=False)
+        leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, pair_of_edge, dst, validate=False)
+    return EdgePairs(of_destinations, arriving, leaving, core.group_rows(types, num_types), nodes)
+
+
+def typed_sum(
+    adjacency: Adjacency, x: Tensor, types: Any, matrices: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return the sum over in-edges ``u -> v`` of ``w * x[u] @ matrices[type]``, (num_dst, *batch, out).
+
+    ``x`` (num_src, *batch, in), ``types`` (num_edges,), ``matrices`` (num_types, *batch, in, out), ``edge_weight``
+    (num_edges,) or (num_edges, 1). 0 for a node without in-edges. In a program that torch compiles every message is
+    computed.
+    """
+    if active.compiling():
+        messages = core.sddmm(adjacency, _SOURCE, (x,))
+        messages = typed_linear(messages, types, matrices)
+        if edge_weight is not None:
+            messages = messages * edge_weight.reshape(-1, *(1,) * (messages.ndim - 1))
+        return core.spmm(adjacency, _EDGE, Reducer.SUM, (messages,))
+    pairs = edge_pairs(adjacency, types, len(matrices))
+    first, second = (edge_weight, None) if pairs.of_destinations else (None, edge_weight)
+    product = core.grouped_mm(pairs.groups, reduce_neighbours(pairs.arriving, x, Reducer.SUM, first), matrices)
+    return reduce_neighbours(pairs.leaving, product, Reducer.SUM, second)
+
+
+def typed_sum_of_bases(
+    adjacency: Adjacency, x: Tensor, types: Any, coefficients: Tensor, bases: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return :func:`typed_sum` with the matrices ``coefficients @ bases``, (num_dst, out).
+
+    ``coefficients`` (num_types, B), ``bases`` (B, in, out). Where nodes times bases are fewer than the pairs of nodes
+    and types, neighbours are added up once for each basis, in one pass over the edges, and multiplied by it.
+    """
+    num_bases, width, out = active.shape(bases)
+    fewer = (
+        active.compiling()
+        or adjacency.num_dst * num_bases <= edge_pairs(adjacency, types, len(coefficients)).groups.num_rows
+    )
+    if not fewer:
+        matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(-1, width, out)
+        return typed_sum(adjacency, x, types, matrices, edge_weight)
+    rows = types if active.compiling() else integer_array(types, "edge types")
+    weights = core.take_rows(coefficients, rows)[:, :, None]
+    if edge_weight is not None:
+        weights = weights * edge_weight.reshape(-1, 1, 1)
+    total = reduce_neighbours(adjacency, x[:, None, :], Reducer.SUM, weights)
+    return total.reshape(adjacency.num_dst, num_bases * width) @ bases.reshape(num_bases * width, out)
+
+
+def typed_attention(
+    adjacency: Adjacency, keys: Tensor, queries: Tensor, values: Tensor, types: Any, score: Tensor, message: Tensor
+) -> Tensor:
+    """Return attention whose keys and values go through matrices of each edge's type, (num_dst, heads, d).
+
+    The score of an edge ``u -> v`` is ``keys[u] @ score[type] @ queries[v]``; the result is the sum of ``values[u] @
+    message[type]``, weighted by the softmax of the scores over all in-edges. keys and values (num_src, heads, d),
+    queries (num_dst, heads, d), score and message (num_types, heads, d, d). Per edge there are scores only, never
+    features.
+    """
+    if active.compiling():
+        per_edge = typed_linear(core.sddmm(adjacency, _SOURCE, (keys,)), types, score)
+        scores = core.sddmm(adjacency, _EDGE_PRODUCT, (per_edge, queries), dot=True)
+        messages = typed_linear(core.sddmm(adjacency, _SOURCE, (values,)), types, message)
+        return core.spmm(adjacency, _WEIGHTED_EDGE, Reducer.SUM, (messages, core.edge_softmax(adjacency, scores)))
+    pairs = edge_pairs(adjacency, types, len(score))
+    if pairs.of_destinations:
+        turned = core.grouped_mm(pairs.groups, core.take_rows(queries, pairs.nodes), active.swap_last(score))
+        scores = core.sddmm(pairs.arriving, _PRODUCT, (keys, turned), dot=True)
+        met = reduce_neighbours(pairs.arriving, values, Reducer.SUM, core.edge_softmax(adjacency, scores))
+        return reduce_neighbours(pairs.leaving, core.grouped_mm(pairs.groups, met, message), Reducer.SUM)
+    turned = core.grouped_mm(pairs.groups, core.take_rows(keys, pairs.nodes), score)
+    messages = core.grouped_mm(pairs.groups, core.take_rows(values, pairs.nodes), message)
+    scores = core.sddmm(pairs.leaving, _PRODUCT, (turned, queries), dot=True)
+    return reduce_neighbours(pairs.leaving, messages, Reducer.SUM, core.edge_softmax(adjacency, scores))

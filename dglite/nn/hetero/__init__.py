@@ -1,0 +1,8 @@
+"""Layers over several types of nodes and edges."""
+
+from .heteroembedding import HeteroEmbedding
+from .heterographconv import HeteroGraphConv
+from .heterolinear import HeteroLinear
+from .typedlinear import TypedLinear
+
+__all__ = ["HeteroEmbedding", "HeteroGraphConv", "HeteroLinear", "TypedLinear"]

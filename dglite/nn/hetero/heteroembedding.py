@@ -1,0 +1,45 @@
+"""A table of embeddings for each type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from ...backend import Tensor
+from ...errors import DGLError
+from ..base import nn
+
+__all__ = ["HeteroEmbedding"]
+
+
+@final
+class HeteroEmbedding(nn.Module):
+    """A table of embeddings of its own for each type of nodes or edges.
+
+    ``num_embeddings`` maps types, strings or tuples of strings, to numbers of rows; ``embedding_dim`` is the size of
+    each. Parameters are ``embeds.<type>.weight``.
+    """
+
+    def __init__(self, num_embeddings: Mapping[Any, int], embedding_dim: int) -> None:
+        super().__init__()
+        self.embeds = nn.ModuleDict()
+        self.raw_keys = {str(key): key for key in num_embeddings}
+        for key, rows in num_embeddings.items():
+            self.embeds[str(key)] = nn.Embedding(rows, embedding_dim)
+
+    @property
+    def weight(self) -> dict[Any, Tensor]:
+        """The whole tables by type, (rows, embedding_dim)."""
+        return {self.raw_keys[name]: table.weight for name, table in self.embeds.items()}
+
+    def reset_parameters(self) -> None:
+        """Draw all tables from Glorot's uniform distribution."""
+        for weight in self.weight.values():
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, input_ids: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """Return rows by type, (ids, embedding_dim); raises ``DGLError`` for a type that has no table."""
+        for key in input_ids:
+            if str(key) not in self.embeds:
+                raise DGLError(f"HeteroEmbedding has no table for {key!r}; it has {', '.join(self.embeds) or 'none'}")
+        return {key: self.embeds[str(key)](ids) for key, ids in input_ids.items()}
