@@ -2,16 +2,26 @@
 
 from .agnnconv import AGNNConv
 from .appnpconv import APPNPConv
+from .atomicconv import AtomicConv
+from .cfconv import CFConv
 from .chebconv import ChebConv
 from .dotgatconv import DotGatConv
+from .edgeconv import EdgeConv
+from .edgegatconv import EdgeGATConv
 from .edgeweightnorm import EdgeWeightNorm
+from .egatconv import EGATConv
+from .egnnconv import EGNNConv
 from .gatconv import GATConv
+from .gatedgcnconv import GatedGCNConv
+from .gatedgraphconv import GatedGraphConv
 from .gatv2conv import GATv2Conv
 from .gcn2conv import GCN2Conv
 from .ginconv import GINConv
 from .gineconv import GINEConv
+from .gmmconv import GMMConv
 from .graphconv import GraphConv
 from .hgtconv import HGTConv
+from .nnconv import NNConv
 from .relgraphconv import RelGraphConv
 from .sageconv import SAGEConv
 from .sgconv import SGConv
@@ -20,16 +30,26 @@ from .tagconv import TAGConv
 __all__ = [
     "AGNNConv",
     "APPNPConv",
+    "AtomicConv",
+    "CFConv",
     "ChebConv",
     "DotGatConv",
+    "EGATConv",
+    "EGNNConv",
+    "EdgeConv",
+    "EdgeGATConv",
     "EdgeWeightNorm",
     "GATConv",
     "GATv2Conv",
     "GCN2Conv",
     "GINConv",
     "GINEConv",
+    "GMMConv",
+    "GatedGCNConv",
+    "GatedGraphConv",
     "GraphConv",
     "HGTConv",
+    "NNConv",
     "RelGraphConv",
     "SAGEConv",
     "SGConv",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backend import Tensor, active
+from ...backend import Tensor, active, framework
 from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
@@ -20,7 +20,15 @@ from ...structure.adjacency import Adjacency
 from ...structure.ids import integer_array
 from .convolution import reduce_neighbours
 
-__all__ = ["EdgePairs", "edge_pairs", "typed_attention", "typed_linear", "typed_sum", "typed_sum_of_bases"]
+__all__ = [
+    "EdgePairs",
+    "edge_pairs",
+    "edge_type_counts",
+    "typed_attention",
+    "typed_linear",
+    "typed_sum",
+    "typed_sum_of_bases",
+]
 
 _SOURCE: Expr = Operand(Side.U, 0)
 _EDGE: Expr = Operand(Side.E, 0)
@@ -135,8 +143,7 @@ def typed_sum_of_bases(
     if not fewer:
         matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(-1, width, out)
         return typed_sum(adjacency, x, types, matrices, edge_weight)
-    rows = types if active.compiling() else integer_array(types, "edge types")
-    weights = core.take_rows(coefficients, rows)[:, :, None]
+    weights = _by_edge(coefficients, types)[:, :, None]
     if edge_weight is not None:
         weights = weights * edge_weight.reshape(-1, 1, 1)
     total = reduce_neighbours(adjacency, x[:, None, :], Reducer.SUM, weights)
@@ -168,3 +175,16 @@ def typed_attention(
     messages = core.grouped_mm(pairs.groups, core.take_rows(values, pairs.nodes), message)
     scores = core.sddmm(pairs.leaving, _PRODUCT, (turned, queries), dot=True)
     return reduce_neighbours(pairs.leaving, messages, Reducer.SUM, core.edge_softmax(adjacency, scores))
+
+
+def edge_type_counts(adjacency: Adjacency, types: Any, num_types: int, like: Tensor) -> Tensor:
+    """Return how many in-edges of each type a node has, (num_dst, num_types), of the dtype of ``like``."""
+    if not active.compiling():
+        edge_pairs(adjacency, types, num_types)  # checks the types
+    ones = framework.eye(num_types, dtype=like.dtype, device=like.device)
+    return core.spmm(adjacency, _EDGE, Reducer.SUM, (_by_edge(ones, types),))
+
+
+def _by_edge(x: Tensor, types: Any) -> Tensor:
+    """Return the row of each edge's type."""
+    return core.take_rows(x, types if active.compiling() else integer_array(types, "edge types"))

@@ -1,0 +1,68 @@
+"""Edge convolution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["EdgeConv"]
+
+
+@final
+class EdgeConv(nn.Module):
+    r"""Edge convolution of Wang et al., "Dynamic graph CNN for learning on point clouds", 2019.
+
+    .. math:: h_v' = \max_{u \to v} \big(\Theta (h_v - h_u) + \Phi h_v\big)
+
+    Products are made for nodes, and difference and maximum are one kernel; no message is stored. With ``batch_norm``
+    messages are normalised over all edges, which needs them as a tensor.
+
+    Parameters
+    ----------
+    in_feat, out_feat
+        Sizes of the last axis of input and output.
+    batch_norm
+        Whether messages go through ``BatchNorm1d``.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused: the output of such a node is 0.
+
+    Shapes
+    ------
+    feat (num_src, in_feat) -> (num_dst, out_feat)
+    """
+
+    def __init__(
+        self, in_feat: int, out_feat: int, batch_norm: bool = False, allow_zero_in_degree: bool = False
+    ) -> None:
+        super().__init__()
+        self.batch_norm, self._allow_zero_in_degree = batch_norm, allow_zero_in_degree
+        self.theta, self.phi = nn.Linear(in_feat, out_feat), nn.Linear(in_feat, out_feat)
+        if batch_norm:
+            self.bn = nn.BatchNorm1d(out_feat)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(self, g: DGLGraph, feat: Any) -> Tensor:
+        """Return the new features of the destination nodes.
+
+        Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
+        """
+        adjacency = g.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(g, adjacency, feat)
+        functional.require_width(self, "feat", source, self.theta.in_features)
+        functional.require_width(self, "feat", destination, self.theta.in_features)
+        left = nn.functional.linear(source, self.theta.weight)
+        right = nn.functional.linear(destination, self.theta.weight + self.phi.weight, self.theta.bias + self.phi.bias)
+        if not self.batch_norm:
+            return functional.greatest_difference(adjacency, left, right)
+        return functional.greatest_edge(adjacency, self.bn(functional.difference(adjacency, left, right)))

@@ -1,0 +1,156 @@
+"""Graph attention with edge features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor, framework
+from ...opspec import Reducer
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["EdgeGATConv"]
+
+
+@final
+class EdgeGATConv(nn.Module):
+    r"""Graph attention in which edges take part, after Monninger et al., "SCENE: reasoning about traffic scenes using
+    heterogeneous graph neural networks", 2023.
+
+    .. math:: h_v' = \sigma\Big(W_0 h_v + \sum_{u \to v} \alpha_{uv} (W h_u + W_e f_{uv}) + b\Big), \quad
+              \alpha_{uv} = \mathrm{softmax}_u(\mathrm{LeakyReLU}(a_l^T W h_u + a_r^T W h_v + a_e^T W_e f_{uv}))
+
+    for each head. Edge features are added up with the attention before they go through :math:`W_e`, and their scores
+    are products with :math:`W_e^T a_e`: of edges there are scores only.
+
+    Parameters
+    ----------
+    in_feats
+        Size of the input's last axis; a pair (source, destination) gives each side a matrix of its own.
+    edge_feats
+        Size of the edge features.
+    out_feats, num_heads
+        Size of each head's output, and how many heads there are.
+    feat_drop, attn_drop
+        Dropout of the input and of the attention.
+    negative_slope
+        Of the leaky ReLU.
+    residual
+        Whether :math:`W_0 h_v` is added.
+    activation
+        :math:`\sigma`.
+    allow_zero_in_degree
+        Without it, a graph with nodes that no edge enters is refused.
+    bias
+        Whether :math:`b` is learned.
+
+    Shapes
+    ------
+    feat (num_src, in_feats), edge_feat (num_edges, edge_feats) -> (num_dst, num_heads, out_feats)
+    """
+
+    bias: Tensor | None
+    res_fc: nn.Module | None
+
+    def __init__(
+        self,
+        in_feats: int | tuple[int, int],
+        edge_feats: int,
+        out_feats: int,
+        num_heads: int,
+        feat_drop: float = 0.0,
+        attn_drop: float = 0.0,
+        negative_slope: float = 0.2,
+        residual: bool = True,
+        activation: Callable[[Tensor], Tensor] | None = None,
+        allow_zero_in_degree: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        source, destination = functional.pair_of_sizes(in_feats)
+        width = num_heads * out_feats
+        self._num_heads, self._out_feats, self._edge_feats = num_heads, out_feats, edge_feats
+        self._allow_zero_in_degree = allow_zero_in_degree
+        self._paired = isinstance(in_feats, tuple)
+        if self._paired:
+            self.fc_src = nn.Linear(source, width, bias=False)
+            self.fc_dst = nn.Linear(destination, width, bias=False)
+        else:
+            self.fc = nn.Linear(source, width, bias=False)
+        self.attn_l = nn.Parameter(framework.empty(1, num_heads, out_feats))
+        self.attn_r = nn.Parameter(framework.empty(1, num_heads, out_feats))
+        self.feat_drop, self.attn_drop = nn.Dropout(feat_drop), nn.Dropout(attn_drop)
+        self.leaky_relu = nn.LeakyReLU(negative_slope)
+        self.register_parameter("bias", nn.Parameter(framework.empty(width)) if bias else None)
+        self.res_fc = nn.Linear(destination, width, bias=False) if residual else None
+        self.fc_edge = nn.Linear(edge_feats, width, bias=False)
+        self.attn_edge = nn.Parameter(framework.empty(1, num_heads, out_feats))
+        self.activation = activation
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
+        gain = nn.init.calculate_gain("relu")
+        linears = [self.fc_src, self.fc_dst] if self._paired else [self.fc]
+        for linear in (*linears, self.fc_edge, self.res_fc):
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_normal_(linear.weight, gain=gain)
+        for vector in (self.attn_l, self.attn_r, self.attn_edge):
+            nn.init.xavier_normal_(vector, gain=gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def set_allow_zero_in_degree(self, set_value: bool) -> None:
+        """Allow or refuse nodes that no edge enters."""
+        self._allow_zero_in_degree = set_value
+
+    def forward(
+        self, graph: DGLGraph, feat: Any, edge_feat: Tensor, get_attention: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Return the new features of the destination nodes.
+
+        With ``get_attention``, also returns the attention as it was applied, (num_edges, num_heads, 1). Raises
+        ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
+        """
+        adjacency = graph.adjacency()
+        if not self._allow_zero_in_degree:
+            functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
+        functional.require_width(self, "feat", source, fc_src.in_features)
+        functional.require_width(self, "feat", destination, fc_dst.in_features)
+        functional.require_rows(edge_feat, adjacency.num_edges, "edges")
+        functional.require_width(self, "edge_feat", edge_feat, self._edge_feats)
+        source = self.feat_drop(source)
+        if isinstance(feat, tuple):
+            destination = self.feat_drop(destination)
+        else:
+            destination = functional.first_rows(source, adjacency.num_dst)
+        values = functional.by_head(fc_src(source), self._num_heads)
+        scores = functional.leaky_sum_of_three(
+            adjacency,
+            (values * self.attn_l).sum(-1),
+            destination @ self._folded(fc_dst, self.attn_r),
+            edge_feat @ self._folded(self.fc_edge, self.attn_edge),
+            self.leaky_relu.negative_slope,
+        )
+        weights = self.attn_drop(functional.edge_softmax(adjacency, scores[:, :, None]))
+        result = functional.reduce_neighbours(adjacency, values, Reducer.SUM, weights)
+        met = functional.reduce_edges(adjacency, edge_feat[:, None, :], Reducer.SUM, weights)
+        result = result + functional.by_each_head(met, self.fc_edge.weight)
+        if self.res_fc is not None:
+            result = result + functional.by_head(self.res_fc(destination), self._num_heads)
+        if self.bias is not None:
+            result = result + self.bias.reshape(self._num_heads, self._out_feats)
+        if self.activation is not None:
+            result = self.activation(result)
+        return (result, weights) if get_attention else result
+
+    def _folded(self, linear: nn.Linear, vector: Tensor) -> Tensor:
+        """Return the matrix (in, heads) whose product is that of the heads' results with a vector each."""
+        by_head = linear.weight.reshape(self._num_heads, self._out_feats, -1)
+        return (by_head * vector[0, :, :, None]).sum(1).T

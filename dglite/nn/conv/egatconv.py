@@ -1,0 +1,106 @@
+"""Graph attention with edge features that are updated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor, framework
+from ...opspec import Reducer
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["EGATConv"]
+
+
+@final
+class EGATConv(nn.Module):
+    r"""Attention with edge features of Kaminski et al., "Rossmann-toolbox: a deep learning-based protocol for the
+    prediction and design of cofactor specificity in Rossmann fold proteins", 2022.
+
+    .. math:: f_{uv}' = \mathrm{LeakyReLU}(A_1 h_u + A_2 h_v + A_3 f_{uv} + b), \quad
+              \alpha_{uv} = \mathrm{softmax}_u(a^T f_{uv}'), \quad h_v' = \sum_{u \to v} \alpha_{uv} W h_u
+
+    for each head. The new edge features are one kernel from products made for nodes.
+
+    Parameters
+    ----------
+    in_node_feats
+        Size of the node features, or a pair (source, destination).
+    in_edge_feats, out_node_feats, out_edge_feats
+        Size of the edge features, and of each head's results.
+    num_heads
+        How many heads there are.
+    bias
+        Whether :math:`b` is learned.
+
+    Shapes
+    ------
+    nfeats (num_src, in_node_feats), efeats (num_edges, in_edge_feats) -> (num_dst, num_heads, out_node_feats),
+    (num_edges, num_heads, out_edge_feats)
+    """
+
+    bias: Tensor | None
+
+    def __init__(
+        self,
+        in_node_feats: int | tuple[int, int],
+        in_edge_feats: int,
+        out_node_feats: int,
+        out_edge_feats: int,
+        num_heads: int,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        source, destination = functional.pair_of_sizes(in_node_feats)
+        self._num_heads, self._out_node_feats, self._out_edge_feats = num_heads, out_node_feats, out_edge_feats
+        self.fc_node_src = nn.Linear(source, out_node_feats * num_heads, bias=False)
+        self.fc_ni = nn.Linear(source, out_edge_feats * num_heads, bias=False)
+        self.fc_nj = nn.Linear(destination, out_edge_feats * num_heads, bias=False)
+        self.fc_fij = nn.Linear(in_edge_feats, out_edge_feats * num_heads, bias=False)
+        self.attn = nn.Parameter(framework.empty(1, num_heads, out_edge_feats))
+        self.register_parameter("bias", nn.Parameter(framework.empty(num_heads * out_edge_feats)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all weights from Glorot's normal distribution with the gain of ReLU and set the bias to 0."""
+        gain = nn.init.calculate_gain("relu")
+        for linear in (self.fc_node_src, self.fc_ni, self.fc_fij, self.fc_nj):
+            nn.init.xavier_normal_(linear.weight, gain=gain)
+        nn.init.xavier_normal_(self.attn, gain=gain)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(
+        self,
+        graph: DGLGraph,
+        nfeats: Any,
+        efeats: Tensor,
+        edge_weight: Tensor | None = None,
+        get_attention: bool = False,
+    ) -> tuple[Tensor, ...]:
+        """Return the new features of the destination nodes and of the edges.
+
+        ``edge_weight`` (num_edges,) multiplies the attention. With ``get_attention``, also returns the attention as it
+        was applied, (num_edges, num_heads, 1). Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers
+        of rows.
+        """
+        adjacency = graph.adjacency()
+        functional.require_in_edges(adjacency)
+        source, destination = functional.pair_of_features(graph, adjacency, nfeats)
+        functional.require_width(self, "nfeats", source, self.fc_ni.in_features)
+        functional.require_width(self, "nfeats", destination, self.fc_nj.in_features)
+        functional.require_rows(efeats, adjacency.num_edges, "edges")
+        functional.require_width(self, "efeats", efeats, self.fc_fij.in_features)
+        right = nn.functional.linear(destination, self.fc_nj.weight, self.bias)
+        edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
+        edges = functional.by_head(edges, self._num_heads)
+        weights = functional.edge_softmax(adjacency, (edges * self.attn).sum(-1, keepdim=True))
+        if edge_weight is not None:
+            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            weights = weights * edge_weight.reshape(-1, 1, 1)
+        values = functional.by_head(self.fc_node_src(source), self._num_heads)
+        nodes = functional.reduce_neighbours(adjacency, values, Reducer.SUM, weights)
+        return (nodes, edges, weights) if get_attention else (nodes, edges)

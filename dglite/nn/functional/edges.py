@@ -1,0 +1,142 @@
+"""Values of edges made of both ends, and what is reduced of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...backend import Tensor, active
+from ...expr import Expr, Operand, Side
+from ...ops import core
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+from ..base import nn
+from .convolution import reduce_neighbours
+
+__all__ = [
+    "by_each_head",
+    "difference",
+    "gated_mean",
+    "gaussians",
+    "greatest_difference",
+    "greatest_edge",
+    "last_linear",
+    "leaky_sum_of_three",
+    "mean_difference",
+    "reduce_edges",
+    "residual",
+    "squared_distance",
+    "sum_of_products",
+    "sum_of_three",
+]
+
+_U, _V, _E = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
+_EDGE: Expr = Operand(Side.E, 0)
+_WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
+_DIFFERENCE: Expr = _V - _U
+_SQUARE: Expr = (_U - _V) * (_U - _V)
+_THREE: Expr = _U + _V + _E
+_WEIGHTED_DIFFERENCE: Expr = (_U - _V) * _E
+_GATE: Expr = Operand(Side.E, 0).call("sigmoid")
+_GATED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1).call("sigmoid")
+_STANDARD: Expr = (Operand(Side.E, 0) - Operand(Side.G, 1)) * Operand(Side.G, 2)
+_STANDARD_SQUARE: Expr = _STANDARD * _STANDARD
+
+
+# -- by edge -----------------------------------------------------------------------------------------------------------
+def difference(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
+    """Return ``right[v] - left[u]`` of every edge, (num_edges, *feat)."""
+    return core.sddmm(adjacency, _DIFFERENCE, (left, right))
+
+
+def squared_distance(adjacency: Adjacency, x: Tensor) -> Tensor:
+    """Return the squared length of ``x[u] - x[v]`` of every edge, (num_edges, 1)."""
+    return core.sddmm(adjacency, _SQUARE, (x, x), dot=True)
+
+
+def sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor) -> Tensor:
+    """Return ``left[u] + right[v] + edge[e]`` of every edge, in one pass."""
+    return core.sddmm(adjacency, _THREE, (left, right, edge))
+
+
+def leaky_sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor, slope: float = 0.01) -> Tensor:
+    """Return the leaky ReLU of ``left[u] + right[v] + edge[e]`` of every edge, in one pass."""
+    return core.sddmm(adjacency, _THREE.call("gt", 0.0).call("where", _THREE, _THREE * slope), (left, right, edge))
+
+
+def gaussians(adjacency: Adjacency, x: Tensor, mean: Tensor, inverse_sigma: Tensor) -> Tensor:
+    """Return the value of each Gaussian, with its peak at 1, at each edge: (num_edges, kernels).
+
+    ``x`` (num_edges, dim), ``mean`` and ``inverse_sigma`` (kernels, dim). No tensor of edges, kernels and dim is made.
+    """
+    operands = x[:, None, :], mean[None], inverse_sigma[None]
+    squares = core.sddmm(adjacency, _STANDARD_SQUARE, operands, dot=True)
+    return (-0.5 * squares[:, :, 0]).exp()
+
+
+# -- by node -----------------------------------------------------------------------------------------------------------
+def reduce_edges(adjacency: Adjacency, edge: Tensor, reducer: Reducer, weight: Tensor | None = None) -> Tensor:
+    """Return ``reducer`` over in-edges of ``weight * edge``; 0 for a node without in-edges."""
+    if weight is None:
+        return core.spmm(adjacency, _EDGE, reducer, (edge,))
+    return core.spmm(adjacency, _WEIGHTED_EDGE, reducer, (edge, weight))
+
+
+def greatest_edge(adjacency: Adjacency, edge: Tensor) -> Tensor:
+    """Return the maximum over in-edges; 0 for a node without in-edges."""
+    return reduce_edges(adjacency, edge, Reducer.MAX)
+
+
+def greatest_difference(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
+    """Return the maximum over in-edges of ``right[v] - left[u]``; 0 for a node without in-edges."""
+    return core.spmm(adjacency, _DIFFERENCE, Reducer.MAX, (left, right))
+
+
+def mean_difference(adjacency: Adjacency, x: Tensor, weight: Tensor) -> Tensor:
+    """Return the mean over in-edges of ``weight * (x[u] - x[v])``; 0 for a node without in-edges."""
+    return core.spmm(adjacency, _WEIGHTED_DIFFERENCE, Reducer.MEAN, (x, x, weight))
+
+
+def gated_mean(adjacency: Adjacency, source: Tensor, edge: Tensor) -> Tensor:
+    """Return the mean over in-edges of ``source[u]``, weighted by sigmoid(edge); gates are not stored."""
+    total = core.spmm(adjacency, _GATED, Reducer.SUM, (source, edge))
+    return total / (core.spmm(adjacency, _GATE, Reducer.SUM, (edge,)) + 1e-6)
+
+
+def sum_of_products(adjacency: Adjacency, source: Tensor, weight: Tensor, matrices: Tensor, reducer: Reducer) -> Tensor:
+    """Return the sum over k of ``reducer`` over in-edges of ``weight[e, k] * source[u] @ matrices[k]``, (num_dst, out).
+
+    ``source`` (num_src, in), ``weight`` (num_edges, K), ``matrices`` (K, in, out); ``reducer`` SUM or MEAN. Neighbours
+    are added up first, for all k in one pass, and multiplied once for each node.
+    """
+    kernels, width, out = active.shape(matrices)
+    total = reduce_neighbours(adjacency, source[:, None, :], reducer, weight[:, :, None])
+    return total.reshape(adjacency.num_dst, kernels * width) @ matrices.reshape(kernels * width, out)
+
+
+# -- parts of layers ---------------------------------------------------------------------------------------------------
+def by_each_head(x: Tensor, weight: Tensor) -> Tensor:
+    """Multiply each head's rows by its part of a linear layer's weight: (rows, heads, in) -> (rows, heads, out)."""
+    _, heads, width = active.shape(x)
+    matrices = weight.reshape(heads, -1, width).transpose(1, 2)
+    return (x.transpose(0, 1) @ matrices).transpose(0, 1)
+
+
+def residual(in_feats: int, out_feats: int) -> nn.Module:
+    """Return a layer's residual connection: a matrix, or nothing where sizes agree."""
+    return nn.Identity() if in_feats == out_feats else nn.Linear(in_feats, out_feats, bias=False)
+
+
+def last_linear(function: Any) -> tuple[list[nn.Module], nn.Linear] | None:
+    """Return (the layers before, the last) of a ``Linear`` or a ``Sequential`` that ends in one; else None.
+
+    Layers with hooks, and modules derived from these, may do more than their weights say.
+    """
+    layers: list[nn.Module] = list(function) if type(function) is nn.Sequential else [function]
+    last = layers[-1] if layers else None
+    if not isinstance(last, nn.Linear) or type(last) is not nn.Linear or _has_hooks(function) or _has_hooks(last):
+        return None
+    return layers[:-1], last
+
+
+def _has_hooks(layer: Any) -> bool:
+    return any(vars(layer).get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
