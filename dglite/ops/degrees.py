@@ -33,6 +33,9 @@ DEGREE_SCALES = {
         DegreeScale("1 / sqrt(in)", Side.V, lambda degrees: np.maximum(degrees, 1) ** -0.5),
         DegreeScale("1 / out", Side.U, lambda degrees: 1.0 / np.maximum(degrees, 1)),
         DegreeScale("1 / in", Side.V, lambda degrees: 1.0 / np.maximum(degrees, 1)),
+        DegreeScale("in", Side.V, lambda degrees: degrees.astype(np.float64)),
+        DegreeScale("log(in + 1)", Side.V, lambda degrees: np.log(np.maximum(degrees, 1) + 1.0)),
+        DegreeScale("1 / log(in + 1)", Side.V, lambda degrees: 1.0 / np.log(np.maximum(degrees, 1) + 1.0)),
         DegreeScale("1 / (in + 1)", Side.V, lambda degrees: 1.0 / (degrees + 1.0)),
     )
 }

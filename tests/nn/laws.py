@@ -56,6 +56,9 @@ def graph_of(name: str) -> DGLGraph:
     """Return one of the small graphs by name."""
     if name == "edgeless":
         return dglite.graph(([], []), num_nodes=3)
+    if name == "complete":
+        pairs = [(u, v) for u in range(4) for v in range(4) if u != v]
+        return dglite.graph(tuple(map(list, zip(*pairs, strict=True))))
     if name == "empty":
         return dglite.graph(([], []), num_nodes=0)
     made = {"graph": dense.graph, "lonely": dense.lonely_graph, "block": dense.block, "bipartite": dense.bipartite}

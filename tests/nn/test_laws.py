@@ -147,6 +147,7 @@ def test_wrong_inputs_are_refused(case: Case, which: int) -> None:
 
 def test_there_is_a_case_for_every_layer() -> None:
     """Layers of a graph and features; those of another kind have tests of their own."""
-    own = {"DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "SAGEConv"}
+    own = {"DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "GroupRevRes", "SAGEConv"}
+    own |= {"DenseChebConv", "DenseGraphConv", "DenseSAGEConv"}
     told = {type(case.make()).__name__ for case in CASES}
     assert set(dglite.nn.conv.__all__) <= told | own

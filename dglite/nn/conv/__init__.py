@@ -5,6 +5,10 @@ from .appnpconv import APPNPConv
 from .atomicconv import AtomicConv
 from .cfconv import CFConv
 from .chebconv import ChebConv
+from .densechebconv import DenseChebConv
+from .densegraphconv import DenseGraphConv
+from .densesageconv import DenseSAGEConv
+from .dgnconv import DGNConv
 from .dotgatconv import DotGatConv
 from .edgeconv import EdgeConv
 from .edgegatconv import EdgeGATConv
@@ -20,12 +24,15 @@ from .ginconv import GINConv
 from .gineconv import GINEConv
 from .gmmconv import GMMConv
 from .graphconv import GraphConv
+from .grouprevres import GroupRevRes
 from .hgtconv import HGTConv
 from .nnconv import NNConv
+from .pnaconv import PNAConv
 from .relgraphconv import RelGraphConv
 from .sageconv import SAGEConv
 from .sgconv import SGConv
 from .tagconv import TAGConv
+from .twirlsconv import TWIRLSConv, TWIRLSUnfoldingAndAttention
 
 __all__ = [
     "AGNNConv",
@@ -33,6 +40,10 @@ __all__ = [
     "AtomicConv",
     "CFConv",
     "ChebConv",
+    "DGNConv",
+    "DenseChebConv",
+    "DenseGraphConv",
+    "DenseSAGEConv",
     "DotGatConv",
     "EGATConv",
     "EGNNConv",
@@ -48,10 +59,14 @@ __all__ = [
     "GatedGCNConv",
     "GatedGraphConv",
     "GraphConv",
+    "GroupRevRes",
     "HGTConv",
     "NNConv",
+    "PNAConv",
     "RelGraphConv",
     "SAGEConv",
     "SGConv",
     "TAGConv",
+    "TWIRLSConv",
+    "TWIRLSUnfoldingAndAttention",
 ]

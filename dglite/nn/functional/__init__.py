@@ -10,13 +10,16 @@ from .attention import attention, cosine_attention
 from .convolution import (
     checked_edge_weight,
     gcn_norms,
+    in_degrees,
     mean_with_self,
     normalise_edge_weight,
     normalised_sum,
     reduce_neighbours,
+    scaled_sum,
     sum_of_relu,
     walk,
     walk_weight,
+    with_self_loops,
 )
 from .edges import (
     by_each_head,
@@ -40,14 +43,19 @@ from .given import (
     pair_of_features,
     pair_of_sizes,
     require_dense,
+    require_matrix,
     require_one_size,
     require_rows,
     require_width,
     set_number,
 )
+from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
 __all__ = [
+    "AGGREGATORS",
+    "DIRECTIONS",
+    "SCALERS",
     "EdgePairs",
     "as_features",
     "attention",
@@ -55,7 +63,9 @@ __all__ = [
     "by_head",
     "checked_edge_weight",
     "cosine_attention",
+    "degree_scaler",
     "difference",
+    "directional",
     "edge_pairs",
     "edge_softmax",
     "edge_type_counts",
@@ -65,6 +75,7 @@ __all__ = [
     "gcn_norms",
     "greatest_difference",
     "greatest_edge",
+    "in_degrees",
     "last_linear",
     "leaky_sum_of_three",
     "mean_difference",
@@ -77,12 +88,15 @@ __all__ = [
     "reduce_neighbours",
     "require_dense",
     "require_in_edges",
+    "require_matrix",
     "require_one_size",
     "require_rows",
     "require_width",
     "residual",
+    "scaled_sum",
     "set_number",
     "squared_distance",
+    "statistics",
     "sum_of_products",
     "sum_of_relu",
     "sum_of_three",
@@ -92,4 +106,5 @@ __all__ = [
     "typed_sum_of_bases",
     "walk",
     "walk_weight",
+    "with_self_loops",
 ]

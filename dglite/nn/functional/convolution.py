@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...backend import Tensor, active
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
@@ -13,13 +15,16 @@ from .given import require_rows
 __all__ = [
     "checked_edge_weight",
     "gcn_norms",
+    "in_degrees",
     "mean_with_self",
     "normalise_edge_weight",
     "normalised_sum",
     "reduce_neighbours",
+    "scaled_sum",
     "sum_of_relu",
     "walk",
     "walk_weight",
+    "with_self_loops",
 ]
 
 gcn_norms = ("both", "right", "left", "none")
@@ -136,3 +141,32 @@ def walk_weight(adjacency: Adjacency, like: Tensor) -> Tensor:
     dtype, device = active.dtype(like), active.device(like)
     scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
     return core.sddmm(adjacency, _ENDS, scales)
+
+
+def in_degrees(adjacency: Adjacency, like: Tensor) -> Tensor:
+    """Return the in-degrees, (num_dst, 1), of the dtype of ``like``."""
+    return core.degree_scale(adjacency, core.DEGREE_SCALES["in"], active.dtype(like), active.device(like))
+
+
+def scaled_sum(
+    adjacency: Adjacency, feat: Tensor, before: Tensor, after: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Return ``after[v]`` times the sum over in-edges of ``w * before[u] * feat[u]``, in one kernel.
+
+    ``before`` (num_src, 1), ``after`` (num_dst, 1), ``edge_weight`` (num_edges, 1).
+    """
+    if edge_weight is None:
+        return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after))
+    return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, after, edge_weight))
+
+
+def with_self_loops(adjacency: Adjacency) -> Adjacency:
+    """Return the relation with one loop at each node in place of those it has; kept with the structure."""
+    found = adjacency.cache.get("with self-loops")
+    if found is None:
+        src, dst = adjacency.endpoints()
+        other, nodes = src != dst, np.arange(adjacency.num_src, dtype=src.dtype)
+        src, dst = (np.concatenate([side[other], nodes]) for side in (src, dst))
+        found = Adjacency.from_coo(adjacency.num_src, adjacency.num_dst, src, dst, validate=False)
+        adjacency.cache["with self-loops"] = found
+    return found  # type: ignore[no-any-return]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...structure.adjacency import Adjacency
 from ..base import nn
@@ -19,6 +19,7 @@ __all__ = [
     "pair_of_features",
     "pair_of_sizes",
     "require_dense",
+    "require_matrix",
     "require_one_size",
     "require_rows",
     "require_width",
@@ -106,3 +107,17 @@ def set_number(layer: nn.Module, name: str, value: float, learned: bool) -> None
         layer.register_parameter(name, nn.Parameter(number))
     else:
         layer.register_buffer(name, number)
+
+
+def require_matrix(layer: Any, adj: Tensor, feat: Tensor) -> Tensor:
+    """Return a dense adjacency matrix in the dtype of the features.
+
+    Raises ``DGLError`` unless it has two axes and a column for each row of ``feat``.
+    """
+    if not active.is_tensor(adj) or adj.ndim != 2 or adj.shape[1] != feat.shape[0]:
+        what = tuple(adj.shape) if active.is_tensor(adj) else type(adj).__name__
+        raise DGLError(
+            f"{type(layer).__name__}: adj is {what}; expected a dense matrix (num_dst, num_src) with {feat.shape[0]} "
+            "columns, one for each row of feat"
+        )
+    return active.astype(adj, active.dtype(feat))

@@ -1,0 +1,165 @@
+"""Reversible residual connections by groups of features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor, active, framework
+from ...errors import DGLError
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["GroupRevRes"]
+
+
+@final
+class GroupRevRes(nn.Module):
+    r"""Grouped reversible residual connection of Li et al., "Training graph neural networks with 1000 layers", 2021.
+
+    .. math:: z_0 = \sum_{i=2}^{C} x_i, \quad z_i = f_i(z_{i-1}) + x_i, \quad y = z_1 \Vert \dots \Vert z_C
+
+    of the groups :math:`x_1, \dots, x_C` of the features. In a chain of such layers only the last one's output is kept:
+    going back, each computes its input from its output, and drops what it computed for the gradient before the next.
+    So memory does not grow with depth; each module is run three times. Random numbers are drawn as they were, so
+    dropout is the same each time.
+
+    Parameters
+    ----------
+    gnn_module
+        The first group's module, of a graph, features (num_nodes, size / groups) and perhaps more, which keeps the
+        size. The other groups get copies.
+    groups
+        :math:`C`.
+
+    Needs torch's autograd: with another backend, constructing it raises ``DGLError``.
+
+    Shapes
+    ------
+    x (num_nodes, size) -> (num_nodes, size)
+    """
+
+    def __init__(self, gnn_module: nn.Module, groups: int = 2) -> None:
+        super().__init__()
+        if active.name != "torch":
+            raise DGLError(f"GroupRevRes needs torch's autograd; the backend is {active.name}")
+        self.gnn_modules = nn.ModuleList([gnn_module, *(deepcopy(gnn_module) for _ in range(groups - 1))])
+        self.groups = groups
+
+    def forward(self, g: DGLGraph, x: Tensor, *args: Tensor) -> Tensor:
+        """Return the output; tensors in ``args`` are cut by their last axis and go to the groups' modules.
+
+        Raises ``DGLError`` for a last axis that the groups do not divide.
+        """
+        for tensor in (x, *args):
+            if tensor.shape[-1] % self.groups:
+                raise DGLError(
+                    f"GroupRevRes: {self.groups} groups do not divide features of shape {tuple(tensor.shape)}"
+                )
+        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        maker = getattr(x.grad_fn, "call", None)
+        call = _Call(self.gnn_modules, g, len(args), maker if isinstance(maker, _Call) else None)
+        return _function().apply(call, x, *args, *parameters)
+
+
+class _Call:
+    """One call of the layer: what its gradient needs.
+
+    ``before`` is the call that made the input. That does not keep its output then: it is computed here, from this
+    call's own, which the call after this may compute in turn.
+    """
+
+    def __init__(self, modules: Any, g: DGLGraph, num_args: int, before: _Call | None) -> None:
+        self.modules, self.g, self.num_args, self.before = modules, g, num_args, before
+        self.after: _Call | None = None
+        self.states: list[bytes] = []
+        self.output: Tensor | None = None
+        self.args: Sequence[Tensor] = ()
+
+    def forward(self, x: Tensor, *args: Tensor) -> Tensor:
+        """Compute the output, noting the states of the random numbers' generator."""
+        parts, total, outputs = x.chunk(len(self.modules), -1), None, []
+        for part in parts[1:]:
+            total = part if total is None else total + part
+        z = total if total is not None else framework.zeros_like(x)
+        self.states = []
+        for module, part, own in zip(self.modules, parts, self._by_group(args), strict=True):
+            self.states.append(active.random_state())
+            z = part + module(self.g, z, *own)
+            outputs.append(z)
+        return framework.cat(outputs, -1)
+
+    def _by_group(self, args: Sequence[Tensor]) -> Any:
+        count = len(self.modules)
+        return zip(*(arg.chunk(count, -1) for arg in args), strict=True) if args else [()] * count
+
+    def known_output(self) -> Tensor:
+        """Return the output; where it was dropped, the call after this one computes it."""
+        if self.output is not None:
+            return self.output
+        assert self.after is not None
+        return self.after.inverse()
+
+    def inverse(self) -> Tensor:
+        """Compute the input from the output."""
+        outputs = self.known_output().chunk(len(self.modules), -1)
+        inputs: list[Tensor] = []
+        state = active.random_state()
+        for i in reversed(range(len(outputs))):
+            if i:
+                z = outputs[i - 1]
+            else:
+                z = framework.stack(inputs, 0).sum(0) if inputs else framework.zeros_like(outputs[0])
+            active.restore_random_state(self.states[i])
+            with framework.no_grad():
+                own = list(self._by_group(self.args))[i]
+                inputs.append(outputs[i] - self.modules[i](self.g, z, *own))
+        active.restore_random_state(state)
+        return framework.cat(inputs[::-1], -1)
+
+
+@cache
+def _function() -> Any:
+    """Return torch's function; made at the first call, since only torch has such."""
+
+    class Reversible(framework.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, call: _Call, x: Tensor, *others: Tensor) -> Tensor:
+            ctx.call, ctx.num_others = call, len(others)
+            call.args = others[: call.num_args]
+            output = call.forward(x, *call.args)
+            call.output = output.detach()
+            if call.before is not None:
+                call.before.output, call.before.after = None, call
+            ctx.save_for_backward(*others) if call.before is not None else ctx.save_for_backward(x, *others)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+            call, saved = ctx.call, ctx.saved_tensors
+            others = saved[len(saved) - ctx.num_others :]
+            if call.before is None:
+                x = saved[0]
+            else:
+                x = call.before.output = call.inverse()
+            state = active.random_state()
+            active.restore_random_state(call.states[0])
+            with framework.enable_grad():
+                inputs = [
+                    tensor.detach().requires_grad_(needed)
+                    for tensor, needed in zip((x, *others[: call.num_args]), ctx.needs_input_grad[1:], strict=False)
+                ]
+                output = call.forward(*inputs)
+            active.restore_random_state(state)
+            wanted = [tensor for tensor in (*inputs, *others[call.num_args :]) if tensor.requires_grad]
+            found = iter(framework.autograd.grad(output, wanted, grad, allow_unused=True))
+            everything = (*inputs, *others[call.num_args :])
+            if call.after is not None:
+                call.output = None
+            return (None, *(next(found) if tensor.requires_grad else None for tensor in everything))
+
+    return Reversible

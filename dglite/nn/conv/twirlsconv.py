@@ -1,0 +1,242 @@
+"""Layers unfolded from the descent of an energy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, final
+
+from ...backend import Tensor, framework
+from ...errors import DGLError
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["TWIRLSConv", "TWIRLSUnfoldingAndAttention"]
+
+_NORMS = ("none", "batch", "layer")
+
+
+@final
+class TWIRLSUnfoldingAndAttention(nn.Module):
+    r"""Propagation and reweighting of Yang et al., "Graph neural networks inspired by classical iterative algorithms",
+    2021.
+
+    .. math:: Y^{(k+1)} = (1 - \alpha) Y^{(k)} + \alpha \lambda \tilde D^{-1/2} A_w \tilde D^{-1/2} Y^{(k)}
+              + \alpha \tilde D^{-1} X, \quad \tilde D = \lambda D + (1 - \lambda) I
+
+    from :math:`Y^{(0)} = X`; without preconditioning :math:`\tilde D` is D in the product, 1 before X, and
+    :math:`\alpha \lambda Y^{(k)}` is taken away as well. Attention makes edge weights
+    :math:`1 / \max(\tau, |y_u - y_v|^{2 - p})`, 0 where that exceeds :math:`T > 0`, of which D are the sums by
+    destination. Each step is one kernel, its normalisation inside. A degree of 0 counts as 1.
+
+    Parameters
+    ----------
+    d
+        Size of the features.
+    alp, lam
+        :math:`\alpha`, or 0 for :math:`1 / (\lambda + 1)`, and :math:`\lambda`.
+    prop_step
+        How many steps are taken.
+    attn_aft
+        After so many steps edges are reweighted; -1 for never.
+    tau, T, p
+        Of the attention.
+    use_eta
+        Whether features are scaled by learned numbers for the attention.
+    init_att
+        Whether edges are reweighted before the first step.
+    attn_dropout
+        Dropout of edge weights.
+    precond
+        Whether steps are preconditioned.
+
+    Shapes
+    ------
+    X (num_nodes, d) -> (num_nodes, d)
+    """
+
+    def __init__(
+        self,
+        d: int,
+        alp: float,
+        lam: float,
+        prop_step: int,
+        attn_aft: int = -1,
+        tau: float = 0.2,
+        T: float = -1,
+        p: float = 1,
+        use_eta: bool = False,
+        init_att: bool = False,
+        attn_dropout: float = 0,
+        precond: bool = True,
+    ) -> None:
+        super().__init__()
+        self.d, self.alp, self.lam = d, alp if alp > 0 else 1 / (lam + 1), lam
+        self.tau, self.T, self.p = tau, T, p
+        self.prop_step, self.attn_aft, self.init_att, self.precond = prop_step, attn_aft, init_att, precond
+        self.use_eta = use_eta
+        self.attn_drop = nn.Dropout(attn_dropout)
+        self.register_parameter("etas", nn.Parameter(framework.ones(d)) if use_eta else None)
+
+    def forward(self, g: DGLGraph, X: Tensor) -> Tensor:
+        """Return the features after the steps; raises ``DGLError`` for wrong numbers of rows."""
+        return self.unfold(g.adjacency(), functional.require_one_size(self, g, X))
+
+    def unfold(self, adjacency: Adjacency, x: Tensor) -> Tensor:
+        """Take the steps over a relation."""
+        weight, scales = None, self._scales(functional.in_degrees(adjacency, x))
+        y = x
+        if self.init_att:
+            weight, scales = self._attend(adjacency, y)
+        for step in range(self.prop_step):
+            root, own, rest = scales
+            y = rest * y + functional.scaled_sum(adjacency, y, root, root * (self.alp * self.lam), weight) + own * x
+            if step == self.attn_aft - 1:
+                weight, scales = self._attend(adjacency, y)
+        return y
+
+    def _scales(self, degrees: Tensor) -> tuple[Tensor, Tensor | float, float]:
+        """Return the roots of inverse degrees, (num_nodes, 1), and what X and Y are multiplied by."""
+        if self.precond:
+            degrees = self.lam * degrees + (1 - self.lam)
+        inverse = 1 / framework.where(degrees > 0, degrees, framework.ones_like(degrees))
+        if self.precond:
+            return inverse.sqrt(), self.alp * inverse, 1 - self.alp
+        return inverse.sqrt(), self.alp, 1 - self.alp * self.lam - self.alp
+
+    def _attend(self, adjacency: Adjacency, y: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | float, float]]:
+        """Return edge weights, (num_edges, 1), after dropout, and the scales that follow from them before it."""
+        distance = functional.squared_distance(adjacency, y if self.etas is None else y * self.etas)
+        penalty = ((distance.relu() + 1e-7) ** (1 - 0.5 * self.p)).clamp(min=self.tau)
+        weight = 1 / penalty
+        if self.T > 0:
+            weight = framework.where(penalty > self.T, framework.zeros_like(weight), weight)
+        weight = weight + 1e-9
+        degrees = functional.reduce_edges(adjacency, weight, Reducer.SUM)
+        return self.attn_drop(weight), self._scales(degrees)
+
+
+class _Perceptron(nn.Module):
+    """Linear layers with normalisation, ReLU and dropout between them, and before the first where asked for."""
+
+    def __init__(self, sizes: list[int], hidden: int, dropout: float, norm: str, init_activate: bool) -> None:
+        super().__init__()
+        self.init_activate, self.drop = init_activate, nn.Dropout(dropout)
+        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
+        count = len(self.layers) - 1 + init_activate
+        if norm != "none":
+            make = nn.BatchNorm1d if norm == "batch" else nn.LayerNorm
+            self.norms = nn.ModuleList([make(hidden) for _ in range(count)])
+        self.normalises = norm != "none"
+        for layer in self.layers:
+            nn.init.xavier_normal_(layer.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        activated = 0
+        for i, layer in enumerate(self.layers):
+            if i or self.init_activate:
+                x = self.norms[activated](x) if self.normalises else x
+                x, activated = self.drop(x.relu()), activated + 1
+            x = layer(x)
+        return x
+
+
+def _sizes(first: int, hidden: int, last: int, count: int) -> list[int]:
+    return [first, *[hidden] * (count - 1), last] if count else [first]
+
+
+@final
+class TWIRLSConv(nn.Module):
+    r"""A whole network of Yang et al., "Graph neural networks inspired by classical iterative algorithms", 2021: a
+    perceptron, :class:`TWIRLSUnfoldingAndAttention`, and another perceptron.
+
+    Parameters
+    ----------
+    input_d, output_d, hidden_d
+        Sizes of input, output and what is between.
+    prop_step
+        How many steps are taken.
+    num_mlp_before, num_mlp_after
+        Layers of the perceptrons; 0 for none.
+    norm
+        Of the perceptrons: ``"none"``, ``"batch"`` or ``"layer"``.
+    precond, alp, lam, tau, T, p, use_eta, attn_dropout
+        As for :class:`TWIRLSUnfoldingAndAttention`.
+    attention, attn_bef
+        Whether edges are reweighted after half of the steps, and before the first.
+    dropout, inp_dropout
+        Of the perceptrons, and of the input.
+
+    Self-loops of the graph are replaced by one at each node. Without a first perceptron, attention and input dropout,
+    what the first call computes before the last perceptron is kept: graph and features must not change then.
+
+    Shapes
+    ------
+    feat (num_nodes, input_d) -> (num_nodes, output_d)
+    """
+
+    def __init__(
+        self,
+        input_d: int,
+        output_d: int,
+        hidden_d: int,
+        prop_step: int,
+        num_mlp_before: int = 1,
+        num_mlp_after: int = 1,
+        norm: str = "none",
+        precond: bool = True,
+        alp: float = 0,
+        lam: float = 1,
+        attention: bool = False,
+        tau: float = 0.2,
+        T: float = -1,
+        p: float = 1,
+        use_eta: bool = False,
+        attn_bef: bool = False,
+        dropout: float = 0.0,
+        attn_dropout: float = 0.0,
+        inp_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if norm not in _NORMS:
+            raise DGLError(f"norm={norm!r} is not known; expected one of {', '.join(_NORMS)}")
+        self.input_d = input_d
+        self.cacheable = not attention and num_mlp_before == 0 and inp_dropout <= 0
+        self.cached_unfolding: Tensor | None = None
+        self.inp_drop = nn.Dropout(inp_dropout)
+        before = hidden_d if num_mlp_after else output_d
+        after = hidden_d if num_mlp_before else input_d
+        both = num_mlp_before > 0 and num_mlp_after > 0
+        self.mlp_bef = _Perceptron(_sizes(input_d, hidden_d, before, num_mlp_before), hidden_d, dropout, norm, False)
+        self.unfolding = TWIRLSUnfoldingAndAttention(
+            hidden_d,
+            alp,
+            lam,
+            prop_step,
+            prop_step // 2 if attention else -1,
+            tau,
+            T,
+            p,
+            use_eta,
+            attn_bef,
+            attn_dropout,
+            precond,
+        )
+        self.mlp_aft = _Perceptron(_sizes(after, hidden_d, output_d, num_mlp_after), hidden_d, dropout, norm, both)
+
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+        """Return the network's output; raises ``DGLError`` for wrong widths and numbers of rows."""
+        feat = functional.require_one_size(self, graph, feat)
+        functional.require_width(self, "feat", feat, self.input_d)
+        if self.cached_unfolding is not None:
+            return self.mlp_aft(self.cached_unfolding)
+        adjacency = functional.with_self_loops(graph.adjacency())
+        result = self.unfolding.unfold(adjacency, self.mlp_bef(self.inp_drop(feat)))
+        if self.cacheable:
+            self.cached_unfolding = result
+        return self.mlp_aft(result)

@@ -1,0 +1,96 @@
+"""Statistics of the messages that arrive at a node, several of them at once.
+
+A message is ``left[u] + right[v]``, or ``left[u] + right[v] + edge[e]``: what a linear layer makes of both ends and the
+edge. None is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...backend import Tensor, active
+from ...expr import Expr, Operand, Side
+from ...ops import core
+from ...opspec import Reducer
+from ...structure.adjacency import Adjacency
+
+__all__ = ["AGGREGATORS", "DIRECTIONS", "SCALERS", "degree_scaler", "directional", "statistics"]
+
+AGGREGATORS = ("mean", "sum", "max", "min", "std", "var", "moment3", "moment4", "moment5")
+"""Statistics of messages, see :func:`statistics`."""
+SCALERS = ("identity", "amplification", "attenuation")
+"""Functions of the degree, see :func:`degree_scaler`."""
+DIRECTIONS = tuple(f"dir{k}-{kind}" for k in (1, 2, 3) for kind in ("av", "dx"))
+"""Statistics along a vector field, see :func:`directional`."""
+
+_TINY = 1e-30
+
+
+def _message(count: int) -> Expr:
+    """Return the sum of operands: of u, of v, and of e if there are three."""
+    both = Operand(Side.U, 0) + Operand(Side.V, 1)
+    return both + Operand(Side.E, 2) if count == 3 else both
+
+
+def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence[str]) -> list[Tensor]:
+    """Return statistics of the messages that arrive, each (num_dst, *feat); (nearly) 0 where none does.
+
+    ``operands`` are left, right and perhaps edge. ``var`` is the mean of squares minus the square of the mean, at
+    least 0; ``std`` its root; ``moment3`` and so on the third root of the mean of ``(m - mean)^3`` and so on (Corso et
+    al., "Principal neighbourhood aggregation for graph nets", 2020).
+    """
+    message = _message(len(operands))
+    found: dict[str, Tensor] = {}
+
+    def of(name: str) -> Tensor:
+        if name not in found:
+            found[name] = compute(name)
+        return found[name]
+
+    def compute(name: str) -> Tensor:
+        if name in ("mean", "sum", "max", "min"):
+            return core.spmm(adjacency, message, Reducer(name), operands)
+        if name == "var":
+            squares = core.spmm(adjacency, message * message, Reducer.MEAN, operands)
+            return (squares - of("mean") * of("mean")).relu()
+        if name == "std":
+            return (of("var") + _TINY).sqrt()
+        order, apart = int(name[-1]), message - Operand(Side.V, len(operands))
+        power = apart
+        for _ in range(order - 1):
+            power = power * apart
+        moment = core.spmm(adjacency, power, Reducer.MEAN, (*operands, of("mean")))
+        return active.functions["sign"](moment) * (moment.abs() + _TINY) ** (1 / order)
+
+    return [of(name) for name in names]
+
+
+def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor, own: Tensor, kind: str) -> Tensor:
+    """Return a statistic of messages along the gradient of ``field``, (num_dst, *feat).
+
+    ``field`` (num_nodes, 1): its gradient along an edge is ``F = field[u] - field[v]``, divided by the sum of the
+    absolute values that arrive. ``"av"`` averages messages by abs(F); ``"dx"`` is the absolute value of the sum of ``F
+    * m`` less ``own``, (num_dst, *feat), times the sum of F (Beaini et al., "Directional graph networks", 2021).
+    """
+    count = len(operands)
+    source, destination = Operand(Side.U, 0), Operand(Side.V, 1)
+    total = core.spmm(adjacency, (source - destination).call("abs"), Reducer.SUM, (field, field)) + _TINY
+    gradient: Expr = Operand(Side.U, count) - Operand(Side.V, count + 1)
+    weight = gradient.call("abs") if kind == "av" else gradient
+    result = core.spmm(adjacency, _message(count) * weight, Reducer.SUM, (*operands, field, field)) / total
+    if kind == "av":
+        return result
+    drift = core.spmm(adjacency, source - destination, Reducer.SUM, (field, field)) / total
+    return (result - drift * own).abs()
+
+
+def degree_scaler(adjacency: Adjacency, name: str, delta: float, like: Tensor) -> Tensor | float:
+    """Return what a statistic is multiplied by, (num_dst, 1): 1, log(d + 1) / delta, or its inverse.
+
+    d is the in-degree, 0 counting as 1.
+    """
+    if name == "identity":
+        return 1.0
+    scale = core.DEGREE_SCALES["log(in + 1)" if name == "amplification" else "1 / log(in + 1)"]
+    found = core.degree_scale(adjacency, scale, active.dtype(like), active.device(like))
+    return found / delta if name == "amplification" else found * delta
