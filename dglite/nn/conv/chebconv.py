@@ -81,7 +81,9 @@ class ChebConv(nn.Module):
 
     def _stretch(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float]) -> Tensor:
         """Return 2 / lambda_max of each node's graph, (num_nodes, 1)."""
-        given: Any = lambda_max if active.is_tensor(lambda_max) else framework.tensor(list(lambda_max))
+        given: Any = (
+            lambda_max if active.is_tensor(lambda_max) else framework.tensor(list(lambda_max), dtype=feat.dtype)
+        )
         if given.numel() != graph.batch_size:
             raise DGLError(
                 f"ChebConv: lambda_max has shape {tuple(given.shape)}; expected a number for each of the "
