@@ -6,6 +6,7 @@ would replace it for ever. It goes on with modules that raise once a task uses t
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import sys
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ def _make_way() -> None:
         from dglite.compat import install  # not above: the failure of this import is what is told
 
         install()
-        import dgl  # noqa: F401 - the alias
+        importlib.import_module("dgl")  # the alias
     except Exception as error:
         why = (
             f"this process was started by one in which dgl is dglite, but {sys.executable} cannot import dglite "
