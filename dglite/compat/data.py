@@ -15,6 +15,7 @@ from ..data import (
     DGLDataset,
     KarateClubDataset,
     PubmedGraphDataset,
+    SBMMixtureDataset,
     SSTDataset,
     utils,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "SST",
     "DGLBuiltinDataset",
     "KarateClub",
+    "SBMMixture",
     "deprecate_class",
     "deprecate_function",
     "deprecate_property",
@@ -35,7 +37,7 @@ __all__ = [
     "register_data_args",
 ]
 
-KarateClub, SST = KarateClubDataset, SSTDataset
+KarateClub, SBMMixture, SST = KarateClubDataset, SBMMixtureDataset, SSTDataset
 load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset
 
 _BY_NAME = {"cora": load_cora, "citeseer": load_citeseer, "pubmed": load_pubmed}

@@ -3,7 +3,10 @@
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
+from .minigc import MiniGCDataset
+from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
+from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
 from .utils import (
     Subset,
     add_node_property_split,
@@ -24,14 +27,21 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "BA2MotifDataset",
+    "BACommunityDataset",
+    "BAShapeDataset",
     "CitationGraphDataset",
     "CiteseerGraphDataset",
     "CoraGraphDataset",
     "DGLDataset",
     "KarateClubDataset",
+    "MiniGCDataset",
     "PubmedGraphDataset",
+    "SBMMixtureDataset",
     "SSTDataset",
     "Subset",
+    "TreeCycleDataset",
+    "TreeGridDataset",
     "WikiNERDataset",
     "add_node_property_split",
     "add_nodepred_split",

@@ -12,7 +12,7 @@ from ..config import data_dir
 from ..errors import DGLError
 from .network import Downloader
 
-__all__ = ["DGLDataset", "SingleGraphDataset", "fetch"]
+__all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch"]
 
 
 def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
@@ -152,3 +152,17 @@ class SingleGraphDataset(DGLDataset):
 
     def __len__(self) -> int:
         return 1
+
+
+class GraphsWithLabels(DGLDataset):
+    """Base of data sets of graphs with a label each; ``process`` leaves them in ``graphs`` and ``labels``, a tensor."""
+
+    graphs: list[Any]
+    labels: Any
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        g = self.graphs[index]
+        return (g if self._transform is None else self._transform(g)), self.labels[index]
+
+    def __len__(self) -> int:
+        return len(self.graphs)
