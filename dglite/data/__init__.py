@@ -1,5 +1,6 @@
 """Data sets. Files are looked for locally first, else downloaded and checked."""
 
+from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
@@ -27,6 +28,9 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "AsGraphPredDataset",
+    "AsLinkPredDataset",
+    "AsNodePredDataset",
     "BA2MotifDataset",
     "BACommunityDataset",
     "BAShapeDataset",
