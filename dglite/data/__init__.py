@@ -2,6 +2,7 @@
 
 from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
+from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
 from .karate import KarateClubDataset
 from .minigc import MiniGCDataset
@@ -34,6 +35,7 @@ __all__ = [
     "BA2MotifDataset",
     "BACommunityDataset",
     "BAShapeDataset",
+    "CSVDataset",
     "CitationGraphDataset",
     "CiteseerGraphDataset",
     "CoraGraphDataset",
