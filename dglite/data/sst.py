@@ -131,7 +131,7 @@ class SSTDataset(DGLDataset):
                     (folder / f"{part}.txt").write_bytes(text)
         except (DGLError, KeyError, zipfile.BadZipFile) as error:
             raise DGLError(
-                f"the Stanford Sentiment Treebank ({self.mode}.txt) was looked for in {self.raw_dir} and {folder}. "
+                f"the Stanford Sentiment Treebank ({self._part(folder)}.txt) was looked for in {self.raw_dir} and {folder}. "
                 f"{error}. Put the files into one of these folders, or name the folder that has them with raw_dir= or "
                 "the environment variable DGLITE_DATA_DIR"
             ) from error
@@ -155,12 +155,18 @@ class SSTDataset(DGLDataset):
             print(f"{self.name} {self.mode}: {len(self)} trees of {len(trees.labels)} nodes, {self.vocab_size} words")
 
     def _word_vectors(self, path: Path) -> Tensor:
-        with path.open(encoding="utf-8") as file:
-            lines = (line.rstrip().split(" ") for line in file)
-            lower = {word.lower() for word in self.vocab}
-            known = {word.lower(): np.array(numbers, float) for word, *numbers in lines if word.lower() in lower}
-        size = len(next(iter(known.values()), range(300)))
-        vectors = np.random.uniform(-0.05, 0.05, (self.vocab_size, size))
+        lower = {word.lower() for word in self.vocab}
+        known: dict[str, np.ndarray] = {}
+        size = None
+        for number, line in enumerate(_lines(path), 1):
+            size = line.count(" ") if size is None else size
+            word, *numbers = line.rstrip().rsplit(" ", size)  # from the right: some words of GloVe have blanks
+            if word.lower() in lower:
+                try:
+                    known[word.lower()] = np.array(numbers, float).reshape(size)
+                except ValueError as error:
+                    raise DGLError(f"line {number} of {path} is not a word and {size} numbers ({error})") from error
+        vectors = np.random.uniform(-0.05, 0.05, (self.vocab_size, size or 300))
         for row, word in enumerate(self.vocab):
             vectors[row] = known.get(word.lower(), vectors[row])
         return backend.active.from_numpy(vectors)

@@ -66,7 +66,7 @@ def test_a_tiny_part(tmp_path: Path) -> None:
 
 
 def test_a_vocabulary_and_word_vectors_from_files(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, train=TRAIN, words="works\nit\nworks\n", vectors="It 1 2.5\nWORKS 3 4\nother 5 6\n")
+    folder = folder_of(tmp_path, train=TRAIN, words="works\nit\nworks\n", vectors="It 1 2.5\nWORKS 3 4\nit is 5 6\n")
     files = {"vocab_file": folder / "words.txt", "raw_dir": folder}
     data = SSTDataset("train", str(folder / "vectors.txt"), **files)  # type: ignore[arg-type]
     assert data.vocab == {"works": 0, "it": 1} and data[0].ndata["x"].tolist() == [-1, 1, -1, -1, 0]
@@ -74,6 +74,9 @@ def test_a_vocabulary_and_word_vectors_from_files(tmp_path: Path) -> None:
     assert SSTDataset(**files).pretrained_emb is None  # type: ignore[arg-type]
     partly = SSTDataset(glove_embed_file=folder / "vectors.txt", raw_dir=folder).pretrained_emb
     assert partly is not None and partly.shape == (3, 2) and partly[1].abs().max() <= 0.05
+    (folder / "vectors.txt").write_text("it 1 2\nworks 3\n")
+    with pytest.raises(DGLError, match=r"line 2 of .* is not a word and 2 numbers"):
+        SSTDataset(glove_embed_file=folder / "vectors.txt", raw_dir=folder)
 
 
 def test_a_very_deep_tree(tmp_path: Path) -> None:
