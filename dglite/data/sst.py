@@ -131,9 +131,9 @@ class SSTDataset(DGLDataset):
                     (folder / f"{part}.txt").write_bytes(text)
         except (DGLError, KeyError, zipfile.BadZipFile) as error:
             raise DGLError(
-                f"the Stanford Sentiment Treebank ({self._part(folder)}.txt) was looked for in {self.raw_dir} and {folder}. "
-                f"{error}. Put the files into one of these folders, or name the folder that has them with raw_dir= or "
-                "the environment variable DGLITE_DATA_DIR"
+                f"{self._part(folder)}.txt of the Stanford Sentiment Treebank was looked for in {self.raw_dir} and "
+                f"{folder}. {error}. Put the files into one of these folders, or name the folder that has them with "
+                "raw_dir= or the environment variable DGLITE_DATA_DIR"
             ) from error
 
     def process(self) -> None:
