@@ -34,7 +34,8 @@ def require_connection(url: str) -> None:
     Addresses of other kinds pass.
     """
     parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
     if proxy and not proxy_bypass(parts.hostname or ""):
         parts = urlsplit(proxy if "//" in proxy else f"{parts.scheme}://{proxy}")
     if parts.scheme not in _PORTS:
@@ -50,8 +51,23 @@ def require_connection(url: str) -> None:
 
 
 def _try(address: tuple[str, int], outcome: list[OSError | None]) -> None:
+    """Append None if the host can be reached by one of its addresses, IPv4 first, or else the last error."""
     try:
-        socket.create_connection(address, _SECONDS).close()
-        outcome.append(None)
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        for family, _, _, _, place in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
+            failed = _failure(family, place)
+            if failed is None:
+                break
+        outcome.append(failed)
     except OSError as error:
         outcome.append(error)
+
+
+def _failure(family: int, place: Any) -> OSError | None:
+    with socket.socket(family, socket.SOCK_STREAM) as connection:
+        connection.settimeout(_SECONDS)
+        try:
+            connection.connect(place)
+        except OSError as error:
+            return error
+    return None

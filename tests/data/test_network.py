@@ -23,14 +23,14 @@ def no_connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, i
     tried: list[tuple[str, int]] = []
     over = threading.Event()
 
-    def hang(address: tuple[str, int], *_: Any, **__: Any) -> None:
-        tried.append(address)
+    def hang(host: str, port: int, **_: Any) -> None:
+        tried.append((host, port))
         over.wait()
         raise OSError
 
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(socket, "create_connection", hang)
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     monkeypatch.setattr(network, "_SECONDS", 0.05)
     yield tried
     over.set()
@@ -90,6 +90,7 @@ def test_what_to_provide_and_where_is_said(no_connection: Any, tmp_path: Path, m
         ("http://host.example:81/x", {}, ("host.example", 81)),
         ("https://host.example/x", {"https_proxy": "http://proxy.example:3128"}, ("proxy.example", 3128)),
         ("https://host.example/x", {"https_proxy": "proxy.example:3128"}, ("proxy.example", 3128)),
+        ("https://host.example/x", {"all_proxy": "http://proxy.example:3128"}, ("proxy.example", 3128)),
         ("https://host.example/x", {"https_proxy": "proxy:1", "no_proxy": "host.example"}, ("host.example", 443)),
     ],
 )
@@ -110,6 +111,19 @@ def test_a_refused_connection_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         port = unused.getsockname()[1]
     with pytest.raises(ConnectionError, match=r"no connection to 127\.0\.0\.1 \(.*refused"):
         network.require_connection(f"http://127.0.0.1:{port}/x")
+
+
+def test_one_address_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "host.example")
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        places = [each.getsockname() for each in (unused, server)]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        network.require_connection("http://host.example/x")
+        found.pop()
+        with pytest.raises(ConnectionError, match=r"no connection to host\.example"):
+            network.require_connection("http://host.example/x")
 
 
 def test_other_kinds_of_addresses_pass(no_connection: Any) -> None:
