@@ -174,7 +174,7 @@ class CSVDataset(DGLDataset):
         sources = [self._folder / name for name in names]
         if not self._file.is_file() or not all(source.is_file() for source in sources):
             return False
-        return self._file.stat().st_mtime_ns > max(source.stat().st_mtime_ns for source in sources)
+        return self._file.stat().st_mtime_ns >= max(source.stat().st_mtime_ns for source in sources)
 
     def save(self) -> None:
         """Keep the graphs."""
