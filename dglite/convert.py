@@ -256,7 +256,8 @@ def from_networkx(
     """
     if not is_networkx(nx_graph):
         raise DGLError(f"expected a NetworkX graph, got {type(nx_graph).__name__}")
-    directed = nx_graph if nx_graph.is_directed() else nx_graph.to_directed()
+    # A copy of an undirected graph lists the neighbours of a node in the order of DGL, which relabels before.
+    directed = nx_graph if nx_graph.is_directed() else nx_graph.copy().to_directed()
     count, u, v, attributes = networkx_edges(directed, edge_id_attr_name)
     made = graph((u, v), num_nodes=count, idtype=idtype, device=device)
     nodes = [directed.nodes[node] for node in sorted_nodes(directed)]

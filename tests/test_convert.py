@@ -192,6 +192,14 @@ def test_scipy_and_back(pairs):
 
 
 # -- NetworkX ----------------------------------------------------------------------------------------------------
+def test_an_undirected_networkx_graph_lists_neighbours_as_they_are_met() -> None:
+    u, v = convert.from_networkx(networkx.cycle_graph(4)).edges()
+    assert list(zip(u.tolist(), v.tolist(), strict=True)) == [
+        *[(0, 1), (0, 3), (1, 0), (1, 2)],
+        *[(2, 1), (2, 3), (3, 0), (3, 2)],  # of 3, the neighbour 0 was met first, though 2 is in the graph before it
+    ]
+
+
 def test_an_undirected_networkx_graph_goes_both_ways():
     g = convert.from_networkx(networkx.path_graph(3))
     assert sorted(zip(*ends(g), strict=True)) == [(0, 1), (1, 0), (1, 2), (2, 1)]

@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from . import spawned
 from .homes import homes
 from .missing import explanation
 
@@ -103,7 +104,9 @@ _finder = _Finder()
 
 
 def install() -> None:
-    """Make ``import dgl`` give dglite from now on, in this process.
+    """Make ``import dgl`` give dglite from now on, in this process and in those that it starts.
+
+    Started ones find the alias through ``sys.path`` and the environment variable ``PYTHONPATH``, both of which change.
 
     Raises
     ------
@@ -115,12 +118,14 @@ def install() -> None:
         raise ImportError("dgl is imported already; call dglite.compat.install() before")
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+    spawned.reach()
 
 
 def uninstall() -> None:
     """Undo :func:`install`."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
+    spawned.forget()
     for name, module in list(sys.modules.items()):
         if isinstance(module, _Alias):
             del sys.modules[name]

@@ -7,13 +7,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..data import CiteseerGraphDataset, CoraGraphDataset, DGLDataset, KarateClubDataset, PubmedGraphDataset, utils
+import numpy as np
+
+from ..data import (
+    CiteseerGraphDataset,
+    CoraGraphDataset,
+    DGLDataset,
+    KarateClubDataset,
+    PubmedGraphDataset,
+    SBMMixtureDataset,
+    SSTDataset,
+    utils,
+)
 from ..errors import DGLError
 from .base import dgl_warning
 
 __all__ = [
+    "SST",
     "DGLBuiltinDataset",
     "KarateClub",
+    "SBMMixture",
     "deprecate_class",
     "deprecate_function",
     "deprecate_property",
@@ -24,7 +37,7 @@ __all__ = [
     "register_data_args",
 ]
 
-KarateClub = KarateClubDataset
+KarateClub, SBMMixture, SST = KarateClubDataset, SBMMixtureDataset, SSTDataset
 load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset
 
 _BY_NAME = {"cora": load_cora, "citeseer": load_citeseer, "pubmed": load_pubmed}
@@ -55,6 +68,22 @@ class DGLBuiltinDataset(DGLDataset):
 def _get_dgl_url(file_url: str) -> str:
     """Return where DGL keeps a file of its data sets; scripts import this in spite of its name."""
     return f"https://data.dgl.ai/{file_url}"
+
+
+def _sample_mask(idx: Any, l: int) -> np.ndarray:
+    """Return ``l`` zeros with ones at ``idx``; scripts import this, too."""
+    return utils.idx2mask(idx, l)
+
+
+def _parse_index_file(filename: str | Path) -> list[int]:
+    """Return the numbers in a text file, one a line."""
+    return [int(line) for line in Path(filename).read_text().split()]
+
+
+def _preprocess_features(features: Any) -> np.ndarray:
+    """Return a SciPy matrix as an array whose rows sum to 1, or to 0 where they are empty."""
+    total = np.asarray(features.sum(1), dtype=np.float64).reshape(-1, 1)
+    return np.asarray(features.todense()) / np.where(total == 0, 1, total)
 
 
 def register_data_args(parser: argparse.ArgumentParser) -> None:

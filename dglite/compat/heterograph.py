@@ -1,9 +1,9 @@
-"""``dgl.heterograph`` as a module: the classes of graphs, which here are one."""
+"""``dgl.heterograph`` and ``dgl.subgraph``: the classes of graphs, which here are one."""
 
 from __future__ import annotations
 
 from ..graph import DGLGraph
 
-__all__ = ["DGLBlock", "DGLGraph", "DGLHeteroGraph"]
+__all__ = ["DGLBlock", "DGLGraph", "DGLHeteroGraph", "DGLSubGraph"]
 
-DGLHeteroGraph = DGLBlock = DGLGraph
+DGLHeteroGraph = DGLBlock = DGLSubGraph = DGLGraph

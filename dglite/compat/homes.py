@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-__all__ = ["homes"]
+__all__ = ["homes", "public_name"]
 
 _ROOT, _PACKAGE = "dgl", "dglite"
 
 _HOMES = {
     "dgl": "dglite.compat.top dglite.compat.mpops dglite",
+    "dgl._ffi": "dglite.compat.base",
+    "dgl._ffi.base": "dglite.compat.base",
     "dgl.backend": "dglite.compat.backend",
     "dgl.base": "dglite.compat.base",
-    "dgl.convert": "dglite.convert dglite.transforms",
+    "dgl.batched_graph": "dglite",
+    "dgl.convert": "dglite.convert dglite.transforms dglite.classic",
     "dgl.core": "dglite.compat.core",
     "dgl.data": "dglite.data dglite.compat.data",
     "dgl.data.citation_graph": "dglite.data.citation dglite.compat.data",
     "dgl.data.citegrh": "dglite.data.citation dglite.compat.data",
     "dgl.data.dgl_dataset": "dglite.data.dataset dglite.compat.data",
+    "dgl.data.gnn_benckmark": "dglite.data dglite.compat.data",
     "dgl.data.graph_serialize": "dglite.io",
     "dgl.data.heterograph_serialize": "dglite.io",
+    "dgl.data.knowledge_graph": "dglite.data",
     "dgl.data.tensor_serialize": "dglite.io",
     "dgl.data.utils": "dglite.data.utils dglite.compat.data",
-    "dgl.frame": "dglite.compat.frame",
+    "dgl.frame": "dglite.compat.frame dglite.compat.init",
     "dgl.global_config": "dglite.compat.top",
     "dgl.heterograph": "dglite.compat.heterograph",
     "dgl.init": "dglite.compat.init",
@@ -35,6 +40,7 @@ _HOMES = {
     "dgl.ops": "dglite.compat.ops dglite.ops",
     "dgl.partition": "dglite.transforms",
     "dgl.random": "dglite.compat.random",
+    "dgl.subgraph": "dglite.subgraph dglite.compat.heterograph",
     "dgl.transform": "dglite.transforms",
     "dgl.utils": "dglite.compat.utils",
 }
@@ -43,6 +49,10 @@ _HOMES = {
 _INNER = {
     "dgl.backend": "backend pytorch",
     "dgl.backend.pytorch": "sparse tensor",
+    "dgl.contrib.sampling": "randomwalk sampler",
+    "dgl.data": "actor adapter bitcoinotc cluster csv_dataset fakenews flickr fraud gdelt geom_gcn gindt gnn_benchmark "
+    "heterophilous_graphs icews18 karate lrgb minigc movielens pattern ppi qm7b qm9 qm9_edge rdf reddit sbm superpixel "
+    "synthetic tree tu wikics yelp zinc",
     "dgl.dataloading": "base cluster_gcn dataloader graphsaint labor_sampler negative_sampler neighbor_sampler shadow",
     "dgl.function": "base message reducer",
     "dgl.mpops": "edgewise fused nodewise",
@@ -68,3 +78,10 @@ def homes(module: str) -> tuple[str, ...]:
     if package == "dgl.nn.pytorch.conv":
         return (f"dglite.nn.conv.{name}",)
     return (_PACKAGE + module.removeprefix(_ROOT),)
+
+
+def public_name(name: str) -> str:
+    """Return a dotted name of DGL without the inner module that its last part lies in, where it lies in one."""
+    module, _, last = name.rpartition(".")
+    package, _, inner = module.rpartition(".")
+    return f"{package}.{last}" if inner in _INNER.get(package, "").split() else name

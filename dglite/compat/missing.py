@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .homes import public_name
+
 __all__ = ["Lacking", "explanation", "lacking"]
 
 
@@ -23,11 +25,24 @@ _LAZY = "dglite's subgraphs and blocks gather features when they are read, witho
 _SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.SparseMatrix"
 _FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
 
+_OTHER_LIBRARY = "layers are for PyTorch; import dgl.nn.pytorch"
+_CHEMISTRY = "DGL 0.5 moved it to the package dgllife"
+
 _NOT_PLANNED = {
+    "dgl._deprecate": "use dgl.DGLGraph",
+    "dgl._ffi": _NO_LIBRARY,
     "dgl.backend.NodeEmbedding": _NEVER_WAS,
     "dgl.backend.binary_reduce": _NEVER_WAS,
     "dgl.backend.copy_reduce": _NEVER_WAS,
     "dgl.container": _NO_LIBRARY,
+    "dgl.contrib.data": "dgl.data has the data sets of knowledge graphs",
+    "dgl.data.chem": _CHEMISTRY,
+    "dgl.kernel": "use the functions of dgl.ops",
+    "dgl.model_zoo": _CHEMISTRY,
+    "dgl.nn.mxnet": _OTHER_LIBRARY,
+    "dgl.nn.tensorflow": _OTHER_LIBRARY,
+    "dgl.nodeflow": "use dgl.contrib.sampling, which has NodeFlow",
+    "dgl.runtime": _NO_LIBRARY,
     "dgl.core.data_dict_to_list": _INTERNAL,
     "dgl.cuda": "torch.cuda has what concerns devices",
     "dgl.data.graph_serialize.StorageMetaData": _NO_LIBRARY,
@@ -120,6 +135,7 @@ _NOT_YET = {
 
 def lacking(name: str) -> Lacking:
     """Return why a dotted name of DGL is not here; the nearest of it and what it is in that something is known of."""
+    name = public_name(name)
     while name:
         if name in _NOT_PLANNED:
             return Lacking(False, _NOT_PLANNED[name])

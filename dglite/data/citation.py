@@ -7,6 +7,7 @@ in the order that the literature uses: labelled training papers, then the other 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -15,6 +16,7 @@ import numpy as np
 from .. import backend
 from ..convert import graph
 from ..errors import DGLError
+from ..transforms import reorder_graph
 from .dataset import SingleGraphDataset, fetch
 from .numeric_pickle import CsrMatrix, read_numeric_pickle
 
@@ -71,7 +73,9 @@ class CitationGraphDataset(SingleGraphDataset):
 
     The graph has ``ndata['feat']`` (float32, each row sums to 1, or to 0 for papers without words), ``ndata['label']``
     (int64) and the boolean ``ndata['train_mask']``, ``['val_mask']``, ``['test_mask']``. Each citation is an edge in
-    both directions and occurs once. Papers that are in no file but the graph's (Citeseer has 15) are isolated nodes
+    both directions and occurs once, in the order of DGL: by source, and the neighbours of a paper as the files first
+    name them. The same is there as arrays: ``features``, ``labels``, ``onehot_labels`` and the three masks; ``graph``
+    is the NetworkX graph. Papers that are in no file but the graph's (Citeseer has 15) are isolated nodes
     with zero features and label 0, and in no mask.
 
     Parameters
@@ -86,9 +90,11 @@ class CitationGraphDataset(SingleGraphDataset):
     verbose
         Print the counts.
     reverse_edge
-        With False, each citation is one edge, from the smaller node id to the larger.
+        With False, each citation is one edge, from the paper that the files list first, the one of smaller id.
     transform
         Function of a graph, applied each time it is read.
+    reorder
+        Renumber the papers by reverse Cuthill-McKee, and sort edges by destination; see :func:`dglite.reorder_graph`.
     """
 
     def __init__(
@@ -99,8 +105,9 @@ class CitationGraphDataset(SingleGraphDataset):
         verbose: bool = True,
         reverse_edge: bool = True,
         transform: Callable[[Any], Any] | None = None,
+        reorder: bool = False,
     ) -> None:
-        self.reverse_edge = reverse_edge
+        self.reverse_edge, self._reorder = reverse_edge, reorder
         super().__init__(name.lower(), raw_dir=raw_dir, force_reload=force_reload, verbose=verbose, transform=transform)
 
     @property
@@ -150,24 +157,51 @@ class CitationGraphDataset(SingleGraphDataset):
         num_nodes = len(papers.labels)
         self._check_counts(papers)
         self._num_classes = papers.num_classes
-        self._graph = graph((papers.src, papers.dst), num_nodes=num_nodes)
+        made = graph((papers.src, papers.dst), num_nodes=num_nodes)
         training = np.arange(papers.num_training)
         validation = np.arange(papers.num_training, min(papers.num_training + _NUM_VALIDATION, num_nodes))
         columns = {
-            "feat": papers.features,
-            "label": papers.labels,
             "train_mask": _mask(num_nodes, training),
             "val_mask": _mask(num_nodes, validation),
             "test_mask": _mask(num_nodes, papers.test),
+            "label": papers.labels,
+            "feat": papers.features,
         }
         for name, column in columns.items():
-            self._graph.ndata[name] = backend.active.from_numpy(column)
+            made.ndata[name] = backend.active.from_numpy(column)
+        self._graph = reorder_graph(made, "rcmk", "dst", store_ids=False) if self._reorder else made
         if self.verbose:
             print(
                 f"{self.name}: {num_nodes} nodes, {len(papers.src)} edges, {papers.features.shape[1]} features, "
                 f"{papers.num_classes} classes; {len(training)} training, {len(validation)} validation, "
                 f"{len(papers.test)} test nodes"
             )
+
+    # -- as arrays, for scripts of DGL's first versions ---------------------------------------------------------------
+    features = property(lambda self: self._array("feat"), doc="``(num_nodes, num_features)``, float32.")
+    labels = property(lambda self: self._array("label"), doc="``(num_nodes,)``, int64.")
+    train_mask = property(lambda self: self._array("train_mask"), doc="``(num_nodes,)``, bool.")
+    val_mask = property(lambda self: self._array("val_mask"), doc="``(num_nodes,)``, bool.")
+    test_mask = property(lambda self: self._array("test_mask"), doc="``(num_nodes,)``, bool.")
+    num_labels = num_classes
+
+    @property
+    def onehot_labels(self) -> np.ndarray:
+        """``(num_nodes, num_classes)``, 1 at each paper's label."""
+        return np.eye(self.num_classes, dtype=np.int64)[self.labels]
+
+    @cached_property
+    def graph(self) -> Any:
+        """The citations as a ``networkx.DiGraph``, the same at each access: what scripts change in it stays."""
+        import networkx  # takes a tenth of a second, and only scripts of old need it
+
+        made = networkx.DiGraph()
+        made.add_nodes_from(range(self._graph.num_nodes()))
+        made.add_edges_from(zip(*(ids.tolist() for ids in self._graph.edges()), strict=True))
+        return made
+
+    def _array(self, name: str) -> np.ndarray:
+        return backend.active.to_numpy(self._graph.ndata[name])
 
     def _check_counts(self, papers: Papers) -> None:
         num_nodes, num_features = papers.features.shape
@@ -232,7 +266,11 @@ def _check_shapes(parts: dict[str, Any], test: np.ndarray, where: str) -> None:
 
 
 def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct citations by source, then destination: both directions, or each from smaller to larger id."""
+    """Return the distinct citations: both directions, or each from the node that the files list first.
+
+    They are in the order of a ``networkx.Graph`` made of the lists: nodes as listed, and the neighbours of each in the
+    order in which a pair of the two was first seen from either side.
+    """
     try:
         src = np.repeat(np.fromiter(neighbours, np.int64), [len(row) for row in neighbours.values()])
         dst = np.fromiter((node for row in neighbours.values() for node in row), np.int64, count=len(src))
@@ -242,10 +280,16 @@ def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: 
     outside = ids[(ids < 0) | (ids >= num_nodes)]
     if len(outside):
         raise DGLError(f"{where} names node {outside[0]}; there are {num_nodes} nodes")
-    low, high = np.minimum(src, dst), np.maximum(src, dst)
-    codes = np.concatenate([low * num_nodes + high, high * num_nodes + low]) if both else low * num_nodes + high
-    src, dst = np.divmod(np.unique(codes), max(num_nodes, 1))
-    return src, dst
+    listed = np.concatenate([np.fromiter(neighbours, np.int64), np.stack([src, dst], axis=1).reshape(-1)])
+    nodes, seen = np.unique(listed, return_index=True)
+    rank = np.empty(num_nodes, np.int64)
+    rank[nodes[np.argsort(seen)]] = np.arange(len(nodes))
+    from_, to = np.stack([src, dst, dst, src], axis=1).reshape(-1, 2).T  # each pair, then its reverse
+    _, first = np.unique(from_ * num_nodes + to, return_index=True)
+    first = first[np.lexsort((first, rank[from_[first]]))]
+    src, dst = from_[first], to[first]
+    kept = slice(None) if both else rank[src] <= rank[dst]
+    return src[kept], dst[kept]
 
 
 class _PublishedDataset(CitationGraphDataset):
@@ -260,8 +304,9 @@ class _PublishedDataset(CitationGraphDataset):
         verbose: bool = True,
         reverse_edge: bool = True,
         transform: Callable[[Any], Any] | None = None,
+        reorder: bool = False,
     ) -> None:
-        super().__init__(self._published_name, raw_dir, force_reload, verbose, reverse_edge, transform)
+        super().__init__(self._published_name, raw_dir, force_reload, verbose, reverse_edge, transform, reorder)
 
 
 @final

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..config import data_dir
 from ..errors import DGLError
+from .network import Downloader
 
-__all__ = ["DGLDataset", "SingleGraphDataset", "fetch"]
+__all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch"]
 
 
 def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
@@ -23,8 +24,9 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
     import pooch  # only a download needs it, and it imports an HTTP client
 
     known = None if sha256 is None else f"sha256:{sha256}"
+    name = url.rsplit("/", 1)[-1]
     try:
-        return Path(pooch.retrieve(url, known, fname=url.rsplit("/", 1)[-1], path=folder, progressbar=True))
+        return Path(pooch.retrieve(url, known, fname=name, path=folder, downloader=Downloader()))
     except (OSError, ValueError) as error:
         raise DGLError(f"{url} could not be downloaded to {folder}: {error}") from error
 
@@ -102,8 +104,15 @@ class DGLDataset(ABC):
 
     def download(self) -> None:
         """Put the raw files into ``raw_path``; by default the file at ``url``, and nothing without one."""
-        if self.url is not None:
+        if self.url is None:
+            return
+        try:
             fetch(self.url, self.raw_path)
+        except DGLError as error:
+            raise DGLError(
+                f"{self.name} was looked for in {self.raw_path}. {error}. Put the file there, or name the folder that "
+                f"has {self.name}/ with raw_dir= or the environment variable DGLITE_DATA_DIR"
+            ) from error
 
     @abstractmethod
     def process(self) -> None:
@@ -143,3 +152,17 @@ class SingleGraphDataset(DGLDataset):
 
     def __len__(self) -> int:
         return 1
+
+
+class GraphsWithLabels(DGLDataset):
+    """Base of data sets of graphs with a label each; ``process`` leaves them in ``graphs`` and ``labels``, a tensor."""
+
+    graphs: list[Any]
+    labels: Any
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        g = self.graphs[index]
+        return (g if self._transform is None else self._transform(g)), self.labels[index]
+
+    def __len__(self) -> int:
+        return len(self.graphs)

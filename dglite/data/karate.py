@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from .. import backend
-from ..convert import graph
+from ..convert import from_networkx
 from .dataset import SingleGraphDataset
 
 __all__ = ["KarateClubDataset"]
@@ -32,7 +32,6 @@ class KarateClubDataset(SingleGraphDataset):
         import networkx  # takes a tenth of a second, and only this data set needs it
 
         club = networkx.karate_club_graph()
-        src, dst = np.array([*club.edges, *((v, u) for u, v in club.edges)]).T
-        self._graph = graph((src, dst), num_nodes=len(club))
+        self._graph = from_networkx(club)
         labels = np.array([side != "Mr. Hi" for _, side in club.nodes(data="club")], dtype=np.int64)
         self._graph.ndata["label"] = backend.active.from_numpy(labels)

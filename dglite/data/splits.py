@@ -82,15 +82,22 @@ def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None =
     DGLError
         There are not three ratios, one is negative, or they do not sum to 1.
     """
-    shares = _fractions(ratio, 3)
+    _fractions(ratio, 3)
     for i in range(len(dataset)):
         g = dataset[i]
         count = g.num_nodes(ntype)
-        order = np.random.permutation(count)
-        cuts = np.cumsum([int(count * share) for share in shares[:-1]])
-        parts = np.split(order, cuts)
+        parts = permuted_parts(count, ratio)
         for name, part in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
             g.nodes[ntype].data[name] = generate_mask_tensor(idx2mask(part, count))
+
+
+def permuted_parts(count: int, ratio: Sequence[float]) -> list[np.ndarray]:
+    """Return the numbers below ``count`` in random order, by NumPy's global generator, cut into three parts.
+
+    Their sizes are the ratios', rounded down; the last part takes what is left.
+    """
+    shares = _fractions(ratio, 3)
+    return np.split(np.random.permutation(count), np.cumsum([int(count * share) for share in shares[:-1]]))
 
 
 # -- by what nodes are like --------------------------------------------------------------------------------------------

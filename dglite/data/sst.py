@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import backend
+from ..backend import Tensor
 from ..convert import graph
 from ..errors import DGLError
 from .dataset import DGLDataset, fetch
@@ -23,6 +25,7 @@ __all__ = ["SSTDataset"]
 _URL = "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip"
 _SENTENCES = {"train": 8544, "dev": 1101, "test": 2210}
 """The published numbers of sentences, to which a download is held."""
+_TINY = 100
 _TOKEN = re.compile(r"\(\s*(\d+)|(\))|([^\s()]+)")
 
 
@@ -49,18 +52,29 @@ class SSTDataset(DGLDataset):
     Parameters
     ----------
     mode
-        ``"train"``, ``"dev"`` or ``"test"``.
+        ``"train"``, ``"dev"``, ``"test"``, or ``"tiny"``: the trees of ``tiny.txt`` if the folder has it, else the
+        first 100 of the training part.
+    glove_embed_file
+        Text file of word vectors: a word and its numbers per line, separated by blanks. ``pretrained_emb`` has those of
+        the vocabulary, and random ones for words that the file does not have. Read for ``"train"`` only.
+    vocab_file
+        Text file of the vocabulary: a word per line, in lower case; the words of sentences are looked up so.
     raw_dir
         Folder that has ``train.txt`` (and ``dev.txt``, ``test.txt``), itself or in ``sst/``, or receives them; default
         ``DGLITE_DATA_DIR`` or the user's data folder. Each line is a tree: ``(3 (2 The) (4 ...))``.
-    vocab
-        Word to number; default: the words of the training part in the order in which they occur.
     force_reload
         Accepted for DGL's sake; the files are read each time.
     verbose
         Print the counts.
     transform
         Function of a graph, applied each time one is read.
+    vocab
+        Word to number; default: the words of the training part in the order in which they occur.
+
+    Attributes
+    ----------
+    pretrained_emb
+        The vectors of the words, ``(vocab_size, size)``, float64; None without ``glove_embed_file``.
     """
 
     PAD_WORD = -1
@@ -70,29 +84,38 @@ class SSTDataset(DGLDataset):
     def __init__(
         self,
         mode: str = "train",
+        glove_embed_file: str | Path | None = None,
+        vocab_file: str | Path | None = None,
         raw_dir: str | Path | None = None,
-        vocab: dict[str, int] | None = None,
         force_reload: bool = False,
         verbose: bool = False,
         transform: Callable[[Any], Any] | None = None,
+        vocab: dict[str, int] | None = None,
     ) -> None:
-        if mode not in _SENTENCES:
-            raise DGLError(f"mode is {mode!r}; expected one of {', '.join(_SENTENCES)}")
-        self.mode, self._given_vocab = mode, vocab
+        if mode not in (*_SENTENCES, "tiny"):
+            raise DGLError(f"mode is {mode!r}; expected one of {', '.join(_SENTENCES)}, tiny")
+        self.mode, self._lower = mode, vocab_file is not None
+        self._given_vocab = read_vocabulary(Path(vocab_file)) if vocab_file is not None else vocab
+        self._glove_file = glove_embed_file if mode == "train" else None
         super().__init__("sst", raw_dir=raw_dir, force_reload=force_reload, verbose=verbose, transform=transform)
 
     @property
     def raw_path(self) -> str:
         """The folder that has the files; where there is none, the one that downloads go to."""
         for folder in (Path(self.raw_dir), Path(self.raw_dir) / "sst"):
-            if (folder / f"{self.mode}.txt").is_file():
+            if (folder / f"{self._part(folder)}.txt").is_file():
                 return str(folder)
         return str(Path(self.raw_dir) / "sst")
 
+    def _part(self, folder: Path) -> str:
+        """Return the part of the treebank that the trees are in."""
+        return "train" if self.mode == "tiny" and not (folder / "tiny.txt").is_file() else self.mode
+
     def has_raw(self) -> bool:
         """Whether the file of this part is there, and the training part's, whose words are the vocabulary."""
-        wanted = {self.mode} if self._given_vocab is not None else {self.mode, "train"}
-        return all((Path(self.raw_path) / f"{part}.txt").is_file() for part in wanted)
+        folder = Path(self.raw_path)
+        wanted = {self._part(folder)} if self._given_vocab is not None else {self._part(folder), "train"}
+        return all((folder / f"{part}.txt").is_file() for part in wanted)
 
     def download(self) -> None:
         """Fetch and unpack the files."""
@@ -108,9 +131,9 @@ class SSTDataset(DGLDataset):
                     (folder / f"{part}.txt").write_bytes(text)
         except (DGLError, KeyError, zipfile.BadZipFile) as error:
             raise DGLError(
-                f"the Stanford Sentiment Treebank ({self.mode}.txt) was looked for in {self.raw_dir} and {folder}. "
-                f"{error}. Put the files into one of these folders, or name the folder that has them with raw_dir= or "
-                "the environment variable DGLITE_DATA_DIR"
+                f"{self._part(folder)}.txt of the Stanford Sentiment Treebank was looked for in {self.raw_dir} and "
+                f"{folder}. {error}. Put the files into one of these folders, or name the folder that has them with "
+                "raw_dir= or the environment variable DGLITE_DATA_DIR"
             ) from error
 
     def process(self) -> None:
@@ -121,11 +144,32 @@ class SSTDataset(DGLDataset):
         else:
             self.vocab = {}
             trees = read_trees(_lines(folder / "train.txt"), self.vocab, grow=True)
+        part = self._part(folder)
         if self.mode != "train" or self._given_vocab is not None:
-            trees = read_trees(_lines(folder / f"{self.mode}.txt"), self.vocab, grow=False)
+            lines = _lines(folder / f"{part}.txt")
+            lines = islice(filter(str.strip, lines), _TINY) if part != self.mode else lines
+            trees = read_trees(map(str.lower, lines) if self._lower else lines, self.vocab, grow=False)
         self._trees = trees
+        self.pretrained_emb = None if self._glove_file is None else self._word_vectors(Path(self._glove_file))
         if self.verbose:
             print(f"{self.name} {self.mode}: {len(self)} trees of {len(trees.labels)} nodes, {self.vocab_size} words")
+
+    def _word_vectors(self, path: Path) -> Tensor:
+        lower = {word.lower() for word in self.vocab}
+        known: dict[str, np.ndarray] = {}
+        size = None
+        for number, line in enumerate(_lines(path), 1):
+            size = line.count(" ") if size is None else size
+            word, *numbers = line.rstrip().rsplit(" ", size)  # from the right: some words of GloVe have blanks
+            if word.lower() in lower:
+                try:
+                    known[word.lower()] = np.array(numbers, float).reshape(size)
+                except ValueError as error:
+                    raise DGLError(f"line {number} of {path} is not a word and {size} numbers ({error})") from error
+        vectors = np.random.uniform(-0.05, 0.05, (self.vocab_size, size or 300))
+        for row, word in enumerate(self.vocab):
+            vectors[row] = known.get(word.lower(), vectors[row])
+        return backend.active.from_numpy(vectors)
 
     @property
     def vocab_size(self) -> int:
@@ -150,6 +194,12 @@ class SSTDataset(DGLDataset):
         for name, values in (("x", words), ("y", trees.labels[first:last]), ("mask", words != self.PAD_WORD)):
             made.ndata[name] = backend.active.from_numpy(values.astype(np.int64))
         return made if self._transform is None else self._transform(made)
+
+
+def read_vocabulary(path: Path) -> dict[str, int]:
+    """Read a word per line, numbered in the order in which they occur first."""
+    words = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+    return {word: number for number, word in enumerate(dict.fromkeys(words))}
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from ..config import data_dir
 from ..errors import DGLError
 from ..io import load_graphs, load_info, load_labels, load_tensors, save_graphs, save_info, save_tensors
+from .network import Downloader
 from .splits import (
     Subset,
     add_node_property_split,
@@ -101,9 +102,12 @@ def download(
     )
     (target.parent / part).unlink(missing_ok=True)
     try:
-        source.fetch(part, downloader=pooch.HTTPDownloader(progressbar=log, verify=verify_ssl))
+        source.fetch(part, downloader=Downloader(log, verify_ssl))
     except (OSError, ValueError) as error:
-        raise DGLError(f"{url} could not be downloaded to {target}: {error}") from error
+        raise DGLError(
+            f"{url} could not be downloaded: {error}. Put the file at {target}; data sets look for their files in "
+            "raw_dir=, or in the folder that the environment variable DGLITE_DATA_DIR names"
+        ) from error
     os.replace(target.parent / part, target)
     return str(target)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 import os
 import re
@@ -11,10 +12,12 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import scipy.sparse
 
 import dglite
 import dglite.compat.backend
 import dglite.compat.utils
+import dglite.contrib.sampling
 from dglite.compat import install, uninstall
 
 SCRIPT = """
@@ -87,6 +90,9 @@ def test_names_are_those_of_dglite(dgl_is_dglite: None) -> None:
         ("from dgl.optim import SparseAdam", r"dglite has no dgl\.optim: use torch\.optim\.SparseAdam"),
         ("from dgl.nn.pytorch import CuGraphSAGEConv", r"has no dgl\.nn\.pytorch\.CuGraphSAGEConv: .*use SAGEConv"),
         ("from dgl.utils import pin_memory_inplace", r"has no dgl\.utils\.pin_memory_inplace: use torch"),
+        ("from dgl.data.tu import NoDataset", r"dglite has no dgl\.data\.tu\.NoDataset: pass the files' content"),
+        ("from dgl._ffi.function import _init_api", r"dglite has no dgl\._ffi\.function: there is no C\+\+ library"),
+        ("from dgl.utils.shared_mem import create_shared_mem_array", r"create_shared_mem_array: use torch\.Tensor\.sh"),
         ("import dgl.function.no_such_thing", r"ModuleNotFoundError: dglite has no dgl\.function\.no_such_thing"),
     ],
 )
@@ -139,6 +145,15 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("import dgl; x = dgl.backend.gspmm", "compat.backend.gspmm"),
         ("import dgl; x = dgl.utils.expand_as_pair", "compat.utils.expand_as_pair"),
         ("import dgl; x = dgl.data.utils.Subset", "data.Subset"),
+        ("from dgl.data.tree import SST as x", "data.SSTDataset"),
+        ("import dgl.data.ppi; x = dgl.data.ppi.Subset", "data.Subset"),
+        ("from dgl._ffi.base import DGLError as x", "DGLError"),
+        ("import dgl; x = dgl.frame.zero_initializer", "compat.init.zero_initializer"),
+        ("from dgl.frame import Column as x", "compat.frame.Column"),
+        ("from dgl.subgraph import DGLSubGraph as x", "DGLGraph"),
+        ("from dgl.batched_graph import max_nodes as x", "max_nodes"),
+        ("from dgl.contrib.sampling.sampler import NeighborSampler as x", "contrib.sampling.NeighborSampler"),
+        ("from dgl.convert import hetero_from_relations as x", "hetero_from_relations"),
         ("from dgl.data.utils import _get_dgl_url as x", "compat.data._get_dgl_url"),
         ("import dgl.backend.pytorch as F; x = F.gspmm", "compat.backend.gspmm"),
     ],
@@ -147,6 +162,19 @@ def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, sam
     names: dict[str, object] = {}
     exec(statement, names)
     assert names["x"] is operator.attrgetter(same)(dglite)
+
+
+@pytest.mark.parametrize("module", "tree tu ppi rdf knowledge_graph gindt gnn_benchmark gnn_benckmark minigc".split())
+def test_modules_of_data_sets_can_be_imported(dgl_is_dglite: None, module: str) -> None:
+    assert importlib.import_module(f"dgl.data.{module}").DGLDataset is dglite.data.DGLDataset
+
+
+def test_helpers_of_citation_networks(dgl_is_dglite: None, tmp_path: Path) -> None:
+    from dgl.data.citation_graph import _parse_index_file, _preprocess_features, _sample_mask
+
+    (tmp_path / "index").write_text("3\n1\n")
+    assert _parse_index_file(tmp_path / "index") == [3, 1] and _sample_mask([1], 2).tolist() == [0, 1]
+    assert _preprocess_features(scipy.sparse.csr_matrix([[1, 3], [0, 0]])).tolist() == [[0.25, 0.75], [0, 0]]
 
 
 def test_importing_a_module_leaves_the_function_of_its_name(dgl_is_dglite: None) -> None:

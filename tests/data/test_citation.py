@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
 
+import dglite
 from dglite.data import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset, citation
 from dglite.errors import DGLError
 from tests.data import planetoid_files as planetoid
@@ -57,6 +59,41 @@ def test_each_citation_is_one_edge_each_way(folder: Path) -> None:
 def test_without_reverse_edges_each_citation_is_one_edge(folder: Path) -> None:
     edges = _edges(CitationGraphDataset("tiny", raw_dir=folder, reverse_edge=False)[0])
     assert sorted(edges) == sorted((u, v) for u, v in planetoid.EDGES if u <= v)
+
+
+@pytest.mark.parametrize("reverse_edge", [True, False])
+def test_edges_have_the_order_that_networkx_gives_them(tmp_path: Path, reverse_edge: bool) -> None:
+    neighbours = {3: [9, 0, 3], 0: [5, 4, 4], 4: [0, 3], 1: [9, 2], 9: [8, 1], 2: [7]}
+    planetoid.write(tmp_path, "tiny", {**planetoid.parts(), "graph": neighbours})
+    listed = nx.from_dict_of_lists(neighbours)
+    expected = (nx.DiGraph(listed) if reverse_edge else listed).edges
+    assert _edges(CitationGraphDataset("tiny", raw_dir=tmp_path, reverse_edge=reverse_edge)[0]) == list(expected)
+
+
+def test_without_any_citation(tmp_path: Path) -> None:
+    planetoid.write(tmp_path, "tiny", {**planetoid.parts(), "graph": {}})
+    assert CitationGraphDataset("tiny", raw_dir=tmp_path)[0].num_edges() == 0
+
+
+def test_reordering_moves_papers_with_what_they_have(folder: Path) -> None:
+    plain, moved = (CitationGraphDataset("tiny", raw_dir=folder, reorder=reorder) for reorder in (False, True))
+    expected = dglite.reorder_graph(plain[0], "rcmk", "dst", store_ids=False)
+    assert _edges(moved[0]) == _edges(expected) != _edges(plain[0])
+    assert torch.equal(moved[0].ndata["feat"], expected.ndata["feat"])
+    assert moved.labels.tolist() == expected.ndata["label"].tolist()
+
+
+def test_the_arrays_that_first_versions_had(folder: Path) -> None:
+    data = CitationGraphDataset("tiny", raw_dir=folder)
+    g = data[0]
+    assert data.features.tolist() == g.ndata["feat"].tolist() and data.num_labels == 2
+    assert data.labels.tolist() == planetoid.LABELS.tolist() == data.onehot_labels.argmax(1).tolist()
+    assert data.onehot_labels.shape == (planetoid.NUM_NODES, 2)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        assert getattr(data, name).dtype == bool and getattr(data, name).tolist() == g.ndata[name].tolist()
+    data.graph.remove_edges_from(nx.selfloop_edges(data.graph))
+    assert dglite.DGLGraph(data.graph).num_edges() == len(planetoid.EDGES) - 1
+    assert data.graph.number_of_nodes() == planetoid.NUM_NODES
 
 
 def test_a_transform_is_applied_at_each_access(folder: Path) -> None:

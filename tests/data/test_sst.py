@@ -58,6 +58,27 @@ def test_the_subfolder_is_looked_in_too(tmp_path: Path, capsys: pytest.CaptureFi
     assert "2 trees of 6 nodes, 3 words" in capsys.readouterr().out
 
 
+def test_a_tiny_part(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, train=TRAIN * 100)
+    assert [len(SSTDataset("tiny", raw_dir=folder)), len(SSTDataset(raw_dir=folder))] == [100, 200]
+    tiny = SSTDataset("tiny", raw_dir=folder_of(tmp_path, tiny="(1 (2 it) (1 works))"))
+    assert len(tiny) == 1 and tiny[0].ndata["x"].tolist() == [-1, -1, 2]
+
+
+def test_a_vocabulary_and_word_vectors_from_files(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, train=TRAIN, words="works\nit\nworks\n", vectors="It 1 2.5\nWORKS 3 4\nit is 5 6\n")
+    files = {"vocab_file": folder / "words.txt", "raw_dir": folder}
+    data = SSTDataset("train", str(folder / "vectors.txt"), **files)  # type: ignore[arg-type]
+    assert data.vocab == {"works": 0, "it": 1} and data[0].ndata["x"].tolist() == [-1, 1, -1, -1, 0]
+    assert torch.equal(data.pretrained_emb, torch.tensor([[3, 4], [1, 2.5]], dtype=torch.float64))
+    assert SSTDataset(**files).pretrained_emb is None  # type: ignore[arg-type]
+    partly = SSTDataset(glove_embed_file=folder / "vectors.txt", raw_dir=folder).pretrained_emb
+    assert partly is not None and partly.shape == (3, 2) and partly[1].abs().max() <= 0.05
+    (folder / "vectors.txt").write_text("it 1 2\nworks 3\n")
+    with pytest.raises(DGLError, match=r"line 2 of .* is not a word and 2 numbers"):
+        SSTDataset(glove_embed_file=folder / "vectors.txt", raw_dir=folder)
+
+
 def test_a_very_deep_tree(tmp_path: Path) -> None:
     depth = 5000
     text = "".join("(2 (2 a) " for _ in range(depth)) + "(2 b)" + ")" * depth
@@ -71,7 +92,7 @@ def test_lines_that_are_no_trees(tmp_path: Path, line: str) -> None:
 
 
 def test_missing_files_and_unknown_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DGLError, match="expected one of train, dev, test"):
+    with pytest.raises(DGLError, match="expected one of train, dev, test, tiny"):
         SSTDataset("valid", raw_dir=tmp_path)
 
     def no_connection(*args: object) -> None:
