@@ -58,6 +58,9 @@ class ArrayBackend(Backend):
     def has_state(self, layer: Any) -> bool:
         return next(layer.buffers(), None) is not None
 
+    def has_hooks(self, layer: Any) -> bool:
+        return False
+
     def is_sparse(self, x: Tensor) -> bool:
         return False
 

@@ -148,6 +148,10 @@ class Backend(ABC):
     def has_state(self, layer: Any) -> bool:
         """Whether calling a layer may change it, as running statistics do."""
 
+    @abstractmethod
+    def has_hooks(self, layer: Any) -> bool:
+        """Whether calling a layer runs functions that were registered with it, or with a layer in it."""
+
     # -- facts --------------------------------------------------------------------------------------------------
     @abstractmethod
     def shape(self, x: Tensor) -> tuple[int, ...]:

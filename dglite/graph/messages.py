@@ -71,7 +71,7 @@ class MessageMixin(RegistryMixin):
     ) -> None:
         """Write the columns that ``func`` computes from nodes ``v``."""
         func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
-        rows, batch = _nodes(self, v, ntype)
+        rows, batch = _nodes(self, func, v, ntype)
         if rows is not None and not len(rows):
             return
         table = checked(func(batch), (len(batch),), "nodes", self._device, func)
@@ -120,7 +120,7 @@ class MessageMixin(RegistryMixin):
         self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
     ) -> Tensor:
         """Return the ids of those ``nodes`` for which ``predicate``, booleans of shape (num_nodes,), is true."""
-        _, batch = _nodes(self, nodes, ntype)
+        _, batch = _nodes(self, predicate, nodes, ntype)
         return _where(predicate, batch, batch.nodes())
 
     def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
@@ -128,7 +128,7 @@ class MessageMixin(RegistryMixin):
         relation = _relation(self, self.etype_id(etype))
         if not is_all(edges):
             relation = relation.only(self.edge_ids_of(edges, etype))
-        batch = relation.edge_batch()
+        batch = relation.edge_batch(predicate)
         return _where(predicate, batch, batch.edges()[2])
 
     # -- send and receive ---------------------------------------------------------------------------------------
@@ -345,13 +345,14 @@ def _receivers(graph: GraphBase, nodes: Any, index: int) -> np.ndarray:
     return np.unique(graph._set_ids(nodes, graph.dst_type_id(index)))
 
 
-def _nodes(graph: GraphBase, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
-    """Return the rows of the selected nodes (None for all) and the batch of them."""
+def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
+    """Return the rows of the selected nodes (None for all) and the batch of them for ``function``."""
     frame = graph.node_frame(ntype)
     rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
     size = frame.num_rows if rows is None else len(rows)
     name = graph._metagraph.ntypes[graph._metagraph.node_set(ntype)]
-    return rows, node_batch(frame, rows, size, name, lambda ids: graph._ids_tensor(np.array(ids)), {})
+    batch = node_batch(function, frame, rows, size, name, lambda ids: graph._ids_tensor(np.array(ids)), {})
+    return rows, batch
 
 
 def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:

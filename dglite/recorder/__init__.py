@@ -4,11 +4,14 @@
 those that they understand, ``mailbox`` those over messages; ``purity`` says which functions may be run in this way.
 """
 
+from .bytecode import code_of, constants_of
 from .combine import is_truth
 from .deferred import Column, Deferred, Source, Tape, Unrecordable, is_deferred, realised
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
-from .purity import Modules, captured, code_of, constants_of, modules_of, reads_only, refusal
+from .purity import may_write, refusal
+from .reads import Reads, captured, holds, reads_of
+from .rows import Rows, is_rows
 
 __all__ = [
     "MAILBOX",
@@ -16,18 +19,21 @@ __all__ = [
     "Column",
     "Deferred",
     "Mailbox",
-    "Modules",
+    "Reads",
     "Reduced",
+    "Rows",
     "Source",
     "Tape",
     "Unrecordable",
     "captured",
     "code_of",
     "constants_of",
+    "holds",
     "is_deferred",
+    "is_rows",
     "is_truth",
-    "modules_of",
-    "reads_only",
+    "may_write",
+    "reads_of",
     "realised",
     "refusal",
 ]

@@ -12,7 +12,8 @@ from ..backend import active as backend
 from ..expr import Call, Constant, Expr, Operand, Side
 from ..kernels.layout import broadcast_shape
 from ..opspec import COMPARISONS, OPERATORS
-from .deferred import Column, Tape, is_deferred
+from .deferred import Column, Tape, is_deferred, real
+from .rows import is_rows
 
 __all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled"]
 
@@ -121,8 +122,9 @@ def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
 def _float_of(args: tuple[Any, ...]) -> str | None:
     """Return the dtype of the tensors among the operands of truths."""
     for arg in args:
-        if backend.is_tensor(arg) and not is_deferred(arg) and backend.dtype(arg) in FLOATS:
-            return backend.dtype(arg)
+        x = real(arg) if is_rows(arg) else arg
+        if backend.is_tensor(x) and not is_deferred(x) and backend.dtype(x) in FLOATS:
+            return backend.dtype(x)
     return None
 
 
@@ -137,20 +139,20 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
         return arg, ()
     if isinstance(arg, int | float) and not isinstance(arg, bool):
         return _number(tape, float(arg), dtype), ()
-    if not is_deferred(arg) and backend.is_tensor(arg):
-        column = _captured(tape, arg, dtype, axes)
+    if is_rows(arg) or (not is_deferred(arg) and backend.is_tensor(arg)):
+        column = _of_nodes(tape, real(arg), dtype, axes) if is_rows(arg) else _captured(tape, arg, dtype, axes)
         return None if column is None else (column._expr, column._feat)
     return None
 
 
 def _number(tape: Tape, value: float, dtype: str) -> Expr:
-    if value in tape.literals or not math.isfinite(value):
+    if (value in tape.literals and str(value) != "-0.0") or not math.isfinite(value):
         return Constant(value)
     return tape.capture(Side.G, backend.full((1,), value, dtype, tape.tensor_device))._expr
 
 
 def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
-    """Return a tensor of the function's own as a column: of the edges, of the receiving nodes, or shared by all."""
+    """Return a tensor of the function's own as a column: of the edges, or shared by all."""
     shape = tuple(backend.shape(x))
     if backend.device(x) != tape.device:
         return None
@@ -161,13 +163,15 @@ def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
     lead = len(shape) - axes
     if lead <= 0 or (lead <= tape.lead and set(shape[:lead]) == {1}):
         return tape.capture(Side.G, backend.reshape(x, (1, *shape[max(lead, 0) :])))
-    if lead != tape.lead:
+    return tape.capture(Side.E, x) if lead == tape.lead == 1 and shape[0] == tape.num_edges else None
+
+
+def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
+    """Return rows of the receiving nodes as a column of their mailbox; they have an axis for the messages."""
+    shape = tuple(backend.shape(x))
+    if len(shape) != axes + 2 or shape[1] != 1 or backend.dtype(x) != dtype:
         return None
-    if tape.lead == 1:
-        return tape.capture(Side.E, x) if shape[0] == tape.num_edges else None
-    if shape[:2] == (tape.num_rows[Side.V], 1):
-        return tape.capture(Side.V, backend.reshape(x, (shape[0], *shape[2:])))
-    return None
+    return tape.capture(Side.V, backend.reshape(x, (shape[0], *shape[2:])))
 
 
 def reshaped(tape: Tape, column: Column, feat: tuple[int, ...]) -> Any:

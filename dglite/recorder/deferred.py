@@ -23,7 +23,8 @@ from ..errors import DGLError
 from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
 from ..function import FieldName, Reshaped
 
-__all__ = ["Column", "Deferred", "Operations", "Source", "Tape", "Unrecordable", "is_deferred", "real", "realised"]
+__all__ = ["Column", "Deferred", "Operations", "Source", "Tape", "Unrecordable", "deferred_in"]
+__all__ += ["is_deferred", "real", "realised"]
 
 Source = tuple[Side, FieldName]
 """Whose rows an operand has, and what it reads."""
@@ -50,6 +51,8 @@ class Deferred:
     __slots__ = ("_value",)
 
     _value: Tensor | None
+    in_place = False
+    """Whether it may be given to a function with ``inplace``."""
 
     @abstractmethod
     def _compute(self) -> Tensor:
@@ -72,9 +75,9 @@ class Deferred:
     ) -> Any:
         """Receive a function of the tensor library that was called with a deferred column among its arguments."""
         kwargs = kwargs or {}
-        if kwargs.get("out") is not None or kwargs.get("inplace"):
+        first = next(deferred_in((*args, *kwargs.values())))
+        if kwargs.get("out") is not None or (kwargs.get("inplace") and not first.in_place):
             raise Unrecordable(f"it calls {function.__name__!r} in place")
-        first = next(_deferred_in((*args, *kwargs.values())))
         return first._dispatch(function.__name__, function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -141,12 +144,13 @@ def realised(x: Any) -> Any:
     return x
 
 
-def _deferred_in(values: Sequence[Any]) -> Iterator[Deferred]:
+def deferred_in(values: Sequence[Any]) -> Iterator[Deferred]:
+    """Yield the deferred columns among arguments, inside lists and tuples too."""
     for value in values:
         if is_deferred(value):
             yield value
         elif type(value) in (list, tuple):
-            yield from _deferred_in(value)
+            yield from deferred_in(value)
 
 
 _ARITHMETIC = {

@@ -18,6 +18,7 @@ from ..opspec import Reducer
 from .combine import Table, combine, is_truth, settled
 from .deferred import Column, Deferred, Tape, Unrecordable, real
 from .operations import MESSAGES
+from .rows import Rows
 
 __all__ = ["MAILBOX", "Mailbox", "Reduced"]
 
@@ -37,7 +38,7 @@ class Mailbox(Tape):
         """Return the messages normalised by a softmax at each node."""
 
 
-class Reduced(Deferred):
+class Reduced(Rows):
     """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer.
 
     ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
@@ -47,10 +48,7 @@ class Reduced(Deferred):
 
     def __init__(self, tape: Mailbox, reducer: Reducer, column: Column, of_any_shape: bool) -> None:
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
-        self._value = None
-
-    def _tensor_type(self) -> type:
-        return self.tape.tensor_type
+        self._value, self.stored = None, False
 
     def _compute(self) -> Tensor:
         return self.tape.reduce(self.reducer, settled(self.tape, self.column))
@@ -86,9 +84,10 @@ def _reduced(tape: Mailbox, reducer: Reducer, column: Column, dim: Any, keepdim:
     return _kept(real(result)) if keepdim else result
 
 
-def _kept(x: Tensor) -> Tensor:
+def _kept(x: Tensor) -> Rows:
+    """Return rows with an axis of length 1 in the place of the messages."""
     rows, *feat = backend.shape(x)
-    return backend.reshape(x, (rows, 1, *feat))
+    return Rows(backend.reshape(x, (rows, 1, *feat)))
 
 
 _trailing_sum = MAILBOX.find("sum", (), {})
@@ -147,7 +146,7 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bo
         ones = Column(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
         mean = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
         extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
-    return _kept(extremum) if keepdim else extremum
+    return _kept(extremum) if keepdim else Rows(extremum)
 
 
 class _WithGradientOf:
@@ -176,7 +175,7 @@ def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False
     total, where = tape.reduce(Reducer.SUM, powers), backend.functions["where"]
     nothing = total == 0  # messages of minus infinity alone
     result = backend.functions["log"](where(nothing, 1.0, total)) + where(nothing, -math.inf, top)
-    return _kept(result) if keepdim else result
+    return _kept(result) if keepdim else Rows(result)
 
 
 @MAILBOX.add("softmax")

@@ -18,7 +18,7 @@ from ..ops import core
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges, scattered
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
-from .relation import Relation, Table, gather
+from .relation import Lent, Relation, Table, gather
 
 __all__ = ["Buckets", "buckets_of", "group_edges", "product_in_buckets", "reduce_in_buckets"]
 
@@ -84,9 +84,9 @@ class Buckets:
     def _node_ranks(self) -> np.ndarray:
         return _inverse(self.nodes)
 
-    def edges_in(self, x: Tensor) -> Tensor:
-        """Bring (num_edges, *feat) from edge order to bucket order."""
-        return x if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
+    def edges_in(self, x: Tensor, lend: Lent) -> Tensor:
+        """Bring (num_edges, *feat) from edge order to bucket order; where these are one, ``x`` is lent as it is."""
+        return lend(x) if self._edges_in_place else core.take_rows(x, self.edges, permutation=True)
 
     def edges_out(self, x: Tensor) -> Tensor:
         """Bring (num_edges, *feat) from bucket order to edge order."""
@@ -156,11 +156,12 @@ def group_edges(function: Callable[[EdgeBatch], Any], relation: Relation, by: Si
     buckets = buckets_of(adjacency.reverse() if by is Side.U else adjacency)
     edges = buckets.edges
     ordered = buckets.adjacency.reverse() if by is Side.U else buckets.adjacency
+    lend = Lent(function)
     parts = zip(
         _cut(
             "source nodes", relation.src.keys(), lambda k: gather(ordered, Side.U, relation.column(Side.U, k)), buckets
         ),
-        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k)), buckets),
+        _cut("edges", relation.edges.keys(), lambda k: buckets.edges_in(relation.column(Side.E, k), lend), buckets),
         _cut(
             "destination nodes",
             relation.dst.keys(),

@@ -37,7 +37,7 @@ from .plan import (
     Waiting,
     Write,
 )
-from .relation import Relation, Table, gather
+from .relation import Lent, Relation, Table, gather
 from .tape import reduce_once
 
 __all__ = ["execute"]
@@ -120,7 +120,7 @@ def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
 
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
-    batch = relation.edge_batch()
+    batch = relation.edge_batch(function)
     return checked(function(batch), (len(batch),), "edges", relation.device, function)
 
 
@@ -134,6 +134,8 @@ def _fused_reduce(step: FusedReduce, relation: Relation, run: Run) -> Table:
 
 
 def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
+    function = step.function
+    lend = Lent(run.functions[function.slot] if isinstance(function, UserFunction) else None)
     buckets = buckets_of(relation.adjacency)
     direct = dict(step.columns)
     tables = run.merged(step.messages) if step.messages else {}
@@ -141,12 +143,11 @@ def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
     def column(name: str) -> Tensor:
         source = direct.get(name)
         if source is None:
-            return buckets.edges_in(tables[name])
+            return buckets.edges_in(tables[name], lend)
         rows = relation.column(source.side, source.name)
-        return buckets.edges_in(rows) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
+        return buckets.edges_in(rows, lend) if source.side is Side.E else gather(buckets.adjacency, source.side, rows)
 
     names = [*tables, *direct]
-    function = step.function
     if isinstance(function, UserFunction):
         return reduce_in_buckets(run.functions[function.slot], relation, names, column)
     if function.msg_field not in names:
@@ -172,7 +173,7 @@ def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
 
 def _apply(step: Apply, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
-    batch = relation.node_batch(run.merged(step.tables))
+    batch = relation.node_batch(function, run.merged(step.tables))
     return checked(function(batch), (len(batch),), "nodes", relation.device, function)
 
 

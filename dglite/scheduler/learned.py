@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Column, Modules, Reduced, code_of, modules_of, reads_only, refusal
+from ..recorder import Column, Reads, Reduced, code_of, holds, reads_of, refusal
 from .relation import Relation
 
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
@@ -19,9 +19,9 @@ __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_
 
 @dataclass(frozen=True)
 class _Messages:
-    """What a message function makes of columns of such shapes and dtypes, as long as it reads these modules only."""
+    """What a message function makes of columns of such shapes and dtypes, as long as it reads the same around it."""
 
-    modules: Modules
+    reads: Reads
     scheme: tuple[tuple[Side, str, tuple[int, ...], str], ...]
     messages: tuple[MessageFunction, ...]
 
@@ -34,7 +34,7 @@ class _Messages:
 
 
 _messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
-_builtins: WeakKeyDictionary[CodeType, tuple[Modules, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
+_builtins: WeakKeyDictionary[CodeType, tuple[Reads, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
 
@@ -44,16 +44,16 @@ def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, 
     if type(function) is not FunctionType:
         return None
     found = _messages.get(function.__code__)
-    if found is None or not reads_only(function, found.modules) or not found.fits(relation):
+    if found is None or not holds(function, found.reads) or not found.fits(relation):
         return None
     return found.messages
 
 
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
     """Note what a function has made of columns, if it will do so again."""
-    modules = modules_of(function)
-    if modules is not None:
-        _messages[function.__code__] = _Messages(modules, scheme, messages)
+    reads = reads_of(function)
+    if reads is not None:
+        _messages[function.__code__] = _Messages(reads, scheme, messages)
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -74,13 +74,13 @@ def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     if type(function) is not FunctionType:
         return None
     found = _builtins.get(function.__code__)
-    return None if found is None or not reads_only(function, found[0]) else found[1]
+    return None if found is None or not holds(function, found[0]) else found[1]
 
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, Column]) -> None:
     """Note which built-in reducers a function is, if it returns reductions of message fields untouched."""
-    modules = modules_of(function)
-    if modules is None or function.__code__ in _builtins:
+    reads = reads_of(function)
+    if reads is None:
         return
     names = {id(column): name for name, column in read.items()}
     reducers = []
@@ -88,4 +88,4 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, C
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    _builtins[function.__code__] = modules, tuple(reducers)
+    _builtins[function.__code__] = reads, tuple(reducers)

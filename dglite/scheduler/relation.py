@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -16,11 +15,12 @@ from ..frame import NID, NTYPE, Frame
 from ..function import FieldName
 from ..ops import core
 from ..ops.operands import FLOATS
+from ..recorder import may_write
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
 
-__all__ = ["ColumnStore", "Relation", "Snapshot", "Table", "gather", "node_batch"]
+__all__ = ["ColumnStore", "Lent", "Relation", "Snapshot", "Table", "gather", "node_batch"]
 
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
@@ -180,9 +180,16 @@ class Relation:
         else:
             frame.update(table)
 
-    def edge_batch(self) -> EdgeBatch:
-        """Return the active edges as one batch; the gradient of a gathered column is a fused kernel."""
-        adjacency = self.adjacency
+    def edge_batch(self, function: Any = None) -> EdgeBatch:
+        """Return the active edges as one batch for ``function``; the gradient of a gathered column is a fused kernel.
+
+        Without ``function`` it is for one that does not write into what it is given.
+        """
+        adjacency, lend = self.adjacency, Lent(function)
+
+        def of_edge(name: str) -> Tensor:
+            column = self.column(Side.E, name)
+            return column if self.edge_rows is not None else lend(column)
 
         def of_source(name: str) -> Tensor:
             return gather(adjacency, Side.U, self.column(Side.U, name))
@@ -192,16 +199,17 @@ class Relation:
 
         return EdgeBatch(
             Columns("source nodes", self.src.keys(), of_source),
-            Columns("edges", self.edges.keys(), functools.partial(self.column, Side.E)),
+            Columns("edges", self.edges.keys(), of_edge),
             Columns("destination nodes", self.dst.keys(), of_destination),
             adjacency.num_edges,
             self.end_ids,
             self.etype,
         )
 
-    def node_batch(self, table: Table) -> NodeBatch:
-        """Return the receiving nodes as one batch, with the columns of ``table`` over their own, without messages."""
-        return node_batch(self.nodes, self.node_rows, self.adjacency.num_dst, self.etype[2], self.ids, table)
+    def node_batch(self, function: Any, table: Table) -> NodeBatch:
+        """Return the receiving nodes as one batch for ``function``, the columns of ``table`` over their own."""
+        rows, size = self.node_rows, self.adjacency.num_dst
+        return node_batch(function, self.nodes, rows, size, self.etype[2], self.ids, table)
 
     def ids(self, array: np.ndarray) -> Tensor:
         """Return node or edge ids as a fresh tensor of the graph's index type."""
@@ -277,16 +285,45 @@ def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:
     return backend.take(column, ends.astype(np.int64, copy=False))
 
 
+class Lent:
+    """Gives columns that may be the graph's own memory to a user's function; None is one that does not write.
+
+    A function that may write into them gets copies: what it does not return leaves no trace in the graph.
+    """
+
+    __slots__ = ("_function", "_writes")
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._writes: bool | None = False if function is None else None
+
+    def __call__(self, column: Tensor) -> Tensor:
+        if self._writes is None:
+            self._writes = may_write(self._function)
+        return backend.copy(column) if self._writes else column
+
+
 def node_batch(
-    frame: Frame, rows: np.ndarray | None, size: int, ntype: str, ids: Callable[[np.ndarray], Tensor], table: Table
+    function: Any,
+    frame: Frame,
+    rows: np.ndarray | None,
+    size: int,
+    ntype: str,
+    ids: Callable[[np.ndarray], Tensor],
+    table: Table,
 ) -> NodeBatch:
-    """Return the ``size`` nodes ``rows`` of ``frame`` (None: all) as a batch, the columns of ``table`` over its own."""
+    """Return the ``size`` nodes ``rows`` of ``frame`` (None: all) as a batch for ``function``.
+
+    The columns of ``table`` are over the frame's own.
+    """
+
+    lend = Lent(function)
 
     def read(name: str) -> Tensor:
         column = table.get(name)
-        if column is None:
-            column = frame[name] if rows is None else core.take_rows(frame[name], rows)
-        return column
+        if column is None and rows is not None:
+            return core.take_rows(frame[name], rows)
+        return lend(frame[name] if column is None else column)
 
     names = {*frame.keys(), *table} if table else frame.keys()
     return NodeBatch(

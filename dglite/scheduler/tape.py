@@ -20,9 +20,11 @@ from ..recorder import (
     MESSAGES,
     Column,
     Mailbox,
+    Rows,
     Tape,
     Unrecordable,
     constants_of,
+    is_rows,
     is_truth,
     realised,
 )
@@ -86,6 +88,18 @@ class _WatchedColumns(Columns):
     def __len__(self) -> int:
         self._tape.particular = True
         return super().__len__()
+
+
+class _AllNodes(NodeBatch):
+    """The nodes of all degrees, where a function is to see those of one: it must not ask how many they are."""
+
+    __slots__ = ()
+
+    def batch_size(self) -> int:
+        raise Unrecordable("it asks how many nodes there are")
+
+    def __len__(self) -> int:
+        return self.batch_size()
 
 
 class RelationTape(Mailbox):
@@ -261,17 +275,20 @@ def reduce_once(
             raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
         return read[name]
 
-    batch = NodeBatch(
+    nodes = relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)
+    batch = _AllNodes(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
         Columns("messages", [*table, *fields_by_name], column),
         adjacency.num_dst,
-        lambda: relation.ids(relation.node_ids(np.arange(adjacency.num_dst) if receivers is None else receivers)),
+        lambda: Rows(relation.ids(nodes)),
         relation.etype[2],
     )
     state = backend.random_state()
     try:
         result = _called(function, batch)
-        whole = checked(realised(result), (len(batch),), "nodes", relation.device, function)
+        if not isinstance(result, dict) or not all(map(is_rows, result.values())):
+            raise Unrecordable("it returns something else than rows of reduced messages")
+        whole = checked(realised(result), (adjacency.num_dst,), "nodes", relation.device, function)
         if backend.random_state() != state:
             raise Unrecordable("it draws random numbers")
     except Unrecordable as refused:
@@ -319,11 +336,11 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     return found
 
 
-def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> Tensor:
+def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> Rows:
     if receivers is None and relation.node_rows is None:
-        return relation.nodes[name]
+        return Rows(relation.nodes[name], stored=True)
     nodes = np.arange(relation.adjacency.num_dst) if receivers is None else receivers
-    return core.take_rows(relation.nodes[name], relation.node_ids(nodes))
+    return Rows(core.take_rows(relation.nodes[name], relation.node_ids(nodes)))
 
 
 def _mailbox_column(

@@ -1,0 +1,197 @@
+"""What a piece of code does and reads, as its bytecode says: read once for each piece of code."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .opcodes import known_opcodes
+
+__all__ = ["SETS_ITEM", "Code", "code_of", "constants_of", "known"]
+
+SETS_ITEM = "[...] ="
+"""Stands among the names of a piece of code that sets an item."""
+
+_OPCODES = known_opcodes()
+_NAMED = ("LOAD_GLOBAL", "LOAD_DEREF")
+_READS = ("LOAD_ATTR", "LOAD_METHOD")
+_CONSTANTS = ("LOAD_CONST", "RETURN_CONST", "LOAD_SMALL_INT")
+_SILENT = ("EXTENDED_ARG", "CACHE", "NOP")
+_JUMPS = ("POP_JUMP", "JUMP_IF")
+_BLOCKS = ("BEFORE_", "PUSH_EXC_INFO", "LOAD_SPECIAL")
+_GENERATORS = ("RETURN_GENERATOR", "YIELD", "GET_AWAITABLE", "ASYNC_GEN")
+_INTRINSICS = ("INTRINSIC_UNARY_POSITIVE", "INTRINSIC_LIST_TO_TUPLE")
+_OPTIONS = {"out": "it gives a tensor to write to, as 'out'", "inplace": "it calls something with 'inplace'"}
+_OPERATORS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "&": "and", "|": "or", "^": "xor", "[]": "getitem",
+    "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
+}  # fmt: skip
+_UNARY = {"UNARY_NEGATIVE": "neg", "UNARY_INVERT": "invert", "UNARY_POSITIVE": "pos", "BINARY_SUBSCR": "getitem"}
+_WITH_OPTION = frozenset(
+    "relu relu6 leaky_relu rrelu elu selu celu silu mish threshold hardtanh hardsigmoid hardswish dropout "
+    "alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout".split()
+)
+"""Functions whose last argument is an option to work in place."""
+_SPECIAL = ("__name__", "__class__")
+_COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
+
+
+@dataclass(frozen=True)
+class Code:
+    """What one piece of code does: why it may not be recorded, what it reads, whether it branches, its numbers.
+
+    ``paths`` are the global names and variables of enclosing functions with the attributes read of them, as in
+    ``("torch", "nn", "functional", "relu")``. ``names`` are all attributes that it reads of anything, ``operators``
+    the methods that its operators call.
+    """
+
+    refusal: str | None
+    global_names: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+    names: frozenset[str]
+    operators: frozenset[str]
+    branches: bool
+    constants: frozenset[float]
+
+    def paths_of(self, name: str) -> list[tuple[str, ...]]:
+        """Return the chains of attributes that are read of what ``name`` stands for; an empty one where it is used."""
+        return [path[1:] for path in self.paths if path[0] == name]
+
+
+_codes: WeakKeyDictionary[types.CodeType, Code] = WeakKeyDictionary()
+
+
+def code_of(function: Any) -> types.CodeType | None:
+    """Return the code that a call of ``function`` runs; None where it is not written in Python."""
+    if isinstance(function, functools.partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    return getattr(function, "__code__", None)
+
+
+def constants_of(function: Any) -> frozenset[float]:
+    """Return the numbers that stand in the function's source, and 0, 1, 2, 1/2 and their negatives."""
+    code = code_of(function)
+    return _COMMON if code is None else known(code).constants
+
+
+def known(code: types.CodeType) -> Code:
+    """Return what a piece of code, and the functions inside it, do and read."""
+    found = _codes.get(code)
+    if found is None:
+        found = _codes[code] = _Reader().read(code)
+    return found
+
+
+class _Reader:
+    """Reads the bytecode of a function and of the functions inside it."""
+
+    def __init__(self) -> None:
+        self.refusal: str | None = None
+        self.branches = self.ends_in_true = False
+        self.names, self.operators, self.constants = set[str](), set[str](), set(_COMMON)
+        self.global_names: dict[str, None] = {}
+        self.paths: dict[tuple[str, ...], None] = {}
+        self._path: tuple[str, ...] = ()
+
+    def read(self, code: types.CodeType) -> Code:
+        for part in _parts(code):
+            previous: Any = None
+            for instruction in dis.get_instructions(part):
+                name, argument = instruction.opname, instruction.argval
+                if name in _SILENT:
+                    continue
+                self._follow(name, argument, instruction.is_jump_target)
+                self._take_in(name, argument, instruction.argrepr)
+                reason = _reason(instruction, previous, part)
+                self.refusal = self.refusal or reason
+                if name in ("PRECALL", "CALL"):
+                    self.ends_in_true |= previous.opname == "LOAD_CONST" and previous.argval is True
+                previous = instruction
+            self._follow("", None, False)
+        option = (
+            min(_WITH_OPTION & (self.names | self.global_names.keys()), default=None) if self.ends_in_true else None
+        )
+        return Code(
+            self.refusal or (option and f"it may call {option!r} in place"),
+            tuple(self.global_names),
+            tuple(self.paths),
+            frozenset(self.names),
+            frozenset(self.operators),
+            self.branches,
+            frozenset(self.constants),
+        )
+
+    def _follow(self, name: str, argument: Any, arrives: bool) -> None:
+        """Note which attributes are read of what stands outside. Where code arrives from elsewhere a chain ends."""
+        if self._path and name in _READS and not arrives:
+            self._path = (*self._path, argument)
+            return
+        if self._path:
+            self.paths[self._path] = None
+        self._path = (argument,) if name in _NAMED else ()
+
+    def _take_in(self, name: str, argument: Any, text: str) -> None:
+        """Note what is read."""
+        if name == "LOAD_GLOBAL":
+            self.global_names[argument] = None
+        elif name in _READS:
+            self.names.add(argument)
+        elif name == "STORE_SUBSCR":
+            self.names.add(SETS_ITEM)
+        elif name.startswith(_JUMPS) and "NONE" not in name:
+            self.branches = True
+        elif name in _CONSTANTS and isinstance(argument, int | float):
+            self.constants |= {float(argument), -float(argument)}
+        elif name in _UNARY:
+            self.operators.add(f"__{_UNARY[name]}__")
+        elif name in ("BINARY_OP", "COMPARE_OP"):
+            operator = _OPERATORS.get(text.removeprefix("bool(").removesuffix(")"), "")
+            self.operators |= {f"__{operator}__", f"__r{operator}__"}
+
+
+def _reason(instruction: dis.Instruction, previous: Any, code: types.CodeType) -> str | None:
+    """Return why a function with this instruction may not be recorded."""
+    name, argument = instruction.opname, instruction.argval
+    if name not in _OPCODES:
+        if name.startswith(_BLOCKS):
+            return "it has a 'with' or 'try' block"
+        if name.startswith(_GENERATORS):
+            return "it is a generator"
+        if name.startswith(("STORE_", "DELETE_", "IMPORT_")):
+            return f"it writes to {argument!r}"
+        return f"it has the instruction {name}"
+    if name == "STORE_DEREF" and argument in code.co_freevars:
+        return f"it writes to {argument!r}"
+    if name == "BINARY_OP" and instruction.argrepr.endswith("="):
+        return "it changes a value in place"
+    if name == "STORE_SUBSCR" and not (previous.opname in _CONSTANTS and isinstance(previous.argval, str)):
+        return "it writes into an array"
+    if name == "CALL_INTRINSIC_1" and instruction.argrepr not in _INTRINSICS:
+        return f"it has the instruction {name}"
+    if name in _READS and argument.endswith("_") and argument not in _SPECIAL:
+        return f"it calls {argument!r}, which works in place"
+    keywords = _keywords(instruction, previous, code)
+    return next((_OPTIONS[keyword] for keyword in keywords if keyword in _OPTIONS), None)
+
+
+def _keywords(instruction: dis.Instruction, previous: Any, code: types.CodeType) -> tuple[Any, ...]:
+    """Return the keywords of a call."""
+    if instruction.opname == "KW_NAMES":
+        return tuple(code.co_consts[instruction.arg or 0])
+    if instruction.opname == "CALL_KW" and isinstance(previous.argval, tuple):
+        return previous.argval
+    return ()
+
+
+def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _parts(constant)
