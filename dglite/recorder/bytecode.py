@@ -33,11 +33,12 @@ _OPERATORS = {
     "<": "lt", "<=": "le", "==": "eq", "!=": "ne", ">": "gt", ">=": "ge",
 }  # fmt: skip
 _UNARY = {"UNARY_NEGATIVE": "neg", "UNARY_INVERT": "invert", "UNARY_POSITIVE": "pos", "BINARY_SUBSCR": "getitem"}
-_WITH_OPTION = frozenset(
-    "relu relu6 leaky_relu rrelu elu selu celu silu mish threshold hardtanh hardsigmoid hardswish dropout "
-    "alpha_dropout dropout1d dropout2d dropout3d feature_alpha_dropout".split()
-)
-"""Functions whose last argument is an option to work in place."""
+_WITH_OPTION = {
+    **dict.fromkeys("relu relu6 selu silu mish hardsigmoid hardswish".split(), 2),
+    **dict.fromkeys("leaky_relu elu celu".split(), 3),
+    **dict.fromkeys("threshold hardtanh dropout alpha_dropout dropout1d dropout2d dropout3d".split(), 4),
+}
+"""Functions whose last argument is an option to work in place, with how many they have."""
 _SPECIAL = ("__name__", "__class__")
 _COMMON = frozenset((0.0, 1.0, 2.0, 0.5, -1.0, -2.0, -0.5))
 
@@ -94,7 +95,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.refusal: str | None = None
-        self.branches = self.ends_in_true = False
+        self.branches = False
+        self.true_at = set[int]()
         self.names, self.operators, self.constants = set[str](), set[str](), set(_COMMON)
         self.global_names: dict[str, None] = {}
         self.paths: dict[tuple[str, ...], None] = {}
@@ -111,15 +113,14 @@ class _Reader:
                 self._take_in(name, argument, instruction.argrepr)
                 reason = _reason(instruction, previous, part)
                 self.refusal = self.refusal or reason
-                if name in ("PRECALL", "CALL"):
-                    self.ends_in_true |= previous.opname == "LOAD_CONST" and previous.argval is True
+                if name in ("PRECALL", "CALL") and previous.opname == "LOAD_CONST" and previous.argval is True:
+                    self.true_at.add(instruction.arg or 0)
                 previous = instruction
             self._follow("", None, False)
-        option = (
-            min(_WITH_OPTION & (self.names | self.global_names.keys()), default=None) if self.ends_in_true else None
-        )
+        called = self.names | self.global_names.keys()
+        optional = [name for name, place in _WITH_OPTION.items() if place in self.true_at and name in called]
         return Code(
-            self.refusal or (option and f"it may call {option!r} in place"),
+            self.refusal or (f"it may call {optional[0]!r} in place" if optional else None),
             tuple(self.global_names),
             tuple(self.paths),
             frozenset(self.names),
@@ -149,6 +150,8 @@ class _Reader:
             self.branches = True
         elif name in _CONSTANTS and isinstance(argument, int | float):
             self.constants |= {float(argument), -float(argument)}
+        elif text == "INTRINSIC_UNARY_POSITIVE":
+            self.operators.add("__pos__")
         elif name in _UNARY:
             self.operators.add(f"__{_UNARY[name]}__")
         elif name in ("BINARY_OP", "COMPARE_OP"):
@@ -165,7 +168,7 @@ def _reason(instruction: dis.Instruction, previous: Any, code: types.CodeType) -
         if name.startswith(_GENERATORS):
             return "it is a generator"
         if name.startswith(("STORE_", "DELETE_", "IMPORT_")):
-            return f"it writes to {argument!r}"
+            return "it writes into an array" if argument is None else f"it writes to {argument!r}"
         return f"it has the instruction {name}"
     if name == "STORE_DEREF" and argument in code.co_freevars:
         return f"it writes to {argument!r}"
