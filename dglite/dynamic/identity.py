@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..recorder import captured, code_of
+from ..recorder import captured, code_of, read_of_modules
 
 __all__ = ["Identity"]
 
@@ -43,7 +43,9 @@ class Identity:
         self.kept.append(code)
         found = [id(code), None if owner is None else self._value(owner, depth)]
         found += [self._value(value, depth) for _, value in captured(function)]
-        return tuple(found)
+        inside = list(read_of_modules(function))
+        self.kept += inside
+        return tuple(found + [id(value) for value in inside])
 
     def _value(self, value: Any, depth: int) -> Any:
         kind = type(value)

@@ -10,7 +10,7 @@ from .deferred import Column, Deferred, Source, Tape, Unrecordable, is_deferred,
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
 from .purity import may_write, refusal
-from .reads import Reads, captured, holds, reads_of
+from .reads import Reads, captured, holds, read_of_modules, reads_of
 from .rows import Rows, is_rows
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "is_rows",
     "is_truth",
     "may_write",
+    "read_of_modules",
     "reads_of",
     "realised",
     "refusal",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ..backend import active as backend
 from .opcodes import known_opcodes
 
 __all__ = ["SETS_ITEM", "Code", "code_of", "constants_of", "known"]
@@ -48,15 +49,15 @@ class Code:
     """What one piece of code does: why it may not be recorded, what it reads, whether it branches, its numbers.
 
     ``paths`` are the global names and variables of enclosing functions with the attributes read of them, as in
-    ``("torch", "nn", "functional", "relu")``. ``names`` are all attributes that it reads of anything, ``operators``
-    the methods that its operators call.
+    ``("torch", "nn", "functional", "relu")``. ``names`` are all attributes that it reads of anything, ``operations``
+    those methods and operators among them that tensors have.
     """
 
     refusal: str | None
     global_names: tuple[str, ...]
     paths: tuple[tuple[str, ...], ...]
     names: frozenset[str]
-    operators: frozenset[str]
+    operations: tuple[str, ...]
     branches: bool
     constants: frozenset[float]
 
@@ -124,7 +125,7 @@ class _Reader:
             tuple(self.global_names),
             tuple(self.paths),
             frozenset(self.names),
-            frozenset(self.operators),
+            tuple(name for name in self.names | self.operators if hasattr(backend.tensor_type, name)),
             self.branches,
             frozenset(self.constants),
         )

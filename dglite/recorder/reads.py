@@ -13,7 +13,7 @@ from .bytecode import Code, code_of, known
 from .mailbox import MAILBOX
 
 __all__ = ["BUILTINS", "MISSING", "Reads", "captured", "holds", "is_known", "only_computes", "own_operations"]
-__all__ += ["reads_of", "through"]
+__all__ += ["read_of_modules", "reads_of", "through"]
 
 _MODULES = (*backend.modules, "math", "operator", "_operator", "typing")
 """Modules and packages whose functions only compute, and tell a deferred column from a tensor: ours do not."""
@@ -48,6 +48,7 @@ class Reads(NamedTuple):
     attributes: tuple[tuple[Mapping[str, Any], str, Any], ...]
 
 
+@functools.lru_cache(maxsize=1024)
 def is_known(module: str) -> bool:
     """Whether code of this module does nothing but compute."""
     return _within(module, _MODULES) and not _within(module, _EFFECTS) and not module.endswith(".random")
@@ -59,10 +60,7 @@ def _within(module: str, packages: tuple[str, ...]) -> bool:
 
 def own_operations(code: Code) -> bool:
     """Whether methods and operators that the code may call of tensors are those that the tensor library came with."""
-    for name in code.names | code.operators:
-        if _TENSOR.get(name, MISSING) is not _TENSOR_AT_FIRST.get(name, MISSING):
-            return False
-    return True
+    return all(_TENSOR.get(name, MISSING) is _TENSOR_AT_FIRST.get(name, MISSING) for name in code.operations)
 
 
 def through(module: types.ModuleType, path: tuple[str, ...]) -> Iterator[tuple[types.ModuleType, str, Any]]:
@@ -102,9 +100,7 @@ def reads_of(function: Any) -> Reads | None:
             if not found or not only_computes(found[-1][2]):
                 return None
             attributes += [(vars(owner), attribute, at) for owner, attribute, at in found]
-    for name in code.names | code.operators:
-        if hasattr(backend.tensor_type, name):
-            attributes.append((_TENSOR, name, _TENSOR_AT_FIRST.get(name, MISSING)))
+    attributes += [(_TENSOR, name, _TENSOR_AT_FIRST.get(name, MISSING)) for name in code.operations]
     reads = Reads(tuple(names), tuple(hidden), tuple(attributes))
     return reads if holds(function, reads) else None
 
@@ -165,3 +161,12 @@ def captured(function: Any) -> Iterator[tuple[str, Any]]:
             if value is BUILTINS.get(name):
                 continue
         yield name, value
+
+
+def read_of_modules(function: Any) -> Iterator[Any]:
+    """Yield what the modules that a function captured have under the names that it reads of them."""
+    code = known(code_of(function))  # type: ignore[arg-type]
+    for name, module in captured(function):
+        if isinstance(module, types.ModuleType):
+            for path in code.paths_of(name):
+                yield from (value for _, _, value in through(module, path))

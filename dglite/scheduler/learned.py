@@ -12,7 +12,7 @@ from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
 from ..recorder import Column, Reads, Reduced, code_of, holds, reads_of, refusal
-from .relation import Relation
+from .relation import Relation, has_kernels
 
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
 
@@ -28,7 +28,7 @@ class _Messages:
     def fits(self, relation: Relation) -> bool:
         for side, name, feat, dtype in self.scheme:
             x = relation.peek(side, name)
-            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype:
+            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype or not has_kernels(x):
                 return False
         return True
 

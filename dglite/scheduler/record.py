@@ -16,14 +16,13 @@ from typing import Any
 
 from ..backend import active as backend
 from ..function import MessageFunction, ReduceFunction
-from ..ops.operands import FLOATS
 from ..recorder import Unrecordable, constants_of, refusal
 from ..udf import checked, function_name
 from .execute import execute
 from .learned import bucket, known_builtins, known_messages, note_messages, why_bucketed
 from .lower import MessageSignature, ReduceSignature, message_signature, reduce_signature
 from .plan import Plan, UserFunction
-from .relation import Relation, Table
+from .relation import Relation, Table, has_kernels
 from .tape import RelationTape
 
 __all__ = ["messages_of", "reducer_of", "run"]
@@ -94,8 +93,7 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
         return False
     for message in messages:
         for side, name in message.fields:
-            x = relation.column(side, name)
-            if backend.dtype(x) not in FLOATS:
+            if not has_kernels(relation.column(side, name)):
                 return False
     return True
 

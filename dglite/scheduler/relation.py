@@ -20,13 +20,14 @@ from ..structure.adjacency import Adjacency
 from ..structure.compressed import expand_ranges
 from ..udf import Columns, EdgeBatch, NodeBatch
 
-__all__ = ["ColumnStore", "Lent", "Relation", "Snapshot", "Table", "gather", "node_batch"]
+__all__ = ["ColumnStore", "Lent", "Relation", "Snapshot", "Table", "gather", "has_kernels", "node_batch"]
 
 Table = Mapping[str, Tensor]
 """Columns by name, all with the same number of rows."""
 
 _COPY = {side: Operand(side, 0) for side in (Side.U, Side.V)}
 _NO_MAILBOX = Columns("messages", (), dict[str, Tensor]().__getitem__)
+_WIDE = ("float32", "float64")
 _SIDES = {Side.U: "source nodes", Side.E: "edges", Side.V: "destination nodes"}
 
 
@@ -275,6 +276,15 @@ class Relation:
             edge_rows,
             node_rows,
         )
+
+
+def has_kernels(x: Tensor) -> bool:
+    """Whether kernels compute with ``x`` what the functions of its library do.
+
+    Autocast changes what those do with numbers of half precision: some then take float32.
+    """
+    dtype = backend.dtype(x)
+    return dtype in _WIDE or (dtype in FLOATS and backend.autocast_dtype() is None)
 
 
 def gather(adjacency: Adjacency, side: Side, column: Tensor) -> Tensor:

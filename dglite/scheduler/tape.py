@@ -13,7 +13,6 @@ from ..expr import Expr, Operand, Side, compact, renumber
 from ..function import MessageFunction, Reshaped
 from ..kernels.layout import broadcast_shape
 from ..ops import core
-from ..ops.operands import FLOATS
 from ..opspec import Reducer
 from ..recorder import (
     MAILBOX,
@@ -34,7 +33,7 @@ from .attend import find_attention
 from .learned import note_builtins
 from .plan import Column as PlanColumn
 from .plan import spell
-from .relation import Relation, Table, gather
+from .relation import Relation, Table, gather, has_kernels
 
 __all__ = ["MailboxField", "RelationTape", "reduce_once"]
 
@@ -131,7 +130,7 @@ class RelationTape(Mailbox):
     def _deferred(self, what: str, side: Side, columns: Columns) -> Columns:
         def read(name: str) -> Tensor:
             tensor = self.relation.column(side, name)
-            if backend.dtype(tensor) in FLOATS:
+            if has_kernels(tensor):
                 return self.column(side, name, tensor)
             self.particular = True
             return columns[name]
@@ -269,7 +268,7 @@ def reduce_once(
     def column(name: str) -> Any:
         if name in fields_by_name:
             read[name] = _mailbox_column(tape, relation, *fields_by_name[name], receivers)
-        elif backend.dtype(table[name]) in FLOATS:
+        elif has_kernels(table[name]):
             read[name] = tape.capture(Side.E, table[name])
         else:
             raise Unrecordable(f"message {name!r} is of dtype {backend.dtype(table[name])}", lasting=False)
@@ -350,7 +349,7 @@ def _mailbox_column(
     slots, feats, dtypes = {}, [], set()
     for position, (side, name) in enumerate(sources):
         tensor = relation.column(side, name)
-        if backend.dtype(tensor) not in FLOATS:
+        if not has_kernels(tensor):
             reason = f"messages are made of {side.value}.{name}, of dtype {backend.dtype(tensor)}"
             raise Unrecordable(reason, lasting=False)
         if side is Side.V and receivers is not None:

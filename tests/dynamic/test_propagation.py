@@ -142,6 +142,14 @@ def test_values_of_parameters_and_settings_are_those_of_the_call() -> None:
     check(lambda: featured(TREE), lambda: (cell.message, cell.reduce, cell.apply), list(cell.parameters()))
 
 
+def test_a_function_of_a_module_that_is_replaced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell(4).double()
+    functions = cell.message, cell.reduce, cell.apply
+    check(lambda: featured(TREE), lambda: functions, [])
+    monkeypatch.setattr(torch, "tanh", torch.sin)
+    check(lambda: featured(TREE), lambda: functions, [])
+
+
 def test_second_derivatives_are_those_of_message_passing() -> None:
     cell, found = Cell(4).double(), []
     for run in (propagate_as_program, plain):

@@ -19,7 +19,7 @@ import dglite
 from dglite import function as fn
 from dglite.recorder import may_write
 from dglite.scheduler import messages_of
-from tests.recorder.common import assert_same, compiled, for_real, multigraph, outcome, relation_of, values
+from tests.recorder.common import ForReal, assert_same, compiled, for_real, multigraph, outcome, relation_of, values
 
 COPY, SUM = fn.copy_u("h", "m"), fn.sum("m", "out")
 
@@ -356,6 +356,17 @@ def test_modes_of_torch_are_those_of_the_call(text: str, dtype: torch.dtype) -> 
         torch.testing.assert_close(*found, rtol=0.02, atol=0.02)
 
 
+def test_half_precision_is_not_recorded_under_autocast() -> None:
+    """On a GPU autocast computes some functions, exp for instance, in float32."""
+    f = message("torch.exp(x)")
+    for dtype, computed in ((torch.bfloat16, True), (torch.float32, False)):
+        relation = relation_of(multigraph(dtype=dtype))
+        messages_of(f, 0, relation)
+        with MODES["autocast"]():
+            messages_of(f, 0, relation)
+        assert bool(relation.captured) == computed
+
+
 def test_a_negative_zero_is_not_taken_for_zero() -> None:
     for text in ("x * 0.0", "x * -0.0", "x * 0.0"):
         found = []
@@ -458,6 +469,13 @@ def test_a_function_that_writes_nothing_is_given_the_column_itself() -> None:
     layer = Apply()
     for function in (lambda nodes: {"r": nodes.data["h"] * 2}, layer.forward, layer):
         assert not may_write(function)
+    g = multigraph()
+    for function, same in (
+        (lambda nodes: {"r": nodes.data["h"]}, True),
+        (ForReal(lambda n: {"r": n.data["h"]}), False),
+    ):
+        g.apply_nodes(function)
+        assert (g.ndata["r"].data_ptr() == g.ndata["h"].data_ptr()) == same
 
 
 @pytest.mark.parametrize("verb", ["update_all", "pull"])

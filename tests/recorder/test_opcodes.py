@@ -66,7 +66,9 @@ PLAIN = """
 """
 
 
-@pytest.mark.parametrize("text", [text.strip() for line in PLAIN.splitlines() for text in line.split("|") if text.strip()])
+@pytest.mark.parametrize(
+    "text", [text.strip() for line in PLAIN.splitlines() for text in line.split("|") if text.strip()]
+)
 def test_python_s_own_expressions_are_no_reason_to_refuse(text: str) -> None:
     function: Any = compiled(f"def f(edges):\n    x = edges.src['h']\n    return {{'m': {text}}}\n", c=2.0)
     assert refusal(function) is None

@@ -23,7 +23,7 @@ MIXING = """
     s[[0]] + s | s[s[:, 0] > 0].sum() + s | s[torch.tensor([0])] + s | s.T.contiguous().T
     s.transpose(0, 1).sum(1) + s | s @ s.T @ s | torch.matmul(s.t(), s).sum() + s | s.view(-1).cumsum(0).view(-1, 3)
     s * s.shape[0] | s * s.size(0) | s * s.size()[0] | s * len(s) | s * len(nodes) | s * nodes.batch_size()
-    s * s.numel() | s.new_ones(s.shape) * s | s + sum(s) | s * float(s.sum()) | s * s.sum().item()
+    s * s.numel() | s.new_ones(s.shape) * s | s + sum(s) | s * float(s.detach().sum()) | s * s.sum().item()
     torch.cat([s, s])[:len(s)] | s + torch.stack([s, s]).sum((0, 1)) | s + (s > 0).any() | s.reshape(len(s), -1)
     s.view(s.size(0), -1) | s[:, 0] * s[:, 0].sum() | norm(s) | F.batch_norm(s, None, None, training=True)
     s * (m.shape[1] + 0.0) | n - n.mean(0) | n.sum() + s | s + n[0] | nodes.nodes().sum() * s | nodes.nodes()[:1] * s
