@@ -7,7 +7,6 @@ real. What a function does is read off its bytecode, once for each piece of code
 
 from __future__ import annotations
 
-import inspect
 import types
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -34,6 +33,8 @@ _DEPTH = 4
 _LONGEST = 256
 """How many elements of a captured container are looked at; one that has more is not."""
 _SIMPLE = (int, float, bool, str, type(None))
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Where a layer keeps attributes of its own kind."""
 _LASTING = (types.FunctionType, types.BuiltinFunctionType, type)
 
 
@@ -193,7 +194,7 @@ def _refusal_of_owner(owner: Any, code: Code, once: bool, depth: int) -> str | N
     """Return why the attributes of a method's object that its code names rule recording out."""
     kind = owner if isinstance(owner, type) else type(owner)
     for hook in ("__getattr__", "__getattribute__"):
-        found = inspect.getattr_static(kind, hook, None)
+        found = _of_class(kind, hook)
         if isinstance(found, types.FunctionType) and not is_known(found.__module__):
             return f"its object has a {hook} of its own"
     for name in code.names:
@@ -214,14 +215,14 @@ def _refusal_of_owner(owner: Any, code: Code, once: bool, depth: int) -> str | N
 
 def _attribute(owner: Any, kind: type, name: str) -> Any:
     """Return what stands behind an attribute, a method of a user bound to its object; ``MISSING`` if nothing does."""
-    found = inspect.getattr_static(kind, name, MISSING)
+    found = _of_class(kind, name)
     if not isinstance(found, property) and not isinstance(owner, type):
-        if backend.is_layer(owner):
-            own = next((table[name] for table in _tables(owner) if name in table), MISSING)
-        else:
-            own = getattr(owner, "__dict__", {}).get(name, MISSING)
-        if own is not MISSING:
-            return own
+        own = getattr(owner, "__dict__", {})
+        for table in _TABLES if backend.is_layer(owner) else ():
+            if name in own[table]:
+                return own[table][name]
+        if name in own:
+            return own[name]
     if isinstance(found, staticmethod):
         return found.__func__
     function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
@@ -231,7 +232,9 @@ def _attribute(owner: Any, kind: type, name: str) -> Any:
     return MISSING if is_known(function.__module__) else types.MethodType(function, whose)
 
 
-def _tables(layer: Any) -> list[dict[str, Any]]:
-    """Return where a layer keeps its attributes."""
-    own = vars(layer)
-    return [own, *(own[name] for name in ("_parameters", "_buffers", "_modules"))]
+def _of_class(kind: type, name: str) -> Any:
+    """Return what a class, or one that it inherits from, has under a name, as it stands there."""
+    for one in kind.__mro__:
+        if name in one.__dict__:
+            return one.__dict__[name]
+    return MISSING

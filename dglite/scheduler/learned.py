@@ -17,6 +17,9 @@ from .relation import Relation, has_kernels
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
 
 
+_HALF = ("float16", "bfloat16")
+
+
 @dataclass(frozen=True)
 class _Messages:
     """What a message function makes of columns of such shapes and dtypes, as long as it reads the same around it."""
@@ -28,7 +31,9 @@ class _Messages:
     def fits(self, relation: Relation) -> bool:
         for side, name, feat, dtype in self.scheme:
             x = relation.peek(side, name)
-            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype or not has_kernels(x):
+            if x is None or backend.shape(x)[1:] != feat or backend.dtype(x) != dtype:
+                return False
+            if dtype in _HALF and not has_kernels(x):
                 return False
         return True
 
