@@ -48,7 +48,7 @@ class Reduced(Rows):
 
     def __init__(self, tape: Mailbox, reducer: Reducer, column: Column, of_any_shape: bool) -> None:
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
-        self._value, self.stored = None, False
+        self._value, self.stored = None, True
 
     def _compute(self) -> Tensor:
         return self.tape.reduce(self.reducer, settled(self.tape, self.column))

@@ -130,7 +130,7 @@ def _refusal_of(name: str, value: Any, code: Code, once: bool, depth: int) -> st
     if isinstance(value, list | dict | set | tuple | frozenset):
         return _refusal_of_container(name, value, code, once, depth)
     if backend.is_layer(value):
-        used = _refusal_of_layer(name, value, once, depth) if () in code.paths_of(name) else None
+        used = _refusal_of_layer(name, value, once, depth) if () in _uses_of(name, code) else None
         return used or _refusal_of_owner(value, code, once, depth)
     if isinstance(value, type):
         return None if only_computes(value) or value in BUILTINS.values() else f"it uses the class {name!r}"
@@ -142,11 +142,16 @@ def _refusal_of(name: str, value: Any, code: Code, once: bool, depth: int) -> st
     return f"it uses the {kind} {name!r}" if kind else f"it reads {name!r}, a {type(value).__name__}"
 
 
+def _uses_of(name: str, code: Code) -> list[tuple[str, ...]]:
+    """Return which attributes are read of a captured value; that it is used itself, where no name tells: a default."""
+    return code.paths_of(name) or [()]
+
+
 def _refusal_of_module(name: str, module: types.ModuleType, code: Code, once: bool, depth: int) -> str | None:
     """Return why what is read of a module rules recording out."""
     if not is_known(module.__name__):
         return f"it uses the module {module.__name__!r}"
-    for path in code.paths_of(name):
+    for path in _uses_of(name, code):
         if not path:
             return f"it hands on the module {name!r}"
         for owner, attribute, value in through(module, path):
@@ -168,7 +173,9 @@ def _refusal_of_container(name: str, value: Any, code: Code, once: bool, depth: 
         return f"it reads {name!r}, which holds too much to look at"
     for element in value.values() if isinstance(value, dict) else value:
         if type(element) not in _SIMPLE:
-            reason = _refusal_of(name, element, code, once, depth + 1)
+            layer = backend.is_layer(element)
+            reason = _refusal_of_layer(name, element, once, depth) if layer else None
+            reason = reason or _refusal_of(name, element, code, once, depth + 1)
             if reason is not None:
                 return reason
     return None

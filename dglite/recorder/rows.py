@@ -21,7 +21,8 @@ __all__ = ["Rows", "is_rows"]
 class Rows(Deferred):
     """A tensor (num_nodes, *feat) of which row i belongs to node i.
 
-    ``stored`` tells whether its memory may be that of a column of the graph, which must not be written.
+    ``stored`` tells whether its memory may be that of a column of the graph, or of a reduction that shall be known as
+    such, which must not be written.
     """
 
     __slots__ = ("stored",)
@@ -48,7 +49,7 @@ class Rows(Deferred):
         if rule is None or not rule(args, kwargs):
             raise Unrecordable(f"it calls {name!r} on reduced messages, which may mix nodes")
         stored = any(one.stored for one in given) and name not in _FRESH  # type: ignore[attr-defined]
-        if kwargs.get("inplace") and (stored or type(self) is not Rows):
+        if kwargs.get("inplace") and any(one.stored for one in given):  # type: ignore[attr-defined]
             raise Unrecordable(f"it calls {name!r} in place")
         count = backend.shape(real(given[0]))[0]
         return _wrapped(function(*realised(args), **realised(kwargs)), count, stored)
@@ -123,8 +124,20 @@ for _name in ("bool", "float", "int", "len", "iter", "contains", "array"):
 # -- which operations work on each row alone ---------------------------------------------------------------------------
 _Rule = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 _RULES: dict[str, _Rule] = {}
-_FRESH = frozenset("linear matmul mm bmm cat concat concatenate stack".split())
-"""Operations whose result never shares memory with what they are given."""
+_NEW = """
+    add sub subtract mul multiply div divide truediv true_divide floordiv floor_divide mod remainder fmod pow
+    float_power neg negative abs absolute invert and or xor gt ge lt le eq ne greater greater_equal less
+    less_equal not_equal isclose logical_and logical_or logical_not logical_xor
+    exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sign sgn sin cos tan asin acos atan atan2 sinh cosh
+    tanh asinh acosh atanh hypot erf erfc erfinv lgamma digamma ceil floor round trunc frac nan_to_num isnan isinf
+    isfinite sigmoid logit relu relu6 leaky_relu elu selu celu gelu silu mish softplus softsign softshrink hardshrink
+    tanhshrink hardtanh hardsigmoid hardswish logsigmoid log_sigmoid threshold maximum minimum fmax fmin where
+    clamp clip clamp_min clamp_max lerp addcmul addcdiv masked_fill
+    zeros_like ones_like full_like empty_like clone
+"""
+"""Element-wise operations whose result has memory of its own, unless they are told to work in place."""
+_PERHAPS_NEW = "pos positive dropout detach contiguous to type type_as float double half bfloat16 int long short bool"
+_FRESH = frozenset((_NEW + "linear matmul mm bmm cat concat concatenate stack").split())
 
 
 def _rule(names: str) -> Callable[[_Rule], _Rule]:
@@ -139,18 +152,7 @@ def _axes(x: Any) -> int:
     return len(backend.shape(real(x) if is_deferred(x) else x))
 
 
-@_rule("""
-    add sub subtract mul multiply div divide truediv true_divide floordiv floor_divide mod remainder fmod pow
-    float_power neg negative pos positive abs absolute invert and or xor gt ge lt le eq ne greater greater_equal less
-    less_equal not_equal isclose logical_and logical_or logical_not logical_xor
-    exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sign sgn sin cos tan asin acos atan atan2 sinh cosh
-    tanh asinh acosh atanh hypot erf erfc erfinv lgamma digamma ceil floor round trunc frac nan_to_num isnan isinf
-    isfinite sigmoid logit relu relu6 leaky_relu elu selu celu gelu silu mish softplus softsign softshrink hardshrink
-    tanhshrink hardtanh hardsigmoid hardswish logsigmoid log_sigmoid threshold maximum minimum fmax fmin where
-    clamp clip clamp_min clamp_max lerp addcmul addcdiv masked_fill dropout
-    zeros_like ones_like full_like empty_like detach clone contiguous
-    to type type_as float double half bfloat16 int long short bool
-""")
+@_rule(_NEW + _PERHAPS_NEW)
 def _elementwise(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Rows of one number of axes, with tensors whose first axis is not laid along the nodes."""
     values = [*args, *kwargs.values()]

@@ -157,6 +157,15 @@ def test_a_reducer_that_stores_is_called_for_each_degree(what: str) -> None:
     assert max(found[0][0][0], found[0][1][0], found[0][2]["n"], found[0][3]) >= 4
 
 
+def test_a_reduction_that_is_written_in_place_is_no_built_in() -> None:
+    for text in ("F.relu(s, inplace=True)", "act(s.contiguous())", "act(s.view(-1, 3))", "act(s[:, :2])"):
+        function = compiled(
+            f"def f(nodes):\n    s = nodes.mailbox['m'].sum(1)\n    {text}\n    return {{'out': s}}\n",
+            act=nn.ReLU(inplace=True),
+        )
+        assert_as_for_real(COPY, function)
+
+
 class Counter(nn.Module):
     """Ways in which calling something of a layer may leave a trace."""
 
@@ -210,6 +219,10 @@ TRACES = {
     "a function in a dict": "table['act'](s)",
     "a patched function": "F.relu(s)",
     "a bound method": "bound(s)",
+    "a layer in a list": "layers[0](s)",
+    "a layer in a dict": "named.get('l')(s)",
+    "a layer as default": "layer(s)",
+    "a function as default": "act(s)",
 }
 
 
@@ -218,8 +231,11 @@ def test_what_a_reducer_calls_leaves_as_many_traces_as_run_for_real(what: str, m
     counter = Counter()
     if what == "a patched function":
         monkeypatch.setattr(torch.nn.functional, "relu", Counter.of_nothing)
-    text = f"def f(self, nodes):\n    s = nodes.mailbox['m'].sum(1)\n    return {{'out': {TRACES[what]}}}\n"
-    function = compiled(text, acts=[Counter.of_nothing], table={"act": counter.helper}, bound=counter.helper)
+    head = "def f(self, nodes, layer=layers[0], act=acts[0]):\n    s = nodes.mailbox['m'].sum(1)\n"
+    text = f"{head}    return {{'out': {TRACES[what]}}}\n"
+    layers, acts = [nn.Sequential(counter.hooked)], [Counter.of_nothing]
+    given = {"table": {"act": counter.helper}, "bound": counter.helper, "named": {"l": layers[0]}}
+    function = compiled(text, acts=acts, layers=layers, **given)
     method = function.__get__(counter)
     traces = []
     for wrap in (for_real, lambda f: f):
