@@ -13,7 +13,10 @@ __all__ = ["Columns", "EdgeBatch", "NodeBatch", "checked", "function_name"]
 
 
 class Columns(Mapping[str, Tensor]):
-    """Read-only columns by name. A column is gathered when it is first read, then kept for the batch."""
+    """Read-only columns by name. A column is gathered when it is first read, then kept for the batch.
+
+    What a function writes into a column in place, it sees; the graph's own columns stay as they are.
+    """
 
     __slots__ = ("_kept", "_names", "_read", "_what")
 

@@ -248,7 +248,7 @@ def test_what_a_reducer_calls_leaves_as_many_traces_as_run_for_real(what: str, m
 MESSAGES = """
     x - x.mean(0) | x * len(edges) | x / edges.batch_size() | torch.softmax(x, 0) | x.softmax(dim=0) | x * x.max()
     x.cumsum(0) | x.flip(0) | x @ x.T @ x | x * x.shape[0] | x.sum() + x | norm(x) | x[0] + x | x.T.contiguous().T
-    torch.sort(x, 0)[0] | x[edges.edges()[2]] | x * float(x.std())
+    torch.sort(x, 0)[0] | x[edges.edges()[2]] | x * float(x.detach().std())
 """
 
 
