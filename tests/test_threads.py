@@ -1,0 +1,351 @@
+"""Threads that share graphs, interrupts of long calls, and forks: in processes of their own.
+
+A crash is a failed test with the stacks of all threads. ``python -c "from tests.test_threads import soak; soak(120)"``
+runs one part by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dglite
+from dglite import backend, dynamic, frame, io, ops, sampling
+from dglite import function as fn
+from dglite import nn as gnn
+from dglite.dynamic.batching.signatures import shared, shared_signature
+from dglite.graph import DGLGraph
+from dglite.kernels.cpu import launch
+from dglite.structure import adjacency
+
+THREADS = 8
+SOAK = 120 if os.environ.get("DGLITE_TEST_FULL") else 10
+"""Seconds."""
+NODES, EDGES = 300, 3000
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def in_process(code: str, seconds: float = 300, **environment: str) -> str:
+    """Run code with this module's names in a fresh process; return what it printed. It fails as the code does."""
+    command = [sys.executable, "-X", "faulthandler", "-c", f"from tests.test_threads import *\n{code}"]
+    run = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}\n{run.stderr}"
+    return run.stdout
+
+
+def side_by_side(works: list[Callable[[], Any]]) -> list[Any]:
+    """Call all functions at once, each in a thread; return what they return, or raise the first error."""
+    gate, found, errors = threading.Barrier(len(works)), [None] * len(works), list[str]()
+
+    def run(i: int) -> None:
+        try:
+            gate.wait()
+            found[i] = works[i]()
+        except BaseException:  # shown by the test
+            errors.append(traceback.format_exc())
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(works))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise AssertionError(f"{len(errors)} errors, the first:\n{errors[0]}")
+    return found
+
+
+# -- graphs ------------------------------------------------------------------------------------------------------------
+def endpoints(num_nodes: int = NODES, num_edges: int = EDGES) -> tuple[np.ndarray, np.ndarray]:
+    src, dst = np.random.default_rng(0).integers(0, num_nodes, (2, num_edges))
+    return src, dst
+
+
+def fresh(num_nodes: int = NODES, num_edges: int = EDGES) -> DGLGraph:
+    return dglite.graph(endpoints(num_nodes, num_edges), num_nodes=num_nodes)
+
+
+@pytest.mark.parametrize("formats", [("coo", "csr", "csc"), ("coo",)], ids=["all formats", "coo"])
+def test_a_structure_is_made_once(formats: tuple[str, ...]) -> None:
+    """It was made by each thread that needed it, and the first freed when the last was entered: kernels read it then."""
+    in_process(f"share_fresh_graphs({formats})")
+
+
+def share_fresh_graphs(formats: tuple[str, ...]) -> None:
+    sys.setswitchinterval(1e-5)
+    torch.set_num_threads(1)
+    num_nodes, num_edges = 2000, 60_000
+    src, dst = endpoints(num_nodes, num_edges)
+    x = torch.arange(num_nodes * 8.0).reshape(num_nodes, 8) % 17
+    want = torch.zeros(num_nodes, 8).index_add_(0, torch.from_numpy(dst), x[torch.from_numpy(src)])
+    for _ in range(40):
+        g = fresh(num_nodes, num_edges).formats(list(formats))
+        for found in side_by_side([lambda: [ops.copy_u_sum(g, x) for _ in range(3)]] * THREADS):
+            assert all(torch.equal(y, want) for y in found)
+
+
+@pytest.fixture
+def often() -> Iterator[None]:
+    """Let threads take turns often."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_threads_get_the_same_formats_reverse_and_frames(often: None) -> None:
+    for _ in range(50):
+        g = fresh(50, 600)
+        a = g.adjacency()
+        works = [a.csc, a.csr, lambda a=a: a.reverse().csr(), a.endpoints, a.reverse, g.node_frame, g.edge_frame]
+        found = side_by_side(works * 3)
+        for i in range(len(works)):
+            assert len({id(x) for x in found[i :: len(works)]}) == 1
+        assert found[0] is found[2] is a.csc()
+        assert set(a.formats) == {"coo", "csr", "csc"} == set(a.reverse().formats)
+
+
+def test_edge_ids_that_wait_are_made_once() -> None:
+    rows = np.random.default_rng(0).integers(0, 1000, 200_000)
+    for _ in range(5):
+        stored = adjacency.compress(rows, rows, 1000)
+        stored = adjacency.Compressed(stored.indptr, stored.indices, unsorted_rows=rows)
+        assert len(set(side_by_side([lambda: stored.addresses] * THREADS))) == 1
+
+
+class GatheredMeanwhile(frame._Selection):
+    """Rows that another thread gathers right after this one has looked at their source."""
+
+    @property
+    def source(self) -> Any:
+        found, self._kept = self._kept, None
+        self.value = torch.ones(1)
+        return found
+
+    @source.setter
+    def source(self, source: Any) -> None:
+        self._kept = source
+
+
+@pytest.mark.parametrize("ask", [frame._Selection.gather, frame._Selection.like])
+def test_rows_may_be_gathered_while_another_thread_asks_for_them(ask: Callable[[Any], torch.Tensor]) -> None:
+    rows = GatheredMeanwhile(torch.zeros(3), np.array([0]))
+    assert ask(rows).tolist() in ([1], [0, 0, 0])
+
+
+def test_the_dead_are_forgotten_while_others_are_made(often: None) -> None:
+    stop = time.monotonic() + 0.5
+
+    def forget() -> None:
+        while time.monotonic() < stop:
+            adjacency._forget_the_dead()
+
+    def build() -> None:
+        while time.monotonic() < stop:
+            dglite.graph(([0], [1]))
+
+    side_by_side([forget, forget, build, build])
+
+
+def test_a_second_library_is_met_once() -> None:
+    in_process("meet_numpy()")
+
+
+def meet_numpy() -> None:
+    loaded, load = list[str](), backend.load
+
+    def slow(name: str) -> Any:
+        loaded.append(name)
+        time.sleep(0.1)
+        return load(name)
+
+    backend.load = slow
+    g = fresh()
+    found = side_by_side([lambda: backend.admit(np.ones(3), "x")] * THREADS)
+    assert loaded == ["numpy"]
+    assert {type(x) for x in found} == {backend.active.guest.tensor_type}
+    assert torch.equal(ops.copy_u_sum(g, torch.ones(NODES, 1))[:, 0].long(), g.in_degrees())
+
+
+def test_signatures_of_lazy_operations_have_numbers_of_their_own() -> None:
+    in_process("number_signatures()")
+
+
+class SlowlyNumbered:
+    """A signature that is in no hurry when it gets its number."""
+
+    arity = 0
+
+    def __setattr__(self, name: str, value: int) -> None:
+        time.sleep(0.01)
+        self.__dict__[name] = value
+
+
+def number_signatures() -> None:
+    signatures: list[Any] = [SlowlyNumbered() for _ in range(THREADS)]
+    side_by_side([lambda x=x: shared_signature(x) for x in signatures])
+    assert all(shared[x.number] is x for x in signatures)
+
+
+def test_writing_a_file_leaves_the_umask_alone(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "umask", None)
+    io.save_graphs(tmp_path / "graphs", fresh())
+
+
+# -- everything at once ------------------------------------------------------------------------------------------------
+class Cell(dynamic.VertexFunction):
+    """A node's state is that of its children, summed, and its own input."""
+
+    def __init__(self) -> None:
+        super().__init__(state=4)
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self) -> None:
+        state = torch.tanh(self.layer(self.pull()) + self.gather_all().sum())
+        self.scatter(state)
+        self.push(state)
+
+
+class Works:
+    """What threads do, each on a graph that all of them share and on others of its own. Each returns tensors."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.graph, self.uses = fresh(), 0
+        self.x, self.w = torch.randn(NODES, 8), torch.rand(EDGES, 1)
+        self.conv, self.gat = gnn.GraphConv(8, 4, allow_zero_in_degree=True), gnn.GATConv(8, 4, 2, allow_zero_in_degree=True)
+        self.sage, self.cell = gnn.SAGEConv(8, 4, "lstm"), Cell()
+        self.tree = dglite.graph((np.arange(1, 64), (np.arange(1, 64) - 1) // 2))
+
+    def shared(self) -> DGLGraph:
+        """Return a graph that other threads use too; now and then a fresh one."""
+        self.uses += 1
+        if self.uses % 20 == 0:
+            self.graph = fresh()
+        return self.graph
+
+    def all(self) -> Iterator[tuple[str, Callable[[], list[torch.Tensor]]]]:
+        for name in ("built_ins", "own_functions", "edges", "softmax", "layers", "lstm", "structure", "sample", "fan_out"):
+            work = getattr(self, name)
+            yield f"{name}, shared", lambda work=work: work(self.shared())
+            yield f"{name}, own", lambda work=work: work(fresh())
+        yield "program", self.program
+        yield "topological", self.topological
+
+    def grown(self, out: torch.Tensor, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Return a result and its gradients."""
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), inputs)]
+
+    def built_ins(self, g: DGLGraph) -> list[torch.Tensor]:
+        g, x, w = g.local_var(), self.x.clone().requires_grad_(), self.w.clone().requires_grad_()
+        g.ndata["x"], g.edata["w"] = x, w
+        g.update_all(fn.u_mul_e("x", "w", "m"), fn.sum("m", "y"))
+        g.update_all(fn.copy_u("x", "m"), fn.max("m", "z"))
+        return self.grown(g.ndata["y"] + g.ndata["z"], x, w)
+
+    def own_functions(self, g: DGLGraph) -> list[torch.Tensor]:
+        g, x = g.local_var(), self.x.clone().requires_grad_()
+        g.ndata["x"] = x
+        g.update_all(lambda e: {"m": (e.src["x"] - e.dst["x"]).relu()}, lambda n: {"y": n.mailbox["m"].mean(1)})
+        g.update_all(lambda e: {"m": e.src["x"]}, lambda n: {"z": n.mailbox["m"].sort(1)[0][:, 0]})
+        return self.grown(g.ndata["y"] * g.ndata["z"], x)
+
+    def edges(self, g: DGLGraph) -> list[torch.Tensor]:
+        g, x = g.local_var(), self.x.clone().requires_grad_()
+        g.ndata["x"] = x
+        g.apply_edges(fn.u_dot_v("x", "x", "a"))
+        g.apply_edges(lambda e: {"b": e.src["x"].cos() * e.data["a"]})
+        return self.grown(g.edata["b"], x)
+
+    def softmax(self, g: DGLGraph) -> list[torch.Tensor]:
+        w = self.w.clone().requires_grad_()
+        return self.grown(ops.edge_softmax(g, w), w)
+
+    def layers(self, g: DGLGraph) -> list[torch.Tensor]:
+        x = self.x.clone().requires_grad_()
+        out = self.conv(g, x) + self.gat(g, x).sum(1)
+        return self.grown(out, x, *self.conv.parameters(), *self.gat.parameters())
+
+    def lstm(self, g: DGLGraph) -> list[torch.Tensor]:
+        return [self.sage(g, self.x).detach()]
+
+    def structure(self, g: DGLGraph) -> list[torch.Tensor]:
+        only = g.formats("csr")
+        turned = ops.copy_u_sum(g.reverse(), self.x) + ops.copy_u_sum(only.reverse(), self.x)
+        simple = dglite.to_simple(g)
+        return [turned, *g.edges(), *only.in_edges(7), simple.edges()[0], g.has_edges_between(g.nodes(), 0)]
+
+    def sample(self, g: DGLGraph) -> list[torch.Tensor]:
+        """The choices are random, and they are edges."""
+        part = sampling.sample_neighbors(g, torch.arange(50), 3)
+        assert g.has_edges_between(*part.edges()).all()
+        traces, _ = sampling.random_walk(g, torch.arange(50), length=5)
+        steps = torch.stack([traces[:, :-1].flatten(), traces[:, 1:].flatten()])
+        steps = steps[:, (steps >= 0).all(0)]
+        assert g.has_edges_between(*steps).all()
+        return [part.in_degrees()[:50]]
+
+    def fan_out(self, g: DGLGraph) -> list[torch.Tensor]:
+        g = g.local_var()
+        g.ndata["x"] = self.x
+        block = dglite.to_block(sampling.sample_neighbors(g, torch.arange(50), -1), torch.arange(50))
+        x = self.x[block.srcdata[dglite.NID]]
+        return [ops.copy_u_sum(block, x), block.srcdata[dglite.NID]]
+
+    def program(self) -> list[torch.Tensor]:
+        x = self.x[:64, :4].clone().requires_grad_()
+        return self.grown(self.cell(self.tree, x), x, *self.cell.parameters())
+
+    def topological(self) -> list[torch.Tensor]:
+        tree, x = self.tree.local_var(), self.x[:64, :4].clone().requires_grad_()
+        tree.ndata["x"] = tree.ndata["h"] = x
+        tree.ndata["s"] = torch.zeros(64, 4)
+        dglite.prop_nodes_topo(tree, self.message, self.total, apply_node_func=self.squash)
+        return self.grown(tree.ndata["h"], x)
+
+    def message(self, edges: Any) -> dict[str, torch.Tensor]:
+        return {"m": edges.src["h"]}
+
+    def total(self, nodes: Any) -> dict[str, torch.Tensor]:
+        return {"s": nodes.mailbox["m"].sum(1)}
+
+    def squash(self, nodes: Any) -> dict[str, torch.Tensor]:
+        return {"h": torch.tanh(nodes.data["x"] + nodes.data["s"])}
+
+
+def soak(seconds: float) -> None:
+    """Let threads do everything, each in an order of its own, and compare with what one thread found before."""
+    sys.setswitchinterval(1e-4)
+    works = Works()
+    want = {name: work() for name, work in works.all()}
+    stop, counts = time.monotonic() + seconds, [0] * THREADS
+
+    def run(i: int) -> None:
+        order = np.random.default_rng(i)
+        while time.monotonic() < stop:
+            every = list(works.all())
+            for k in order.permutation(len(every)):
+                name, work = every[k]
+                for found, known in zip(work(), want[name], strict=True):
+                    torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}: {text}")
+                counts[i] += 1
+
+    side_by_side([lambda i=i: run(i) for i in range(THREADS)])
+    print(sum(counts), "calls")
+
+
+def test_threads_do_everything_at_once() -> None:
+    assert "calls" in in_process(f"soak({SOAK})", seconds=SOAK + 300)
