@@ -6,7 +6,12 @@ runs one part by itself.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import faulthandler
 import os
+import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -21,12 +26,12 @@ import torch
 from torch import nn
 
 import dglite
-from dglite import backend, dynamic, frame, io, ops, sampling
+from dglite import backend, dynamic, frame, io, locks, ops, sampling
 from dglite import function as fn
 from dglite import nn as gnn
 from dglite.dynamic.batching.signatures import shared, shared_signature
 from dglite.graph import DGLGraph
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu import convert, launch
 from dglite.structure import adjacency
 
 THREADS = 8
@@ -80,7 +85,7 @@ def fresh(num_nodes: int = NODES, num_edges: int = EDGES) -> DGLGraph:
 
 @pytest.mark.parametrize("formats", [("coo", "csr", "csc"), ("coo",)], ids=["all formats", "coo"])
 def test_a_structure_is_made_once(formats: tuple[str, ...]) -> None:
-    """It was made by each thread that needed it, and the first freed when the last was entered: kernels read it then."""
+    """Each thread made one and entered it; it freed the one before, which the kernel of another thread was reading."""
     in_process(f"share_fresh_graphs({formats})")
 
 
@@ -93,7 +98,7 @@ def share_fresh_graphs(formats: tuple[str, ...]) -> None:
     want = torch.zeros(num_nodes, 8).index_add_(0, torch.from_numpy(dst), x[torch.from_numpy(src)])
     for _ in range(40):
         g = fresh(num_nodes, num_edges).formats(list(formats))
-        for found in side_by_side([lambda: [ops.copy_u_sum(g, x) for _ in range(3)]] * THREADS):
+        for found in side_by_side([lambda g=g: [ops.copy_u_sum(g, x) for _ in range(3)]] * THREADS):
             assert all(torch.equal(y, want) for y in found)
 
 
@@ -123,7 +128,7 @@ def test_edge_ids_that_wait_are_made_once() -> None:
     for _ in range(5):
         stored = adjacency.compress(rows, rows, 1000)
         stored = adjacency.Compressed(stored.indptr, stored.indices, unsorted_rows=rows)
-        assert len(set(side_by_side([lambda: stored.addresses] * THREADS))) == 1
+        assert len(set(side_by_side([lambda stored=stored: stored.addresses] * THREADS))) == 1
 
 
 class GatheredMeanwhile(frame._Selection):
@@ -226,7 +231,10 @@ class Works:
         torch.manual_seed(0)
         self.graph, self.uses = fresh(), 0
         self.x, self.w = torch.randn(NODES, 8), torch.rand(EDGES, 1)
-        self.conv, self.gat = gnn.GraphConv(8, 4, allow_zero_in_degree=True), gnn.GATConv(8, 4, 2, allow_zero_in_degree=True)
+        self.conv, self.gat = (
+            gnn.GraphConv(8, 4, allow_zero_in_degree=True),
+            gnn.GATConv(8, 4, 2, allow_zero_in_degree=True),
+        )
         self.sage, self.cell = gnn.SAGEConv(8, 4, "lstm"), Cell()
         self.tree = dglite.graph((np.arange(1, 64), (np.arange(1, 64) - 1) // 2))
 
@@ -238,7 +246,17 @@ class Works:
         return self.graph
 
     def all(self) -> Iterator[tuple[str, Callable[[], list[torch.Tensor]]]]:
-        for name in ("built_ins", "own_functions", "edges", "softmax", "layers", "lstm", "structure", "sample", "fan_out"):
+        for name in (
+            "built_ins",
+            "own_functions",
+            "edges",
+            "softmax",
+            "layers",
+            "lstm",
+            "structure",
+            "sample",
+            "fan_out",
+        ):
             work = getattr(self, name)
             yield f"{name}, shared", lambda work=work: work(self.shared())
             yield f"{name}, own", lambda work=work: work(fresh())
@@ -340,7 +358,7 @@ def soak(seconds: float) -> None:
             for k in order.permutation(len(every)):
                 name, work = every[k]
                 for found, known in zip(work(), want[name], strict=True):
-                    torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-5, msg=lambda text: f"{name}: {text}")
+                    torch.testing.assert_close(found, known, rtol=1e-4, atol=1e-5, msg=name)
                 counts[i] += 1
 
     side_by_side([lambda i=i: run(i) for i in range(THREADS)])
@@ -349,3 +367,154 @@ def soak(seconds: float) -> None:
 
 def test_threads_do_everything_at_once() -> None:
     assert "calls" in in_process(f"soak({SOAK})", seconds=SOAK + 300)
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+def interrupted(work: Callable[[], Any]) -> None:
+    """Interrupt something that takes a quarter of a minute at least, shortly after it has begun."""
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        time.sleep(0.5)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        work()
+        thread.join()
+    assert time.monotonic() - sent[0] < 4
+    thread.join()
+
+
+def interrupt_a_sum(threads: int) -> None:
+    torch.set_num_threads(threads)
+    g, x = dglite.graph(endpoints(500, 3_000_000), num_nodes=500), torch.ones(500, 1 << 16)
+    ops.copy_u_sum(g, x[:, :1].contiguous())
+    interrupted(lambda: ops.copy_u_sum(g, x))
+    assert (ops.copy_u_sum(g, x[:, :64].contiguous())[:, 0] == g.in_degrees()).all()
+
+
+def dense() -> DGLGraph:
+    """Return a graph of nodes with a thousand edges each, of equal weights."""
+    g = fresh(200, 200_000)
+    g.edata["w"] = torch.ones(g.num_edges())
+    return g
+
+
+def interrupt_walks() -> None:
+    g, nodes = dense(), torch.arange(20)
+    sampling.random_walk(g, nodes, length=100, prob="w")
+    interrupted(lambda: sampling.random_walk(g, nodes, length=4_000_000, prob="w"))
+    traces, _ = sampling.random_walk(g, nodes, length=100, prob="w")
+    assert (traces >= 0).all()
+
+
+def interrupt_a_sample() -> None:
+    g = dense()
+    nodes = torch.arange(200).repeat(40_000)
+    sampling.sample_neighbors(g, nodes[:200], 2, prob="w", replace=True)
+    interrupted(lambda: sampling.sample_neighbors(g, nodes, 2, prob="w", replace=True))
+    assert sampling.sample_neighbors(g, nodes[:200], 2, prob="w").num_edges() == 400
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent to processes of their own there")
+@pytest.mark.parametrize(
+    "code", ["interrupt_a_sum(1)", "interrupt_a_sum(2)", "interrupt_walks()", "interrupt_a_sample()"]
+)
+def test_long_calls_end_when_they_are_interrupted(code: str) -> None:
+    in_process(code)
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+def fork_while_locks_are_held() -> None:
+    """Another thread holds every lock and the pool when this one forks; the child needs them."""
+    torch.set_num_threads(2)
+    works = Works()
+    want = {name: getattr(works, name)(fresh()) for name in ("structure", "fan_out", "lstm")}
+    with torch.no_grad():
+        tree = works.cell(works.tree, works.x[:64, :4])
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack, convert._turn:
+            for lock in list(locks._known):
+                stack.enter_context(lock)
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    launch._Pool.words[0] = 1
+    child = os.fork()
+    if child == 0:
+        faulthandler.dump_traceback_later(60, exit=True)
+        torch.set_num_threads(1)
+        for name, known in want.items():
+            for x, y in zip(getattr(works, name)(fresh()), known, strict=True):
+                torch.testing.assert_close(x, y)
+        with torch.no_grad():
+            torch.testing.assert_close(works.cell(works.tree, works.x[:64, :4]), tree)
+        backend.admit(np.ones(3), "x")
+        g = fresh(5000, 1_100_000)  # sorted by several threads, edge ids on demand
+        assert len(g.adjacency().csc().edge_ids) == 1_100_000
+        assert launch.num_threads(1 << 20, 2) == 1
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    done.set()
+    thread.join()
+    assert status == 0, f"the child ended with status {status}"
+    launch._Pool.words[0] = 0
+    assert torch.equal(works.structure(fresh())[0], want["structure"][0])
+
+
+@FORKS
+def test_a_child_does_not_wait_for_threads_that_it_does_not_have() -> None:
+    in_process("fork_while_locks_are_held()", seconds=120)
+
+
+def test_what_holds_a_lock_is_pickled_and_copied() -> None:
+    rows = np.array([1, 0, 1])
+    stored = adjacency.Compressed(np.array([0, 1, 3]), np.array([0, 0, 1]), unsorted_rows=rows)
+    for made in (pickle.loads(pickle.dumps(stored)), copy.deepcopy(stored)):
+        assert made.edge_ids.tolist() == [1, 0, 2]
+    g = fresh()
+    assert torch.equal(pickle.loads(pickle.dumps(g)).in_degrees(), g.in_degrees())
+    cell = copy.deepcopy(Cell())
+    tree = dglite.graph(([1, 2], [0, 0]))
+    again = pickle.loads(pickle.dumps(cell))
+    assert torch.equal(cell(tree, torch.ones(3, 4)), again(tree, torch.ones(3, 4)))
+
+
+# -- the pool ----------------------------------------------------------------------------------------------------------
+def end_threads_one_after_the_other() -> None:
+    torch.set_num_threads(2)
+    g, x = fresh(2000, 60_000), torch.ones(2000, 8)
+    want, before = ops.copy_u_sum(g, x), launch.parallel_launches()
+    counts = []
+    for _ in range(20):
+        (found,) = side_by_side([lambda: ops.copy_u_sum(g, x)])
+        assert torch.equal(found, want)
+        counts.append(len(os.listdir("/proc/self/task")))
+    assert launch.parallel_launches() == before + 20
+    assert counts[-1] <= counts[0] + 1, counts
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts the threads of a process")
+def test_a_thread_that_ends_takes_its_team_along() -> None:
+    in_process("end_threads_one_after_the_other()")
+
+
+def compute_in_all_threads() -> None:
+    torch.set_num_threads(2)
+    g, x = fresh(2000, 60_000), torch.rand(2000, 8)
+    want, before = ops.copy_u_sum(g, x), launch.parallel_launches()
+    for several in side_by_side([lambda: [ops.copy_u_sum(g, x) for _ in range(50)]] * THREADS):
+        assert all(torch.equal(found, want) for found in several)
+    assert before < launch.parallel_launches() <= before + 50 * THREADS
+
+
+def test_results_do_not_depend_on_who_has_the_pool() -> None:
+    in_process("compute_in_all_threads()")

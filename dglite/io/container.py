@@ -83,7 +83,8 @@ def write_container(
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             made = Path(folder) / path.name
             serialize_file(specs, made, {_KEY: json.dumps(about)})
-            made.chmod(_usual_mode(made.with_name(f"{path.name}.mode")))  # the library makes files that only their owner may read
+            # The library makes files that only their owner may read.
+            made.chmod(_usual_mode(made.with_name(f"{path.name}.mode")))
             made.replace(path)
     except (OSError, SafetensorError) as error:
         raise DGLError(f"{path} cannot be written: {error}") from error

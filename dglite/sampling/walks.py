@@ -12,6 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import draw_key
+from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
@@ -98,9 +99,9 @@ def walk(
         edge_ids = csr.edge_ids if return_eids or len(weights[index]) else None
         edge_ids = csr.indices[:0] if edge_ids is None else edge_ids
         matrix, outputs = (csr.indptr, csr.indices, edge_ids), (traces.reshape(-1), edges.reshape(-1), bad)
-        for some in _calls(begin, end, len(starts)):
+        for some, work in _calls(begin, end, len(starts), g.adjacencies[index], weights[index]):
             arguments = *matrix, weights[index], stops, *some, len(relations), key, *outputs
-            _run(compiled().walk.walk, len(starts), some, arguments)
+            _run(compiled().walk.walk, len(starts), work, arguments)
         check_weights(bad, f"{g._metagraph.etypes[index]!r} edge")
         begin = end
     return traces, edges, types
@@ -110,15 +111,22 @@ _STEPS_PER_CALL = 1 << 22
 """Long walks return to Python, for signals, after so many steps of all walkers: a tenth of a second or so."""
 
 
-def _calls(begin: int, end: int, num_walks: int) -> Iterator[tuple[int, int]]:
-    """Yield the steps (first, end) of each call. Walks that are many are cut by walks."""
-    length = max(_STEPS_PER_CALL // max(num_walks, 1), 64)
+def _calls(
+    begin: int, end: int, num_walks: int, adjacency: Adjacency, weights: np.ndarray
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield the steps (first, end) of each call, and how much work they are. Walks that are many are cut by walks.
+
+    A step by weight looks at all out-edges of a node.
+    """
+    cost = 1 + (adjacency.num_edges // max(adjacency.num_src, 1) if len(weights) else 0)
+    length = max(_STEPS_PER_CALL // max(num_walks * cost, 1), 64)
     for first in range(begin, end, length):
-        yield first, min(first + length, end)
+        last = min(first + length, end)
+        yield (first, last), num_walks * (last - first) * cost
 
 
-def _run(kernel: Any, num_walks: int, steps: tuple[int, int], arguments: tuple[Any, ...]) -> None:
-    compiled().rows.run_rows(kernel, num_walks, num_walks * (steps[1] - steps[0]), active.num_threads(), *arguments)
+def _run(kernel: Any, num_walks: int, work: int, arguments: tuple[Any, ...]) -> None:
+    compiled().rows.run_rows(kernel, num_walks, work, active.num_threads(), *arguments)
 
 
 def _node_sets(g: DGLGraph, relations: list[int]) -> list[int]:
@@ -225,7 +233,7 @@ def node2vec_random_walk(
     edge_ids = by_src.indices[:0] if by_src.edge_ids is None else by_src.edge_ids
     inputs = by_src.indptr, by_src.indices, edge_ids, _NO_WEIGHTS if weights is None else weights
     biases, key, outputs = np.array([1 / p, 1, 1 / q]), draw_key(), (traces.reshape(-1), edges.reshape(-1), bad)
-    for some in _calls(0, length, len(starts)):
-        _run(compiled().walk.node2vec, len(starts), some, (*inputs, biases, *some, length, key, *outputs))
+    for some, work in _calls(0, length, len(starts), adjacency, inputs[3]):
+        _run(compiled().walk.node2vec, len(starts), work, (*inputs, biases, *some, length, key, *outputs))
     check_weights(bad, "edge")
     return (g._ids_tensor(traces), g._ids_tensor(edges)) if return_eids else g._ids_tensor(traces)

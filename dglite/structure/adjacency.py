@@ -31,10 +31,9 @@ _NUMBERS = itertools.count(1 << 40)
 _BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
 """Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
 
-
 _LOCKS = tuple(Lock() for _ in range(64))
-"""Shared out over all structures: a lock for each would be felt where graphs are small and many. Whoever holds one waits
-for no other of them."""
+"""Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
+second one of them."""
 
 
 def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:

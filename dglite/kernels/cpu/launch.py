@@ -193,8 +193,10 @@ def parallel_launches() -> int:
 
 
 def run_team(gomp_parallel: int, member: int, team: int, threads: int) -> None:
-    """Let each of ``threads`` threads call the function at ``member`` with ``team``: this one alone where another thread
-    of Python uses the pool, so that a single call must do all that there is to do."""
+    """Let each of ``threads`` threads call the function at ``member`` with ``team``.
+
+    Where another thread of Python uses the pool it is this one alone: a single call must do all that there is to do.
+    """
     _run_team(gomp_parallel, member, team, threads, _Pool.address)
 
 

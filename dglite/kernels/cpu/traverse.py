@@ -146,9 +146,7 @@ def dfs(
     seen, state = np.zeros(num_nodes, np.bool_), np.zeros(3, np.int64)
     path, found_by, next_entry = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64), indptr[:-1].copy()
     walk = seen, path, found_by, next_entry, state
-    while not _go_on_dfs(
-        indptr, indices, sources, reverse, nontree, entries, labels, ends, *walk, STEPS_PER_CALL
-    ):
+    while not _go_on_dfs(indptr, indices, sources, reverse, nontree, entries, labels, ends, *walk, STEPS_PER_CALL):
         pass
     return int(state[2])
 
