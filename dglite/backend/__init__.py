@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config import backend_name
 from ..errors import DGLError
-from ..locks import Lock
+from ..locks import new_lock
 from .base import RESULT, Backend, DifferentiableOp, Tensor
 from .library import mixture
 from .pairing import pair
@@ -77,7 +77,7 @@ def admit(x: Any, what: str) -> Tensor | None:
     return guest.asarray(x)
 
 
-_pairing = Lock()
+_pairing = new_lock()
 
 
 def _welcome(name_: str) -> Backend:

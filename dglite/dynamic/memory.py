@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..locks import Lock
+from ..locks import new_lock
 from .ir import Domain
 from .recipe import Buffer, Place
 
@@ -53,7 +53,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._free: list[torch.Tensor] = []
-        self._lock = Lock()
+        self._lock = new_lock()
         self.returned: deque[torch.Tensor] = deque()
         """Blocks that were given back. No lock guards it: they come whenever memory is freed, amid a take."""
 

@@ -19,7 +19,7 @@ from torch.autograd import forward_ad
 
 from ..graph import DGLGraph
 from ..graph.registry import state
-from ..locks import Lock
+from ..locks import new_lock
 from ..recorder import refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
@@ -69,7 +69,7 @@ def _is_plain(graph: DGLGraph) -> bool:
 
 _programs: OrderedDict[Any, _Program | None] = OrderedDict()
 """The last programs, None where there is none; what they captured lives as long."""
-_keeping = Lock()
+_keeping = new_lock()
 
 
 def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> bool:

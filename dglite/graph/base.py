@@ -9,7 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Frame
-from ..locks import Lock
+from ..locks import new_lock
 from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
@@ -201,7 +201,7 @@ class GraphBase:
         return active.from_numpy(array, None if self._device == active.cpu() else self._device)
 
 
-_entering = Lock()
+_entering = new_lock()
 
 
 def _entered(frames: list[Frame | None], place: int, made: Frame) -> Frame:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from ..locks import Lock
+from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
 from .ids import check_range
 from .lookups import Lookups
@@ -31,7 +31,7 @@ _NUMBERS = itertools.count(1 << 40)
 _BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
 """Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
 
-_LOCKS = tuple(Lock() for _ in range(64))
+_LOCKS = tuple(new_lock() for _ in range(64))
 """Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
 second one of them."""
 

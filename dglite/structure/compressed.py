@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
-from ..locks import Lock
+from ..locks import new_lock
 from .ids import check_range
 
 __all__ = [
@@ -68,7 +68,7 @@ class Compressed:
     ) -> None:
         self.indptr, self.indices = indptr, indices
         self._edge_ids, self._unsorted_rows = edge_ids, unsorted_rows
-        self._lock = None if unsorted_rows is None else Lock()
+        self._lock = None if unsorted_rows is None else new_lock()
         self._addresses: tuple[int, int, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ import torch
 from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ...kernels.cpu import program
 from ...kernels.cpu.steps import step_kernel
-from ...locks import Lock
+from ...locks import new_lock
 
 __all__ = [
     "DTYPES",
@@ -141,7 +141,7 @@ class Signature:
         return self.name
 
 
-_numbering = Lock()
+_numbering = new_lock()
 shared: list[Signature] = []
 """Signatures without parameters, by number. The first is that of what is given."""
 shared_arities = array("q")

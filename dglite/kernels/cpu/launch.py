@@ -228,8 +228,9 @@ def num_tasks(threads: int, work: int) -> int:
     Several for each thread and call, taken one after the other: a thread that wakes late or shares its core does fewer
     of them.
     """
-    calls = num_calls(work, threads)
-    return 1 if threads == calls == 1 else TASKS_PER_THREAD * threads * calls
+    if threads == 1 and work < WORK_PER_CALL:
+        return 1
+    return TASKS_PER_THREAD * threads * num_calls(work, threads)
 
 
 def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
