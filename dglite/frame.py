@@ -51,17 +51,19 @@ class _Selection:
         self.value: Tensor | None = None
 
     def gather(self) -> Tensor:
-        if self.value is None:
-            source = self.source.gather() if type(self.source) is _Selection else self.source
-            self.value = active.take(source, self.rows)
+        source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
+        if value is None:
+            whole = source.gather() if type(source) is _Selection else source
+            value = self.value = active.take(whole, self.rows)
             self.source = None
-        return self.value
+        return value
 
     def like(self) -> Tensor:
         """Return a tensor with the column's dtype and trailing shape."""
-        if self.value is not None:
-            return self.value
-        return self.source.like() if type(self.source) is _Selection else self.source
+        source, value = self.source, self.value
+        if value is not None:
+            return value
+        return source.like() if type(source) is _Selection else source
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Gathered first: a pickle of a sampled block must not hold the features of the graph that it came from.
@@ -106,7 +108,10 @@ class Frame(MutableMapping[str, Tensor]):
         except KeyError:
             raise self._missing(name) from None
         if type(column) is _Selection:
-            column = self._columns[name] = column.gather()
+            value = column.gather()
+            if self._columns.get(name) is column:  # else another thread has written to it meanwhile
+                self._columns[name] = value
+            return value
         return column
 
     def __setitem__(self, name: str, values: Tensor) -> None:

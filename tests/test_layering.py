@@ -13,7 +13,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "dglite"
 
 FLOORS = {
-    0: "errors config",
+    0: "errors config locks",
     1: "opspec expr",
     2: "backend kernels random",
     3: "structure frame function",

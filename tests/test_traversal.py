@@ -14,6 +14,7 @@ import dglite
 from dglite import DGLError
 from dglite import function as fn
 from dglite.graph import DGLGraph
+from dglite.kernels.cpu import traverse
 
 
 @st.composite
@@ -102,6 +103,20 @@ def test_searches_of_several_components_go_side_by_side() -> None:
     both = dglite.batch([g, g])
     assert [x.tolist() for x in dglite.dfs_edges_generator(both, [0, 8])] == [[0, 9], [1, 11], [3, 10], [5], [4]]
     assert dglite.dfs_edges_generator(both, []) == () == dglite.bfs_nodes_generator(both, [])
+
+
+def test_searches_do_not_depend_on_where_they_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    u, v = torch.randint(30, (2, 80))
+    g, acyclic = dglite.graph((u, v), num_nodes=30), dglite.graph((torch.minimum(u, v), torch.maximum(u, v) + 1))
+    found = []
+    for steps in (1 << 23, 1):
+        monkeypatch.setattr(traverse, "STEPS_PER_CALL", steps)
+        edges, labels = dglite.dfs_labeled_edges_generator(g, [0, 1, 0], has_reverse_edge=True, has_nontree_edge=True)
+        levels = dglite.bfs_nodes_generator(g, [3, 4]), dglite.bfs_edges_generator(g, 3)
+        some = [*edges, *labels, *levels[0], *levels[1], *dglite.topological_nodes_generator(acyclic)]
+        found.append([x.tolist() for x in some])
+    assert found[0] == found[1]
 
 
 def test_what_has_no_order_is_refused() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..config import backend_name
 from ..errors import DGLError
+from ..locks import new_lock
 from .base import RESULT, Backend, DifferentiableOp, Tensor
 from .library import mixture
 from .pairing import pair
@@ -64,17 +65,29 @@ def admit(x: Any, what: str) -> Tensor | None:
     guest = active.guest
     if guest is None and not {active.name, name_} <= {"numpy", "cupy"}:
         try:
-            guest = load(name_)
+            guest = _welcome(name_)
         except DGLError as error:
             raise DGLError(f"{what} is a {_spelt(x)}, for which there is no backend here: {error}") from error
-        pair(active, guest)
-    elif guest is None or guest.name != name_:
+    if guest is None or guest.name != name_:
         computes = active.name if guest is None else f"{active.name} and {guest.name}"
         raise DGLError(
             f"{what} is a {_spelt(x)}, but this process computes with {computes}; convert it, or choose the backend by "
             "DGLITE_BACKEND before dglite is imported"
         )
     return guest.asarray(x)
+
+
+_pairing = new_lock()
+
+
+def _welcome(name_: str) -> Backend:
+    """Return the guest of the active backend, which is that of library ``name_`` where there was none."""
+    with _pairing:  # threads that meet a second library at once would wrap each method twice
+        guest: Backend | None = active.guest
+        if guest is None:
+            guest = load(name_)
+            pair(active, guest)
+    return guest
 
 
 def admitted(x: Any, what: str) -> Any:

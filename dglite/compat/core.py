@@ -31,8 +31,8 @@ def is_builtin(func: object) -> bool:
 
 def message_passing(g: DGLGraph, mfunc: Any, rfunc: Any, afunc: Any = None) -> Columns:
     """Return the columns that ``update_all`` would write to the destination nodes."""
-    with g.local_scope():
-        return _written(g.dstdata, lambda: g.update_all(mfunc, rfunc, afunc))
+    g = g.local_var()
+    return _written(g.dstdata, lambda: g.update_all(mfunc, rfunc, afunc))
 
 
 def invoke_gspmm(graph: DGLGraph, mfunc: Any, rfunc: Any) -> Columns:
@@ -42,32 +42,30 @@ def invoke_gspmm(graph: DGLGraph, mfunc: Any, rfunc: Any) -> Columns:
 
 def invoke_gsddmm(graph: DGLGraph, func: Any) -> Columns:
     """Return the columns that a built-in message function computes for the edges."""
-    with graph.local_scope():
-        return _written(graph.edata, lambda: graph.apply_edges(func))
+    graph = graph.local_var()
+    return _written(graph.edata, lambda: graph.apply_edges(func))
 
 
 def invoke_node_udf(graph: DGLGraph, nid: Any, ntype: str | None, func: Callable[..., Any]) -> Columns:
     """Return the columns that a function computes for nodes ``nid``."""
     found: list[Columns] = []
-    with graph.local_scope():
-        graph.filter_nodes(lambda nodes: _kept(func(nodes), nodes, found), nid, ntype)
+    graph.local_var().filter_nodes(lambda nodes: _kept(func(nodes), nodes, found), nid, ntype)
     return found[0]
 
 
 def invoke_edge_udf(graph: DGLGraph, eid: Any, etype: Any, func: Callable[..., Any]) -> Columns:
     """Return the columns that a function computes for edges ``eid``."""
     found: list[Columns] = []
-    with graph.local_scope():
-        graph.filter_edges(lambda edges: _kept(func(edges), edges, found), eid, etype)
+    graph.local_var().filter_edges(lambda edges: _kept(func(edges), edges, found), eid, etype)
     return found[0]
 
 
 def invoke_udf_reduce(graph: DGLGraph, func: Callable[..., Any], msgdata: Mapping[str, Tensor]) -> Columns:
     """Return the columns that a reduce function makes of messages, rows of ``msgdata`` by edge id."""
-    with graph.local_scope():
-        graph.edata.update(msgdata)
-        messages = [fn.copy_e(name, name) for name in msgdata]
-        return _written(graph.dstdata, lambda: graph.update_all(messages, func))
+    graph = graph.local_var()
+    graph.edata.update(msgdata)
+    messages = [fn.copy_e(name, name) for name in msgdata]
+    return _written(graph.dstdata, lambda: graph.update_all(messages, func))
 
 
 def _written(frame: Any, call: Callable[[], None]) -> Columns:

@@ -7,7 +7,6 @@ fresh memory costs a page fault for every 4 KiB. What a call returns lies in suc
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..locks import new_lock
 from .ir import Domain
 from .recipe import Buffer, Place
 
@@ -53,7 +53,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._free: list[torch.Tensor] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.returned: deque[torch.Tensor] = deque()
         """Blocks that were given back. No lock guards it: they come whenever memory is freed, amid a take."""
 

@@ -82,7 +82,8 @@ class Order:
         table = self.tables.get(slots)
         if table is None:
             make = compiled("levels").child_table
-            table = self.tables[slots] = make(self.bounds, self.children, slots, self.num_nodes)
+            # Entered once: kernels read it by its address.
+            table = self.tables.setdefault(slots, make(self.bounds, self.children, slots, self.num_nodes))
         return table
 
     def most_children(self) -> tuple[int, int]:
@@ -118,5 +119,5 @@ def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> 
         )
     order = Order(*parts)
     if kinds is None:
-        adjacency.cache[key] = order
+        order = adjacency.cache.setdefault(key, order)
     return order

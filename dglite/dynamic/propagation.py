@@ -19,6 +19,7 @@ from torch.autograd import forward_ad
 
 from ..graph import DGLGraph
 from ..graph.registry import state
+from ..locks import new_lock
 from ..recorder import refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
@@ -68,16 +69,20 @@ def _is_plain(graph: DGLGraph) -> bool:
 
 _programs: OrderedDict[Any, _Program | None] = OrderedDict()
 """The last programs, None where there is none; what they captured lives as long."""
+_keeping = new_lock()
 
 
 def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> bool:
     """Run the program of a key, which is made where there is none; return whether there is one."""
-    if key in _programs:
+    with _keeping:
+        known, program = key in _programs, _programs.get(key)
+        _programs[key] = program  # None until there is one: other threads, meanwhile, pass messages
         _programs.move_to_end(key)
-        program = _programs[key]
+        if len(_programs) > _MOST_PROGRAMS:
+            _programs.popitem(last=False)
+    if known:
         return program is not None and program.run(graph, kinds)
     generator, done = torch.get_rng_state(), False
-    _programs[key] = None
     try:
         program = _Program(identity, functions, graph)
         done = program.run(graph, kinds)
@@ -85,8 +90,6 @@ def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, ki
     except Exception:  # whatever it is, message passing runs the functions for real, and says it in the user's terms
         done = False
     torch.set_rng_state(generator)
-    if len(_programs) > _MOST_PROGRAMS:
-        _programs.popitem(last=False)
     return done
 
 

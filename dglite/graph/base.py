@@ -9,6 +9,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..frame import Frame
+from ..locks import new_lock
 from ..structure import Adjacency, Metagraph
 from ..structure.ids import as_ids, broadcast_pair
 from ..structure.metagraph import EdgeType
@@ -118,7 +119,8 @@ class GraphBase:
         if frame is None:
             names = self._metagraph.ntypes
             label = "node" if len(names) == 1 else f"{names[node_set]!r} node"
-            frame = self._node_frames[node_set] = Frame(self._num_nodes[node_set], None, label, self._device)
+            made = Frame(self._num_nodes[node_set], None, label, self._device)
+            frame = _entered(self._node_frames, node_set, made)
         return frame
 
     def _edge_frame(self, index: int) -> Frame:
@@ -126,8 +128,8 @@ class GraphBase:
         if frame is None:
             names = self._metagraph.etypes
             label = "edge" if len(names) == 1 else f"{names[index]!r} edge"
-            frame = Frame(self.adjacencies[index].num_edges, None, label, self._device)
-            self._edge_frames[index] = frame
+            made = Frame(self.adjacencies[index].num_edges, None, label, self._device)
+            frame = _entered(self._edge_frames, index, made)
         return frame
 
     # -- ids ----------------------------------------------------------------------------------------------------
@@ -197,6 +199,18 @@ class GraphBase:
         if active.guest is not None:
             return active.from_numpy(array, self._features_device)
         return active.from_numpy(array, None if self._device == active.cpu() else self._device)
+
+
+_entering = new_lock()
+
+
+def _entered(frames: list[Frame | None], place: int, made: Frame) -> Frame:
+    """Return the frame at a place, which is ``made`` unless another thread has put one there."""
+    with _entering:
+        frame = frames[place]
+        if frame is None:
+            frame = frames[place] = made
+    return frame
 
 
 def copies(frames: list[Frame | None]) -> list[Frame | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,16 +83,20 @@ def write_container(
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
             made = Path(folder) / path.name
             serialize_file(specs, made, {_KEY: json.dumps(about)})
-            made.chmod(0o666 & ~_umask())  # the library makes files that only their owner may read
+            # The library makes files that only their owner may read.
+            made.chmod(_usual_mode(made.with_name(f"{path.name}.mode")))
             made.replace(path)
     except (OSError, SafetensorError) as error:
         raise DGLError(f"{path} cannot be written: {error}") from error
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+def _usual_mode(path: Path) -> int:
+    """Make an empty file and return its mode. The umask itself can be read only by changing it, for all threads."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
 
 
 def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:

@@ -145,7 +145,7 @@ def _forget(key: int, dead: weakref.ref) -> None:
     """Drop a dead matrix's structure, unless another matrix has come to have its identity."""
     found = _KNOWN.get(key)
     if found is not None and found[0] is dead:
-        del _KNOWN[key]
+        _KNOWN.pop(key, None)
 
 
 def _from_rows(
@@ -203,5 +203,5 @@ def _first_rows(structure: Adjacency, count: int) -> tuple[Adjacency, np.ndarray
         last = int(csc.indptr[count])
         part = Adjacency.from_csc(structure.num_src, count, csc.indptr[: count + 1], csc.indices[:last])
         entries = None if csc.edge_ids is None else csc.edge_ids[:last].astype(np.int64)
-        found = structure.cache[key] = part, entries
+        found = structure.cache.setdefault(key, (part, entries))
     return found

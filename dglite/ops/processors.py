@@ -16,6 +16,7 @@ from .. import kernels
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.adjacency import Adjacency
+from ..structure.compressed import Compressed
 
 __all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of", "processor_on", "require_card"]
 
@@ -52,16 +53,26 @@ class Host:
         return kernels.compiled(name)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
-        # Kept together with the CSC itself: the words hold its addresses, and a structure that is restricted to other
-        # formats would free it.
         found = adj.cache.get("kernel structure")
         if found is None or (edges and not found[3]):
-            csc = adj.csc() if found is None else found[2]
-            complete = edges or csc.has_edge_ids
-            addresses = csc.addresses if complete else (*csc.row_addresses, 0)
-            words = (*addresses, adj.num_dst, adj.num_edges)
-            found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
+            found = self._prepared(adj, edges)
         return found[0], found[1]
+
+    def _prepared(self, adj: Adjacency, edges: bool) -> tuple[Any, str, Compressed, bool]:
+        """Return the words, the dtype, the CSC, and whether its edge ids are among the words; keep them.
+
+        The words hold the addresses of the CSC, so it is kept with them, one and the same as long as the structure
+        lives: kernels of other threads read it, and a structure that is restricted to other formats would free it.
+        """
+        with adj.lock:
+            found: tuple[Any, str, Compressed, bool] | None = adj.cache.get("kernel structure")
+            if found is None or (edges and not found[3]):
+                csc = adj.csc() if found is None else found[2]
+                complete = edges or csc.has_edge_ids
+                addresses = csc.addresses if complete else (*csc.row_addresses, 0)
+                words = (*addresses, adj.num_dst, adj.num_edges)
+                found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
+        return found
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         return int(array.ctypes.data)
@@ -86,11 +97,19 @@ class Card:
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
         found = adj.cache.get(("structure", self.runner))
-        if found is None:
-            found = adj.cache["structure", self.runner] = self._copied(adj)
-        if edges:
-            found.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
+        if found is None or (edges and not found.ids_known):
+            found = self._prepared(adj, edges)
         return found, found.index
+
+    def _prepared(self, adj: Adjacency, edges: bool) -> Any:
+        """Return the structure on the card and keep it, made once: kernels of other threads read it."""
+        with adj.lock:
+            found = adj.cache.get(("structure", self.runner))
+            if found is None:
+                found = adj.cache["structure", self.runner] = self._copied(adj)
+            if edges:
+                found.add_edge_ids(self.runner, lambda: adj.csc().edge_ids)
+        return found
 
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the card; sorted there where the host has not done it."""
@@ -103,9 +122,10 @@ class Card:
 
     def array(self, adj: Adjacency, name: str, array: np.ndarray) -> int:
         key = (name, self.runner)
-        if key not in adj.cache:
-            adj.cache[key] = self.runner.upload(array)
-        return int(adj.cache[key].address)
+        found = adj.cache.get(key)
+        if found is None:
+            found = adj.cache.setdefault(key, self.runner.upload(array))
+        return int(found.address)
 
 
 HOST = Host()

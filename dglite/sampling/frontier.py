@@ -48,11 +48,11 @@ class Rows:
     ----------
     starts, offsets
         each row's first entry, and where its choices go: at most ``offsets[i + 1] - offsets[i]`` of them.
-    longest
-        entries of the longest row.
+    longest, entries
+        entries of the longest row, and of all of them.
     """
 
-    __slots__ = ("_inward", "edges", "far", "longest", "matrix", "near", "offsets", "seeds", "starts")
+    __slots__ = ("_inward", "edges", "entries", "far", "longest", "matrix", "near", "offsets", "seeds", "starts")
 
     def __init__(
         self, adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool = False
@@ -63,7 +63,7 @@ class Rows:
         self.matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
         self.starts, self.offsets = np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64)
         bounds = compiled().sample.row_bounds
-        self.longest = bounds(stored.indptr, seeds, fanout, replace, self.starts, self.offsets)
+        self.longest, self.entries = bounds(stored.indptr, seeds, fanout, replace, self.starts, self.offsets)
         self.allocate(adjacency)
 
     def allocate(self, adjacency: Adjacency) -> None:
@@ -87,9 +87,10 @@ class Rows:
         """Where every kernel writes to."""
         return self.far, self.near, self.edges
 
-    def run(self, function: Any, *arguments: Any) -> None:
-        """Run a kernel over the rows, in threads where that pays."""
-        compiled().rows.run_rows(function, len(self.seeds), self.room, active.num_threads(), *self.inputs, *arguments)
+    def run(self, function: Any, *arguments: Any, scan: bool = True) -> None:
+        """Run a kernel over the rows, in threads where that pays; one with ``scan`` looks at all entries of a row."""
+        work, run = max(self.room, self.entries) if scan else self.room, compiled().rows.run_rows
+        run(function, len(self.seeds), work, active.num_threads(), *self.inputs, *arguments)
 
     def chosen(self, counts: np.ndarray | None = None) -> Chosen:
         """Return what was chosen; ``counts`` by row where rows may have fewer choices than room."""

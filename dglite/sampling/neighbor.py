@@ -112,7 +112,7 @@ def _uniform(
     if isinstance(processor, Card):
         return _uniform_on_card(adjacency, seeds, inward, fanout, replace, key, processor)
     rows = Rows(adjacency, seeds, inward, fanout, replace)
-    rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs)
+    rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs, scan=False)
     return rows.chosen()
 
 

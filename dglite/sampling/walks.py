@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import draw_key
+from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
@@ -97,13 +98,35 @@ def walk(
         # Only asked for where they are used: large graphs make them when they are first asked for.
         edge_ids = csr.edge_ids if return_eids or len(weights[index]) else None
         edge_ids = csr.indices[:0] if edge_ids is None else edge_ids
-        arguments = csr.indptr, csr.indices, edge_ids, weights[index], stops, begin, end, len(relations), key
-        outputs = traces.reshape(-1), edges.reshape(-1), bad
-        run, work = compiled().rows.run_rows, len(starts) * (end - begin)
-        run(compiled().walk.walk, len(starts), work, active.num_threads(), *arguments, *outputs)
+        matrix, outputs = (csr.indptr, csr.indices, edge_ids), (traces.reshape(-1), edges.reshape(-1), bad)
+        for some, work in _calls(begin, end, len(starts), g.adjacencies[index], weights[index]):
+            arguments = *matrix, weights[index], stops, *some, len(relations), key, *outputs
+            _run(compiled().walk.walk, len(starts), work, arguments)
         check_weights(bad, f"{g._metagraph.etypes[index]!r} edge")
         begin = end
     return traces, edges, types
+
+
+_STEPS_PER_CALL = 1 << 22
+"""Long walks return to Python, for signals, after so many steps of all walkers: a tenth of a second or so."""
+
+
+def _calls(
+    begin: int, end: int, num_walks: int, adjacency: Adjacency, weights: np.ndarray
+) -> Iterator[tuple[tuple[int, int], int]]:
+    """Yield the steps (first, end) of each call, and how much work they are. Walks that are many are cut by walks.
+
+    A step by weight looks at all out-edges of a node.
+    """
+    cost = 1 + (adjacency.num_edges // max(adjacency.num_src, 1) if len(weights) else 0)
+    length = max(_STEPS_PER_CALL // max(num_walks * cost, 1), 64)
+    for first in range(begin, end, length):
+        last = min(first + length, end)
+        yield (first, last), num_walks * (last - first) * cost
+
+
+def _run(kernel: Any, num_walks: int, work: int, arguments: tuple[Any, ...]) -> None:
+    compiled().rows.run_rows(kernel, num_walks, work, active.num_threads(), *arguments)
 
 
 def _node_sets(g: DGLGraph, relations: list[int]) -> list[int]:
@@ -209,8 +232,8 @@ def node2vec_random_walk(
     by_src, bad = adjacency.sorted_csr(), np.full(1, -1, np.int64)
     edge_ids = by_src.indices[:0] if by_src.edge_ids is None else by_src.edge_ids
     inputs = by_src.indptr, by_src.indices, edge_ids, _NO_WEIGHTS if weights is None else weights
-    arguments = *inputs, np.array([1 / p, 1, 1 / q]), length, draw_key(), traces.reshape(-1), edges.reshape(-1), bad
-    run = compiled().rows.run_rows
-    run(compiled().walk.node2vec, len(starts), len(starts) * length, active.num_threads(), *arguments)
+    biases, key, outputs = np.array([1 / p, 1, 1 / q]), draw_key(), (traces.reshape(-1), edges.reshape(-1), bad)
+    for some, work in _calls(0, length, len(starts), adjacency, inputs[3]):
+        _run(compiled().walk.node2vec, len(starts), work, (*inputs, biases, *some, length, key, *outputs))
     check_weights(bad, "edge")
     return (g._ids_tensor(traces), g._ids_tensor(edges)) if return_eids else g._ids_tensor(traces)

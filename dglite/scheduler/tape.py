@@ -331,7 +331,7 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
                 adjacency.num_src, len(receivers), indptr, csc.indices, csc.edge_ids, idtype=adjacency.idtype
             )
             found = compressed, receivers, np.argsort(np.concatenate([np.flatnonzero(degrees == 0), receivers]))
-        adjacency.cache["receiving"] = found
+        found = adjacency.cache.setdefault("receiving", found)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
+from ..locks import new_lock
 from .compressed import Compressed, check_indptr, check_permutation, compress, copy_as, count_ids, scattered
 from .ids import check_range
 from .lookups import Lookups
@@ -30,6 +31,10 @@ _NUMBERS = itertools.count(1 << 40)
 _BY_NUMBER: dict[int, weakref.ref[Adjacency]] = {}
 """Weak, and cleared of the dead now and then: a ``WeakValueDictionary`` would cost a tenth of making a small graph."""
 
+_LOCKS = tuple(new_lock() for _ in range(64))
+"""Shared out over all structures: a lock for each would be felt where graphs are small and many. Nobody waits for a
+second one of them."""
+
 
 def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:
     """Return int32 where all counts fit it, else int64."""
@@ -37,8 +42,10 @@ def index_dtype_for(num_src: int, num_dst: int, num_edges: int) -> np.dtype:
 
 
 def _forget_the_dead() -> None:
-    for number in [number for number, known in _BY_NUMBER.items() if known() is None]:
-        del _BY_NUMBER[number]
+    # A copy is made as one step; a loop over the dictionary itself would meet those that other threads add.
+    for number, known in _BY_NUMBER.copy().items():
+        if known() is None:
+            _BY_NUMBER.pop(number, None)
 
 
 class Adjacency(Lookups):
@@ -56,7 +63,10 @@ class Adjacency(Lookups):
     number
         names the structure in compiled programs, which hold no objects: see :meth:`numbered`.
     cache
-        for values derived from the structure alone; it dies with the structure.
+        for values derived from the structure alone; it dies with the structure. What another thread may use by its
+        address or its identity is entered once: under ``lock``, or by ``setdefault``.
+    lock
+        held while a format is made, so that threads make it once; shared with the reverse.
     """
 
     __slots__ = (
@@ -72,6 +82,7 @@ class Adjacency(Lookups):
         "cache",
         "idtype",
         "index_dtype",
+        "lock",
         "num_dst",
         "num_edges",
         "num_src",
@@ -94,6 +105,7 @@ class Adjacency(Lookups):
         self._out_degrees: np.ndarray | None = None
         self._reverse: Any = None
         self.number = number = next(_NUMBERS)
+        self.lock = _LOCKS[number & 63]
         _BY_NUMBER[number] = weakref.ref(self)
         if not number & 0xFFF:
             _forget_the_dead()
@@ -209,13 +221,14 @@ class Adjacency(Lookups):
     # -- formats ------------------------------------------------------------------------------------------------
     def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of each edge in edge-id order, in ``index_dtype``."""
-        if self._endpoints is None:
-            endpoints = self._endpoints_from_rows()
-            if "coo" not in self.allowed:
-                return endpoints
-            self._endpoints = endpoints
-            self._share()
-        return self._endpoints
+        endpoints = self._endpoints
+        if endpoints is None:
+            with self.lock:
+                endpoints = self._edges()
+                if "coo" in self.allowed and self._endpoints is None:
+                    self._endpoints = endpoints
+                    self._share()
+        return endpoints
 
     def _edges(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the endpoints, not kept where they are made: sorting the other way must not leave COO behind."""
@@ -243,22 +256,28 @@ class Adjacency(Lookups):
         """Return the in-edges of each destination node: rows are destinations, indices sources."""
         csc = self._csc
         if csc is None:
-            src, dst = self._edges()
-            csc = compress(dst, src, self.num_dst)
-            if "csc" in self.allowed:
-                self._csc = csc
-                self._share()
+            with self.lock:
+                if self._csc is not None:
+                    return self._csc
+                src, dst = self._edges()
+                csc = compress(dst, src, self.num_dst)
+                if "csc" in self.allowed:
+                    self._csc = csc
+                    self._share()
         return csc
 
     def csr(self) -> Compressed:
         """Return the out-edges of each source node: rows are sources, indices destinations."""
         csr = self._csr
         if csr is None:
-            src, dst = self._edges()
-            csr = compress(src, dst, self.num_src)
-            if "csr" in self.allowed:
-                self._csr = csr
-                self._share()
+            with self.lock:
+                if self._csr is not None:
+                    return self._csr
+                src, dst = self._edges()
+                csr = compress(src, dst, self.num_src)
+                if "csr" in self.allowed:
+                    self._csr = csr
+                    self._share()
         return csr
 
     @property
@@ -313,24 +332,34 @@ class Adjacency(Lookups):
 
         The reverse of the reverse is this object.
         """
-        other = self._reverse
-        if isinstance(other, weakref.ref):
-            other = other()
+        other = self._known_reverse()
         if other is None:
-            other = Adjacency(self.num_dst, self.num_src, self.num_edges, self.idtype)
-            swapped = {"csr": "csc", "csc": "csr"}
-            other.allowed = tuple(name for name in FORMATS if swapped.get(name, name) in self.allowed)
-            # Weak one way: a cycle would keep the arrays of every graph alive until the garbage collector runs.
-            other._reverse = weakref.ref(self)
-            self._reverse = other
-            self._share()
+            with self.lock:
+                other = self._known_reverse() or self._make_reverse()
+        return other
+
+    def _known_reverse(self) -> Adjacency | None:
+        other = self._reverse
+        return other() if isinstance(other, weakref.ref) else other
+
+    def _make_reverse(self) -> Adjacency:
+        other = Adjacency(self.num_dst, self.num_src, self.num_edges, self.idtype)
+        swapped = {"csr": "csc", "csc": "csr"}
+        other.allowed = tuple(name for name in FORMATS if swapped.get(name, name) in self.allowed)
+        other.lock = self.lock
+        # Weak one way: a cycle would keep the arrays of every graph alive until the garbage collector runs.
+        other._reverse = weakref.ref(self)
+        self._share_with(other)
+        self._reverse = other
         return other
 
     def _share(self) -> None:
         """Give the reverse what this relation has made."""
-        other = self._reverse() if isinstance(self._reverse, weakref.ref) else self._reverse
-        if other is None:
-            return
+        other = self._known_reverse()
+        if other is not None:
+            self._share_with(other)
+
+    def _share_with(self, other: Adjacency) -> None:
         other._csr, other._csc = self._csc, self._csr
         if self._endpoints is not None and other._endpoints is None:
             other._endpoints = self._endpoints[::-1]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
+from ..locks import new_lock
 from .ids import check_range
 
 __all__ = [
@@ -56,7 +57,7 @@ class Compressed:
         operations on a graph need them, and a graph of 200M edges saves 0.8 GB and a sort.
     """
 
-    __slots__ = ("_addresses", "_edge_ids", "_unsorted_rows", "indices", "indptr")
+    __slots__ = ("_addresses", "_edge_ids", "_lock", "_unsorted_rows", "indices", "indptr")
 
     def __init__(
         self,
@@ -67,11 +68,13 @@ class Compressed:
     ) -> None:
         self.indptr, self.indices = indptr, indices
         self._edge_ids, self._unsorted_rows = edge_ids, unsorted_rows
+        self._lock = None if unsorted_rows is None else new_lock()
         self._addresses: tuple[int, int, int] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The rows are one end of the relation's edges, which a pickle of the relation holds once for both.
-        return Compressed, (self.indptr, self.indices, self._edge_ids, self._unsorted_rows)
+        rows = self._unsorted_rows  # first: whoever makes the ids drops the rows afterwards
+        return Compressed, (self.indptr, self.indices, self._edge_ids, rows)
 
     def __repr__(self) -> str:
         return f"Compressed(num_rows={self.num_rows}, num_edges={self.num_edges}, dtype={self.indptr.dtype})"
@@ -94,10 +97,14 @@ class Compressed:
 
     def make_edge_ids(self) -> None:
         """Make :attr:`edge_ids` now, in O(num_edges), unless they exist."""
-        rows = self._unsorted_rows
-        if rows is not None:
-            self._edge_ids = kernels().sort_rows(rows, self.num_rows, None, active.num_threads())[1]
-            self._unsorted_rows = None  # last: another thread that sees it gone finds the ids
+        if self._unsorted_rows is None:
+            return
+        assert self._lock is not None
+        with self._lock:  # made once: a kernel may read them by their address
+            rows = self._unsorted_rows
+            if rows is not None:
+                self._edge_ids = kernels().sort_rows(rows, self.num_rows, None, active.num_threads())[1]
+                self._unsorted_rows = None  # last: another thread that sees it gone finds the ids
 
     @property
     def has_edge_ids(self) -> bool:

@@ -19,6 +19,7 @@ import torch
 from ...expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ...kernels.cpu import program
 from ...kernels.cpu.steps import step_kernel
+from ...locks import new_lock
 
 __all__ = [
     "DTYPES",
@@ -64,7 +65,7 @@ def kind_of(shape: Sequence[int], dtype: torch.dtype) -> Kind:
     key = tuple(shape), dtype
     kind = _kinds.get(key)
     if kind is None:
-        kind = _kinds[key] = Kind(*key)
+        kind = _kinds.setdefault(key, Kind(*key))  # threads must agree: kinds are compared by identity
     return kind
 
 
@@ -140,6 +141,7 @@ class Signature:
         return self.name
 
 
+_numbering = new_lock()
 shared: list[Signature] = []
 """Signatures without parameters, by number. The first is that of what is given."""
 shared_arities = array("q")
@@ -148,9 +150,10 @@ shared_arities = array("q")
 
 def shared_signature(signature: Signature) -> Signature:
     """Give a signature without parameters its number."""
-    signature.number = len(shared)
-    shared.append(signature)
-    shared_arities.append(signature.arity)
+    with _numbering:
+        signature.number = len(shared)
+        shared.append(signature)
+        shared_arities.append(signature.arity)
     return signature
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ...errors import DGLError
+from ...locks import new_lock
 from ..batching.api import run
 from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
@@ -81,7 +81,7 @@ class Persistent:
         _check_parameters(parameters, groups)
         self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._running: Plan | None = None
         self._plans = Plans()
         self._last: float | None = None

@@ -32,8 +32,9 @@ def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, in
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
     words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode_word(spec.dtype, spec.index, Reducer.SUM)]
     words += [_as_word(arguments.get(name, 0)) for name in WORDS]
-    threads = num_threads((structure[4] + structure[3]) * spec.width, threads)
-    launch(whole_row_driver.address, words, num_tasks(threads), threads)
+    work = (structure[4] + structure[3]) * spec.width
+    threads = num_threads(work, threads)
+    launch(whole_row_driver.address, words, num_tasks(threads, work), threads)
 
 
 @cache
@@ -53,8 +54,9 @@ def dropout_multipliers(
 ) -> None:
     """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
     words = [out, num_edges, heads, *map(_as_word, dropout_words(probability, seed).values())]
-    threads = num_threads(8 * num_edges * heads, threads)
-    launch(_dropout_address(compute_dtype(dtype)), words, num_tasks(threads), threads)
+    work = 8 * num_edges * heads
+    threads = num_threads(work, threads)
+    launch(_dropout_address(compute_dtype(dtype)), words, num_tasks(threads, work), threads)
 
 
 @cache

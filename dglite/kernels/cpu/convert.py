@@ -80,7 +80,6 @@ def _scatter(
 # -- many edges --------------------------------------------------------------------------------------------------
 def count_rows(rows: np.ndarray, num_rows: int, threads: int = 1) -> np.ndarray:
     """Return how often each row occurs, int64."""
-    threads = _useful_threads(threads)
     if num_rows * threads > len(rows):
         threads = 1  # counters would take more memory than the rows
     counts = np.zeros((threads, num_rows), np.int64)
@@ -97,7 +96,7 @@ def sort_rows(
 
     Shares of the edges are dealt into buckets of ``2 ** shift`` rows, then each bucket is sorted by itself.
     """
-    num_edges, threads = len(rows), _useful_threads(threads)
+    num_edges = len(rows)
     shift = 0 if num_rows <= DIRECT_ROWS else (num_rows - 1).bit_length() - _BUCKET_BITS
     num_buckets = ((num_rows - 1) >> shift) + 1
     shares = _shares(num_edges, threads)
@@ -192,7 +191,7 @@ def _sort_buckets(
 def scatter(values: np.ndarray, positions: np.ndarray, threads: int = 1) -> np.ndarray:
     """Return the array whose entry ``positions[i]`` is ``values[i]``; positions are a permutation."""
     result = np.empty_like(values)
-    shares = _shares(len(values), _useful_threads(threads))
+    shares = _shares(len(values), threads)
     _run([(_scatter_share, values[lo:hi], positions[lo:hi], result) for lo, hi in shares])
     return result
 
@@ -205,25 +204,30 @@ def _scatter_share(values: np.ndarray, positions: np.ndarray, result: np.ndarray
 
 def cast(array: np.ndarray, dtype: np.dtype, threads: int = 1) -> np.ndarray:
     """Return a copy as ``dtype``. Most of the time goes into touching new pages, which threads do side by side."""
-    threads = _useful_threads(threads)
     result = np.empty(len(array), dtype)
     shares = _shares(len(array), threads)
     _run([(np.copyto, result[lo:hi], array[lo:hi], "unsafe") for lo, hi in shares])
     return result
 
 
-def _useful_threads(threads: int) -> int:
-    """Return ``threads``, or 1 outside the main thread: loaders that run side by side share the cores already."""
-    return threads if threading.current_thread() is threading.main_thread() else 1
+_turn = threading.Lock()
+"""Held by the thread that has others help it. A child that is forked meanwhile finds it closed and sorts alone."""
 
 
 def _run(calls: list[tuple]) -> None:
-    """Call each ``(function, *arguments)``, side by side when there are several."""
-    if len(calls) == 1:
-        _call(calls[0])
+    """Call each ``(function, *arguments)``: side by side when there are several, and no other thread does so now.
+
+    Loaders that run side by side share the cores already.
+    """
+    if len(calls) == 1 or not _turn.acquire(blocking=False):
+        for call in calls:
+            _call(call)
         return
-    with ThreadPoolExecutor(len(calls)) as pool:
-        list(pool.map(_call, calls))
+    try:
+        with ThreadPoolExecutor(len(calls)) as pool:
+            list(pool.map(_call, calls))
+    finally:
+        _turn.release()
 
 
 def _call(call: tuple) -> None:

@@ -19,7 +19,7 @@ ORDER = ("nodes", "places", "children", "parents", "bounds", "parent bounds", "c
 """Tables of a graph's order whose addresses words may need."""
 AS_IT_IS, LAST_ROW_ZERO, ZERO = range(3)
 """What is to be done to memory first."""
-TEAM_WORDS = 10
+TEAM_WORDS = 9
 _ALIGNMENT = 64
 
 _jit = njit(nogil=True)
@@ -149,7 +149,7 @@ def _parts(parts: np.ndarray, bases: np.ndarray, classes: np.ndarray, class_boun
 @_jit
 def _team(
     d: int, many: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], ends: np.ndarray, segments: np.ndarray,
-    segment_edges: np.ndarray, words: np.ndarray, functions: tuple[int, int, int], teams: np.ndarray,
+    segment_edges: np.ndarray, words: np.ndarray, functions: tuple[int, int], teams: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Write the words of a direction's kernel; return its lines and their marks."""
     stages, bounds, classes, directions = many
@@ -174,7 +174,7 @@ def fill(
     given: np.ndarray, table_at: np.ndarray, tables: np.ndarray, parts: np.ndarray,
     indices: np.ndarray, constants: np.ndarray, num_bases: int,
     stages: np.ndarray, stage_bounds: np.ndarray, stage_classes: np.ndarray, directions: np.ndarray,
-    slots: int, block: int, processors: int, functions: tuple[int, int, int], teams: np.ndarray,
+    slots: int, block: int, processors: int, functions: tuple[int, int], teams: np.ndarray,
 ) -> tuple[np.ndarray, ...]:  # fmt: skip
     """Return (parts, see :func:`_parts`, then what ``teams``, the words of both kernels, refer to).
 

@@ -15,7 +15,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .jit import load_source
-from .launch import launch, num_tasks, num_threads
+from .launch import launch, num_calls, num_tasks, num_threads
 
 __all__ = ["array_at", "run_rows"]
 
@@ -53,6 +53,8 @@ def kernel(args, task, num_tasks):
 '''
 
 _addresses: dict[tuple, int] = {}
+_COST = 8
+"""Elements of a sum that take as long as one of these, a choice or a step to anywhere in memory."""
 
 
 def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: np.ndarray | int) -> None:
@@ -62,7 +64,9 @@ def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: 
     """
     threads = num_threads(work, threads)
     if threads == 1:
-        function(*arguments, 0, num_rows)
+        calls = min(num_calls(_COST * work), max(num_rows, 1))
+        for i in range(calls):
+            function(*arguments, num_rows * i // calls, num_rows * (i + 1) // calls)
         return
     kinds = tuple(x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments)
     address = _addresses.get((function, kinds))
@@ -71,7 +75,7 @@ def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: 
     words = [num_rows]
     for x in arguments:
         words += [x.ctypes.data, len(x)] if isinstance(x, np.ndarray) else [x]
-    launch(address, words, num_tasks(threads), threads)
+    launch(address, words, num_tasks(threads, _COST * work), threads)
 
 
 def _source(function: Any, arguments: tuple[np.ndarray | int, ...]) -> str:

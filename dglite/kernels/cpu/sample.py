@@ -27,16 +27,21 @@ _AHEAD = 8
 @_jit
 def row_bounds(
     indptr: np.ndarray, seeds: np.ndarray, fanout: int, replace: bool, starts: np.ndarray, offsets: np.ndarray
-) -> int:
-    """Set each row's first entry, and where its choices begin when none is ruled out; return the longest row."""
+) -> tuple[int, int]:
+    """Set each row's first entry, and where its choices begin when none is ruled out.
+
+    Return the entries of the longest row, and of all of them.
+    """
     longest: Any = 0
     total: Any = 0
+    entries: Any = 0
     for i in range(len(seeds)):
         start = np.int64(indptr[seeds[i]])
         degree = np.int64(indptr[seeds[i] + 1]) - start
         starts[i] = start
         offsets[i] = total
         longest = max(longest, degree)
+        entries += degree
         if fanout < 0:
             total += degree
         elif replace:
@@ -44,7 +49,7 @@ def row_bounds(
         else:
             total += min(fanout, degree)
     offsets[len(seeds)] = total
-    return longest
+    return longest, entries
 
 
 @_jit

@@ -22,7 +22,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .cached import cfunc, njit
-from .launch import call_gomp_parallel, call_kernel, launch, launch_at, num_threads, openmp
+from .launch import call_kernel, launch, launch_at, num_threads, openmp, run_team
 from .simd import word
 from .vec import I32, I64
 
@@ -209,11 +209,6 @@ def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
         _go_through(team, task, num_tasks)
 
 
-@njit("void(int64, int64, int64)", nogil=True)
-def _run_team(gomp_parallel, team, threads):  # type: ignore[no-untyped-def]
-    call_gomp_parallel(gomp_parallel, word(team, 9), team, threads)
-
-
 @njit("void(int64, int64, int64, int64)", nogil=True)
 def _run_alone(words, lines, first, last):  # type: ignore[no-untyped-def]
     for i in range(first, last):
@@ -238,11 +233,11 @@ def team_of(work: int, threads: int) -> int:
 
 
 @cache
-def script_functions() -> tuple[int, int, int]:
-    """Return words 7 to 9 of a team: the addresses of functions that tell a thread's number, and let other threads run
-    (0 where there is none), and what each thread of an OpenMP team runs."""
+def script_functions() -> tuple[int, int]:
+    """Return words 7 and 8 of a team: the addresses of functions that tell a thread's number, and let other threads run
+    (0 where there is none)."""
     found = openmp(*_FUNCTIONS)
-    return (0, 0, _MEMBER) if found is None else (found[1], found[2], _MEMBER)
+    return (0, 0) if found is None else (found[1], found[2])
 
 
 def run_script(teams: np.ndarray, which: int, threads: int) -> None:
@@ -251,7 +246,7 @@ def run_script(teams: np.ndarray, which: int, threads: int) -> None:
     if threads == 1:
         launch_at(LINES, team)
     elif found is not None:
-        _run_team(found[0], team, threads)
+        run_team(found[0], _MEMBER, team, threads)
     else:
         words, size, lines, first, last = teams[which, :5].tolist()
         for i in range(first, last):
@@ -271,5 +266,5 @@ def run_lines(words: np.ndarray, lines: np.ndarray, first: int, last: int) -> No
             launch(_LINE, (at, 8 * size, listed + 8 * LINE_COLUMNS * i), threads, threads)
         return
     marks = np.zeros((last - first, 2), np.int64)
-    team = array("q", (at, 8 * size, listed, first, last, threads, marks.ctypes.data, *found[1:], _MEMBER))
-    _run_team(found[0], team.buffer_info()[0], threads)
+    team = array("q", (at, 8 * size, listed, first, last, threads, marks.ctypes.data, *found[1:]))
+    run_team(found[0], _MEMBER, team.buffer_info()[0], threads)

@@ -49,5 +49,6 @@ def _run(
     words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM)]
     for address in operands:
         words += (address, heads, 0)
-    threads = num_threads(4 * structure[4] * heads, threads)
-    launch(whole_row_driver.address, words, num_tasks(threads), threads)
+    work = 4 * structure[4] * heads
+    threads = num_threads(work, threads)
+    launch(whole_row_driver.address, words, num_tasks(threads, work), threads)

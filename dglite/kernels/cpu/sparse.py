@@ -56,8 +56,9 @@ class SpmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries."""
-        threads = num_threads((structure[4] + structure[3]) * self.layout.width, threads)
-        tasks = num_tasks(threads)
+        work = (structure[4] + structure[3]) * self.layout.width
+        threads = num_threads(work, threads)
+        tasks = num_tasks(threads, work)
         carry = np.empty(tasks * self.carry_bytes, np.uint8) if tasks > 1 else None
         carried = carry.ctypes.data if carry is not None else 0
         words = [*structure, *self.sizes, out, winners, carried, self.mode, *self.operand_words(operands)]
@@ -73,9 +74,10 @@ class SddmmKernel(_Bound):
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        threads = num_threads(structure[4] * self.layout.width, threads)
+        work = structure[4] * self.layout.width
+        threads = num_threads(work, threads)
         words = [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)]
-        launch(self.driver, words, num_tasks(threads), threads)
+        launch(self.driver, words, num_tasks(threads, work), threads)
 
 
 @cache

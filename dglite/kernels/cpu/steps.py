@@ -67,5 +67,6 @@ def run_steps_by_rows(words: np.ndarray, starts: np.ndarray, first: int, last: i
     """Run steps whose results are different rows each, one after the other, with a barrier after each."""
     address = words.ctypes.data
     for start in starts[first:last].tolist():
-        used = num_threads(int(words[start + 1] * words[start + 2]), threads)
-        launch(_by_rows.address, (address + 8 * start,), num_tasks(used), used)
+        work = int(words[start + 1] * words[start + 2])
+        used = num_threads(work, threads)
+        launch(_by_rows.address, (address + 8 * start,), num_tasks(used, work), used)

@@ -124,6 +124,8 @@ def node2vec(
     edge_ids: np.ndarray,
     weights: np.ndarray,
     biases: np.ndarray,
+    begin: int,
+    end: int,
     length: int,
     key: int,
     traces: np.ndarray,
@@ -132,7 +134,8 @@ def node2vec(
     first: int,
     last: int,
 ) -> None:
-    """Walk with a memory of one step (Grover and Leskovec 2016); rows are sorted by column.
+    """Walk with a memory of one step (Grover and Leskovec 2016), steps ``begin`` to ``end - 1``; rows are sorted by
+    column.
 
     From v, where it came from t, a walk goes to x in proportion to the weight of v -> x times ``biases``: [0] when x is
     t, [1] when there is an edge t -> x, [2] otherwise. ``traces`` and ``edges`` are as for :func:`walk`.
@@ -140,8 +143,10 @@ def node2vec(
     no_stop = 0.0
     by_entry = len(edge_ids) == 0
     for i in range(first, last):
-        random, previous, node = stream(key, i), np.int64(-1), np.int64(traces[i * (length + 1)])
-        for t in range(length):
+        start = i * (length + 1) + begin
+        random, node = stream(key, i), np.int64(traces[start])
+        previous = np.int64(traces[start - 1]) if begin > 0 else np.int64(-1)
+        for t in range(begin, end):
             entry = np.int64(-1)
             if node >= 0:
                 if previous < 0:

@@ -167,14 +167,14 @@ class SAGEConv(nn.Module):
     def _last_state(self, graph: DGLGraph, adjacency: Adjacency, source: Tensor, edge_weight: Tensor | None) -> Tensor:
         if adjacency.num_edges == 0:
             return source.new_zeros(adjacency.num_dst, self._in_src_feats)
-        with graph.local_scope():
-            graph.srcdata["h"] = source
-            message = fn.copy_u("h", "m")
-            if edge_weight is not None:
-                graph.edata["w"] = edge_weight
-                message = fn.u_mul_e("h", "w", "m")
-            graph.update_all(message, self._run_lstm)
-            return graph.dstdata["last"]
+        graph = graph.local_var()  # its own features: another thread may use the graph
+        graph.srcdata["h"] = source
+        message = fn.copy_u("h", "m")
+        if edge_weight is not None:
+            graph.edata["w"] = edge_weight
+            message = fn.u_mul_e("h", "w", "m")
+        graph.update_all(message, self._run_lstm)
+        return graph.dstdata["last"]
 
     def _run_lstm(self, nodes: NodeBatch) -> dict[str, Tensor]:
         """Reduce messages (nodes, degree, in_feats) to the LSTM's last hidden state."""

@@ -59,13 +59,21 @@ def test_sorted_rows_keep_their_columns():
     assert indptr.tolist() == [0, 1, 1, 3, 3] and indices is cols and edge_ids is None
 
 
-def test_only_the_main_thread_uses_several():
-    assert convert._useful_threads(4) == 4
-    seen = []
-    worker = threading.Thread(target=lambda: seen.append(convert._useful_threads(4)))
+def test_others_help_any_thread_but_one_at_a_time(monkeypatch):
+    started, pool = [], convert.ThreadPoolExecutor
+    monkeypatch.setattr(convert, "ThreadPoolExecutor", lambda count: started.append(count) or pool(count))
+    rows = np.array([2, 0, 1, 0, 2], np.int32)
+    found = []
+    worker = threading.Thread(target=lambda: found.append(convert.sort_rows(rows, 3, None, 2)))
     worker.start()
     worker.join()
-    assert seen == [1]
+    assert set(started) == {2}
+    started.clear()
+    with convert._turn:
+        found.append(convert.sort_rows(rows, 3, None, 2))
+    assert not started
+    for indptr, edge_ids in found:
+        assert indptr.tolist() == [0, 2, 3, 5] and edge_ids.tolist() == [1, 3, 2, 0, 4]
 
 
 @pytest.mark.parametrize("threads", [1, 3])

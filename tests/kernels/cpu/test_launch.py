@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -38,19 +39,49 @@ def two_threads():
     torch.set_num_threads(before)
 
 
+@contextmanager
+def taken():
+    """Another thread uses the pool."""
+    launch._Pool.words[0] = 1
+    yield
+    launch._Pool.words[0] = 0
+
+
 def test_small_work_runs_here_and_large_work_on_threads():
     assert launch.num_threads(launch.PARALLEL_FROM - 1, 8) == 1
     assert launch.num_threads(launch.PARALLEL_FROM, 8) == 8
     assert launch.num_threads(launch.PARALLEL_FROM, 1) == 1
-    assert launch.num_tasks(1) == 1 and launch.num_tasks(2) > 2
+    assert launch.num_tasks(1, 1) == 1 and launch.num_tasks(2, 1) > 2
 
 
-def test_only_the_main_thread_goes_parallel():
-    found: list[int] = []
-    worker = threading.Thread(target=lambda: found.append(launch.num_threads(1 << 20, 8)))
+def test_a_thread_that_is_not_the_main_one_uses_the_pool(two_threads):
+    want, found, before = aggregate(), list[torch.Tensor](), launch.parallel_launches()
+    worker = threading.Thread(target=lambda: found.append(aggregate()))
     worker.start()
     worker.join()
-    assert found == [1]
+    assert torch.equal(found[0], want)
+    assert launch.parallel_launches() == before + 1
+
+
+def test_a_thread_that_finds_the_pool_taken_does_the_same_alone(two_threads):
+    want, before = aggregate(), launch.parallel_launches()
+    with taken():
+        assert torch.equal(aggregate(), want)
+    assert launch.parallel_launches() == before
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_long_work_is_cut_into_several_calls(threads, two_threads, monkeypatch):
+    """The first row has most entries, so that calls share it."""
+    src, dst = np.arange(9000) % 500, np.maximum(np.arange(9000) - 7000, 0)
+    adj, x = Adjacency.from_coo(500, 2000, src, dst), torch.arange(500 * 16, dtype=torch.float64).reshape(500, 16)
+    torch.set_num_threads(threads)
+    want, calls = core.spmm(adj, U0, Reducer.SUM, (x,)), list[tuple[int, int]]()
+    run = launch._run_tasks
+    monkeypatch.setattr(launch, "WORK_PER_CALL", 20_000)
+    monkeypatch.setattr(launch, "_run_tasks", lambda *words: (calls.append(words), run(*words)))
+    assert torch.equal(core.spmm(adj, U0, Reducer.SUM, (x,)), want)
+    assert len(calls) == 1 + 11_000 * 16 // (20_000 * threads)
 
 
 def test_every_pool_gives_the_same(two_threads, monkeypatch):
@@ -58,8 +89,12 @@ def test_every_pool_gives_the_same(two_threads, monkeypatch):
     alone = aggregate()
     torch.set_num_threads(2)
     assert torch.equal(aggregate(), alone)
-    monkeypatch.setattr(launch, "_parallel_run", lambda: launch._run_on_numba_pool)
+    monkeypatch.setattr(launch, "openmp", lambda *names: None)
+    before = launch.parallel_launches()
     assert torch.equal(aggregate(), alone)
+    assert launch.parallel_launches() == before + 1
+    with taken():
+        assert torch.equal(aggregate(), alone)
 
 
 def _child(connection) -> None:
@@ -107,8 +142,8 @@ type(active).num_threads = lambda self: 2
 out = core.spmm(adj, Operand(Side.U, 0), Reducer.SUM, (toolkit.ones(9000, 16),))
 assert "torch" not in sys.modules
 np.testing.assert_array_equal(out.numpy()[:, 0], np.bincount(rows))
-print(launch._parallel_run().__name__)
+print(launch.parallel_launches())
 """
     environment = {**os.environ, "DGLITE_BACKEND": "numpy"}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert run.stdout == "run_on_openmp\n", run.stderr
+    assert run.stdout == "1\n", run.stderr

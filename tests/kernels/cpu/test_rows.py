@@ -21,7 +21,7 @@ def test_shares_cover_every_row(monkeypatch, index, num_rows):
     found = []
     for threads in (1, 2):
         starts, offsets = np.empty(num_rows, np.int64), np.empty(num_rows + 1, np.int64)
-        longest = sample.row_bounds(indptr, seeds, 4, False, starts, offsets)
+        longest, _ = sample.row_bounds(indptr, seeds, 4, False, starts, offsets)
         assert longest == max(degrees, default=0) and offsets[-1] == np.minimum(degrees, 4).sum()
         outputs = [np.full(offsets[-1], -1, index) for _ in range(3)]
         arguments = indptr, indices, edge_ids, seeds, starts, offsets, 4, 0, 7, *outputs
