@@ -35,18 +35,20 @@ class Relation:
         )
 
 
-def messages_of(program: Program, relation: Relation, ids: Tensor) -> Tensor:
-    """Return the message of each of the edges ``ids``."""
+def messages_of(program: Program, relation: Relation, ids: Tensor) -> dict[str, Tensor]:
+    """Return the messages of each of the edges ``ids``."""
     sides = relation.sides(ids)
-    if program.recorded:
-        return program.functions()[0](sides)["m"]
+    return program.functions()[0](sides) if program.recorded else {"m": _built_in(program, sides, len(ids))}
+
+
+def _built_in(program: Program, sides: SimpleNamespace, rows: int) -> Tensor:
     name, *fields = program.message
     columns = {"u": sides.src, "v": sides.dst, "e": sides.data}
     if name.startswith("copy"):
         return columns[name[-1]][fields[0]]
     operands = [columns[side][field] for side, field in zip((name[0], name[-1]), fields, strict=True)]
     rank = max(x.dim() for x in operands)
-    x, y = (one.reshape(len(ids), *[1] * (rank - one.dim()), *one.shape[1:]) for one in operands)
+    x, y = (one.reshape(rows, *[1] * (rank - one.dim()), *one.shape[1:]) for one in operands)
     operator = name.split("_")[1]
     if operator == "dot":
         return (x * y).sum(-1, keepdim=True)
@@ -74,16 +76,16 @@ def by_degree(ends: Tensor) -> list[tuple[Tensor, Tensor]]:
     return found
 
 
-def reduced(program: Program, relation: Relation, ids: Tensor, messages: Tensor) -> Tensor:
+def reduced(program: Program, relation: Relation, ids: Tensor, messages: dict[str, Tensor]) -> Tensor:
     """Return what the reducer makes of the messages on the edges ``ids``; 0 for a node without any."""
     parts = []
     for nodes, places in by_degree(relation.dst[ids]):
-        mailbox = messages[places]
+        mailbox = {name: x[places] for name, x in messages.items()}
         if program.reduces:
             data = {name: x[nodes] for name, x in relation.dstdata.items()}
-            result = program.functions()[1](SimpleNamespace(mailbox={"m": mailbox}, data=data))["out"]
+            result = program.functions()[1](SimpleNamespace(mailbox=mailbox, data=data))["out"]
         else:
-            result = REDUCERS[program.reduce](mailbox)
+            result = REDUCERS[program.reduce](mailbox["m"])
         parts.append((nodes, result))
     out = parts[0][1].new_zeros(relation.num_dst, *parts[0][1].shape[1:])
     return out.index_copy(0, torch.cat([nodes for nodes, _ in parts]), torch.cat([x for _, x in parts]))

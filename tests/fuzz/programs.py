@@ -67,6 +67,16 @@ BINARY = [
 LAST_AXIS = ["(({0}) * ({1})).sum(-1, keepdim=True)", "({0}).sum(-1, keepdim=True) * ({1})", "({0})[..., :1] - ({1})"]
 LEAVES = ["edges.src['h']", "edges.dst['h']", "edges.src['g']", "edges.dst['g']", "edges.data['w']", "edges.data['k']"]
 
+SCORES = ["({0}).sum(-1, keepdim=True)", "torch.tanh({0})", "F.leaky_relu(edges.src['g'] + edges.dst['g'], 0.2)"]
+WEIGHTED = [
+    "(torch.softmax(s, 1) * m).sum(1)",
+    "(F.softmax(s, dim=1) * m).max(1)[0]",
+    "(m * s).mean(1)",
+    "m.sum(1) / (1.0 + s.abs().sum(1))",
+    "(m - (s * m).mean(1, keepdim=True)).square().sum(1)",
+]
+"""Reductions of two messages: m, and s of one of the ``SCORES``."""
+
 PARTS = ["m", "m * 2", "torch.tanh(m)", "m - m.mean(1, keepdim=True)", "m * n.unsqueeze(1)", "m.square()"]
 REDUCTIONS = [
     "({0}).sum(1)",
@@ -95,16 +105,21 @@ REDUCERS = ["sum", "mean", "max", "min", "prod"]
 class Program:
     """``shapes`` are those of the columns h and g of nodes, w and k of edges; the functions are text or a built-in.
 
-    A built-in message is (name, columns), a built-in reducer its name.
+    A built-in message is (name, columns), a built-in reducer its name. ``score`` is a second message that only a
+    function reads.
     """
 
     number: int
     dtype: torch.dtype
     shapes: dict[str, tuple[int, ...]]
     message: str | tuple[str, ...]
+    score: str | None
     reduce: str
     apply: str | None
     constant: torch.Tensor
+
+    def __repr__(self) -> str:
+        return f"program({self.number})  # {self.message} | {self.score} | {self.reduce} | {self.apply}"
 
     @property
     def recorded(self) -> bool:
@@ -118,7 +133,7 @@ class Program:
 
     def functions(self) -> tuple[Any, Any, Any]:
         """Return message, reduce and apply function; None for a built-in."""
-        return _functions(self.message, self.reduce, self.apply, self.constant)
+        return _functions(self.message, self.score, self.reduce, self.apply, self.constant)
 
 
 def program(number: int) -> Program:
@@ -133,13 +148,19 @@ def program(number: int) -> Program:
     aligned = all(len(shape) == len(feat) for shape in shapes.values())  # as functions need it
     message: str | tuple[str, ...]
     message = _built_in(choose, shapes) if built_in else _expression(choose, choose.randint(1, 3), feat)
+    score = None
     plain = built_in and dtype not in (torch.float64, torch.float32)
     if plain or not aligned or choose.random() < 0.5:
         reduce = choose.choice(REDUCERS)
+    elif isinstance(message, str) and feat and choose.random() < 0.3:
+        score = choose.choice(SCORES).format(choose.choice(LEAVES))
+        reduce = choose.choice(AFTER).format(choose.choice(WEIGHTED))
     else:
         reduce = choose.choice(AFTER).format(choose.choice(REDUCTIONS).format(choose.choice(PARTS)))
     constant = torch.linspace(0.4, 1.4, max(1, _size(feat)), dtype=dtype).reshape(feat).requires_grad_()
-    return Program(number, dtype, shapes, message, reduce, choose.choice(APPLY) if aligned and not plain else None, constant)
+    return Program(
+        number, dtype, shapes, message, score, reduce, choose.choice(APPLY) if aligned and not plain else None, constant
+    )
 
 
 def _size(feat: tuple[int, ...]) -> int:
@@ -183,13 +204,15 @@ def _compiled(source: str, constant: torch.Tensor) -> Callable[..., Any]:
 
 @lru_cache(maxsize=4096)
 def _functions(
-    message: str | tuple[str, ...], reduce: str, apply: str | None, constant: torch.Tensor
+    message: str | tuple[str, ...], score: str | None, reduce: str, apply: str | None, constant: torch.Tensor
 ) -> tuple[Any, Any, Any]:
     made: list[Any] = [None, None, None]
     if isinstance(message, str):
-        made[0] = _compiled(f"def f(edges):\n    return {{'m': {message}}}\n", constant)
+        both = f"'m': {message}" + ("" if score is None else f", 's': {score}")
+        made[0] = _compiled(f"def f(edges):\n    return {{{both}}}\n", constant)
     if reduce not in REDUCERS:
         read = "    m, n = nodes.mailbox['m'], nodes.data['h']\n"
+        read += "" if score is None else "    s = nodes.mailbox['s']\n"
         made[1] = _compiled(f"def f(nodes):\n{read}    return {{'out': {reduce}}}\n", constant)
     if apply is not None:
         read = "    o, n = nodes.data['out'], nodes.data['h']\n"
