@@ -65,7 +65,7 @@ def explain(
     """Explain ``g.update_all(message, reduce, apply, etype=etype)``, or ``g.apply_edges(message)`` without ``reduce``.
 
     With ``order="topo"`` explain ``prop_nodes_topo(g, message, reduce, apply_node_func=apply)``: whether it runs as one
-    `vertex program <docs/dynamic.md>`_, and why not.
+    vertex program (see ``docs/dynamic.md``), and why not.
 
     Nothing is written. No kernel is run, except that a propagation is tried on a copy of the graph. Users' functions
     that may be recorded are called, on columns without values where that is enough to see what they do. A degree count

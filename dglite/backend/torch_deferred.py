@@ -153,7 +153,7 @@ def _settled(x: Deferred, result: Any) -> Any:
 def _changed(x: Deferred) -> bool:
     """Whether a user's ``torch.autograd.Function`` has declared that it changed ``x`` in place."""
     with torch._C.DisableTorchFunctionSubclass():
-        return x._version > 0
+        return not x.is_inference() and x._version > 0  # an inference tensor has no version
 
 
 def _become(x: Deferred, computed: torch.Tensor) -> bool:

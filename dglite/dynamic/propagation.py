@@ -11,13 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 
+from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.registry import state
 from ..recorder import code_of, refusal
@@ -86,7 +87,14 @@ def _why_not_plain(graph: DGLGraph) -> str | None:
     return None
 
 
-_programs: OrderedDict[Any, _Program | str] = OrderedDict()
+class _Refused(NamedTuple):
+    """Why functions are no program. What they captured is kept, as its ids are the key."""
+
+    reason: str
+    identity: Identity
+
+
+_programs: OrderedDict[Any, _Program | _Refused] = OrderedDict()
 """The last programs, or why there is none; what they captured lives as long."""
 
 
@@ -95,18 +103,28 @@ def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, ki
     if key in _programs:
         _programs.move_to_end(key)
         known = _programs[key]
-        return known if isinstance(known, str) else known.run(graph, kinds)
+        return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
     generator = torch.get_rng_state()
     try:
         program = _Program(identity, functions, graph)
         reason = program.run(graph, kinds)
         _programs[key] = program
     except Exception as error:  # whatever it is, message passing runs the functions for real and says it as users know
-        reason = _programs[key] = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
+        if not _has_cycle(graph):  # another graph may have none
+            _programs[key] = _Refused(reason, identity)
     torch.set_rng_state(generator)
     if len(_programs) > _MOST_PROGRAMS:
         _programs.popitem(last=False)
     return reason
+
+
+def _has_cycle(graph: DGLGraph) -> bool:
+    try:
+        topological_nodes_generator(graph)
+    except DGLError:
+        return True
+    return False
 
 
 class _UnfitError(Exception):

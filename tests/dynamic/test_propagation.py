@@ -413,3 +413,12 @@ def test_what_is_made_of_parameters_alone_is_left_to_message_passing() -> None:
     g = trees_of(cell, [torch.randn(8, width) for width in (5, 4, 4)])
     reason = propagate_as_program(g, cell.message_func, lambda nodes: {"h": nodes.mailbox["h"].sum(1)}, noisy)
     assert reason is not None
+
+
+def test_a_graph_with_a_cycle_does_not_refuse_the_functions_for_others() -> None:
+    message, reduce = (lambda edges: {"h": edges.src["h"]}), (lambda nodes: {"h": nodes.mailbox["h"].sum(1)})
+    cycle, acyclic = dglite.graph(([0, 1, 2], [1, 2, 1])), dglite.graph(([0, 0, 1], [2, 1, 2]))  # of the same degrees
+    for g in (cycle, acyclic):
+        g.ndata["h"] = torch.ones(3, 4)
+    assert "cycle" in (propagate_as_program(cycle, message, reduce, None) or "")
+    assert propagate_as_program(acyclic, message, reduce, None) is None
