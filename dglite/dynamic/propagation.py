@@ -33,7 +33,7 @@ from .vertex import VertexFunction
 
 __all__ = ["propagate_as_program"]
 
-_MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 4, 16, 8
+_MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 8, 16, 8
 _ROWS = 3
 
 Functions = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | None]

@@ -422,3 +422,22 @@ def test_a_graph_with_a_cycle_does_not_refuse_the_functions_for_others() -> None
         g.ndata["h"] = torch.ones(3, 4)
     assert "cycle" in (propagate_as_program(cycle, message, reduce, None) or "")
     assert propagate_as_program(acyclic, message, reduce, None) is None
+
+
+def test_trees_of_many_in_degrees() -> None:
+    """As those of dependencies, where a word has none to several modifiers: no, one, two, three and four children."""
+    src, dst = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 3, 3, 8, 8, 8, 10, 10, 10, 10]
+    cell = ChildSumCell(5, 3).double()
+    torch.manual_seed(0)
+    leaves = [torch.randn(11, width, dtype=torch.float64, requires_grad=True) for width in (5, 3, 3)]
+    found = []
+    for run in (propagate_as_program, plain):
+        g = dglite.graph((src, dst), num_nodes=11)
+        g.ndata.update({"iou": cell.W_iou(leaves[0]), "h": leaves[1], "c": leaves[2]})
+        assert run(g, *functions_of(cell)) is None
+        found.append([g.ndata["h"], *torch.autograd.grad(g.ndata["h"].cos().sum(), [leaves[0], *cell.parameters()])])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    g = dglite.graph(([i for v in range(9) for i in range(v)], [9 + v for v in range(9) for _ in range(v)]))
+    g.ndata["h"] = torch.ones(g.num_nodes(), 4, dtype=torch.float64)
+    assert "in-degrees 0, 1, 2" in propagate_as_program(g, _message, _reduce, None)
