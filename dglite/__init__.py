@@ -50,6 +50,7 @@ from .homophily import (
 from .io import from_pyg, load_graphs, save_graphs, to_pyg
 from .propagate import (
     engines,
+    explain,
     prop_edges,
     prop_edges_dfs,
     prop_nodes,
@@ -73,7 +74,6 @@ from .readout import (
     topk_edges,
     topk_nodes,
 )
-from .scheduler import explain
 from .structure import ALL
 from .subgraph import (
     edge_subgraph,
@@ -167,10 +167,10 @@ from .udf import EdgeBatch, NodeBatch
 __version__ = "0.1.0"
 
 
-def _as_vertex_program(*args: Any) -> bool:
+def _as_vertex_program(*args: Any) -> str | None:
     """Run a topological propagation by ``dglite.dynamic``, which is loaded, with its compiler, when it is needed."""
-    done: bool = import_module(".dynamic.propagation", __name__).propagate_as_program(*args)
-    return done
+    reason: str | None = import_module(".dynamic.propagation", __name__).propagate_as_program(*args)
+    return reason
 
 
 if backend.name == "torch":

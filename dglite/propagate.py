@@ -6,17 +6,108 @@ A function that is ``"default"`` or None is the one that the graph has registere
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from .errors import DGLError
 from .graph import DGLGraph
+from .scheduler import Explanation
+from .scheduler import explain as explain_call
 from .traversal import bfs_nodes_generator, dfs_labeled_edges_generator, topological_nodes_generator
+from .udf import function_name
 
-__all__ = ["engines", "prop_edges", "prop_edges_dfs", "prop_nodes", "prop_nodes_bfs", "prop_nodes_topo"]
+__all__ = [
+    "Propagation",
+    "engines",
+    "explain",
+    "prop_edges",
+    "prop_edges_dfs",
+    "prop_nodes",
+    "prop_nodes_bfs",
+    "prop_nodes_topo",
+]
 
-engines: list[Callable[[DGLGraph, Any, Any, Any], bool]] = []
+engines: list[Callable[[DGLGraph, Any, Any, Any], str | None]] = []
 """What may do a topological propagation as a whole. Each is given graph, message, reduce and apply function and returns
-whether it has done it; ``dglite`` adds vertex programs where the backend is torch."""
+None where it has done it, else why not; ``dglite`` adds vertex programs where the backend is torch."""
+
+
+@dataclass(frozen=True)
+class Propagation:
+    """What :func:`explain` found about a propagation; ``str()`` of it is a text.
+
+    ``is_program`` tells whether it runs as one vertex program; if not, ``reason`` says why, and ``frontier`` explains
+    what each of the ``num_frontiers`` runs.
+    """
+
+    title: str
+    num_frontiers: int
+    reason: str | None
+    frontier: Explanation | None
+
+    @property
+    def is_program(self) -> bool:
+        """Whether all frontiers are one vertex program."""
+        return self.reason is None
+
+    def __str__(self) -> str:
+        if self.is_program:
+            return f"{self.title}\n  runs as one vertex program"
+        text = f"{self.title}\n  runs frontier by frontier, as no vertex program: {self.reason}"
+        return text if self.frontier is None else f"{text}\n\neach of {self.num_frontiers} frontiers\n{self.frontier}"
+
+    __repr__ = __str__
+
+
+def explain(
+    g: DGLGraph, message: Any, reduce: Any = None, apply: Any = None, etype: Any = None, order: str | None = None
+) -> Explanation | Propagation:
+    """Explain ``g.update_all(message, reduce, apply, etype=etype)``, or ``g.apply_edges(message)`` without ``reduce``.
+
+    With ``order="topo"`` explain ``prop_nodes_topo(g, message, reduce, apply_node_func=apply)``: whether it runs as one
+    vertex program (see ``docs/dynamic.md``), and why not.
+
+    Nothing is written. No kernel is run, except that a propagation is tried on a copy of the graph. Users' functions
+    that may be recorded are called, on columns without values where that is enough to see what they do. A degree count
+    and the CSC are made if the graph has none yet.
+
+    Parameters
+    ----------
+    g
+        The graph, with the columns that the functions read.
+    message, reduce, apply
+        Functions as the call itself takes them.
+    etype
+        The edge type; not for a propagation, which has one.
+    order
+        ``"topo"`` for a topological propagation, None for all edges at once.
+
+    Returns
+    -------
+    What prints as a table; a :class:`Propagation` where there is an order.
+
+    Raises
+    ------
+    DGLError, KeyError
+        What the call itself would raise for its functions and the columns that built-ins read; an unknown order; a
+        propagation over a graph with a cycle.
+    """
+    if order is None:
+        return explain_call(g, message, reduce, apply, etype)
+    if order != "topo" or etype is not None:
+        raise DGLError(
+            f"explain got order={order!r}, etype={etype!r}; expected order='topo' or None, and no etype with it"
+        )
+    num_frontiers = len(list(topological_nodes_generator(g)))
+    names = [function_name(f) if callable(f) else str(f) for f in (message, reduce, apply) if f is not None]
+    title = (
+        f"prop_nodes_topo({', '.join(names)}): {g.num_nodes()} nodes, {g.num_edges()} edges, {num_frontiers} frontiers"
+    )
+    reasons = [engine(g.local_var(), message, reduce, apply) for engine in engines]
+    if None in reasons:
+        return Propagation(title, num_frontiers, None, None)
+    reason = "; ".join(filter(None, reasons)) or "it takes PyTorch's tensors"
+    return Propagation(title, num_frontiers, reason, explain_call(g, message, reduce, apply))
 
 
 def prop_nodes(
@@ -68,7 +159,9 @@ def prop_nodes_topo(
     With ``reverse`` frontiers follow in-edges; messages go along edges all the same. Functions that can be a vertex
     program (see ``docs/dynamic.md``) run as one, to the same effect.
     """
-    if not _checked(reverse) and any(engine(graph, message_func, reduce_func, apply_node_func) for engine in engines):
+    if not _checked(reverse) and any(
+        engine(graph, message_func, reduce_func, apply_node_func) is None for engine in engines
+    ):
         return
     prop_nodes(graph, topological_nodes_generator(graph, _checked(reverse)), message_func, reduce_func, apply_node_func)
 

@@ -179,8 +179,14 @@ class ArrayBackend(Backend):
     def defer(self, recipe: Any) -> Tensor:
         return recipe.compute(*recipe.sources)  # type: ignore[no-any-return]
 
+    def can_defer(self, x: Tensor) -> bool:
+        return False
+
     def recipe_of(self, x: Tensor) -> None:
         return None
+
+    def pass_by(self, x: Tensor) -> None:
+        """Do nothing: no tensor waits."""
 
     def compiling(self) -> bool:
         return False

@@ -76,6 +76,9 @@ class Recipe(Protocol):
     def sources(self) -> Sequence[Tensor]:
         """What it is computed from, all of its dtype and on its device."""
 
+    def on(self, sources: Sequence[Tensor]) -> Recipe:
+        """Return the same for other sources."""
+
     def compute(self, *sources: Tensor) -> Tensor:
         """Return its values, differentiable in the sources."""
 
@@ -324,12 +327,20 @@ class Backend(ABC):
         """Run ``op`` on ``inputs`` and record its gradient where one is asked for."""
 
     @abstractmethod
+    def can_defer(self, x: Tensor) -> bool:
+        """Whether a tensor that is computed from ``x`` may wait until something reads it."""
+
+    @abstractmethod
     def defer(self, recipe: Recipe) -> Tensor:
-        """Return the recipe's tensor, computed when something reads it; at once where tensors cannot wait."""
+        """Return the recipe's tensor, computed when something reads it. Nobody else may write to its sources."""
 
     @abstractmethod
     def recipe_of(self, x: Tensor) -> Recipe | None:
-        """Return how ``x`` is computed, None once it has been: most tensors."""
+        """Return how ``x`` is computed if something may be made of that now; None once it has been: most tensors."""
+
+    @abstractmethod
+    def pass_by(self, x: Tensor) -> None:
+        """Note that something has been made of the recipe of ``x``: a gradient of it will not pass ``x``."""
 
     # -- compilers and mixed precision --------------------------------------------------------------------------
     @abstractmethod

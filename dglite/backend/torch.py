@@ -11,7 +11,7 @@ import torch
 from ..errors import DGLError
 from . import torch_library
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe
-from .torch_deferred import Deferred, values
+from .torch_deferred import Deferred, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
 
@@ -225,11 +225,20 @@ class TorchBackend(Backend):
                     return _Recorded.apply(op, *values(inputs))
         return op.forward(*inputs)
 
+    def can_defer(self, x: torch.Tensor) -> bool:
+        return can_wait(x)
+
     def defer(self, recipe: Recipe) -> torch.Tensor:
         return Deferred.make(recipe, recipe.sources[0].dtype)
 
     def recipe_of(self, x: torch.Tensor) -> Recipe | None:
-        return x.recipe if type(x) is Deferred and x.computed is None else None
+        waiting = waiting_of(x)
+        return waiting.recipe if waiting is not None and waiting.usable() else None
+
+    def pass_by(self, x: torch.Tensor) -> None:
+        waiting = waiting_of(x)
+        if waiting is not None:
+            waiting.taken = True
 
     def detach(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach()

@@ -2,53 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _disable_current_modes
 
+from ..errors import DGLError
 from .base import Recipe
 
-__all__ = ["Deferred", "values"]
+__all__ = ["Deferred", "can_wait", "values", "waiting_of"]
+
+_hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+"""What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing waits before."""
 
 
-class Deferred(torch.Tensor):
-    """A tensor that knows how it is computed, and what a few functions make of that; all others get its values.
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """What a tensor is as long as nothing has read it.
 
-    It has shape, dtype, device and a gradient, but no memory until its values are read; from then on it stands for the
-    tensor that has been computed, which may be changed in place.
+    ``hooks`` are those for saved tensors under which it was made. ``taken`` says that something has been made of the
+    recipe, which a gradient of this tensor will not pass. ``computed`` has the values of a tensor that could not
+    become an ordinary one, because autograd holds it or because it was taken before.
     """
 
     recipe: Recipe
-    computed: torch.Tensor | None
+    hooks: Any
+    taken: bool = False
+    computed: torch.Tensor | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def usable(self) -> bool:
+        """Whether something may be made of the recipe now.
+
+        A region of ``torch.utils.checkpoint`` runs twice and must do the same both times. What was made outside of it
+        is read there, so that it does not matter whether it has been read in between.
+        """
+        return self.computed is None and _is_plain() and _same(self.hooks, _top())
+
+
+class Deferred(torch.Tensor):
+    """A tensor that knows how it is computed, and what a few functions make of that; to all others it gives its values.
+
+    It has shape, dtype, device and a gradient, but no memory until something reads it. It becomes an ordinary tensor
+    then, the same object: changes in place, hooks and gradients are torch's own from there on.
+    """
+
+    waiting: _Waiting
 
     @staticmethod
     def make(recipe: Recipe, dtype: torch.dtype) -> Deferred:
-        """Return the tensor of a recipe."""
-        if torch.is_grad_enabled() and any(x.requires_grad for x in recipe.sources):
-            linked: Deferred = _Link.apply(recipe, dtype, *recipe.sources)
-            return linked
+        """Return the tensor of a recipe. Made where gradients are not taken it never has one."""
+        if any(x.requires_grad for x in recipe.sources):
+            if torch.is_grad_enabled():
+                linked: Deferred = _Link.apply(recipe, dtype, *recipe.sources)
+                return linked
+            recipe = recipe.on([x.detach() for x in recipe.sources])
         return _wrapper(recipe, dtype)
-
-    def values(self) -> torch.Tensor:
-        """Return the ordinary tensor that this stands for, which has the gradient of what it is computed from."""
-        if self.computed is None:
-            with torch.enable_grad():
-                self.computed = self.recipe.compute(*self.recipe.sources)
-        return self.computed
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _FACTS:
-            with torch._C.DisableTorchFunctionSubclass():
-                return func(*args, **kwargs)
-        change = _CHANGES.get(func)
-        if change is not None and type(args[0]) is Deferred and args[0].computed is None:
-            recipe = change(*args, **kwargs)
+        waiting = waiting_of(args[0]) if args else None
+        if waiting is not None:
+            if func in _FACTS and waiting.computed is None:
+                with torch._C.DisableTorchFunctionSubclass():
+                    return func(*args, **kwargs)
+            change = _CHANGES.get(func)
+            recipe = change(waiting.recipe, *args[1:], **kwargs) if change is not None and waiting.usable() else None
+            if recipe is waiting.recipe:
+                return args[0]
             if recipe is not None:
-                return args[0] if recipe is args[0].recipe else Deferred.make(recipe, args[0].dtype)
-        return func(*values(args), **values(kwargs))
+                waiting.taken = True
+                return Deferred.make(recipe, args[0].dtype)
+        if func in _WATCHES:
+            _check_watch(func, args, kwargs)
+        result = func(*values(args), **values(kwargs))
+        return result if waiting is None else _settled(args[0], result)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -58,11 +93,21 @@ class Deferred(torch.Tensor):
         return func(*values(args), **values(kwargs or {}))
 
 
+def can_wait(x: torch.Tensor) -> bool:
+    """Whether a tensor that is computed from ``x`` may wait: it is an ordinary one, and nothing looks on."""
+    return _hooks is not None and type(x) in _ORDINARY and _is_plain()
+
+
+def waiting_of(x: Any) -> _Waiting | None:
+    """Return what is known of a tensor that has not become an ordinary one: None of most."""
+    return x.__dict__.get("waiting") if type(x) is Deferred else None  # None, too, once another thread has read it
+
+
 def values(x: Any) -> Any:
     """Return ``x``, an argument or a collection of them, with ordinary tensors in place of deferred ones."""
     kind = type(x)
     if kind is Deferred:
-        return x.values()
+        return _read(x)
     if kind is tuple or kind is list:
         return kind([values(one) for one in x])
     if kind is dict:
@@ -70,11 +115,111 @@ def values(x: Any) -> Any:
     return x
 
 
+_ORDINARY = (torch.Tensor, torch.nn.Parameter)
+
+
+def _read(x: Deferred) -> torch.Tensor:
+    """Return the ordinary tensor that ``x`` is or stands for, which has the gradient of what it is computed from."""
+    waiting = waiting_of(x)
+    if waiting is None:
+        return x
+    with waiting.lock:
+        if waiting_of(x) is None:
+            return x
+        computed = waiting.computed
+        if computed is None:
+            with _as_when_made(waiting.hooks):
+                computed = waiting.recipe.compute(*waiting.recipe.sources)
+        elif _changed(x):
+            with torch.enable_grad():
+                computed = _Through.apply(x, computed)
+        if not waiting.taken and _become(x, computed):
+            return x
+        waiting.computed = computed
+        return computed
+
+
+def _settled(x: Deferred, result: Any) -> Any:
+    """Return what a function has given for ``x``, which becomes an ordinary tensor if it was changed in place."""
+    waiting = waiting_of(x)
+    if waiting is None or waiting.computed is None or torch.compiler.is_compiling():
+        return result
+    computed = waiting.computed
+    if result is computed or computed._version:
+        _become(x, computed)
+    return x if result is computed else result
+
+
+def _changed(x: Deferred) -> bool:
+    """Whether a user's ``torch.autograd.Function`` has declared that it changed ``x`` in place."""
+    with torch._C.DisableTorchFunctionSubclass():
+        return not x.is_inference() and x._version > 0  # an inference tensor has no version
+
+
+def _become(x: Deferred, computed: torch.Tensor) -> bool:
+    """Make an ordinary tensor of ``x``; return whether it could be done, which it cannot while autograd holds ``x``."""
+    if torch.compiler.is_compiling():  # its compiler reads this, too
+        return False
+    with torch._C.DisableTorchFunctionSubclass():
+        if x._use_count() > 1 or computed._use_count() > 1:  # type: ignore[attr-defined]
+            return False
+        torch._C._swap_tensor_impl(x, computed)  # first: from here on whatever another thread does with x is right
+    x.__class__, computed.__class__ = torch.Tensor, Deferred  # type: ignore[assignment]
+    del x.waiting
+    return True
+
+
+def _top() -> Any:
+    """Return the innermost hooks for tensors that autograd saves, None where there are none."""
+    return None if _hooks is None else _hooks(True)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other is None or (one is not None and other is not None and one[0] is other[0])
+
+
+def _is_plain() -> bool:
+    """Whether operations run as they are: no functional transform, no dual numbers, no mode that sees each of them."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is None
+        and forward_ad._current_level < 0
+        and not torch._C._len_torch_dispatch_stack()
+    )
+
+
+@contextmanager
+def _as_when_made(hooks: Any) -> Iterator[None]:
+    """Let autograd record as it did where a tensor was made: with these hooks alone, or none once they have ended."""
+    autograd, popped = torch._C._autograd, list[Any]()
+    with ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if not _is_plain():
+            stack.enter_context(temporarily_clear_interpreter_stack())
+            stack.enter_context(_disable_current_modes())
+        if _same(hooks, _top()):
+            yield
+            return
+        while (top := _top()) is not None:
+            autograd._pop_saved_tensors_default_hooks()
+            popped.append(top)
+        active = any(_same(hooks, top) for top in popped)
+        try:
+            if active:
+                autograd._push_saved_tensors_default_hooks(*hooks)
+            yield
+        finally:
+            if active:
+                autograd._pop_saved_tensors_default_hooks()
+            for top in reversed(popped):
+                autograd._push_saved_tensors_default_hooks(*top)
+
+
 def _wrapper(recipe: Recipe, dtype: torch.dtype) -> Deferred:
     made: Deferred = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
         Deferred, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
     )
-    made.recipe, made.computed = recipe, None
+    made.waiting = _Waiting(recipe, _top())
     return made
 
 
@@ -91,25 +236,37 @@ class _Link(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        recipe, needs = ctx.recipe, ctx.needs_input_grad[2:]
+        recipe, needs, again = ctx.recipe, ctx.needs_input_grad[2:], torch.is_grad_enabled()
         with torch.enable_grad():
             wanted = [x for x, needed in zip(recipe.sources, needs, strict=True) if needed]
             copies = iter([x.view_as(x) for x in wanted])
             inputs = [next(copies) if needed else x for x, needed in zip(recipe.sources, needs, strict=True)]
             asked = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-            found = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=True))
+            found = iter(torch.autograd.grad(recipe.compute(*inputs), asked, grad, create_graph=again))
         return (None, None, *[next(found) if needed else None for needed in needs])
 
 
+class _Through(torch.autograd.Function):
+    """Gives values the history of the deferred tensor that they are those of."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Deferred, computed: torch.Tensor) -> torch.Tensor:
+        return computed.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        return grad, None
+
+
 # -- what is known without values --------------------------------------------------------------------------------------
-def _leaky_relu(x: Deferred, negative_slope: float = 0.01, inplace: bool = False) -> Recipe | None:
-    return None if inplace else x.recipe.leaky_relu(float(negative_slope))
+def _leaky_relu(recipe: Recipe, negative_slope: float = 0.01, inplace: bool = False) -> Recipe | None:
+    return None if inplace else recipe.leaky_relu(float(negative_slope))
 
 
-def _dropout(x: Deferred, p: float = 0.5, training: bool = True, inplace: bool = False) -> Recipe | None:
+def _dropout(recipe: Recipe, p: float = 0.5, training: bool = True, inplace: bool = False) -> Recipe | None:
     if not training or p == 0:
-        return x.recipe
-    return None if inplace else x.recipe.dropout(p)
+        return recipe
+    return None if inplace else recipe.dropout(p)
 
 
 _CHANGES: dict[Any, Callable[..., Recipe | None]] = {
@@ -123,7 +280,7 @@ _FACTS = frozenset(
     [
         *(
             getattr(torch.Tensor, name).__get__
-            for name in ("shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_leaf", "is_cuda", "grad_fn")
+            for name in ("shape", "dtype", "device", "ndim", "requires_grad", "layout", "is_leaf", "is_cuda")
         ),
         torch.Tensor.size,
         torch.Tensor.dim,
@@ -135,3 +292,27 @@ _FACTS = frozenset(
     ]
 )
 """What answers without values."""
+
+
+# -- gradients of what has been passed by ------------------------------------------------------------------------------
+_WATCHES = frozenset([torch.autograd.grad, torch.Tensor.register_hook, torch.Tensor.retain_grad])
+"""What asks for the gradient of a tensor itself."""
+
+
+def _check_watch(func: Any, args: Any, kwargs: Any) -> None:
+    """Raise where a gradient is asked for that what has been made of the tensor will not lead to it."""
+    asked = kwargs.get("inputs", args[1:2]) if func is torch.autograd.grad else args[:1]
+    if any(waiting.taken for waiting in _waiting_in(asked)):
+        raise DGLError(
+            f"{func.__name__} of edge scores after the next step (leaky_relu, edge_softmax, dropout, update_all) was "
+            "made of them: the steps are one, which has no gradient for what lies between. Call e.retain_grad() or "
+            "e.register_hook(...) right after the step that makes e, before the next"
+        )
+
+
+def _waiting_in(x: Any) -> Iterator[_Waiting]:
+    if isinstance(x, list | tuple):
+        for one in x:
+            yield from _waiting_in(one)
+    elif (waiting := waiting_of(x)) is not None:
+        yield waiting

@@ -22,8 +22,11 @@ _DEPTH = 4
 class Identity:
     """``key`` is equal for functions that do the same, given that ``kept``, what they captured, is kept alive.
 
-    ``tensors`` and ``layers`` are those that they may read. ``key`` is None where that cannot be told.
+    ``tensors`` and ``layers`` are those that they may read. ``key`` is None where that cannot be told, ``unknown``
+    says why.
     """
+
+    unknown = ""
 
     def __init__(self, functions: Iterable[Any]) -> None:
         self.tensors: dict[int, torch.Tensor] = {}
@@ -32,13 +35,13 @@ class Identity:
         self._seen: set[int] = set()
         try:
             self.key: tuple[Any, ...] | None = tuple([self._function(function, 0) for function in functions])
-        except _UnknownError:
-            self.key = None
+        except _UnknownError as error:
+            self.key, self.unknown = None, str(error)
 
     def _function(self, function: Any, depth: int) -> Any:
         code = code_of(function)
         if code is None or depth > _DEPTH or isinstance(function, functools.partial):
-            raise _UnknownError
+            raise _UnknownError("it calls what is not a Python function, a functools.partial, or functions too deep")
         owner = getattr(function, "__self__", None)
         self.kept.append(code)
         found = [id(code), None if owner is None else self._value(owner, depth)]
@@ -65,7 +68,7 @@ class Identity:
             return kind, tuple([(self._value(k, depth), self._value(x, depth)) for k, x in value.items()])
         if isinstance(value, types.FunctionType | types.MethodType):
             return self._function(value, depth + 1)
-        raise _UnknownError
+        raise _UnknownError(f"it reads a {kind.__name__}, of which it cannot be told whether it has changed")
 
     def _layer(self, layer: nn.Module, depth: int) -> Any:
         """Return a layer's parameters and settings, and those of the layers in it."""
@@ -74,7 +77,7 @@ class Identity:
         self._seen.add(id(layer))
         self.layers.append(layer)
         if any(getattr(layer, hooks) for hooks in _HOOKS):
-            raise _UnknownError
+            raise _UnknownError(f"the layer {type(layer).__name__} has hooks")
         found: list[Any] = [id(layer), type(layer), layer.training]
         for tensors in (layer._parameters, layer._buffers):
             found += [(name, None if x is None else self._value(x, depth)) for name, x in tensors.items()]

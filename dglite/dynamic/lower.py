@@ -162,6 +162,19 @@ def _slice(
     return builder.slice(x, first, max(first, last)) if step == 1 and _is_last(x, dim) else NotImplemented
 
 
+def _select(builder: Builder, x: Node, dim: int, index: int) -> Any:
+    """Take one of several rows of features: a message of a mailbox."""
+    if dim != 1 or len(x.shape) < 2:
+        return NotImplemented
+    width, index = x.width // x.shape[0], index % x.shape[0]
+    return builder.reshaped(builder.slice(x, index * width, (index + 1) * width), x.shape[1:])
+
+
+def _unbind(builder: Builder, x: Node, dim: int = 0) -> Any:
+    parts = [_select(builder, x, dim, i) for i in range(x.shape[0])] if dim == 1 and x.shape else []
+    return NotImplemented if not parts or NotImplemented in parts else parts
+
+
 def _split(builder: Builder, x: Node, size: int, dim: int = 0) -> Any:
     if not _is_last(x, dim):
         return NotImplemented
@@ -256,6 +269,8 @@ LOWERINGS: Mapping[str, Lower] = {
     "unsqueeze": _unsqueeze,
     "squeeze": _squeeze,
     "slice": _slice,
+    "select": _select,
+    "unbind": _unbind,
     "split": _split,
     "unsafe_split": _split,
     "split_with_sizes": _split_sizes,

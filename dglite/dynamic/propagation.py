@@ -10,87 +10,131 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
 from torch import nn
 from torch.autograd import forward_ad
 
+from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.registry import state
 from ..locks import new_lock
-from ..recorder import refusal
+from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
-from ..udf import Columns, EdgeBatch, NodeBatch, checked
+from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import Evaluator
 from .identity import Identity
 from .ir import Domain, Kind, Node
+from .mailbox import EachMessage, side_by_side
 from .trace import active_recorder
 from .vertex import VertexFunction
 
 __all__ = ["propagate_as_program"]
 
-_MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 4, 16, 8
+_MOST_DEGREES, _HIGHEST_DEGREE, _MOST_PROGRAMS = 8, 16, 8
 _ROWS = 3
 
 Functions = tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any] | None]
 
 
-def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any) -> bool:
-    """Do what ``prop_nodes_topo`` does if that can be a vertex program; return whether it was done."""
-    if not all(callable(f) for f in (message, reduce)) or not _is_plain(graph):
-        return False
+def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any) -> str | None:
+    """Do what ``prop_nodes_topo`` does if that can be a vertex program: return None, or why it was not done."""
+    functions = message, reduce, apply
+    given = [f for f in functions if f is not None]
+    if not all(callable(f) and code_of(f) is not None for f in (message, reduce)):
+        return "message and reduce function are not both functions written in Python; built-ins run for themselves"
+    reason = _why_not_plain(graph)
+    if reason is not None:
+        return reason
     frame = graph.node_frame()
     degrees = np.bincount(graph.adjacency().in_degrees())
     kinds = np.flatnonzero(degrees)
     if len(kinds) > _MOST_DEGREES or not 1 <= kinds[-1] <= _HIGHEST_DEGREE or kinds[0]:
-        return False
-    functions = message, reduce, apply
-    identity = Identity(f for f in functions if f is not None)
-    if identity.key is None or any(refusal(f, once=True) for f in functions if f is not None):
-        return False
+        return (
+            f"nodes have in-degrees {', '.join(map(str, kinds[:8]))}{', ...' * (len(kinds) > 8)}; a program takes 0 "
+            f"and up to {_MOST_DEGREES - 1} others of at most {_HIGHEST_DEGREE}"
+        )
+    for f in given:
+        reason = refusal(f, once=True)
+        if reason is not None:
+            return f"{function_name(f)}: {reason}"
+    identity = Identity(given)
+    if identity.key is None:
+        return f"of one of the functions, {identity.unknown}"
     columns = tuple((name, scheme.shape, scheme.dtype) for name, scheme in frame.schemes.items())
     key = identity.key, apply is None, columns, tuple(kinds.tolist()), graph.canonical_etypes[0]
     kind_of = np.searchsorted(kinds, np.arange(len(degrees)))
     return _run(key, identity, functions, graph, kind_of[graph.adjacency().in_degrees()])
 
 
-def _is_plain(graph: DGLGraph) -> bool:
-    """Whether a graph, and what torch does now, is of the kind that vertex programs know."""
+def _why_not_plain(graph: DGLGraph) -> str | None:
+    """Return why a graph, or what torch does now, is not of the kind that vertex programs know; None if it is."""
     if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1 or graph.is_block:
-        return False
-    usual = graph.num_edges() and graph.device.type == "cpu" and not graph.node_frame().has_initializers
-    if state(graph, "_registered"):
-        return False  # a function that is left out is the registered one
+        return "the graph has several types of nodes or edges, or is a block"
+    if not graph.num_edges():
+        return "the graph has no edges"
+    if graph.device.type != "cpu":
+        return f"the graph is on {graph.device}"
+    if graph.node_frame().has_initializers:
+        return "the nodes have initializers"
+    if state(graph, "_registered"):  # a function that is left out is the registered one
+        return "the graph has registered functions"
     special = torch.is_autocast_enabled("cpu") or torch._C._functorch.peek_interpreter_stack() is not None
-    return bool(usual) and not special and forward_ad._current_level < 0 and not torch.is_inference_mode_enabled()
+    if special or forward_ad._current_level >= 0 or torch.is_inference_mode_enabled():
+        return "autocast, a functional transform, forward-mode differentiation or inference mode is on"
+    return None
 
 
-_programs: OrderedDict[Any, _Program | None] = OrderedDict()
-"""The last programs, None where there is none; what they captured lives as long."""
+class _Refused(NamedTuple):
+    """Why functions are no program. What they captured is kept, as its ids are the key."""
+
+    reason: str
+    identity: Identity
+
+
+_programs: OrderedDict[Any, _Program | _Refused] = OrderedDict()
+"""The last programs, or why there is none; what they captured lives as long."""
 _keeping = new_lock()
 
 
-def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> bool:
-    """Run the program of a key, which is made where there is none; return whether there is one."""
+def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> str | None:
+    """Run the program of a key, which is made where there is none; return why there is none."""
     with _keeping:
-        known, program = key in _programs, _programs.get(key)
-        _programs[key] = program  # None until there is one: other threads, meanwhile, pass messages
+        known = _programs.get(key)
+        if known is None:  # until there is one, other threads pass messages
+            _programs[key] = _Refused("another thread is making the program", identity)
         _programs.move_to_end(key)
         if len(_programs) > _MOST_PROGRAMS:
             _programs.popitem(last=False)
-    if known:
-        return program is not None and program.run(graph, kinds)
-    generator, done = torch.get_rng_state(), False
+    if known is not None:
+        return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
+    generator = torch.get_rng_state()
     try:
         program = _Program(identity, functions, graph)
-        done = program.run(graph, kinds)
+        reason = program.run(graph, kinds)
         _programs[key] = program
-    except Exception:  # whatever it is, message passing runs the functions for real, and says it in the user's terms
-        done = False
+    except Exception as error:  # whatever it is, message passing runs the functions for real and says it as users know
+        reason = str(error) or type(error).__name__
+        if _has_cycle(graph):  # another graph may have none
+            _programs.pop(key, None)
+        else:
+            _programs[key] = _Refused(reason, identity)
+    except BaseException:  # interrupted: the next call tries again
+        _programs.pop(key, None)
+        raise
     torch.set_rng_state(generator)
-    return done
+    return reason
+
+
+def _has_cycle(graph: DGLGraph) -> bool:
+    try:
+        topological_nodes_generator(graph)
+    except DGLError:
+        return True
+    return False
 
 
 class _UnfitError(Exception):
@@ -108,16 +152,16 @@ class _Program:
         degrees = np.flatnonzero(np.bincount(graph.adjacency().in_degrees()))
         self._vertices = [_Vertex(spec, identity, functions, int(degree)) for degree in degrees]
 
-    def run(self, graph: DGLGraph, kinds: np.ndarray) -> bool:
-        """Write what the functions compute; return whether it could be done."""
+    def run(self, graph: DGLGraph, kinds: np.ndarray) -> str | None:
+        """Write what the functions compute; return why it could not be done."""
         frame = graph.node_frame()
         inputs = [frame[name] for name in self._read]
         if any(type(x) not in (torch.Tensor, nn.Parameter) or x.layout is not torch.strided for x in inputs):
-            return False
+            return "a feature is sparse or of a subclass of torch.Tensor"
         again = _Again(graph, self._functions, self._read, self._written, self._identity.layers)
         results = self._evaluator(graph, inputs, self._vertices, torch.from_numpy(kinds), again)
         frame.update(dict(zip(self._written, results if isinstance(results, tuple) else (results,), strict=True)))
-        return True
+        return None
 
     def _check(self, nodes: Iterable[Node], shared: Mapping[int, Any]) -> None:
         """Raise unless a trace does what the functions do each time that they are called.
@@ -127,10 +171,20 @@ class _Program:
         """
         in_layers = {id(x) for layer in self._identity.layers for x in (*layer.parameters(), *layer.buffers())}
         for x in (shared[node.attr].tensor for node in nodes if node.kind is Kind.SHARED):
-            if id(x) not in self._identity.tensors or (x.requires_grad and id(x) not in in_layers):
-                raise _UnfitError
+            if x is None:
+                raise _UnfitError(
+                    "something is computed from parameters alone, or a parameter is broadcast to a whole mailbox; "
+                    "compute it before the propagation, or apply it to what has been reduced"
+                )
+            if id(x) not in self._identity.tensors:
+                raise _UnfitError("a function makes a tensor of its own")
+            if x.requires_grad and id(x) not in in_layers:
+                raise _UnfitError(
+                    "a function reads a tensor that is trained and belongs to no module whose method or layer it uses; "
+                    "make it a parameter of the module and the functions its methods"
+                )
         if any(node.kind is Kind.RANDOM for node in nodes):
-            raise _UnfitError
+            raise _UnfitError("a function draws random numbers")
 
 
 class _Spec:
@@ -159,17 +213,19 @@ class _Spec:
         self.created = {name: x.shape[1] for name, x in first.items() if name not in self.names and x.dim() == 2}
         result = self.compute(functions, _Recorded(rows, read), [_Recorded(after, sent)] * 2, _ROWS)
         if functions[2] is not None and set(first) != set(result):
-            raise _UnfitError
+            raise _UnfitError("nodes without messages get other columns from the apply function than the others")
         self.written, self.states = list(result), [(name, after[name].shape[1]) for name in sorted(sent)]
         kept = sent - set(result) if functions[2] is not None else sent | set(result)
         self.read = sorted((read | kept) & self.names)
         # Message passing calls the message function for vertices without children, too, with no edges.
-        if not sent or not sent <= self.names or not self.read or set(self.read) - set(self._fit):
-            raise _UnfitError
+        if not sent or not sent <= self.names:
+            raise _UnfitError("messages read no column of their sources, or one that the graph does not have before")
+        if not self.read or set(self.read) - set(self._fit):
+            raise _UnfitError("the functions read columns that are no matrices of float32 or float64")
         dtypes = {x.dtype for x in result.values()} | {rows[name].dtype for name in self.read}
         clash = [name for name, x in result.items() if name in self.names and not self._is_like(name, x)]
         if len(dtypes) > 1 or clash:
-            raise _UnfitError
+            raise _UnfitError("columns are of several dtypes, or one is written in another shape than it has")
         self.widths = {name: tuple(x.shape[1:]) for name, x in result.items()}
 
     def _is_like(self, name: str, x: torch.Tensor) -> bool:
@@ -207,7 +263,7 @@ class _Spec:
         if name in own:
             return own[name]
         if name not in self.created:
-            raise _UnfitError
+            raise _UnfitError(_absent(name))
         return torch.zeros(rows, self.created[name], dtype=next(iter(own.values())).dtype)
 
 
@@ -223,14 +279,18 @@ class _Recorded(dict[str, torch.Tensor]):
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name not in self:
-            raise _UnfitError
+            raise _UnfitError(_absent(name))
         self._read.add(name)
         return super().__getitem__(name)
 
 
 def _refuse(*_: Any) -> NoReturn:
     """Give nothing that a function would read beyond columns and messages, ids for example."""
-    raise _UnfitError
+    raise _UnfitError("a function reads ids, features of edges, or messages that are not sent")
+
+
+def _absent(name: str) -> str:
+    return f"the nodes have no matrix {name!r} of float32 or float64"
 
 
 def _stack(messages: list[torch.Tensor]) -> torch.Tensor:
@@ -255,30 +315,21 @@ class _Vertex(VertexFunction):
         rows = recorder.rows[Domain.VERTEX]
         names = [name for name, _ in spec.states]
         sources = [dict(zip(names, self.gather(k), strict=True)) for k in range(self._degree)]
-        table = spec.compute(self._of, own, sources, rows, self._mailbox)
+        with EachMessage(recorder):
+            table = spec.compute(self._of, own, sources, rows, partial(side_by_side, recorder))
         result = {name: table[name] if name in table else self._before(own, name, rows) for name in spec.written}
         if not table.keys() <= result.keys():
-            raise _UnfitError
+            raise _UnfitError("the functions write other columns for some in-degrees than for others")
         self.scatter(*[result[name] if name in result else own[name] for name in names])
         self.push(*result.values())
 
     def _before(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return what a vertex without messages has in a column that only messages write."""
         if self._degree or self._of[2] is not None:
-            raise _UnfitError
+            raise _UnfitError("the functions write other columns for some in-degrees than for others")
         if name in own:
             return own[name]
         return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(own.values())).dtype)
-
-    @staticmethod
-    def _mailbox(messages: list[torch.Tensor]) -> torch.Tensor:
-        """Return messages side by side, (vertices, messages, *feat)."""
-        recorder = active_recorder("gather")
-        builder, nodes = recorder.builder, [recorder.node(x) for x in messages]
-        if any(node.shape != nodes[0].shape or node.domain is not Domain.VERTEX for node in nodes):
-            raise _UnfitError
-        flat = [builder.reshaped(node, (node.width,)) for node in nodes]
-        return recorder.value(builder.reshaped(builder.cat(flat), (len(nodes), *nodes[0].shape)))
 
 
 class _Again:

@@ -7,6 +7,7 @@ made from parameters alone is not part of the program: it is replayed by torch a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -276,8 +277,8 @@ class Recorder(TorchDispatchMode):
         own = node.shape
         if len(own) > len(shape) and own[0] != 1:
             return None
-        if tuple(own) == tuple(shape) and len(shape) == 1:
-            return node
+        if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
+            return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
         shape = tuple(shape)
 
         def arguments(resolve: Callable[[int], torch.Tensor]) -> Any:

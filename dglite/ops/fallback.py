@@ -11,10 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..backend import Tensor, active
-from ..expr import Expr, Operand, Side, evaluate, operands_of
+from ..expr import Expr, Operand, Side, operands_of
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from .operands import evaluated
 from .processors import can_launch, require_card
 
 __all__ = ["edge_softmax", "lacks_kernels", "sddmm", "spmm"]
@@ -56,7 +57,7 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
             x = active.take(x, rows[operand.side].astype(np.int64))
         count, *feat = active.shape(x)
         values[operand.slot] = active.reshape(x, (count, *(1,) * (axes - 1 - len(feat)), *feat))
-    result = evaluate(expr, values, active.functions)
+    result = evaluated(expr, values)
     return active.sum(result, -1, keepdims=True) if dot else result
 
 

@@ -11,12 +11,12 @@ from itertools import zip_longest
 
 from ..backend import Tensor, active, require_one_library
 from ..errors import DGLError
-from ..expr import Expr, Side, operands_of
+from ..expr import Expr, Side, evaluate, operands_of
 from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
 from .traced import Reference
 
-__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "reads_edges", "sum_to"]
+__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "evaluated", "reads_edges", "sum_to"]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
@@ -33,6 +33,21 @@ def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
 def reads_edges(expr: Expr) -> bool:
     """Whether the expression has an operand with one row per edge."""
     return any(operand.side is Side.E for operand in operands_of(expr))
+
+
+def evaluated(expr: Expr, values: Sequence[Tensor | None]) -> Tensor:
+    """Compute an expression by the library's own operations, in the operands' dtype; a number where it reads none.
+
+    A choice between two numbers, the derivative of a leaky ReLU for instance, would be of the library's default dtype.
+    """
+    like = next((x for x in values if x is not None), None)
+
+    def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
+        if not active.is_tensor(x) and not active.is_tensor(y):
+            x = active.full((), x, active.dtype(like), active.device(like))
+        return active.functions["where"](condition, x, y)
+
+    return evaluate(expr, values, {**active.functions, "where": where})
 
 
 def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Tensor]) -> Sequence[Tensor]:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..backend import Tensor, active
-from ..errors import DGLError
 from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
@@ -33,13 +32,11 @@ _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 class EdgeAttention:
     """Scores leaky_relu(left[u] + right[v]) of edges, or the weights that softmax and dropout make of them.
 
-    ``left`` and ``right`` have shape (rows, *heads, 1) or (rows, *heads). ``versions`` tell when one of them has been
-    changed in place since.
+    ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads).
     """
 
     adj: Adjacency
     sources: tuple[Tensor, Tensor]
-    versions: tuple[int, int]
     how: Attention
     normalised: bool = False
 
@@ -64,18 +61,13 @@ class EdgeAttention:
             return None
         return replace(self, how=replace(self.how, dropout=p).seeded())
 
-    @property
-    def unchanged(self) -> bool:
-        """Whether the sources are what they were."""
-        return tuple([active.version(x) for x in self.sources]) == self.versions
+    def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
+        """Return the same for other ends."""
+        left, right = sources
+        return replace(self, sources=(left, right))
 
     def compute(self, *sources: Tensor) -> Tensor:
         """Return the values, differentiable."""
-        if not self.unchanged:
-            raise DGLError(
-                "features that edge scores are computed from were changed in place before the scores were read; change "
-                "a copy (x = x * 2 instead of x.mul_(2)), or read the scores before"
-            )
         scores = sparse.sddmm(self.adj, _ADD, sources)
         if self.how.slope != 1.0:
             scores = leaky_relu(scores, self.how.slope)
@@ -91,11 +83,13 @@ def edge_scores(adj: Adjacency, left: Tensor, right: Tensor, slope: float = 1.0)
     ``left`` is (num_src, *heads, 1) or (num_src, *heads), ``right`` the same for destinations. Raises ``DGLError`` as
     ``sddmm`` does.
     """
-    recipe = EdgeAttention(adj, (left, right), (0, 0), Attention(Score.ADDITIVE, slope))
     if is_traced(adj) or not scores_wait(adj, left, right):
         scores = sparse.sddmm(adj, _ADD, (left, right))
         return scores if slope == 1.0 else leaky_relu(scores, slope)
-    return active.defer(replace(recipe, versions=(active.version(left), active.version(right))))
+    # Copies, a number for each node and head: whatever the user does to the columns in place, the scores are those of
+    # now, and so is what attention keeps for its gradient.
+    ends = active.copy(left), active.copy(right)
+    return active.defer(EdgeAttention(adj, ends, Attention(Score.ADDITIVE, slope)))
 
 
 def scores_wait(adj: Adjacency, left: Tensor, right: Tensor) -> bool:
@@ -114,6 +108,8 @@ def scores_wait(adj: Adjacency, left: Tensor, right: Tensor) -> bool:
         and active.on_cpu(right)
         and 0 < heads <= MOST_HEADS
         and adj.num_edges * heads >= WORTH_DEFERRING
+        and active.can_defer(left)
+        and active.can_defer(right)
     )
 
 
@@ -123,6 +119,7 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     if isinstance(recipe, EdgeAttention) and recipe.adj is adj:
         weights = recipe.softmax()
         if weights is not None:
+            active.pass_by(logits)
             return active.defer(weights)
     return softmax.edge_softmax(adj, logits)
 
@@ -133,6 +130,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         found = _attention_of(adj, expr, operands)
         if found is not None:
             recipe, x, wide = found
+            for operand in operands:
+                active.pass_by(operand)
             flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in recipe.sources]
             return active.reshape(
                 attention(adj, recipe.how, active.reshape(x, wide), flat), (adj.num_dst, *active.shape(x)[1:])
@@ -154,7 +153,7 @@ def _attention_of(
         if not isinstance(recipe, EdgeAttention):
             continue
         x = operands[1 - slot]
-        if recipe.adj is adj and recipe.normalised and recipe.unchanged and _is_weighted(expr, slot):
+        if recipe.adj is adj and recipe.normalised and _is_weighted(expr, slot):
             left = recipe.sources[0]
             wide = _wide(tuple(active.shape(left)[1:]), tuple(active.shape(x)))
             if wide is not None and wide[0] == adj.num_src and active.dtype(x) == active.dtype(left):

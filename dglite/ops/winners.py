@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from ..backend import Tensor, active
-from ..expr import Constant, Expr, Side, derivative, evaluate, operands_of
+from ..expr import Constant, Expr, Side, derivative, operands_of
 from ..structure.adjacency import Adjacency
-from .operands import sum_to
+from .operands import evaluated, sum_to
 from .processors import Processor, processor_of
 from .traced import GraphOp, Reference, registered, run
 
@@ -49,7 +49,7 @@ def winner_gradients(
         if not needs[operand.slot]:
             continue
         inner = derivative(expr, operand)
-        product = grad if inner == Constant(1.0) else evaluate(inner, values, active.functions) * grad
+        product = grad if inner == Constant(1.0) else evaluated(inner, values) * grad
         back = run(_Scatter(places[operand.side]), product, winners)
         grads[operand.slot] = sum_to(back, shapes[operand.slot])
     return grads

@@ -105,3 +105,15 @@ def test_group_apply_edges_agrees_with_plain_python(edges: oracle.Edges, seed: i
         for edge, end in enumerate(ends):
             before = [i for i in range(edge + 1) if ends[i] == end]
             torch.testing.assert_close(g.edata["p"][edge], w[before].sum(0))
+
+
+def test_the_gradient_of_a_maximum_has_the_precision_of_the_features() -> None:
+    """Where the message chooses between two factors: 0.3 of the default dtype is 0.3 of float32."""
+    g = dglite.graph(([0, 1], [1, 2]))
+    h = torch.tensor([[1.0], [-2.0], [3.0]], dtype=torch.float64, requires_grad=True)
+    g.ndata["h"] = h
+    g.update_all(
+        lambda edges: {"m": torch.where(edges.src["h"] > 0, edges.src["h"], 0.3 * edges.src["h"])}, fn.max("m", "o")
+    )
+    (gradient,) = torch.autograd.grad(g.ndata["o"].sum(), h)
+    assert gradient.flatten().tolist() == [1.0, 0.3, 0.0]

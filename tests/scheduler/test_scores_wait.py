@@ -1,0 +1,484 @@
+"""Edge scores that wait until something reads them against scores that are computed at once, and plain torch.
+
+How many edges a graph has decides which of the first two happens; nothing else may depend on it.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import threading
+import types
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import graph as autograd_graph
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+import dglite
+import dglite.function as fn
+from dglite.backend import torch_deferred
+from dglite.errors import DGLError
+from dglite.nn.functional import edge_softmax
+from dglite.ops import scores
+
+EDGES = ([0, 0, 1, 2, 2, 3, 3, 1], [1, 1, 2, 2, 3, 3, 1, 2])
+
+
+class Steps:
+    """Attention's steps by dglite, and the leaves ``ft``, ``el`` and ``er`` that they are called with."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.ft, self.el, self.er = (
+            torch.randn(4, 2, width, dtype=torch.float64, requires_grad=True) for width in (3, 1, 1)
+        )
+        self.leaves = [self.ft, self.el, self.er]
+        self.g = dglite.graph(EDGES)
+
+    def scores(self, el, er):
+        self.g.ndata.update({"el": el, "er": er})
+        self.g.apply_edges(fn.u_add_v("el", "er", "e"))
+        return self.g.edata.pop("e")
+
+    def weights(self, e):
+        return edge_softmax(self.g, e)
+
+    def attend(self, ft, a):
+        with self.g.local_scope():
+            self.g.ndata["ft"], self.g.edata["a"] = ft, a
+            self.g.update_all(fn.u_mul_e("ft", "a", "m"), fn.sum("m", "out"))
+            return self.g.ndata["out"]
+
+    def layer(self, ft, el, er):
+        return self.attend(ft, self.weights(F.leaky_relu(self.scores(el, er), 0.2)))
+
+    def gradients(self, result, inputs=None):
+        weights = torch.cos(torch.arange(result.numel(), dtype=result.dtype)).view_as(result)
+        found = torch.autograd.grad((result * weights).sum(), inputs or self.leaves, allow_unused=True)
+        return [torch.zeros(()) if x is None else x for x in found]
+
+
+class PlainSteps(Steps):
+    """The same by torch."""
+
+    def scores(self, el, er):
+        src, dst = map(torch.tensor, EDGES)
+        return el[src] + er[dst]
+
+    def weights(self, e):
+        dst = torch.tensor(EDGES[1])
+        return torch.cat([torch.softmax(e[dst == v], 0) for v in range(4)])[
+            torch.argsort(torch.argsort(dst, stable=True))
+        ]
+
+    def attend(self, ft, a):
+        src, dst = map(torch.tensor, EDGES)
+        return torch.zeros(4, 2, 3, dtype=ft.dtype).index_add(0, dst, ft[src] * a)
+
+
+def change_before_reading(s):
+    el, er = s.el * 1, s.er * 1
+    e = s.scores(el, er)
+    a = s.weights(F.leaky_relu(e, 0.2))
+    el.mul_(3)
+    er.data.add_(1)
+    out = s.attend(s.ft, a)
+    return e.detach(), out, s.gradients(out + el.sum())
+
+
+def change_between_forward_and_backward(s):
+    el = s.el * 1
+    out = s.layer(s.ft, el, s.er)
+    el.mul_(3)
+    return s.gradients(out)
+
+
+def change_through_numpy(s):
+    columns = s.el.detach().clone(), s.er.detach().clone()
+    a = s.weights(s.scores(*columns))
+    columns[0].numpy()[:] = 5.0
+    return s.attend(s.ft, a)
+
+
+def optimizer_step(s):
+    a = s.weights(s.scores(s.el, s.er))
+    s.el.grad = torch.ones_like(s.el)
+    torch.optim.SGD([s.el], lr=0.5).step()
+    return a.detach(), s.attend(s.ft, a)
+
+
+def whole_layer_in_a_checkpoint(s):
+    return s.gradients(checkpoint(s.layer, s.ft, s.el, s.er, use_reentrant=False))
+
+
+def reentrant_checkpoint(s):
+    checkpoint(s.layer, s.ft, s.el, s.er, use_reentrant=True).cos().sum().backward()
+    return [x.grad for x in s.leaves]
+
+
+def read_in_a_checkpoint(s):
+    def region(ft, el, er):
+        return F.leaky_relu(s.scores(el, er), 0.2).exp() * ft.sum()
+
+    return s.gradients(checkpoint(region, s.ft, s.el, s.er, use_reentrant=False))
+
+
+def made_before_a_checkpoint(s):
+    e = s.scores(s.el, s.er)
+    return s.gradients(checkpoint(lambda ft: e.exp() * ft.sum(), s.ft, use_reentrant=False))
+
+
+def read_after_a_checkpoint_has_attended(s):
+    a = s.weights(s.scores(s.el, s.er))
+    out = checkpoint(lambda ft: s.attend(ft, a), s.ft, use_reentrant=False)
+    return s.gradients(out * a.exp().sum())
+
+
+def steps_continue_in_a_checkpoint(s):
+    e = s.scores(s.el, s.er)
+    out = checkpoint(lambda ft: s.attend(ft, s.weights(F.leaky_relu(e, 0.2))), s.ft, use_reentrant=False)
+    return s.gradients(out * e.exp().sum())
+
+
+def read_after_the_checkpoint_that_made_them(s):
+    def region(ft, el, er):
+        a = s.weights(s.scores(el, er))
+        return s.attend(ft, a), a
+
+    out, a = checkpoint(region, s.ft, s.el, s.er, use_reentrant=False)
+    return s.gradients(out * a.exp().sum())
+
+
+def nested_checkpoints(s):
+    def outer(ft, el, er):
+        a = s.weights(s.scores(el, er))
+        return checkpoint(lambda ft: s.attend(ft, a) * a.exp().sum(), ft, use_reentrant=False).cos()
+
+    return s.gradients(checkpoint(outer, s.ft, s.el, s.er, use_reentrant=False))
+
+
+def saved_on_cpu(s):
+    with autograd_graph.save_on_cpu():
+        out = s.layer(s.ft, s.el, s.er)
+    e = s.scores(s.el, s.er)
+    with autograd_graph.save_on_cpu():
+        return s.gradients(out), s.gradients(e.exp())
+
+
+def saved_tensor_hooks(s):
+    with autograd_graph.saved_tensors_hooks(lambda x: x.numpy(force=True).copy(), torch.from_numpy):
+        out = s.layer(s.ft, s.el, s.er)
+        e = s.scores(s.el, s.er)
+    return s.gradients(out), s.gradients(e.exp())
+
+
+def multi_grad_hook(s):
+    seen, e = [], s.scores(s.el, s.er)
+    autograd_graph.register_multi_grad_hook([e], lambda grads: seen.append(grads[0].clone()))
+    s.weights(e).cos().sum().backward()
+    return seen
+
+
+def gradient_edge(s):
+    e = s.scores(s.el, s.er)
+    edge = autograd_graph.get_gradient_edge(e)
+    return torch.autograd.grad(s.weights(e).cos().sum(), edge)
+
+
+def hook_of_the_node(s):
+    seen, e = [], s.scores(s.el, s.er)
+    e.grad_fn.register_hook(lambda inputs, outputs: seen.append(outputs[0].clone()))
+    s.weights(e).cos().sum().backward()
+    return seen
+
+
+def gradients_of_the_scores(s):
+    e = s.scores(s.el, s.er)
+    e.retain_grad()
+    seen = []
+    e.register_hook(lambda grad: seen.append(grad.clone()))
+    out = s.attend(s.ft, s.weights(F.leaky_relu(e, 0.2)))
+    (first,) = torch.autograd.grad(out.cos().sum(), e, retain_graph=True)
+    out.cos().sum().backward()
+    return first, e.grad, seen, e.is_leaf, e.requires_grad
+
+
+def backward_into_the_scores(s):
+    e = s.scores(s.el, s.er)
+    e.exp().sum().backward(inputs=[e])
+    return e.grad
+
+
+def used_twice(s):
+    e = s.scores(s.el, s.er)
+    a = s.weights(e)
+    out = s.attend(s.ft, a) + s.attend(s.ft.sin(), a)
+    loss = (out.cos() * e.sum()).sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return [x.grad for x in s.leaves]
+
+
+def second_derivatives(s):
+    first = torch.autograd.grad(s.layer(s.ft, s.el, s.er).cos().sum(), s.leaves, create_graph=True)
+    return first, torch.autograd.grad(sum(x.square().sum() for x in first), s.leaves)
+
+
+def made_without_gradients(s):
+    with torch.no_grad():
+        e = s.scores(s.el, s.er)
+    return e.requires_grad, (e * 1).requires_grad, s.gradients(s.attend(s.ft, s.weights(e)))
+
+
+def continued_without_gradients(s):
+    e = s.scores(s.el, s.er)
+    with torch.no_grad():
+        a = s.weights(e)
+    return a.requires_grad, s.gradients(s.attend(s.ft, a)), s.gradients(e.exp())
+
+
+def read_without_gradients(s):
+    e = s.scores(s.el, s.er)
+    with torch.no_grad():
+        shown = e + 1
+    return shown, shown.requires_grad, s.gradients(e.exp())
+
+
+def in_inference_mode(s):
+    with torch.inference_mode():
+        out = s.layer(s.ft, s.el, s.er)
+    return out, out.is_inference()
+
+
+def read_twice_in_inference_mode(s):
+    with torch.inference_mode():
+        e = s.scores(s.el, s.er)
+        a = s.weights(e)
+        return e + 1, e + 2, a * 1, e.add_(1) is e, e + a
+
+
+def read_in_inference_mode(s):
+    e = s.scores(s.el, s.er)
+    with torch.inference_mode():
+        e + 1
+    return e.is_inference(), s.gradients(e.exp())
+
+
+def under_autocast(s):
+    e = s.scores(s.el, s.er)
+    with torch.autocast("cpu", torch.bfloat16):
+        return e + 0, s.gradients(s.attend(s.ft, s.weights(s.scores(s.el, s.er))))
+
+
+def read_in_a_functional_transform(s):
+    e = s.scores(s.el, s.er)
+    return torch.func.grad(lambda x: (e.detach() * x).sum())(torch.ones((), dtype=torch.float64)), s.gradients(e)
+
+
+def read_with_dual_numbers(s):
+    e = s.scores(s.el.detach(), s.er.detach())
+    with torch.autograd.forward_ad.dual_level():
+        x = torch.autograd.forward_ad.make_dual(torch.ones_like(s.el[:1]), torch.ones_like(s.el[:1]))
+        return torch.autograd.forward_ad.unpack_dual(e * x).tangent
+
+
+def read_under_a_dispatch_mode(s):
+    e = s.scores(s.el, s.er)
+    with FlopCounterMode(display=False) as counter:
+        e + 1
+    return counter.get_total_flops(), s.gradients(e)
+
+
+def deep_copies(s):
+    e = s.scores(s.el.detach(), s.er.detach())
+    return copy.deepcopy(e), copy.copy(e)
+
+
+def saved_to_a_file(s):
+    file = io.BytesIO()
+    torch.save({"e": s.scores(s.el, s.er)}, file)
+    file.seek(0)
+    return torch.load(file)["e"].detach()
+
+
+def printed(s):
+    e = s.scores(s.el.detach(), s.er.detach())
+    return repr(e), str(s.weights(e)), f"{s.scores(s.el.detach(), s.er.detach()).sum():.3f}"
+
+
+def as_arrays(s):
+    e = s.scores(s.el.detach(), s.er.detach())
+    array = e.numpy()
+    array += 1  # the same memory
+    other = s.scores(s.el.detach(), s.er.detach())
+    return torch.from_numpy(array), e, torch.from_numpy(np.asarray(other) + 0), torch.from_dlpack(s.weights(other))
+
+
+def changed_past_autograd(s):
+    e = s.scores(s.el, s.er)
+    e.data.mul_(2)
+    e.detach().add_(1)
+    return e.detach(), s.gradients(s.attend(s.ft, s.weights(e)))
+
+
+def changed_in_place(s):
+    e = s.scores(s.el, s.er)
+    a = s.weights(e)
+    same = e.mul_(2) is e
+    e.view(-1)[0] = 0
+    return same, a.detach(), s.gradients(s.attend(s.ft, s.weights(e)) + s.attend(s.ft, a))
+
+
+def made_a_leaf(s):
+    e = s.scores(s.el.detach(), s.er.detach())
+    e.requires_grad_()
+    s.attend(s.ft, s.weights(e)).cos().sum().backward()
+    return e.is_leaf, e.requires_grad, e.grad
+
+
+class Squared(torch.autograd.Function):
+    """A user's own function, which keeps what it was given."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.saved_tensors[0]
+
+
+class DoubledInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        x.mul_(2)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+def in_a_users_function(s):
+    e = s.scores(s.el, s.er)
+    return s.gradients(Squared.apply(e) * e.exp())
+
+
+def in_a_users_function_after_a_change(s):
+    e = s.scores(s.el, s.er)
+    e.view(-1).mul_(2)
+    return s.gradients(Squared.apply(e))
+
+
+def changed_by_a_users_function(s):
+    e = s.scores(s.el, s.er)
+    y = DoubledInPlace.apply(e)
+    return y.detach(), e.detach(), s.gradients(Squared.apply(e) * y.sin())
+
+
+def past_torch_functions(s):
+    e = s.scores(s.el, s.er)
+    with torch._C.DisableTorchFunctionSubclass():
+        y = torch.mul(e, 2)
+    return s.gradients(y * e)
+
+
+def in_a_compiled_function(s):
+    e = s.scores(s.el, s.er)
+    return s.gradients(torch.compile(lambda x: x.exp() * 2, backend="eager")(e))
+
+
+CASES = [
+    case
+    for case in list(globals().values())
+    if isinstance(case, types.FunctionType) and case.__code__.co_varnames[: case.__code__.co_argcount] == ("s",)
+]
+
+
+def alike(one, other):
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        torch.testing.assert_close(one, other)
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for x, y in zip(one, other, strict=True):
+            alike(x, y)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_waiting_is_not_noticed(case, monkeypatch):
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    waiting = case(Steps())
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1 << 62)
+    alike(waiting, case(Steps()))
+    alike(waiting, case(PlainSteps()))
+
+
+def test_other_threads_read_the_same_tensor(monkeypatch):
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    for _ in range(20):
+        s, found = Steps(), []
+        e = s.scores(s.el, s.er)
+        threads = [
+            threading.Thread(target=lambda e=e, found=found: found.append((e * 2, e.data_ptr()))) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len({address for _, address in found}) == 1 and type(e) is torch.Tensor
+        for doubled, _ in found:
+            torch.testing.assert_close(doubled, 2 * e)
+
+
+def test_a_read_tensor_is_an_ordinary_one_with_what_was_written_on_it(monkeypatch):
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    s = Steps()
+    e = s.scores(s.el, s.er)
+    e.layer = "scores"
+    assert type(e) is not torch.Tensor
+    e.exp()
+    assert type(e) is torch.Tensor and e.layer == "scores" and not hasattr(e, "waiting")
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_functional_transforms_of_the_steps(monkeypatch, wait):
+    """They refuse custom gradients, at every size and in torch's words."""
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1 if wait else 1 << 62)
+    s = Steps()
+    el = s.el.detach()
+    for transform, x in ((torch.func.grad, el), (torch.func.vmap, el[None])):
+        with pytest.raises(RuntimeError, match="setup_context"):
+            transform(lambda el: s.layer(s.ft, el, s.er).sum())(x)
+
+
+@pytest.mark.parametrize("ask", ["retain_grad", "register_hook", "grad"])
+def test_a_gradient_that_is_asked_for_too_late_is_an_error(monkeypatch, ask):
+    """The one thing that waiting does not give: it says so."""
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    s = Steps()
+    e = s.scores(s.el, s.er)
+    a = s.weights(e)
+    out = s.attend(s.ft, a)
+    for x in (e, a):
+        with pytest.raises(DGLError, match=f"{ask} of edge scores"):
+            if ask == "grad":
+                torch.autograd.grad(out.sum(), [s.ft, x])
+            else:
+                getattr(x, ask)(*[print] * (ask == "register_hook"))
+    out.sum().backward()
+
+
+def test_nothing_waits_where_hooks_for_saved_tensors_cannot_be_seen(monkeypatch):
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
+    monkeypatch.setattr(torch_deferred, "_hooks", None)
+    s = Steps()
+    assert type(s.scores(s.el, s.er)) is torch.Tensor
