@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
 from .lanes import Mask
-from .vec import BYTES, FLAGS, I32, I64, Vec, as_vec, constant, shape_of
+from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
 __all__ = ["abs", "exp", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt", "tanh", "where"]
 
@@ -39,17 +39,8 @@ class _Lanes:
     def integer(self, value: int) -> ir.Constant:
         return constant(self.bits, value, self.lanes)
 
-    def add(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fadd(a, b, flags=FLAGS)
-
-    def sub(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fsub(a, b, flags=FLAGS)
-
-    def mul(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fmul(a, b, flags=FLAGS)
-
     def times_plus(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        return self.add(self.mul(a, b), c)
+        return multiply_add(self.builder, a, b, c)
 
     def polynomial(self, x: ir.Value, coefficients: list[float]) -> ir.Value:
         """Evaluate from the highest power down; ``coefficients`` start with it."""
@@ -117,23 +108,23 @@ class _Lanes:
         exponent = builder.sitofp(n, self.kind)
         ln2_high = 0.693359375 if self.single else _LN2_HIGH
         small = self.times_plus(
-            exponent, self.number(float(Decimal(2).ln() - Decimal(ln2_high))), self.mul(s, self.mul(square, series))
+            exponent, self.number(float(Decimal(2).ln() - Decimal(ln2_high))), builder.fmul(s, builder.fmul(square, series))
         )
-        result = self.times_plus(exponent, self.number(ln2_high), self.add(self.add(s, s), small))
+        result = self.times_plus(exponent, self.number(ln2_high), builder.fadd(builder.fadd(s, s), small))
         result = self.where("<", x, self.number(math.inf), result, x)  # infinity and NaN stay
         result = self.where("==", x, self.number(0.0), self.number(-math.inf), result)
         return self.where("<", x, self.number(0.0), self.number(math.nan), result)
 
     def sigmoid(self, x: ir.Value) -> ir.Value:
         """Return 1 / (1 + e^-x)."""
-        return self.builder.fdiv(self.number(1.0), self.add(self.number(1.0), self.exp(self.builder.fneg(x))))
+        return self.builder.fdiv(self.number(1.0), self.builder.fadd(self.number(1.0), self.exp(self.builder.fneg(x))))
 
     def tanh(self, x: ir.Value) -> ir.Value:
         """Return (1 - e) / (1 + e) with e = e^(-2|x|); below 1/2, where that cancels, the Pade approximant [7/6]."""
         builder = self.builder
         size, square = self.native("fabs", x), builder.fmul(x, x)
         small = builder.fdiv(
-            self.mul(x, self.polynomial(square, [1.0, 378.0, 17325.0, 135135.0])),
+            builder.fmul(x, self.polynomial(square, [1.0, 378.0, 17325.0, 135135.0])),
             self.polynomial(square, [28.0, 3150.0, 62370.0, 135135.0]),
         )
         e = self.exp(builder.fmul(size, self.number(-2.0)))
