@@ -15,7 +15,7 @@ from ..opspec import COMPARISONS, OPERATORS
 from .deferred import Column, Tape, is_deferred, real
 from .rows import is_rows
 
-__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled"]
+__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
 
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
@@ -87,6 +87,12 @@ def settled(tape: Tape, column: Column) -> Column:
     if column._value is not None:
         return column if is_truth(column) else tape.capture(Side.E, column._value)
     return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
+
+
+def stored(tape: Tape, column: Column) -> Column:
+    """Return the column with nothing left to do at all: its values lie in memory."""
+    column = settled(tape, column)
+    return column if isinstance(column._expr, Operand) else tape.capture(Side.E, tape.compute(column))
 
 
 def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:

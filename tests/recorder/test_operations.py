@@ -208,6 +208,23 @@ def test_reductions_over_messages(text):
     assert "run for real" not in reason(g, message, reduce)
 
 
+@pytest.mark.parametrize("width", [1, 33])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("text", ["m.amax(1)", "m.amin(1)", "torch.where(m == m.max(1, keepdim=True)[0], m, 0.0).sum(1)"])
+def test_extrema_are_found_among_messages_that_are_computed_on_the_way(text, dtype, width):
+    """Equal edges share: some nodes have several messages that are the largest."""
+
+    def sent(edges):
+        return {"m": edges.src["h"] * 0.3 + edges.dst["h"]}
+
+    def make():
+        return multigraph((width,), dtype)
+
+    coarse = {torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(dtype)
+    tolerance = {} if coarse is None else {"rtol": coarse, "atol": coarse}
+    assert_as_for_real(sent, reducer_of(text), make, **tolerance)
+
+
 @pytest.mark.parametrize(
     "text",
     [
