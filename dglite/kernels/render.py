@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from ..expr import Call, Constant, Expr, Operand, Side, operands_of
+from ..expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
 from ..opspec import OPERATORS, Reducer
 from .layout import Pattern
 from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
@@ -77,7 +77,7 @@ def _header(spec: KernelSpec) -> str:
 
 def called_functions(expr: Expr) -> set[str]:
     """Return the names of the functions that the sources of the expression's operators call."""
-    seen, pending = set[Expr](), [expr]
+    seen, pending = set[Expr](), [write_out_powers(expr)]
     while pending:
         node = pending.pop()
         if isinstance(node, Call) and node not in seen:
@@ -328,6 +328,7 @@ _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> tuple[list[str], str]:
     """Return ``expr`` over the lanes of one piece: lines that name what occurs several times in it, and its text."""
+    expr = write_out_powers(expr)
     repeated, names, lines = _repeated(expr), dict[Expr, str](), list[str]()
 
     def text(node: Expr, whole: bool = False) -> str:

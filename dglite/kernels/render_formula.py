@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..expr import Call, Constant, Expr, Operand
+from ..expr import Call, Constant, Expr, Operand, write_out_powers
 from .render import called_functions, is_fused, number_text
 from .spec import ITEM_BYTES, compute_dtype
 
@@ -60,4 +60,4 @@ def formula_lines(
             lines.append(f"{names[node]} = {value}")
         return names[node]
 
-    return lines, [text(formula) for formula in formulas]
+    return lines, [text(write_out_powers(formula)) for formula in formulas]
