@@ -25,7 +25,8 @@ ELEMENTWISE = """
     x - y | torch.sub(x, y) | x.sub(y) | x - 1.5 | 1.5 - x | torch.subtract(x, y)
     x * y | torch.mul(x, y) | x.mul(y) | x * 2 | 3 * x | torch.multiply(x, y) | x * w | w * x | x * x
     x / y | torch.div(x, y) | x.div(y) | x / 3 | 3 / x | torch.true_divide(x, y) | x / w | x.reciprocal()
-    torch.exp(x) | x.exp() | torch.expm1(x) | x.expm1() | torch.log(p) | p.log() | torch.sqrt(p) | p.sqrt() | torch.rsqrt(p) | x.square()
+    torch.exp(x) | x.exp() | torch.expm1(x) | x.expm1() | torch.log(p) | p.log()
+    torch.sqrt(p) | p.sqrt() | torch.rsqrt(p) | x.square()
     x ** 2 | x ** 3 | x.pow(2) | torch.pow(x, 4) | p ** 0.5 | p ** 1.5 | p ** -0.5 | x ** -2 | x ** 17 | x ** 20
     torch.tanh(x) | x.tanh() | F.tanh(x) | torch.sigmoid(x) | x.sigmoid() | F.sigmoid(x)
     torch.relu(x) | x.relu() | F.relu(x) | F.leaky_relu(x) | F.leaky_relu(x, 0.2)
