@@ -127,16 +127,16 @@ def message_text(spec: MessageSpec) -> str:
     return "\n".join(lines)
 
 
-def _members(spec: MessageSpec, operand: Operand) -> list[str]:
-    table = [f"const long long* {operand!r}_table"] if spec.grouped else []
-    return [f"const item* {operand!r}", f"long long {operand!r}_stride", *table]
+def _members(spec: MessageSpec, operand: Operand, restrict: str = "") -> list[str]:
+    table = [f"const long long* {restrict}{operand!r}_table"] if spec.grouped else []
+    return [f"const item* {restrict}{operand!r}", f"long long {operand!r}_stride", *table]
 
 
 def _parameters(spec: MessageSpec) -> str:
     """Return the parameters for the members of the message, in their order."""
     names = ["long long inner", "long long repeat"]
     for operand in operands_of(spec.expr):
-        names += [member.replace("* ", "* __restrict__ ") for member in _members(spec, operand)]
+        names += _members(spec, operand, "__restrict__ ")
     return ", ".join(names)
 
 
