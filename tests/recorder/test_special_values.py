@@ -51,23 +51,25 @@ def with_gradients(value: torch.Tensor, leaves: list[torch.Tensor]) -> list[torc
 
 def check(text: str, columns: list[torch.Tensor]) -> None:
     leaves = [x.clone().requires_grad_() for x in columns]
-    x, y = leaves
-    wanted = with_gradients(eval(text, {"x": x, "y": y, "torch": torch, "F": torch.nn.functional}), leaves)
-    tiny = torch.finfo(x.dtype).tiny
-    tolerance = {"rtol": 2e-5 if x.dtype is torch.float32 else 1e-12, "atol": 2 * tiny}
+    dtype, half = columns[0].dtype, columns[0].dtype is torch.float16
+    x, y = (x.float() if half else x for x in leaves)  # as the kernels compute
+    wanted = eval(text, {"x": x, "y": y, "torch": torch, "F": torch.nn.functional})
+    wanted = with_gradients(wanted.to(dtype), leaves)
+    rtol = {torch.float16: 1e-3, torch.float32: 2e-5, torch.float64: 1e-12}[dtype]
+    tolerance = {"rtol": rtol, "atol": 2 * torch.finfo(dtype).tiny * (1e-3 if half else 1)}
     for name, got, want in zip(("value", "gradient of x", "gradient of y"), run(text, columns), wanted, strict=True):
         wrong = ~torch.isclose(got, want, equal_nan=True, **tolerance)
         cases = zip(*(c[wrong].tolist() for c in (*columns, got, want)), strict=True)
         assert not wrong.any(), f"{name} of {text}, as (x, y, found, wanted): {list(cases)[:12]}"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("text", spellings(ONE))
 def test_of_one_number(text: str, dtype: torch.dtype) -> None:
     check(text, [special(dtype)] * 2)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
 @pytest.mark.parametrize("text", spellings(TWO))
 def test_of_two_numbers(text: str, dtype: torch.dtype) -> None:
     x = special(dtype)
