@@ -148,6 +148,8 @@ class Expressions:
 
     def binary(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         builder = self.builder
+        if type(op) not in _OPERATORS:
+            refuse(node, "is no operation of kernels")
         function, integer, real = _OPERATORS[type(op)]
         if isinstance(left.type, Vec) or isinstance(right.type, Vec):
             vec = left.type if isinstance(left.type, Vec) else right.type
@@ -167,6 +169,8 @@ class Expressions:
 
     def of_Compare(self, node: ast.Compare) -> Value:
         values = [self.value(part) for part in (node.left, *node.comparators)]
+        if any(type(op) not in _RELATIONS for op in node.ops):
+            refuse(node, "is no comparison of kernels")
         results = [
             self.compare(_RELATIONS[type(op)], left, right)
             for op, left, right in zip(node.ops, values, values[1:], strict=False)
