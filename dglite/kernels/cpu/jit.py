@@ -20,6 +20,7 @@ import llvmlite
 from llvmlite import binding
 
 from ...config import compiler, debug_level
+from ...errors import DGLWarning
 from .. import store
 from . import by_numba, machine, philox, simd, tiles, translate
 from .cached import compile_lock
@@ -29,6 +30,7 @@ __all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 
 _addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}
+_refused: list[str] = []
 _COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, machine, simd, philox, tiles))
 """What rendered kernels are compiled by, and what they import, as it was loaded."""
 
@@ -77,21 +79,16 @@ def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
     return by_numba.compile_functions(_import(name, by_numba.rewritten(source)), functions)
 
 
-@cache
-def _told() -> list[Exception]:
-    return []
-
-
 def _tell(error: Exception) -> None:
     """Warn, the first time, that kernels are compiled by Numba."""
-    if not _told():
+    if not _refused:
         warnings.warn(
             f"a kernel could not be translated ({type(error).__name__}: {error}) by llvmlite "
             f"{llvmlite.__version__}; Numba compiles such kernels, which takes five times as long",
-            RuntimeWarning,
+            DGLWarning,
             stacklevel=2,
         )
-    _told().append(error)
+    _refused.append(f"{error}")
 
 
 def _code(name: str, source: str) -> bytes:
