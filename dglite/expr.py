@@ -6,6 +6,7 @@ gradients and the oracle are all made from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -223,12 +224,14 @@ def write_out_powers(expr: Expr) -> Expr:
     if not isinstance(expr, Call):
         return expr
     args = tuple(map(write_out_powers, expr.args))
-    exponent = args[1].value if expr.op.name == "power" and isinstance(args[1], Constant) else 0.3
+    exponent = args[1].value if expr.op.name == "power" and isinstance(args[1], Constant) else math.nan
     if abs(exponent) == 0.5:
         root = Call(OPERATORS["sqrt"], args[:1])
         return root if exponent > 0 else Call(OPERATORS["div"], (Constant(1.0), root))
-    if exponent % 1:
+    if not exponent.is_integer():
         return Call(expr.op, args)
+    if exponent == 0:
+        return Constant(1.0)
     base = args[0] if exponent > 0 else Call(OPERATORS["div"], (Constant(1.0), args[0]))
     return _whole_power(base, abs(int(exponent)))
 

@@ -88,7 +88,7 @@ def _tell(error: Exception) -> None:
             DGLWarning,
             stacklevel=2,
         )
-    _refused.append(f"{error}")
+        _refused.append(str(error))
 
 
 def _code(name: str, source: str) -> bytes:
