@@ -8,6 +8,8 @@
                         It must be this user's own: not writable by others
 ``DGLITE_CACHE_SIZE``   megabytes that compiled kernels may take there, about; default 1024. What was not used for
                         longest is removed beyond that; ``0`` keeps nothing
+``DGLITE_COMPILER``     what compiles kernels for the CPU: ``llvm``, or ``numba``, which takes five times as long;
+                        default: ``numba`` for what ``llvm`` fails at
 ``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite, ``2`` also prints kernel sources
 ======================  ==============================================================================
 """
@@ -22,7 +24,7 @@ import platformdirs
 
 from .errors import DGLError
 
-__all__ = ["backend_name", "cache_dir", "cache_limit", "data_dir", "debug_level"]
+__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level"]
 
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
@@ -61,6 +63,14 @@ def cache_limit() -> int:
     if not (value.isascii() and value.isdigit()):
         raise DGLError(f"DGLITE_CACHE_SIZE={value!r} is not understood; expected a number of megabytes, such as 1024")
     return int(value) << 20
+
+
+def compiler() -> str:
+    """Return what compiles kernels for the CPU: ``llvm``, ``numba``, or ``""`` for the first that can."""
+    value = os.environ.get("DGLITE_COMPILER", "")
+    if value not in ("", "llvm", "numba"):
+        raise DGLError(f"DGLITE_COMPILER={value!r} is not understood; expected llvm or numba")
+    return value
 
 
 def data_dir() -> Path:

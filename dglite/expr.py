@@ -6,6 +6,7 @@ gradients and the oracle are all made from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,6 +29,7 @@ __all__ = [
     "operands_of",
     "renumber",
     "swap_sides",
+    "write_out_powers",
 ]
 
 
@@ -86,6 +88,8 @@ class Expr:
         """Return the operator ``name`` applied to this and ``others``."""
         if name in ("add", "sub", "mul", "div"):
             return _binary(name, self, *others)
+        if name == "power" and others[0] in (Constant(0.0), Constant(1.0)):
+            return self if others[0] == Constant(1.0) else Constant(1.0)
         return Call(OPERATORS[name], (self, *(x if isinstance(x, Expr) else Constant(float(x)) for x in others)))
 
     def __str__(self) -> str:
@@ -212,6 +216,33 @@ def swap_sides(expr: Expr) -> Expr:
     if isinstance(expr, Call):
         return Call(expr.op, tuple(swap_sides(arg) for arg in expr.args))
     return expr
+
+
+@lru_cache(maxsize=4096)
+def write_out_powers(expr: Expr) -> Expr:
+    """Return ``expr`` with whole powers written as products and those to one half as roots, as kernels compute them."""
+    if not isinstance(expr, Call):
+        return expr
+    args = tuple(map(write_out_powers, expr.args))
+    exponent = args[1].value if expr.op.name == "power" and isinstance(args[1], Constant) else math.nan
+    if abs(exponent) == 0.5:
+        root = Call(OPERATORS["sqrt"], args[:1])
+        return root if exponent > 0 else Call(OPERATORS["div"], (Constant(1.0), root))
+    if not exponent.is_integer():
+        return Call(expr.op, args)
+    if exponent == 0:
+        return Constant(1.0)
+    base = args[0] if exponent > 0 else Call(OPERATORS["div"], (Constant(1.0), args[0]))
+    return _whole_power(base, abs(int(exponent)))
+
+
+def _whole_power(x: Expr, exponent: int) -> Expr:
+    """Return x to a power above 0 by repeated squaring."""
+    if exponent == 1:
+        return x
+    half = _whole_power(x, exponent // 2)
+    square = Call(OPERATORS["mul"], (half, half))
+    return Call(OPERATORS["mul"], (square, x)) if exponent % 2 else square
 
 
 def evaluate(expr: Expr, values: Sequence[Any], functions: Mapping[str, Callable[..., Any]] | None = None) -> Any:

@@ -37,8 +37,8 @@ class Operator:
 
 
 def _step(x: Any, y: Any) -> Any:
-    """Return 1 where x > y, 1/2 where they are equal, 0 elsewhere: how a maximum shares its gradient."""
-    return x.call("gt", y).call("where", 1.0, x.call("lt", y).call("where", 0.0, 0.5))
+    """Return 1/2 where x and y are equal, 0 where x < y, 1 elsewhere: how a maximum shares its gradient."""
+    return x.call("eq", y).call("where", 0.5, x.call("lt", y).call("where", 0.0, 1.0))
 
 
 OPERATORS = {
@@ -48,8 +48,9 @@ OPERATORS = {
         Operator("add", 2, "({0} + {1})", (lambda x, y: 1.0, lambda x, y: 1.0)),
         Operator("sub", 2, "({0} - {1})", (lambda x, y: 1.0, lambda x, y: -1.0)),
         Operator("mul", 2, "({0} * {1})", (lambda x, y: y, lambda x, y: x)),
-        Operator("div", 2, "({0} / {1})", (lambda x, y: 1.0 / y, lambda x, y: -x / (y * y))),
+        Operator("div", 2, "({0} / {1})", (lambda x, y: 1.0 / y, lambda x, y: -(x / y) / y)),
         Operator("exp", 1, "exp({0})", (lambda x: x.call("exp"),)),
+        Operator("expm1", 1, "expm1({0})", (lambda x: x.call("exp"),)),
         Operator("log", 1, "log({0})", (lambda x: 1.0 / x,)),
         Operator("sqrt", 1, "sqrt({0})", (lambda x: 0.5 / x.call("sqrt"),)),
         Operator("abs", 1, "abs({0})", (lambda x: x.call("sign"),)),

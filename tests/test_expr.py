@@ -22,6 +22,7 @@ from dglite.expr import (
     formula,
     operands_of,
     swap_sides,
+    write_out_powers,
 )
 from dglite.kernels import reference
 from dglite.opspec import COMPARISONS, OPERATORS, operator
@@ -137,3 +138,20 @@ def test_an_operand_of_all_edges_stays_where_it_is_on_the_reversed_graph():
     shared = Operand(Side.G, 3)
     assert swap_sides(U0 * shared) == Operand(Side.V, 0) * shared
     assert Side.G.reversed is Side.G and str(U0 + shared) == "(u0 + g3)"
+
+
+@pytest.mark.parametrize(
+    ("exponent", "wanted"),
+    [
+        (2.0, "(u0 * u0)"),
+        (3.0, "((u0 * u0) * u0)"),
+        (-2.0, "((1.0 / u0) * (1.0 / u0))"),
+        (0.5, "sqrt(u0)"),
+        (-0.5, "(1.0 / sqrt(u0))"),
+        (1.0, "u0"),
+        (0.0, "1.0"),
+        (1.5, "power(u0, 1.5)"),
+    ],
+)
+def test_powers_are_written_out(exponent, wanted):
+    assert formula(write_out_powers(Call(OPERATORS["power"], (U0, Constant(exponent))))) == wanted

@@ -31,7 +31,7 @@ class ArrayBackend(Backend):
     modules = ("numpy", "cupy", "torch", "dglite.backend")
     functions: Mapping[str, Callable[..., Tensor]] = {
         name: functions[name]
-        for name in "exp log sqrt abs sign tanh sigmoid softplus power maximum minimum where".split()
+        for name in "exp expm1 log sqrt abs sign tanh sigmoid softplus power maximum minimum where".split()
     }
 
     def is_tensor(self, x: object) -> bool:

@@ -45,6 +45,7 @@ class TorchBackend(Backend):
     modules = ("torch", "numpy", "dglite.backend")
     functions: Mapping[str, Callable[..., torch.Tensor]] = {
         "exp": torch.exp,
+        "expm1": torch.expm1,
         "log": torch.log,
         "sqrt": torch.sqrt,
         "abs": torch.abs,

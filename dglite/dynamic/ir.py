@@ -21,7 +21,7 @@ from ..opspec import COMPARISONS, OPERATORS
 
 __all__ = ["COSTLY", "Builder", "Domain", "Kind", "Node"]
 
-COSTLY = ("exp", "log", "sqrt", "tanh", "sigmoid", "softplus", "power", "div")
+COSTLY = ("exp", "expm1", "log", "sqrt", "tanh", "sigmoid", "softplus", "power", "div")
 """Operators whose results are kept for the gradient; the others are computed again."""
 
 

@@ -51,8 +51,10 @@ def _leaky_relu(builder: Builder, x: Node, slope: float = 0.01) -> Node:
 def _elu(builder: Builder, x: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     if (scale, input_scale) != (1.0, 1.0):
         return NotImplemented
-    low = builder.pointwise("mul", builder.pointwise("sub", builder.pointwise("exp", x), 1.0), alpha)
-    return builder.pointwise("where", builder.pointwise("gt", x, 0.0), x, low)
+    # The exponential sees nothing above 0, where it could overflow and spoil the gradient.
+    above = builder.pointwise("gt", x, 0.0)
+    low = builder.pointwise("mul", builder.pointwise("expm1", builder.pointwise("where", above, 0.0, x)), alpha)
+    return builder.pointwise("where", above, x, low)
 
 
 def _softplus(builder: Builder, x: Node, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -69,10 +71,12 @@ def _power(builder: Builder, x: Any, exponent: Any) -> Any:
 def _clamp(builder: Builder, x: Node, low: Any = None, high: Any = None) -> Any:
     if isinstance(low, Node) or isinstance(high, Node):
         return NotImplemented
-    # As torch: the gradient passes at the bounds.
-    if low is not None:
-        x = builder.pointwise("where", builder.pointwise("lt", x, low), low, x)
-    return x if high is None else builder.pointwise("where", builder.pointwise("gt", x, high), high, x)
+    # As torch: the gradient passes at the bounds; a NaN stays one, and has none.
+    for bound, inside, beyond in ((low, "ge", "lt"), (high, "le", "gt")):
+        if bound is not None:
+            within = builder.pointwise("where", builder.pointwise(inside, x, bound), x, math.nan)
+            x = builder.pointwise("where", builder.pointwise(beyond, x, bound), bound, within)
+    return x
 
 
 def _silu(builder: Builder, x: Node) -> Node:
@@ -238,7 +242,7 @@ def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None
 _FLOAT_COMPARISONS = {name: _binary(name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
 
 LOWERINGS: Mapping[str, Lower] = {
-    **{name: _unary(name) for name in ("neg", "exp", "log", "sqrt", "abs", "tanh", "sigmoid")},
+    **{name: _unary(name) for name in ("neg", "exp", "expm1", "log", "sqrt", "abs", "tanh", "sigmoid")},
     **{name: _binary(name) for name in ("mul", "maximum", "minimum")},
     **_FLOAT_COMPARISONS,
     "add": _add,

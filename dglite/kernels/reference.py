@@ -27,6 +27,7 @@ __all__ = [
 
 FUNCTIONS: dict[str, Any] = {
     "exp": np.exp,
+    "expm1": np.expm1,
     "log": np.log,
     "sqrt": np.sqrt,
     "abs": np.abs,

@@ -12,14 +12,12 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numpy as np
-
-from ..expr import Call, Constant, Expr, Operand, Side, operands_of
+from ..expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
 from ..opspec import OPERATORS, Reducer
 from .layout import Pattern
 from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 
-__all__ = ["MOST_AHEAD", "called_functions", "indent", "number_text", "sddmm_source", "spmm_source"]
+__all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
 
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
@@ -45,7 +43,7 @@ def kernel(args, row, first, last, out, winners):
 
 
 _ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
-    scale = 1.0 / max(count, 1)
+    scale = splat1(1.0 / max(count, 1))
 """
 
 
@@ -79,7 +77,7 @@ def _header(spec: KernelSpec) -> str:
 
 def called_functions(expr: Expr) -> set[str]:
     """Return the names of the functions that the sources of the expression's operators call."""
-    seen, pending = set[Expr](), [expr]
+    seen, pending = set[Expr](), [write_out_powers(expr)]
     while pending:
         node = pending.pop()
         if isinstance(node, Call) and node not in seen:
@@ -195,7 +193,7 @@ def _split_factors(expr: Expr) -> tuple[Expr | None, list[tuple[str, Expr]]]:
     factors += right_factors
     if left is None or right_inner is None:
         return right_inner if left is None else left, factors
-    return left * right_inner, factors
+    return Call(OPERATORS["mul"], (left, right_inner)), factors
 
 
 def _is_of_row(expr: Expr) -> bool:
@@ -330,18 +328,19 @@ _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> tuple[list[str], str]:
     """Return ``expr`` over the lanes of one piece: lines that name what occurs several times in it, and its text."""
+    expr = write_out_powers(expr)
     repeated, names, lines = _repeated(expr), dict[Expr, str](), list[str]()
 
-    def text(node: Expr) -> str:
+    def text(node: Expr, whole: bool = False) -> str:
         if isinstance(node, Constant):
-            return number_text(node.value, compute_dtype(spec.dtype))
+            return number_text(node.value)
         if isinstance(node, Operand):
             return _loaded(spec, node, piece, pieces, k)
         assert isinstance(node, Call)
-        if node not in repeated:
-            return node.op.source.format(*map(text, node.args))
+        if node not in repeated or whole:
+            return node.op.source.format(*(text(arg, is_fused(node, arg)) for arg in node.args))
         if node not in names:
-            line = node.op.source.format(*map(text, node.args))
+            line = text(node, True)
             names[node] = f"shared{piece}_{len(names)}"
             lines.append(f"{names[node]} = {line}")
         return names[node]
@@ -349,11 +348,18 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
     return lines, text(expr)
 
 
-def number_text(value: float, dtype: str) -> str:
-    """Return a number as it is in ``dtype``: single values are computed in float64, where 0.1 is another number."""
-    if dtype == "float32":
-        value = float(np.float32(value))
-    return repr(value) if math.isfinite(value) else f'float("{value}")'
+def is_fused(node: Call, arg: Expr) -> bool:
+    """Whether ``arg`` is a product that is rounded together with the sum ``node``, wherever that is computed.
+
+    It stands in the sum in full then, though it may have a name: so the last bit of an expression's value does not
+    depend on what else a kernel computes.
+    """
+    return node.op.name in ("add", "sub") and isinstance(arg, Call) and arg.op.name == "mul"
+
+
+def number_text(value: float) -> str:
+    """Return a number of the type that is computed in: a single value and a vector's lanes are rounded alike."""
+    return f"splat1({value!r})" if math.isfinite(value) else f'splat1(float("{value}"))'
 
 
 @lru_cache(maxsize=4096)

@@ -38,8 +38,9 @@ from .spec import ITEM_BYTES
 __all__ = ["attention_source"]
 
 _AHEAD = "index_ahead(indices, j, num_entries)"
-_FAR_X = "x + far * x_stride * ITEM"
-_FAR_RIGHT = "right + far * right_stride * ITEM"
+_FAR_X = "x + {far} * x_stride * ITEM"
+_FAR_RIGHT = "right + {far} * right_stride * ITEM"
+"""Templates of addresses of far rows."""
 
 
 def attention_source(spec: AttentionSpec) -> str:
@@ -103,8 +104,8 @@ def _forward(spec: AttentionSpec) -> list[str]:
         sums["sloped"] = "{weight:second + at} * {load:x_row}"
         finish["sloped_row"] = "sloped{n}"
     lanes = spec.lanes // 2 if sloped else spec.lanes
-    ahead = _FAR_X.replace("far *", f"{_AHEAD} *") if spec.score is Score.ADDITIVE else ""
-    tile += accumulate(spec, lanes, sums, {"x_row": _FAR_X}, finish, ahead, "{weight:rescales}")
+    ahead = _FAR_X.format(far=_AHEAD) if spec.score is Score.ADDITIVE else ""
+    tile += accumulate(spec, lanes, sums, _addresses({"x_row": _FAR_X}), finish, ahead, "{weight:rescales}")
     return [*lines, *in_tiles(spec, tile), *_normalised(spec, sloped)]
 
 
@@ -134,7 +135,7 @@ def _product_scores(
     lines = min(16, -(-spec.width * ITEM_BYTES[spec.dtype] // 64))
     entry = ["far, at = index(indices, j), (j - start) * HEADS"]
     for name, address in far_rows.items():
-        entry.append(f"{name}, ahead = {address}, {address.replace('far *', f'{_AHEAD} *')}")
+        entry.append(f"{name}, ahead = {address.format(far='far')}, {address.format(far=_AHEAD)}")
         entry += [f"prefetch(ahead + {64 * i})" for i in range(lines)]
     if spec.score is Score.DOT:
         entry += dots(spec, f"{{load:{far}}} * {{load:{near}}}", "scores + at")
@@ -143,6 +144,11 @@ def _product_scores(
         both = _both(far, near)
         entry += dots(spec, f"{{load:attn}} * {both} * {_steepness(both)}", "scores + at")
     return ["for j in range(start, stop):", *block(entry + (extra or []))]
+
+
+def _addresses(far_rows: dict[str, str]) -> dict[str, str]:
+    """Return the addresses of the rows of ``far``."""
+    return {name: address.format(far="far") for name, address in far_rows.items()}
 
 
 def _both(far: str, near: str) -> str:
@@ -274,9 +280,9 @@ def _additive_source(spec: AttentionSpec) -> list[str]:
         spec,
         spec.lanes // 2,
         sums,
-        {"grad_row": _far_grad(spec)},
+        _addresses({"grad_row": _far_grad(spec)}),
         {"x_grad_row": "sum{n}"},
-        _far_grad(spec).replace("far *", f"{_AHEAD} *"),
+        _far_grad(spec).format(far=_AHEAD),
         products=("sums", "sloped{n} * {load:own_x}"),
     )
     tile += _weight_gradients(spec) if spec.weight_gradient else []
@@ -306,12 +312,14 @@ def _through_projection(spec: AttentionSpec) -> list[str]:
 
 
 def _far_grad(spec: AttentionSpec) -> str:
-    return f"grad + far * {spec.width} * ITEM"
+    """Return the template of the address of a far row of the result's gradient."""
+    return f"grad + {{far}} * {spec.width} * ITEM"
 
 
 def _weight_gradients(spec: AttentionSpec) -> list[str]:
     """Return the lines that store the gradient of each entry's edge weight: sum of weight * grad * x."""
-    entry = ["far, at = index(indices, j), (j - start) * HEADS", f"grad_row = {_far_grad(spec)}", "found = zero1"]
+    entry = ["far, at = index(indices, j), (j - start) * HEADS", "found = zero1"]
+    entry.append(f"grad_row = {_far_grad(spec).format(far='far')}")
     for sweep in sweeps_of(spec, spec.lanes):
         values = [
             f"reduce_add({fill('{weight:plain + at} * {load:grad_row} * {load:own_x}', piece)})"
@@ -354,7 +362,7 @@ def _product_destination(spec: AttentionSpec) -> list[str]:
         stores = {"right_grad_row": "{load:attn} * sum{n}", "attn_grad_row": "leaky{n}"}
     else:
         sums, stores = {"sum": "{weight:second + at} * {load:x_row}"}, {"right_grad_row": "sum{n}"}
-    tile += accumulate(spec, spec.lanes // len(sums), sums, {"x_row": _FAR_X}, stores)
+    tile += accumulate(spec, spec.lanes // len(sums), sums, _addresses({"x_row": _FAR_X}), stores)
     return [*lines, *in_tiles(spec, tile)]
 
 
@@ -395,7 +403,7 @@ def _product_source(spec: AttentionSpec) -> list[str]:
         stores = {"x_grad_row": "sum{n} + {load:attn} * steep{n}"}
     else:
         sums["sum"] += " + {weight:second + at} * {load:right_row}"
-    tile += accumulate(spec, spec.lanes // 2, sums, far, stores)
+    tile += accumulate(spec, spec.lanes // 2, sums, _addresses(far), stores)
     return [*lines, *in_tiles(spec, tile)]
 
 

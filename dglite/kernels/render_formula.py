@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ..expr import Call, Constant, Expr, Operand
-from .render import called_functions, number_text
+from ..expr import Call, Constant, Expr, Operand, write_out_powers
+from .render import called_functions, is_fused, number_text
 from .spec import ITEM_BYTES, compute_dtype
 
 __all__ = ["KERNEL", "formula_lines", "functions_of", "header"]
@@ -44,18 +44,20 @@ def formula_lines(
     lines: list[str] = []
     names: dict[Expr, str] = {}
 
-    def text(node: Expr) -> str:
+    def text(node: Expr, whole: bool = False) -> str:
         if isinstance(node, Constant):
-            return number_text(node.value, compute_dtype(dtype))
+            return number_text(node.value)
         if isinstance(node, Operand):
             return operand_text(node)
         assert isinstance(node, Call)
-        if node not in names:
-            value = node.op.source.format(*map(text, node.args))
+        if node not in names or whole:
+            value = node.op.source.format(*(text(arg, is_fused(node, arg)) for arg in node.args))
             if node.op.source.startswith("where"):
                 value = f"where({text(node.args[0])}, {', '.join(f'splat{lanes}({text(x)})' for x in node.args[1:])})"
+            if whole:
+                return value
             names[node] = f"t{len(names)}"
             lines.append(f"{names[node]} = {value}")
         return names[node]
 
-    return lines, [text(formula) for formula in formulas]
+    return lines, [text(write_out_powers(formula)) for formula in formulas]

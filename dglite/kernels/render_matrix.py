@@ -36,7 +36,7 @@ _ACCUMULATORS = 8
 _CHUNK = 128
 """Rows of the matrix that are added up before others are, where they are used more than once."""
 
-_HEAD = '''"""{form} ({dtype})."""
+_HEAD = '''"""{title} ({dtype})."""
 from dglite.kernels.cpu import simd
 
 ITEM, LANES = {item}, {lanes}
@@ -51,19 +51,22 @@ def kernel(args, task, num_tasks):
     x, x_stride, m, m_stride = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
     y, y_stride = word(args, 8), word(args, 9)
 '''
-_START = "start, start_stride = word(args, 10), word(args, 11)"
+_START = ["start, start_stride = word(args, 10), word(args, 11)"]
 _RUN = ["first_row = word(args, 0)", "count = count - first_row"]
 _RUN += ["x, y = x + first_row * x_stride, y + first_row * y_stride", "start, start_stride = 0, 0"]
 
 
 def run_source(form: str, dtype: str, lanes: int) -> str:
     """Return the kernel of ``dots`` or ``sums`` for a run of rows."""
-    source = matrix_source(form, dtype, lanes)
-    return source.replace(indent(_START, 4), indent("\n".join(_RUN), 4)).replace(f"{form} (", f"{form} of a run (")
+    return _source(f"{form} of a run", _RUN, form, dtype, lanes)
 
 
 def matrix_source(form: str, dtype: str, lanes: int) -> str:
     """Return the kernel of a form (see :data:`FORMS`), for matrices of any width."""
+    return _source(form, _START if form in ("dots", "sums") else [], form, dtype, lanes)
+
+
+def _source(title: str, start: list[str], form: str, dtype: str, lanes: int) -> str:
     # What remains of the columns is done in smaller vectors. Told apart when it runs: kernels take long to compile.
     pieces = pieces_of(lanes - 1)
     loads = [
@@ -71,8 +74,8 @@ def matrix_source(form: str, dtype: str, lanes: int) -> str:
         f'simd.splat("{dtype}", {n})'
         for n in sorted({1, lanes, *pieces})
     ]
-    head = _HEAD.format(form=form, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
-    return head + indent("\n".join(FORMS[form](lanes, pieces)), 4)
+    head = _HEAD.format(title=title, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
+    return head + indent("\n".join([*start, *FORMS[form](lanes, pieces)]), 4)
 
 
 def _in_groups(name: str, end: str, sizes: tuple[int, ...], body: Callable[[int], list[str]]) -> list[str]:
@@ -92,10 +95,7 @@ def _dots(lanes: int, pieces: tuple[int, ...]) -> list[str]:
         groups = tuple(n for n in (2, 1) if n * dealt <= _ACCUMULATORS)
         return [*lines, "row = 0", *_in_groups("row", "count", groups, lambda n: _dots_of(n, dealt, lanes, pieces))]
 
-    return [
-        _START,
-        *_owned_rows(rows),
-    ]
+    return _owned_rows(rows)
 
 
 def _owned_rows(body: Callable[[int], list[str]]) -> list[str]:
@@ -160,7 +160,6 @@ def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
         body += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
     body += ["start, start_stride = y, y_stride"]
     return [
-        _START,
         *_shared_columns(),
         f"chunk = {_CHUNK} if count > 4 else height",
         "for begin in range(0, height, chunk):",

@@ -26,7 +26,7 @@ word, exp, log, maximum, reduce_add, reduce_max = (
     simd.word, simd.exp, simd.log, simd.maximum, simd.reduce_add, simd.reduce_max
 )
 load, store, splat = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES), simd.splat("{dtype}", LANES)
-load1, store1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
+load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
 store_word = simd.storer("int64", 1)
 
 
@@ -47,21 +47,20 @@ _LABEL = """
         if not known and label != {ignored}:
             store_word(word(args, 14), 2 * label + 1)
 """
-_LOG_SUM = """
-        high = float("-inf")
-        if whole > 0:
-            highs = splat(float("-inf"))
-            for k in range(0, whole, LANES * ITEM):
-                highs = maximum(highs, load(x + k))
-            high = reduce_max(highs)
-        for k in range(whole, end, ITEM):
-            high = maximum(high, load1(x + k))
-        sums, rest = splat(0.0), 0.0
-        for k in range(0, whole, LANES * ITEM):
-            sums = sums + exp(load(x + k) - splat(high))
-        for k in range(whole, end, ITEM):
-            rest = rest + exp(load1(x + k) - high)
-        log_sum = high + log(rest + reduce_add(sums))
+_LOG_SUM = """high = splat1(float("-inf"))
+if whole > 0:
+    highs = splat(float("-inf"))
+    for k in range(0, whole, LANES * ITEM):
+        highs = maximum(highs, load(x + k))
+    high = reduce_max(highs)
+for k in range(whole, end, ITEM):
+    high = maximum(high, load1(x + k))
+sums, rest = splat(0.0), splat1(0.0)
+for k in range(0, whole, LANES * ITEM):
+    sums = sums + exp(load(x + k) - splat(high))
+for k in range(whole, end, ITEM):
+    rest = rest + exp(load1(x + k) - high)
+log_sum = high + log(rest + reduce_add(sums))
 """
 
 
@@ -79,13 +78,13 @@ def _forward(form: str) -> str:
     if form == "nll_loss":
         return indent("store1(y, -load1(x + label * ITEM) if known else 0.0)", 8)
     if form == "cross_entropy":
-        return _LOG_SUM + indent("store1(y, log_sum - load1(x + label * ITEM) if known else 0.0)", 8)
+        return indent(_LOG_SUM + "store1(y, log_sum - load1(x + label * ITEM) if known else 0.0)", 8)
     lines = []
     for bounds, n in (("0, whole, LANES * ITEM", ""), ("whole, end, ITEM", "1")):
         value = f"load{n}(x + k) - {'log_sum' if n else 'splat(log_sum)'}"
         value = f"exp({value})" if form == "softmax" else value
         lines += [f"for k in range({bounds}):", f"    store{n}(y + k, {value})"]
-    return _LOG_SUM + indent("\n".join(lines), 8)
+    return indent(_LOG_SUM + "\n".join(lines), 8)
 
 
 def _gradient(form: str) -> list[str]:
@@ -101,13 +100,13 @@ def _gradient(form: str) -> list[str]:
         ]
     if form == "cross_entropy":
         lines += [
-            *_LOG_SUM.replace("\n        ", "\n").strip().splitlines(),
-            "scale = load1(g) if known else load1(g) * 0.0",
+            *_LOG_SUM.splitlines(),
+            "scale = load1(g) if known else splat1(0.0)",
         ]
         terms = {"": "exp(load(x + k) - splat(log_sum)) * scale", "1": "exp(load1(x + k) - log_sum) * scale"}
     else:
         product = "load{n}(g + k) * load{n}(y + k)" if form == "softmax" else "load{n}(g + k)"
-        lines += ["sums, rest = splat(0.0), 0.0"]
+        lines += ["sums, rest = splat(0.0), splat1(0.0)"]
         lines += ["for k in range(0, whole, LANES * ITEM):", f"    sums = sums + {product.format(n='')}"]
         lines += ["for k in range(whole, end, ITEM):", f"    rest = rest + {product.format(n='1')}"]
         lines += ["total = rest + reduce_add(sums)"]

@@ -74,7 +74,7 @@ def _body(spec: StepSpec) -> list[str]:
 def _columns(spec: StepSpec) -> list[str]:
     lines = [f"s{slot} = load1(x{slot}_row)" for slot, spread in enumerate(spec.spread) if spread]
     if spec.total:
-        lines += [f"sums, rest = splat{spec.lanes}(0.0), {'load1(y0_row)' if spec.add else '0.0'}"]
+        lines += [f"sums, rest = splat{spec.lanes}(0.0), {'load1(y0_row)' if spec.add else 'splat1(0.0)'}"]
     for start, end, step, lanes in (("first", "last", spec.lanes, spec.lanes), ("last", "stop", 1, 1)):
         lines += [f"for k in range({start}, {end}, {step}):", *(f"    {line}" for line in _values(spec, lanes))]
     if spec.total:

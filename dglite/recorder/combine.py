@@ -15,7 +15,7 @@ from ..opspec import COMPARISONS, OPERATORS
 from .deferred import Column, Tape, is_deferred, real
 from .rows import is_rows
 
-__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled"]
+__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
 
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
@@ -89,6 +89,12 @@ def settled(tape: Tape, column: Column) -> Column:
     return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
 
 
+def stored(tape: Tape, column: Column) -> Column:
+    """Return the column with nothing left to do at all: its values lie in memory."""
+    column = settled(tape, column)
+    return column if isinstance(column._expr, Operand) else tape.capture(Side.E, tape.compute(column))
+
+
 def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
     """Return ``op`` of columns, tensors and numbers, or ``NotImplemented``; the first ``truths`` must be truths."""
     if not all(type(arg) is Column and is_truth(arg) for arg in args[:truths]):
@@ -145,10 +151,28 @@ def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[
     return None
 
 
+_MANTISSA = {"float16": 11, "bfloat16": 8}
+"""Bits of a number in each 16-bit dtype."""
+
+
 def _number(tape: Tape, value: float, dtype: str) -> Expr:
+    """Return a number as what kernels are given in the columns' dtype.
+
+    They compute 16-bit columns in float32, so such a number is given as the sum of two. One beyond float16's range is
+    written into the kernel.
+    """
     if (value in tape.literals and str(value) != "-0.0") or not math.isfinite(value):
         return Constant(value)
-    return tape.capture(Side.G, backend.full((1,), value, dtype, tape.tensor_device))._expr
+    parts = [value]
+    if dtype in _MANTISSA and value:
+        mantissa, exponent = math.frexp(value)
+        bits = _MANTISSA[dtype]
+        high = math.ldexp(round(math.ldexp(mantissa, bits)), exponent - bits)
+        if dtype == "float16" and not 2.0**-14 <= abs(high) <= 65504:
+            return Constant(value)
+        parts = [high, value - high] if value != high else parts
+    exprs = [tape.capture(Side.G, backend.full((1,), part, dtype, tape.tensor_device))._expr for part in parts]
+    return exprs[0] if len(exprs) == 1 else Call(OPERATORS["add"], tuple(exprs))
 
 
 def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:

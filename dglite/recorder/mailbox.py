@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..backend import Tensor
 from ..backend import active as backend
-from ..opspec import Reducer
-from .combine import Table, combine, is_truth, settled
+from ..expr import operands_of
+from ..opspec import COMPARISONS, Reducer
+from .combine import Table, combine, is_truth, settled, stored
 from .deferred import Column, Deferred, Tape, Unrecordable, real
 from .operations import MESSAGES
 from .rows import Rows
@@ -24,6 +25,22 @@ __all__ = ["MAILBOX", "Mailbox", "Reduced"]
 
 MAILBOX = Table(MESSAGES)
 """Operations on mailbox columns: those on messages, and the reductions over them."""
+
+
+def _compared(op: str) -> Callable[..., Any]:
+    """Return a comparison, in which 16-bit messages are as they would be stored: an extremum of theirs is rounded."""
+
+    def compare(tape: Mailbox, input: Any, other: Any) -> Any:
+        rounded = (
+            stored(tape, x) if type(x) is Column and x._dtype in ("float16", "bfloat16") else x for x in (input, other)
+        )
+        return combine(tape, op, *rounded)
+
+    return compare
+
+
+for _name in COMPARISONS:
+    MAILBOX.add(_name)(_compared(_name))
 
 
 class Mailbox(Tape):
@@ -134,11 +151,14 @@ def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> 
 def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bool) -> Any:
     """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
 
-    Its gradient is that of the mean of the messages that equal the extremum.
+    Its gradient is that of the mean of the messages that equal the extremum. Where one is asked for, messages are
+    computed once, and compared as they lie in memory.
     """
     column = settled(tape, input)
+    differentiable = any(backend.requires_grad(tape.tensor(operand.slot)) for operand in operands_of(column._expr))
+    column = stored(tape, column) if differentiable else column
     extremum = tape.reduce(reducer, column)
-    if backend.requires_grad(extremum):
+    if differentiable:
         attains = combine(tape, "eq", column, _kept(backend.detach(extremum)))
         chosen = combine(tape, "where", attains, column, 0.0, truths=1)
         if chosen is NotImplemented:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..backend import active as backend
-from ..expr import Call, Constant, Expr
+from ..expr import Call, Constant, write_out_powers
 from ..opspec import COMPARISONS, OPERATORS
 from .combine import LARGEST, Table, combine, is_truth, reshaped, rowwise, settled
 from .deferred import Column, Tape, is_deferred
@@ -28,7 +28,7 @@ def _plain(op: str, arity: int) -> Callable[..., Any]:
     return lambda tape, input, other: combine(tape, op, input, other)
 
 
-for _name in ("exp", "log", "sqrt", "abs", "sign", "tanh", "sigmoid"):
+for _name in ("exp", "expm1", "log", "sqrt", "abs", "sign", "tanh", "sigmoid"):
     MESSAGES.add(_name)(_plain(_name, 1))
 for _name in ("mul", "maximum", "minimum", *COMPARISONS):
     MESSAGES.add(_name)(_plain(_name, 2))
@@ -86,25 +86,12 @@ def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     if is_truth(input) or not math.isfinite(exponent):
         return NotImplemented
     column = settled(tape, input)
-    if exponent == 0.5:
-        return combine(tape, "sqrt", column)
-    if exponent == int(exponent):
-        expr = _power(column._expr, abs(int(exponent))) if 1 <= abs(exponent) <= 32 else None
-        if expr is None or (isinstance(expr, Call) and expr.size > LARGEST):
-            return NotImplemented
-        result = Column(tape, expr, column._feat, column._dtype)
-        return result if exponent > 0 else combine(tape, "div", 1.0, result)
+    if exponent == int(exponent) and not 1 <= abs(exponent) <= 32:
+        return NotImplemented
     expr = Call(OPERATORS["power"], (column._expr, Constant(float(exponent))))
+    if write_out_powers(expr).size > LARGEST:  # type: ignore[attr-defined]
+        return NotImplemented
     return Column(tape, expr, column._feat, column._dtype)
-
-
-def _power(x: Expr, exponent: int) -> Expr:
-    """Return x to a whole power by repeated squaring."""
-    if exponent == 1:
-        return x
-    half = _power(x, exponent // 2)
-    square = Call(OPERATORS["mul"], (half, half))
-    return Call(OPERATORS["mul"], (square, x)) if exponent % 2 else square
 
 
 def _then(tape: Tape, result: Any, step: Callable[[Column], Any]) -> Any:
@@ -134,8 +121,7 @@ def _elu(tape: Tape, input: Any, alpha: float = 1.0, inplace: bool = False) -> A
     above = combine(tape, "gt", input, 0.0)
     if inplace or above is NotImplemented:
         return NotImplemented
-    low = _then(tape, _chosen(tape, above, 0.0, input), lambda x: combine(tape, "exp", x))
-    low = _then(tape, low, lambda x: combine(tape, "sub", x, 1.0))
+    low = _then(tape, _chosen(tape, above, 0.0, input), lambda x: combine(tape, "expm1", x))
     low = _then(tape, low, lambda x: combine(tape, "mul", Constant(float(alpha)), x))
     return _then(tape, low, lambda x: _chosen(tape, above, input, x))
 
@@ -159,6 +145,7 @@ def _logsigmoid(tape: Tape, input: Any) -> Any:
 
 @MESSAGES.add("clamp")
 def _clamp(tape: Tape, input: Any, min: Any = None, max: Any = None) -> Any:
+    """A NaN stays one, and has no gradient."""
     result: Any = NotImplemented if min is None and max is None else input
     for bound, relation in ((min, "lt"), (max, "gt")):
         if result is NotImplemented or isinstance(bound, Column):
@@ -166,7 +153,9 @@ def _clamp(tape: Tape, input: Any, min: Any = None, max: Any = None) -> Any:
         if bound is not None:
             if not isinstance(bound, int | float):
                 return NotImplemented
-            result = _chosen(tape, combine(tape, relation, result, bound), bound, result)
+            inside = {"lt": "ge", "gt": "le"}[relation]
+            within = _chosen(tape, combine(tape, inside, result, bound), result, math.nan)
+            result = _chosen(tape, combine(tape, relation, result, bound), bound, within)
     return result
 
 

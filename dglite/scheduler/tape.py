@@ -175,6 +175,9 @@ class RelationTape(Mailbox):
         if is_truth(column):
             return self.compute(Column(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
         expr, operands = self._operands(column)
+        if self.log is not None:
+            self.log.append(f"g-SDDMM of {self.spelled(column)}")
+            return backend.full((self.num_edges, *column._feat), 0.0, str(column._dtype), self.tensor_device)
         if column._summed is None and isinstance(expr, Operand):
             return operands[0] if expr.side is Side.E else gather(self.adjacency, expr.side, operands[0])
         values = core.sddmm(self.adjacency, expr, operands, dot=column._summed is not None)

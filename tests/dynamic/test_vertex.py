@@ -293,3 +293,27 @@ def test_several_threads_give_the_same(kind: type) -> None:
         torch.set_num_threads(threads)
     for one, two in zip(*results, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-4)
+
+
+class Bent(dynamic.VertexFunction):
+    """A function of one number."""
+
+    def __init__(self, function: Callable) -> None:
+        super().__init__(state=1)
+        self.function = function
+
+    def forward(self) -> None:
+        x = self.pull() + self.gather_all().sum()
+        self.scatter(0 * x)
+        self.push(self.function(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "special"), [(nn.functional.elu, -1e-20), (lambda x: x.clamp(-0.5, 0.5), float("nan"))]
+)
+def test_elu_and_clamp_at_special_values(function: Callable, special: float) -> None:
+    x = torch.tensor([[1e3], [special], [0.2], [-3.0]], requires_grad=True)
+    found, wanted = Bent(function)(graph(([0], [3]), 4), x), function(x)
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=0, equal_nan=True)
+    (got,), (want,) = (torch.autograd.grad(y.sum(), x) for y in (found, wanted))
+    torch.testing.assert_close(got, want, rtol=1e-6, atol=0)

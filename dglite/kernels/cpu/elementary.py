@@ -18,9 +18,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
 from .lanes import Mask
-from .vec import BYTES, FLAGS, I32, I64, Vec, as_vec, constant, shape_of
+from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
-__all__ = ["abs", "exp", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt", "tanh", "where"]
+__all__ = ["abs", "exp", "expm1", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt", "tanh"]
+__all__ += ["where"]
 
 
 class _Lanes:
@@ -39,17 +40,8 @@ class _Lanes:
     def integer(self, value: int) -> ir.Constant:
         return constant(self.bits, value, self.lanes)
 
-    def add(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fadd(a, b, flags=FLAGS)
-
-    def sub(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fsub(a, b, flags=FLAGS)
-
-    def mul(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.builder.fmul(a, b, flags=FLAGS)
-
     def times_plus(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-        return self.add(self.mul(a, b), c)
+        return multiply_add(self.builder, a, b, c)
 
     def polynomial(self, x: ir.Value, coefficients: list[float]) -> ir.Value:
         """Evaluate from the highest power down; ``coefficients`` start with it."""
@@ -97,6 +89,15 @@ class _Lanes:
             result = builder.fmul(result, builder.bitcast(scale, self.kind))
         return result
 
+    def expm1(self, x: ir.Value) -> ir.Value:
+        """Return e^x - 1; below 1/2, where that cancels, by the Taylor series to the 9th or 16th power."""
+        powers = reversed(range(1, 10 if self.single else 17))
+        size = self.native("fabs", x)
+        inner = self.where("<", size, self.number(0.5), x, self.number(0.0))
+        small = self.builder.fmul(inner, self.polynomial(inner, [1 / math.factorial(power) for power in powers]))
+        large = self.builder.fsub(self.exp(x), self.number(1.0))
+        return self.where("<", size, self.number(0.5), small, large)
+
     def log(self, x: ir.Value) -> ir.Value:
         """Return ln x = n ln 2 + ln m, m from sqrt(1/2) to sqrt(2), by the series of 2 artanh((m - 1) / (m + 1))."""
         builder = self.builder
@@ -116,24 +117,23 @@ class _Lanes:
         series = self.polynomial(square, [2 / (2 * k + 1) for k in reversed(range(1, 6 if self.single else 12))])
         exponent = builder.sitofp(n, self.kind)
         ln2_high = 0.693359375 if self.single else _LN2_HIGH
-        small = self.times_plus(
-            exponent, self.number(float(Decimal(2).ln() - Decimal(ln2_high))), self.mul(s, self.mul(square, series))
-        )
-        result = self.times_plus(exponent, self.number(ln2_high), self.add(self.add(s, s), small))
+        ln2_low = self.number(float(Decimal(2).ln() - Decimal(ln2_high)))
+        small = self.times_plus(exponent, ln2_low, builder.fmul(s, builder.fmul(square, series)))
+        result = self.times_plus(exponent, self.number(ln2_high), builder.fadd(builder.fadd(s, s), small))
         result = self.where("<", x, self.number(math.inf), result, x)  # infinity and NaN stay
         result = self.where("==", x, self.number(0.0), self.number(-math.inf), result)
         return self.where("<", x, self.number(0.0), self.number(math.nan), result)
 
     def sigmoid(self, x: ir.Value) -> ir.Value:
         """Return 1 / (1 + e^-x)."""
-        return self.builder.fdiv(self.number(1.0), self.add(self.number(1.0), self.exp(self.builder.fneg(x))))
+        return self.builder.fdiv(self.number(1.0), self.builder.fadd(self.number(1.0), self.exp(self.builder.fneg(x))))
 
     def tanh(self, x: ir.Value) -> ir.Value:
         """Return (1 - e) / (1 + e) with e = e^(-2|x|); below 1/2, where that cancels, the Pade approximant [7/6]."""
         builder = self.builder
         size, square = self.native("fabs", x), builder.fmul(x, x)
         small = builder.fdiv(
-            self.mul(x, self.polynomial(square, [1.0, 378.0, 17325.0, 135135.0])),
+            builder.fmul(x, self.polynomial(square, [1.0, 378.0, 17325.0, 135135.0])),
             self.polynomial(square, [28.0, 3150.0, 62370.0, 135135.0]),
         )
         e = self.exp(builder.fmul(size, self.number(-2.0)))
@@ -149,6 +149,11 @@ class _Lanes:
         lost = builder.fdiv(builder.fsub(t, builder.fsub(u, self.number(1.0))), u)
         rest = builder.fadd(self.log(u), lost)
         return builder.fadd(self.where(">", x, self.number(0.0), x, self.number(0.0)), rest)
+
+    def power(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """Return e^(y ln x), NaN for finite x below 0, and for x = -infinity what it is for infinity."""
+        base = self.where("==", x, self.number(-math.inf), self.number(math.inf), x)
+        return self.exp(self.builder.fmul(y, self.log(base)))
 
     def sign(self, x: ir.Value) -> ir.Value:
         """Return -1, 0 or 1; 0 for NaN."""
@@ -206,6 +211,7 @@ def _function(compute: Callable[..., ir.Value], doc: str, arity: int = 1) -> Any
 
 
 exp = _function(_Lanes.exp, "e to the power of x.")
+expm1 = _function(_Lanes.expm1, "e to the power of x, less 1.")
 log = _function(_Lanes.log, "Natural logarithm; -infinity at 0, NaN below.")
 sqrt = _function(lambda lanes, x: lanes.native("sqrt", x), "Square root; NaN below 0.")
 abs = _function(lambda lanes, x: lanes.native("fabs", x), "Absolute value.")
@@ -213,9 +219,7 @@ sign = _function(_Lanes.sign, "-1, 0 or 1.")
 tanh = _function(_Lanes.tanh, "Hyperbolic tangent.")
 sigmoid = _function(_Lanes.sigmoid, "1 / (1 + exp(-x)).")
 softplus = _function(_Lanes.softplus, "ln(1 + exp(x)).")
-power = _function(
-    lambda lanes, x, y: lanes.exp(lanes.builder.fmul(y, lanes.log(x))), "x to the power of y; NaN for x below 0.", 2
-)
+power = _function(_Lanes.power, "x to the power of y, which is no whole number; NaN for finite x below 0.", 2)
 maximum = _function(lambda lanes, x, y: lanes.larger(x, y), "The larger of both, NaN if one is NaN.", 2)
 minimum = _function(lambda lanes, x, y: lanes.larger(x, y, "<"), "The smaller of both, NaN if one is NaN.", 2)
 

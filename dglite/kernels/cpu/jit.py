@@ -11,15 +11,18 @@ import importlib.abc
 import importlib.util
 import re
 import sys
+import warnings
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+import llvmlite
 from llvmlite import binding
 
-from ...config import debug_level
+from ...config import compiler, debug_level
+from ...errors import DGLWarning
 from .. import store
-from . import machine, philox, simd, tiles, translate
+from . import by_numba, machine, philox, simd, tiles, translate
 from .cached import compile_lock
 from .stamp import module_stamp, stamp
 
@@ -27,6 +30,7 @@ __all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 
 _addresses: dict[str, dict[str, int]] = {}
 _modules: dict[str, ModuleType] = {}
+_refused: list[str] = []
 _COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, machine, simd, philox, tiles))
 """What rendered kernels are compiled by, and what they import, as it was loaded."""
 
@@ -51,14 +55,40 @@ def compile_kernels(kind: str, source: str) -> dict[str, int]:
         if name not in _addresses:
             _show(source)
             functions = re.findall(r"^def (\w+)\(", source, re.MULTILINE)
-            found = machine.load(_code(name, source), [f"{name}.{function}" for function in functions])
-            _addresses[name] = dict(zip(functions, found, strict=True))
+            _addresses[name] = _compiled(name, source, functions)
         return _addresses[name]
 
 
 def _name(kind: str, source: str) -> str:
     """Return a name unlike that of any other source."""
     return f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
+    """Return the addresses of ``functions``, compiled by LLVM directly, or by Numba where asked for or needed."""
+    chosen = compiler()
+    if chosen != "numba":
+        try:
+            code = _code(name, source)
+            return dict(zip(functions, machine.load(code, [f"{name}.{each}" for each in functions]), strict=True))
+        except Exception as error:  # whatever another LLVM refuses, and however: Numba knows its own
+            if chosen == "llvm":
+                raise
+            _tell(error)
+    name = f"{name}_numba"
+    return by_numba.compile_functions(_import(name, by_numba.rewritten(source)), functions)
+
+
+def _tell(error: Exception) -> None:
+    """Warn, the first time, that kernels are compiled by Numba."""
+    if not _refused:
+        warnings.warn(
+            f"a kernel could not be translated ({type(error).__name__}: {error}) by llvmlite "
+            f"{llvmlite.__version__}; Numba compiles such kernels, which takes five times as long",
+            DGLWarning,
+            stacklevel=2,
+        )
+        _refused.append(str(error))
 
 
 def _code(name: str, source: str) -> bytes:

@@ -45,6 +45,7 @@ _target = cache(_make_target)
 def assemble(assembly: str) -> bytes:
     """Return the optimised object code of LLVM assembly."""
     module = binding.parse_assembly(assembly)
+    module.verify()
     options = binding.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = True
     builder = binding.create_pass_builder(_target(), options)

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vec import FLAGS, I8, I32, I64, LANES, Vec, constant, value_type
+from .vec import I8, I32, I64, LANES, Vec, constant, value_type
 
 __all__ = ["run_sums", "scratch", "steep"]
 
@@ -64,7 +64,7 @@ def run_sums(dtype: str, lanes: int, run: int) -> Any:
                         continue
                     order = ir.Constant(ir.VectorType(I32, count // 2), list(range(start, count, 2)))
                     halves.append(builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order))
-                value, count = builder.fadd(*halves, flags=FLAGS), count // 2
+                value, count = builder.fadd(*halves), count // 2
             return value
 
         return result(given), codegen

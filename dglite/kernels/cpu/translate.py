@@ -5,9 +5,10 @@ the type of each value is known when it is met. Numba, which compiles any Python
 
 The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
 and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
-``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. That steps are positive and divisors not zero is
-up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of their
-types, and a name that has no one meaning is unknown.
+``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
+it, ``a + b * c``, is one operation, rounded once where the processor can. That steps are positive and divisors not zero
+is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of
+their types, and a name that has no one meaning is unknown. What it does not know it refuses with ``TypeError``.
 """
 
 from __future__ import annotations
@@ -94,11 +95,11 @@ class _Function(Expressions):
         self.value(node.value)
 
     def do_Assign(self, node: ast.Assign) -> None:
-        (target,) = node.targets
-        if isinstance(target, ast.Name):
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name):
             self.names[target.id] = self.value(node.value)
             return
-        if not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+        if len(node.targets) > 1 or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
             refuse(node, "assigns to something else than names")
         values = [self.value(part) for part in node.value.elts]
         for name, value in zip(target.elts, values, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
 from llvmlite import ir
@@ -12,7 +13,7 @@ from numba import types
 
 from .elementary import RELATIONS
 from .lanes import Mask
-from .vec import ARITHMETIC, FLAGS, I8, I64, LANES, Vec, as_vec
+from .vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
 
 __all__ = ["Expressions", "Names", "Value", "cast", "is_number", "refuse", "wider"]
 
@@ -120,15 +121,40 @@ class Expressions:
         return Value(value.type, self.builder.fneg(value.ir))
 
     def of_BinOp(self, node: ast.BinOp) -> Value:
-        return self.binary(node, node.op, self.value(node.left), self.value(node.right))
+        product = product_in(node)
+        if product is None:
+            return self.binary(node, node.op, self.value(node.left), self.value(node.right))
+        other, a, b = node.left if product is node.right else node.right, product.left, product.right
+        return self.fused(node, product is node.right, self.value(other), self.value(a), self.value(b))
+
+    def fused(self, node: ast.BinOp, right: bool, other: Value, a: Value, b: Value) -> Value:
+        """Write a sum or difference, one side of which (the ``right`` one or the left) is the product of a and b.
+
+        Of floats it is one operation, wherever it stands and in however many lanes.
+        """
+        if all(isinstance(value.type, types.Integer | types.Boolean) for value in (other, a, b)):
+            product = self.binary(node, ast.Mult(), a, b)
+            return self.binary(node, node.op, *((other, product) if right else (product, other)))
+        builder, vecs = self.builder, [value.type for value in (other, a, b) if isinstance(value.type, Vec)]
+        kind = vecs[0] if vecs else reduce(wider, (other.type, a.type, b.type))
+        values = [
+            as_vec(_context, builder, value.ir, value.type, kind) if vecs else cast(builder, value.ir, value.type, kind)
+            for value in (a, b, other)
+        ]
+        if isinstance(node.op, ast.Sub):
+            at = 0 if right else 2
+            values[at] = builder.fneg(values[at])
+        return Value(kind, multiply_add(builder, *values))
 
     def binary(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
         builder = self.builder
+        if type(op) not in _OPERATORS:
+            refuse(node, "is no operation of kernels")
         function, integer, real = _OPERATORS[type(op)]
         if isinstance(left.type, Vec) or isinstance(right.type, Vec):
             vec = left.type if isinstance(left.type, Vec) else right.type
             values = [as_vec(_context, builder, value.ir, value.type, vec) for value in (left, right)]
-            return Value(vec, getattr(builder, ARITHMETIC[function])(*values, flags=FLAGS))
+            return Value(vec, getattr(builder, ARITHMETIC[function])(*values))
         kind = wider(left.type, right.type)
         if function is operator.truediv and not isinstance(kind, types.Float):
             kind = types.float64
@@ -143,6 +169,8 @@ class Expressions:
 
     def of_Compare(self, node: ast.Compare) -> Value:
         values = [self.value(part) for part in (node.left, *node.comparators)]
+        if any(type(op) not in _RELATIONS for op in node.ops):
+            refuse(node, "is no comparison of kernels")
         results = [
             self.compare(_RELATIONS[type(op)], left, right)
             for op, left, right in zip(node.ops, values, values[1:], strict=False)
@@ -188,6 +216,15 @@ class Expressions:
             for value, wanted in zip(args, signature.args, strict=True)
         ]
         return Value(signature.return_type, codegen(_context, self.builder, signature, values))
+
+
+def product_in(node: ast.BinOp) -> ast.BinOp | None:
+    """Return the product that is one side of a sum or difference; the right one of two."""
+    if isinstance(node.op, ast.Add | ast.Sub):
+        for side in (node.right, node.left):
+            if isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult):
+                return side
+    return None
 
 
 def _constant(node: ast.AST, value: Any) -> Value:

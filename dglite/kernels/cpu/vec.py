@@ -14,20 +14,19 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import lower_builtin, models, register_model, type_callable
 
 from ..spec import ITEM_BYTES
 
-__all__ = ["ARITHMETIC", "BYTES", "FLAGS", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
-__all__ += ["shape_of", "spread_scalar", "value_type"]
+__all__ = ["ARITHMETIC", "BYTES", "I8", "I16", "I32", "I64", "LANES", "STORAGE", "Vec", "as_vec", "constant"]
+__all__ += ["multiply_add", "shape_of", "spread_scalar", "value_type"]
 
 I64, I32, I16, I8 = (ir.IntType(bits) for bits in (64, 32, 16, 8))
 LANES = {"float32": ir.FloatType(), "float64": ir.DoubleType(), "int32": I32, "int64": I64}
 STORAGE = {**LANES, "float16": ir.HalfType(), "bfloat16": I16}
 """How each dtype lies in memory."""
 BYTES = {**ITEM_BYTES, "int32": 4, "int64": 8}
-FLAGS = ("contract", "nsz")
-"""Multiply and add may fuse; nothing else about the arithmetic is relaxed, NaN and infinity included."""
 
 
 class Vec(types.Type):
@@ -75,7 +74,7 @@ def _arithmetic(op: Callable[..., Any], instruction: str) -> None:
 
     def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         left, right = (as_vec(context, builder, v, t, sig.return_type) for v, t in zip(args, sig.args, strict=True))
-        return getattr(builder, instruction)(left, right, flags=FLAGS)
+        return getattr(builder, instruction)(left, right)
 
     for pair in ((Vec, Vec), (Vec, types.Number), (types.Number, Vec)):
         lower_builtin(op, *pair)(lower)
@@ -99,6 +98,19 @@ def _lower_neg(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Val
 
 def shape_of(element: ir.Type, lanes: int) -> ir.Type:
     return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """Return a * b + c, rounded once where the processor has an instruction for that.
+
+    Left to LLVM (by the flag ``contract``), it would depend on the code around which products are rounded.
+    """
+    kind = a.type
+    suffix = f"v{kind.count}{kind.element.intrinsic_name}" if isinstance(kind, ir.VectorType) else kind.intrinsic_name
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fmuladd.{suffix}"
+    )
+    return builder.call(function, [a, b, c])
 
 
 def constant(element: ir.Type, value: float, lanes: int) -> ir.Constant:

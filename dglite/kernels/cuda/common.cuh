@@ -101,6 +101,10 @@ template <int N, class T> __device__ inline void store(T* at, const compute_t<T>
 // -- the operator table's functions -----------------------------------------------------------------------------------
 __device__ inline float exp(float x) { return ::expf(x); }
 __device__ inline double exp(double x) { return ::exp(x); }
+__device__ inline float expm1(float x) { return ::expm1f(x); }
+__device__ inline double expm1(double x) { return ::expm1(x); }
+__device__ inline float fma(float x, float y, float z) { return ::fmaf(x, y, z); }
+__device__ inline double fma(double x, double y, double z) { return ::fma(x, y, z); }
 __device__ inline float log(float x) { return ::logf(x); }
 __device__ inline double log(double x) { return ::log(x); }
 __device__ inline float sqrt(float x) { return ::sqrtf(x); }

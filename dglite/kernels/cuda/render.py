@@ -7,12 +7,13 @@ are instantiated with: which operands are read, where and how wide, and the expr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...expr import Call, Constant, Expr, Operand, Side, operands_of
+from ...expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
 from ...opspec import Reducer
 from ..layout import Pattern
+from ..render import is_fused
 from .program import CPP_TYPES, Program, make_program
 
 __all__ = ["ROWS", "MessageSpec", "expression_text", "sddmm_program", "spmm_program"]
@@ -126,16 +127,16 @@ def message_text(spec: MessageSpec) -> str:
     return "\n".join(lines)
 
 
-def _members(spec: MessageSpec, operand: Operand) -> list[str]:
-    table = [f"const long long* {operand!r}_table"] if spec.grouped else []
-    return [f"const item* {operand!r}", f"long long {operand!r}_stride", *table]
+def _members(spec: MessageSpec, operand: Operand, restrict: str = "") -> list[str]:
+    table = [f"const long long* {restrict}{operand!r}_table"] if spec.grouped else []
+    return [f"const item* {restrict}{operand!r}", f"long long {operand!r}_stride", *table]
 
 
 def _parameters(spec: MessageSpec) -> str:
     """Return the parameters for the members of the message, in their order."""
     names = ["long long inner", "long long repeat"]
     for operand in operands_of(spec.expr):
-        names += [member.replace("* ", "* __restrict__ ") for member in _members(spec, operand)]
+        names += _members(spec, operand, "__restrict__ ")
     return ", ".join(names)
 
 
@@ -211,12 +212,26 @@ def expression_text(expressions: Sequence[Expr]) -> tuple[list[str], list[str]]:
             return repr(node)
         assert isinstance(node, Call)
         if node not in names:
-            text = node.op.source.format(*map(name, node.args))
+            text = _fused(node, name) or node.op.source.format(*map(name, node.args))
             names[node] = f"t{len(names)}"
             lines.append(f"const auto {names[node]} = {text};")
         return names[node]
 
-    return lines, [name(expr) for expr in expressions]
+    return lines, [name(write_out_powers(expr)) for expr in expressions]
+
+
+def _fused(node: Call, name: Callable[[Expr], str]) -> str:
+    """Return a sum with a product as one operation, "" for what is none.
+
+    Left to the compiler it would depend on the code around which products are rounded, and kernels of one expression
+    would differ in the last bit.
+    """
+    products = [is_fused(node, arg) for arg in node.args]
+    if not any(products):
+        return ""
+    minus, at = "-" if node.op.name == "sub" else "", 1 if products[1] else 0
+    (a, b), other = map(name, node.args[at].args), name(node.args[1 - at])  # type: ignore[attr-defined]
+    return f"fma({minus}{a}, {b}, {other})" if at else f"fma({a}, {b}, {minus}{other})"
 
 
 def _number(value: float) -> str:

@@ -41,6 +41,7 @@ def exact_sigmoid(x: np.ndarray) -> np.ndarray:
 
 EXACT = {
     "exp": np.exp,
+    "expm1": np.expm1,
     "log": np.log,
     "sqrt": np.sqrt,
     "abs": np.abs,
@@ -62,6 +63,8 @@ def wide(name: str, dtype: str) -> np.ndarray:
     if name in ("log", "sqrt"):
         exponents = np.linspace(math.log2(TINY[dtype]), 127.9 if dtype == "float32" else 1023.9, 20_000)
         return np.concatenate([np.exp2(exponents), np.linspace(0.5, 2.0, 20_001), np.linspace(0.99, 1.01, 1001)])
+    if name == "expm1":
+        return np.concatenate([np.linspace(low + 1, high, 20_000), either_sign(np.exp2(np.linspace(-30, 5, 20_000)))])
     if name == "exp":
         return np.concatenate([np.linspace(low + 1, high, 40_000), either_sign(np.exp2(np.linspace(-30, 5, 2000)))])
     if name == "sigmoid":
@@ -86,6 +89,7 @@ def test_within_a_few_units_in_the_last_place(name, dtype, width):
 
 SPECIAL = {
     "exp": [(-0.0, 1.0), (0.0, 1.0), (math.inf, math.inf), (-math.inf, 0.0), (1e30, math.inf), (-1e30, 0.0)],
+    "expm1": [(0.0, 0.0), (-0.0, -0.0), (math.inf, math.inf), (-math.inf, -1.0), (1e30, math.inf), (1e-30, 1e-30)],
     "log": [(0.0, -math.inf), (-0.0, -math.inf), (1.0, 0.0), (math.inf, math.inf), (-1.0, math.nan)],
     "sqrt": [(0.0, 0.0), (-0.0, -0.0), (math.inf, math.inf), (-1.0, math.nan), (-math.inf, math.nan)],
     "abs": [(0.0, 0.0), (-0.0, 0.0), (math.inf, math.inf), (-math.inf, math.inf), (-2.5, 2.5)],

@@ -116,6 +116,28 @@ def test_object_code_is_that_of_the_modules_it_is_compiled_with(monkeypatch, mad
     assert len(made) == 2
 
 
+def test_what_is_refused_is_compiled_by_numba_with_one_warning(monkeypatch):
+    def refuse(*given):
+        raise TypeError("no statement of kernels")
+
+    monkeypatch.setattr(translate, "translate", refuse)
+    with pytest.raises(TypeError, match="no statement of kernels"):
+        jit.compile_kernels("test", KERNEL.format(value=600))
+    monkeypatch.delenv("DGLITE_COMPILER")
+    monkeypatch.setattr(jit, "_refused", [])
+    with pytest.warns(DGLWarning, match=r"could not be translated \(TypeError: no statement of kernels\)") as told:
+        kernels = [jit.compile_kernels("test", KERNEL.format(value=value)) for value in (600, 700)]
+    assert len(told) == 1
+    assert [found(each) for each in kernels] == [[600, 601], [700, 701]]
+
+
+def test_code_that_makes_no_sense_is_refused():
+    """A value is used where control may not have met it: LLVM reads that, and would make something of it."""
+    text = "define void @f(i1 %c) {\n br i1 %c, label %a, label %b\na:\n %x = add i64 1, 2\n br label %b\nb:\n "
+    with pytest.raises(RuntimeError, match="dominate"):
+        machine.assemble(text + "%y = add i64 %x, 1\n ret void\n}")
+
+
 def test_debug_level_2_prints_the_source(monkeypatch, capsys):
     monkeypatch.setenv("DGLITE_DEBUG", "2")
     jit.load_source("test", SOURCE.format(value=4))

@@ -96,6 +96,7 @@ def test_integers(x: int, y: int) -> None:
 def test_numbers(x: float, y: float) -> None:
     texts = ["x + y", "x - y", "x * y", "x / y", "-x", "x * HALF", "3 * x", "x + 1", "7 / 2 + x", 'float("-inf")']
     texts += ["1.0 if x < y else 2.0", "1.0 if x != x else 0.0", "max(x, y)", "1 / FOUR"]
+    texts += ["x * y + 1", "1 - x * y", "x * y - 3 * x", "x + 2 * 3", "x * 2 - 0.5"]
     check("x, y = number(args), number(args + 8)\n" + writes(texts, "put_number"), x, y)
 
 
@@ -188,6 +189,9 @@ REFUSED = {
     "x = [1]": "no expression of kernels",
     "x = 1.5 % 2.0": "no operation of float64",
     "x = +args": "no operation of kernels",
+    "x = 2 ** args": "no operation of kernels",
+    "x = args is 2": "no comparison of kernels",
+    "x = y = 3": "assigns to something else",
     "x = 1\n    for i in range(3):\n        x = four(args)": r"before which x is int64, and Vec\(.*\) after a round",
     "x = word": "no number",
     "if args > 0:\n        x = 1\n    y = x": "is unknown here",

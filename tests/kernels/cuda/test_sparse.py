@@ -8,6 +8,7 @@ import torch
 
 from dglite.expr import Operand, Side
 from dglite.kernels import reference
+from dglite.kernels.cuda.render import expression_text
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
 from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, uploaded
@@ -165,3 +166,16 @@ def test_a_vector_is_as_wide_as_run_and_address_allow(dtype, run_length, address
 )
 def test_narrow_rows_leave_lanes_to_the_entries(vectors, mean, team):
     assert team_of(vectors, mean) == team
+
+
+def test_a_sum_with_a_product_is_one_operation_whatever_else_is_computed() -> None:
+    u, v = Operand(Side.U, 0), Operand(Side.V, 1)
+    product = u * v
+    lines, values = expression_text((product + u, product - v, u - product, product))
+    assert [line.partition(" = ")[2] for line in lines] == [
+        "fma(u0, v1, u0);",
+        "fma(u0, v1, -v1);",
+        "fma(-u0, v1, u0);",
+        "(u0 * v1);",
+    ]
+    assert values == ["t0", "t1", "t2", "t3"]

@@ -1,0 +1,122 @@
+"""Kernels of every renderer give the same bits, translated to LLVM directly and compiled by Numba."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import dglite
+from dglite import nn
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu.attention import dropout_multipliers
+from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.launch import launch
+from dglite.kernels.cpu.product import column_sum_kernel, outer_kernel, product_kernel
+from dglite.kernels.cpu.rowwise import rowwise_kernel
+from dglite.kernels.cpu.steps import step_kernel
+from dglite.kernels.render_cell import Rows
+from dglite.ops import core
+from dglite.opspec import Reducer
+from tests.kernels.cpu import test_matrix, test_steps
+from tests.kernels.cpu.test_agreement import MESSAGE, adjacency, operands
+
+KINDS = {"spmm", "sddmm", "winners", "softmax", "attention", "cell", "sums", "step", "matrix"}
+KINDS |= {"rowwise", "product", "outer", "column_sum", "dropout"}
+X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
+FORMULA = X * 0.3 + Y * X.call("tanh") - Y
+
+
+def on_graphs() -> dict[str, torch.Tensor]:
+    """Return results and gradients of messages, of a softmax and of attention."""
+    found, adj = {}, adjacency()
+    for width, dtype in ((33, torch.float32), (7, torch.float16)):
+        rows = [x.requires_grad_() for x in operands(width, dtype)]
+        for reducer in (Reducer.SUM, Reducer.MEAN, Reducer.MAX):
+            out = core.spmm(adj, MESSAGE, reducer, rows)
+            names = [f"{reducer} {width} {i}" for i in range(4)]
+            grads = torch.autograd.grad(out, rows, torch.ones_like(out))
+            found |= dict(zip(names, (out, *grads), strict=True))
+        found[f"dot {width}"] = core.sddmm(adj, X * Y, [rows[2], rows[2] + 1], dot=True)
+    g = dglite.graph(adj.endpoints(), num_nodes=20)
+    scores = operands(3, torch.float32)[0].requires_grad_()
+    weights = dglite.ops.edge_softmax(g, scores)
+    found |= {"softmax": weights, "of softmax": torch.autograd.grad(weights.square().sum(), scores)[0]}
+    torch.manual_seed(0)
+    for layer in (nn.GATConv(5, 6, 3, allow_zero_in_degree=True), nn.GATv2Conv(5, 6, 3, allow_zero_in_degree=True)):
+        x = operands(5, torch.float32)[0].requires_grad_()
+        out = layer(g, x)
+        found |= {f"{type(layer)}": out, f"of {type(layer)}": torch.autograd.grad(out.square().sum(), x)[0]}
+    return found
+
+
+def on_rows() -> dict[str, np.ndarray]:
+    """Return what the kernels of dynamic networks make of rows."""
+    found, (x, y, m) = {}, (part.numpy().copy() for part in operands(37, torch.float32))
+    place = [number for part in (x, y, np.zeros_like(x)) for number in (part.ctypes.data, part.strides[0])]
+    out = np.zeros_like(x)
+    words = [37, *place[:2], 0, 0, *place[2:4], 0, 0, out.ctypes.data, out.strides[0]]
+    launch(formula_kernel((FORMULA,), (Rows.SAME, Rows.SAME), "float32", 37), [0, 20, *words])
+    found["cell"] = out.copy()
+    bounds = np.arange(0, 42, 2)
+    index = np.arange(40)[::-1] % 20
+    words = [37, bounds.ctypes.data, *place[:2], index.ctypes.data, out.ctypes.data, out.strides[0]]
+    launch(sum_kernel(Rows.INDEXED, "float32", 37), [0, 20, *words])
+    found["sums"] = out.copy()
+    test_steps.run(step_kernel((FORMULA,), (False, False), True, False, "float32"), 37, out, [x, y], False)
+    found["step"] = out.copy()
+    for form in ("dots", "outer"):
+        result, scale = np.zeros((3, 20), np.float32) if form == "dots" else m.copy(), np.array([2, 3], np.float32)
+        given = (x[:3], m, result) if form == "dots" else (y[:3, :20].copy(), result, x[:3])
+        test_matrix.run(form, *given, (0, 0) if form == "dots" else (scale.ctypes.data, 0), 2)
+        found[form] = result
+    for gradient in (False, True):
+        result, error, labels = np.zeros(20, np.float32), np.zeros(1, np.int64), np.arange(20)
+        kernel = rowwise_kernel("cross_entropy", gradient, "float32")
+        words = [kernel, 20, 37, *place[:2], labels.ctypes.data, 8, result.ctypes.data, 4]
+        words += [x.ctypes.data, x.strides[0], out.ctypes.data, out.strides[0], 0, error.ctypes.data]
+        test_matrix.call(kernel, np.array(words, np.int64).ctypes.data, 0, 1)
+        found[f"loss {gradient}"] = out.copy() if gradient else result
+    wide = np.random.default_rng(0).random((20, 64)).astype(np.float32)
+    for name, kernel, given in (
+        ("product", product_kernel("float32", 64, False), [x[:, :20], wide, np.zeros((20, 64), np.float32), 0, 0]),
+        ("outer", outer_kernel("float32", 64), [x[:, :20], np.zeros((20, 64), np.float32), wide, 0]),
+    ):
+        places = [n for part in given[:3] for n in (part.ctypes.data, part.strides[0])]
+        launch(kernel, [0, 20, 20, 64, *places, *given[3:]])
+        found[name] = given[2 if name == "product" else 1]
+    total = np.zeros(64, np.float32)
+    launch(column_sum_kernel("float32", 64), [0, 20, 64, wide.ctypes.data, wide.strides[0], total.ctypes.data, 0])
+    return found | {"column_sum": total}
+
+
+def results() -> dict[str, np.ndarray]:
+    drawn = np.zeros((20, 3), np.float32)
+    dropout_multipliers("float32", 20, 3, 0.4, 1, drawn.ctypes.data, 1)
+    return {name: x.detach().numpy() for name, x in on_graphs().items()} | on_rows() | {"dropout": drawn}
+
+
+SCRIPT = """
+import sys
+import numpy
+from dglite.kernels.cpu import jit
+from tests.kernels.cpu.test_compilers import results
+numpy.savez(sys.argv[1], **results())
+print(*jit._addresses)
+"""
+
+
+def test_both_give_the_same_bits(tmp_path: Path) -> None:
+    environment = {**os.environ, "DGLITE_COMPILER": "numba", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "found.npz")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {name.rpartition("_")[0] for name in done.stdout.split()} >= KINDS
+    found, wanted = np.load(tmp_path / "found.npz"), results()
+    assert found.keys() == wanted.keys()
+    for name, x in wanted.items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)
