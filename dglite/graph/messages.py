@@ -119,12 +119,12 @@ class MessageMixin(RegistryMixin):
     def filter_nodes(
         self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
     ) -> Tensor:
-        """Return the ids of those ``nodes`` for which ``predicate``, booleans of shape (num_nodes,), is true."""
+        """Return the ids of those ``nodes`` for which ``predicate``, of shape (num_nodes,), is true: not 0, where it has numbers."""
         _, batch = _nodes(self, nodes, ntype)
         return _where(predicate, batch, batch.nodes())
 
     def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
-        """Return the ids of those ``edges`` for which ``predicate``, booleans of shape (num_edges,), is true."""
+        """Return the ids of those ``edges`` for which ``predicate``, of shape (num_edges,), is true: not 0, where it has numbers."""
         relation = _relation(self, self.etype_id(etype))
         if not is_all(edges):
             relation = relation.only(self.edge_ids_of(edges, etype))
@@ -358,10 +358,10 @@ def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids
     """Return the ids for which the predicate is true."""
     mask = predicate(batch)
     chosen = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
-    if chosen.shape != (len(batch),) or chosen.dtype != bool:
+    if chosen.shape != (len(batch),) or chosen.dtype.kind not in "biuf":
         raise DGLError(
             f"predicate {function_name(predicate)} returned {chosen.dtype} of shape {chosen.shape}; "
-            f"expected booleans of shape ({len(batch)},)"
+            f"expected booleans or numbers of shape ({len(batch)},)"
         )
     return backend.take(ids, np.flatnonzero(chosen))
 

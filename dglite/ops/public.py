@@ -6,7 +6,7 @@ Tensors are of one library, which the result is of too; arrays of NumPy's are te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from ..opspec import Reducer, operator
 from ..structure.adjacency import Adjacency
 from ..structure.ids import ALL, is_all
 from . import core
+from .across import softmax_across
 from .core import sddmm, spmm
 
 __all__ = [
@@ -94,30 +95,37 @@ def gsddmm(
     return sddmm(_adjacency(g), expr, operands, dot=op == "dot")
 
 
-def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "dst") -> Tensor:
+def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
     """Normalise edge scores to weights that add up to 1 at every node.
 
     Parameters
     ----------
     logits
-        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own.
+        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own. Or a
+        dictionary of them by edge type: then edges of all its types compete where they share a node, and edge types
+        that it leaves out take no part.
     eids
-        Edges to compute over, in the order of ``logits``; all of them by default.
+        Edges to compute over, in the order of ``logits``; all of them by default, and always with a dictionary.
     norm_by
         ``"dst"``: among edges with the same destination; ``"src"``: with the same source.
 
     Returns
     -------
-    Tensor
-        The shape of ``logits``.
+    Tensor or dict
+        The shape of ``logits``; by edge type if they were given so.
 
     Raises
     ------
     DGLError
-        ``norm_by`` is something else, or ``logits`` does not have a row per edge.
+        ``norm_by`` is something else, ``logits`` does not have a row per edge, or the scores of edge types that share a
+        node type differ in shape or dtype.
     """
     if norm_by not in ("dst", "src"):
         raise DGLError(f"norm_by={norm_by!r} is not understood; expected 'dst' or 'src'")
+    if isinstance(logits, Mapping):
+        if not is_all(eids):
+            raise DGLError("a softmax over several edge types takes all edges; use an edge_subgraph for fewer")
+        return softmax_across(graph, logits, norm_by == "dst")
     adj = _adjacency(graph)
     if norm_by == "src":
         adj = core.reversed_of(adj)

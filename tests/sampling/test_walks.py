@@ -96,7 +96,6 @@ def test_restarts():
     ("arguments", "message"),
     [
         ({}, "either a metapath"),
-        ({"length": 2, "metapath": ["_E"]}, "either a metapath"),
         ({"length": -1}, "integer >= 0"),
         ({"length": 2, "prob": "nope"}, "not an edge feature"),
         ({"length": 2, "prob": "w"}, "edge 1 is negative, infinite or NaN"),
@@ -166,3 +165,9 @@ def test_second_order_bad_input():
         node2vec_random_walk(g, [0], 1, 1, 3, "w")
     with pytest.raises(DGLError, match="one node type"):
         node2vec_random_walk(hetero(), [0], 1, 1, 3)
+
+
+def test_a_metapath_goes_before_a_length():
+    g = dglite.graph(([0, 1, 2], [1, 2, 0]))
+    traces, _ = random_walk(g, [0], metapath=["_E", "_E"], length=5)
+    assert traces.tolist() == [[0, 1, 2]]
