@@ -50,6 +50,12 @@ class _Selection:
         self.source, self.rows = source, rows
         self.value: Tensor | None = None
 
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that rows are taken of."""
+        source = self.source if self.value is None else self.value
+        return source.storage if type(source) is _Selection else source
+
     def gather(self) -> Tensor:
         if self.value is None:
             source = self.source.gather() if type(self.source) is _Selection else self.source

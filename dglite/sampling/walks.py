@@ -11,6 +11,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..random import draw_key
 from ..structure.ids import integer_array
 from .arguments import edge_weights, numbers, probability
@@ -69,6 +70,7 @@ def random_walk(
 
 def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) -> list[int]:
     """Return the number of each step's edge type."""
+    require_graph(g)
     if metapath is None and length is None:
         raise DGLError("give either a metapath, a list of edge types, or the length of the walks")
     if metapath is not None:
