@@ -56,6 +56,15 @@ class _Selection:
         source = self.source if self.value is None else self.value
         return source.storage if type(source) is _Selection else source
 
+    @property
+    def index(self) -> Tensor | None:
+        """The rows of :attr:`storage`, None once they are gathered."""
+        if self.value is not None:
+            return None
+        inner = self.source.index if type(self.source) is _Selection else None
+        rows = active.from_numpy(self.rows)
+        return rows if inner is None else active.take(inner, rows)
+
     def gather(self) -> Tensor:
         if self.value is None:
             source = self.source.gather() if type(self.source) is _Selection else self.source

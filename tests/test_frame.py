@@ -201,5 +201,6 @@ def test_no_rows_and_no_width(num_rows):
 def test_selected_rows_know_the_tensor_that_they_are_taken_of():
     h = torch.arange(4.0)
     part = Frame(4, {"h": h}).take(np.array([3, 1, 0])).take(np.array([1, 2]))
-    assert part._columns["h"].storage is h
-    assert part["h"].tolist() == [1, 0]
+    column = part._columns["h"]
+    assert column.storage is h and column.index.tolist() == [1, 0]
+    assert part["h"].tolist() == [1, 0] and column.storage is part["h"] and column.index is None
