@@ -96,8 +96,8 @@ class MutationMixin(GraphBase):
     def remove_nodes(self, nids: Any, ntype: str | None = None, store_ids: bool = False) -> None:
         """Remove nodes and the edges at them; the others are renumbered in order.
 
-        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` of every type have the old ids. A batch stays
-        one.
+        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` of every type have the old ids. A batch
+        stays one.
 
         Raises
         ------
