@@ -75,7 +75,6 @@ class DGLDataset:
                 self.download()
             self.process()
             self.save()
-            self._say("is processed")
 
     def _load_saved(self) -> bool:
         """Load the processed copy and return whether there was one that could be read."""
@@ -90,12 +89,9 @@ class DGLDataset:
                 stacklevel=4,
             )
             return False
-        self._say(f"is loaded from {self.save_path}")
-        return True
-
-    def _say(self, what: str) -> None:
         if self.verbose:
-            print(f"{self.name} {what}")
+            print(f"{self.name} is loaded from {self.save_path}")
+        return True
 
     @property
     def name(self) -> str:
