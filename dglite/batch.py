@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -55,7 +55,7 @@ def batch(
         ndata, edata = (
             [given] if isinstance(given, str) and not is_all(given) else given for given in (node_attrs, edge_attrs)
         )
-    graphs = list(graphs)
+    graphs = _listed(graphs, "batch")
     _check_alike(graphs, "batch")
     first = graphs[0]
     if first._metagraph.is_block:
@@ -103,6 +103,12 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
     _join_frames(made._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata")
     _join_frames(made._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
     return made
+
+
+def _listed(graphs: Iterable[DGLGraph], verb: str) -> list[DGLGraph]:
+    if isinstance(graphs, DGLGraph):
+        raise DGLError(f"{verb}: expected a list of graphs, got DGLGraph; write dglite.{verb}([g])")
+    return list(graphs)
 
 
 def _check_alike(graphs: list[DGLGraph], verb: str) -> None:
@@ -344,7 +350,7 @@ def merge(graphs: Sequence[DGLGraph]) -> DGLGraph:
     DGLError
         There is no graph, types, id dtypes or devices differ, or a feature has different shapes or dtypes.
     """
-    graphs = list(graphs)
+    graphs = _listed(graphs, "merge")
     _check_alike(graphs, "merge")
     first = graphs[0]
     counts = [max(numbers) for numbers in zip(*map(_COUNTS, graphs), strict=True)]

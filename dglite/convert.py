@@ -152,7 +152,7 @@ def create_block(
     num_dst_nodes: Any = None,
     idtype: Any = None,
     device: Any = None,
-    node_count_check: bool = True,
+    node_count_check: bool = False,
 ) -> DGLGraph:
     """Make a block: a graph whose source and destination nodes are separate sets, as message passing on a sample needs.
 
@@ -181,7 +181,7 @@ def create_block(
             if sources[name] < destinations[name]:
                 raise DGLError(
                     f"{sources[name]} source nodes of type {name!r} are fewer than its {destinations[name]} "
-                    "destination nodes, which come first among them; pass node_count_check=False if that is meant"
+                    "destination nodes, which come first among them; drop node_count_check if that is meant"
                 )
     relations = _relations(data_dict)
     dtype = None if idtype is None else id_dtype(idtype)

@@ -50,6 +50,21 @@ class _Selection:
         self.source, self.rows = source, rows
         self.value: Tensor | None = None
 
+    @property
+    def storage(self) -> Tensor:
+        """The tensor that rows are taken of."""
+        source = self.source if self.value is None else self.value
+        return source.storage if type(source) is _Selection else source
+
+    @property
+    def index(self) -> Tensor | None:
+        """The rows of :attr:`storage`, None once they are gathered."""
+        if self.value is not None:
+            return None
+        inner = self.source.index if type(self.source) is _Selection else None
+        rows = active.from_numpy(self.rows)
+        return rows if inner is None else active.take(inner, rows)
+
     def gather(self) -> Tensor:
         source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
         if value is None:

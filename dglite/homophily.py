@@ -1,6 +1,11 @@
-"""How much the labels of neighbours agree: homophily measures and label informativeness. Each returns a float."""
+"""How much the labels of neighbours agree: homophily measures and label informativeness.
+
+Each returns a float of float32's precision, as DGL does, and NaN where there is nothing to take a mean of.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -52,27 +57,32 @@ def linkx_homophily(graph: DGLGraph, y: Tensor) -> float:
     degrees = np.bincount(labels[dst], minlength=num_classes)
     share = np.bincount(labels, minlength=num_classes) / max(len(labels), 1)
     excess = np.maximum(agree / np.maximum(degrees, 1) - share, 0).sum()
-    return float(excess / (num_classes - 1)) if num_classes > 1 else float(excess)
+    return _rounded(excess / (num_classes - 1) if num_classes > 1 else excess)
 
 
 def adjusted_homophily(graph: DGLGraph, y: Tensor) -> float:
     """Return edge homophily adjusted for what the classes' shares of the degrees lead to expect.
 
     Edges are taken both ways, and once each. At most 1, 0 where edges do not depend on labels, negative where ends tend
-    to differ; NaN with a single class. Platonov et al., Characterizing Graph Datasets for Node Classification (2022).
+    to differ; NaN with a single class or no edges. Platonov et al., Characterizing Graph Datasets for Node
+    Classification (2022).
     """
     src, dst, labels = _undirected(graph, y)
     expected = float((_shares(labels[dst], labels) ** 2).sum())
-    return (_mean(labels[src] == labels[dst]) - expected) / (1 - expected) if expected != 1 else float("nan")
+    agree = (labels[src] == labels[dst]).mean() if len(src) else np.nan
+    return _rounded((agree - expected) / (1 - expected)) if expected != 1 else float("nan")
 
 
 def edge_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) -> float:
     """Return how much the label of one end of an edge says about the other's, edges drawn uniformly.
 
     The mutual information of the two labels over the entropy of one. Edges are taken both ways, and once each; ``eps``
-    is added to probabilities. Platonov et al., Characterizing Graph Datasets for Node Classification (2022).
+    is added to probabilities; NaN with a single class or no edges. Platonov et al., Characterizing Graph Datasets for
+    Node Classification (2022).
     """
     src, dst, labels = _undirected(graph, y)
+    if not _varied(dst, labels):
+        return float("nan")
     shares = _shares(labels[dst], labels) + eps
     return _informativeness(_joint(src, dst, labels, np.ones(len(src))) + eps, shares, shares)
 
@@ -83,6 +93,8 @@ def node_label_informativeness(graph: DGLGraph, y: Tensor, eps: float = 1e-8) ->
     Otherwise as :func:`edge_label_informativeness`.
     """
     src, dst, labels = _undirected(graph, y)
+    if not _varied(dst, labels):
+        return float("nan")
     weights = 1 / np.bincount(dst, minlength=len(labels))[dst]
     joint = _joint(dst, src, labels, weights) + eps
     return _informativeness(joint, _shares(labels, labels) + eps, _shares(labels[dst], labels) + eps)
@@ -102,7 +114,11 @@ def _labelled(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else 0.0
+    return _rounded(values.mean()) if len(values) else float("nan")
+
+
+def _rounded(value: Any) -> float:
+    return float(np.float32(value))
 
 
 def _undirected(graph: DGLGraph, y: Tensor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -118,6 +134,12 @@ def _shares(chosen: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return np.bincount(chosen, minlength=int(labels.max(initial=-1)) + 1) / max(len(chosen), 1)
 
 
+def _varied(nodes: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether some of the nodes have another label than others."""
+    found = labels[nodes]
+    return bool(len(found)) and bool((found != found[0]).any())
+
+
 def _joint(first: np.ndarray, second: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the distribution of (label of the first end, label of the second), classes by classes."""
     classes = int(labels.max(initial=-1)) + 1
@@ -129,4 +151,4 @@ def _joint(first: np.ndarray, second: np.ndarray, labels: np.ndarray, weights: n
 def _informativeness(joint: np.ndarray, own: np.ndarray, neighbour: np.ndarray) -> float:
     """Return the mutual information of a joint distribution over the entropy of its first label."""
     information = (joint * np.log(joint / np.outer(own, neighbour))).sum()
-    return float(information / -(own * np.log(own)).sum())
+    return _rounded(information / -(own * np.log(own)).sum())

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from .backend import Tensor, active
-from .errors import DGLError, DGLWarning
+from .errors import DGLError, DGLWarning, warn_deprecated
 from .frame import Frame
 from .graph import DGLGraph
+from .graph.storage import require_graph
 from .ops import segment_reduce, segment_softmax
 
 __all__ = [
@@ -151,6 +152,7 @@ def topk_nodes(
     descending: bool = True,
     sortby: int | None = None,
     ntype: str | None = None,
+    idx: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the ``k`` largest values of a node feature in each graph.
 
@@ -163,6 +165,8 @@ def topk_nodes(
     sortby
         the element of the last axis, of a feature (num_nodes, width), that whole rows are ranked by; with None every
         element is ranked on its own.
+    idx
+        classic name of ``sortby``.
 
     Returns
     -------
@@ -176,7 +180,7 @@ def topk_nodes(
     DGLError
         ``k`` is not positive, or ``sortby`` is not an element of the last axis.
     """
-    return _topk(*_nodes(graph, ntype), feat, k, descending, sortby)
+    return _topk(*_nodes(graph, ntype), feat, k, descending, _sortby(sortby, idx))
 
 
 def topk_edges(
@@ -187,14 +191,16 @@ def topk_edges(
     descending: bool = True,
     sortby: int | None = None,
     etype: Any = None,
+    idx: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return the ``k`` largest values of an edge feature in each graph. Everything else is as in :func:`topk_nodes`."""
-    return _topk(*_edges(graph, etype), feat, k, descending, sortby)
+    return _topk(*_edges(graph, etype), feat, k, descending, _sortby(sortby, idx))
 
 
 # -- parts -----------------------------------------------------------------------------------------------------------
 def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, np.ndarray]:
     """Return the features of a node type and its number of nodes in each graph."""
+    require_graph(graph)
     node_set = graph._metagraph.node_set(ntype)
     known = graph._batch_num_nodes
     sizes = np.array([graph._num_nodes[node_set]]) if known is None else known[node_set]
@@ -203,6 +209,7 @@ def _nodes(graph: DGLGraph, ntype: str | None) -> tuple[Frame, np.ndarray]:
 
 def _edges(graph: DGLGraph, etype: Any) -> tuple[Frame, np.ndarray]:
     """Return the features of an edge type and its number of edges in each graph."""
+    require_graph(graph)
     index = graph.etype_id(etype)
     known = graph._batch_num_edges
     sizes = np.array([graph.adjacencies[index].num_edges]) if known is None else known[index]
@@ -228,6 +235,13 @@ def _broadcast(graph: DGLGraph, graph_feat: Tensor, sizes: np.ndarray) -> Tensor
     elif shape[:1] != (len(sizes),):
         raise DGLError(f"got a graph feature of shape {tuple(shape)}; expected {len(sizes)} rows, one per graph")
     return active.take(graph_feat, np.repeat(np.arange(len(sizes)), sizes))
+
+
+def _sortby(sortby: int | None, idx: int | None) -> int | None:
+    if idx is None:
+        return sortby
+    warn_deprecated("topk(idx=)", "use sortby=", stacklevel=4)
+    return idx
 
 
 def _topk(

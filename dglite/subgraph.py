@@ -11,7 +11,7 @@ from .errors import DGLError, warn_deprecated
 from .frame import EID, NID
 from .graph import DGLGraph
 from .graph.attached import attach
-from .graph.storage import make_graph
+from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
 
 __all__ = [
@@ -301,6 +301,7 @@ _NO_IDS = np.empty(0, np.int64)
 
 
 def _refuse_block(graph: DGLGraph, verb: str) -> None:
+    require_graph(graph)
     if graph.is_block:
         raise DGLError(f"{verb}: a block has no subgraphs; use dglite.block_to_graph(block) first")
 

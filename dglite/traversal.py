@@ -9,6 +9,7 @@ import numpy as np
 from .backend import Tensor, active
 from .errors import DGLError
 from .graph import DGLGraph
+from .graph.storage import require_graph
 from .kernels import compiled
 from .structure import Adjacency
 
@@ -164,6 +165,7 @@ def _ntype(graph: DGLGraph) -> str:
 
 def _square(graph: DGLGraph, reverse: bool) -> Adjacency:
     """Return the only relation, turned round where asked for."""
+    require_graph(graph)
     adjacency = graph.adjacency()
     src, dst = graph._metagraph.ends[0]
     if src != dst:

@@ -158,15 +158,37 @@ def test_bad_heterographs(data, counts, message):
         heterograph(data, counts)
 
 
+@pytest.mark.parametrize(
+    ("u", "v"),
+    [
+        (torch.tensor([1]), torch.tensor([2])),
+        (torch.tensor(1), torch.tensor(2)),
+        (torch.tensor(1), torch.tensor([2])),
+        (torch.tensor([1]), 2),
+        (np.int64(1), [2]),
+        (1, 2),
+    ],
+)
+def test_one_edge_may_be_given_without_an_axis(u, v):
+    assert ends(graph((u, v))) == [[1], [2]]
+    assert ends(heterograph({("a", "x", "b"): (u, v)})) == [[1], [2]]
+    assert ends(convert.create_block((u, v))) == [[1], [2]]
+
+
+def test_one_node_does_not_stand_for_several():
+    with pytest.raises(DGLError, match=r"shapes \(2,\) and \(\)"):
+        graph(([1, 2], 1))
+
+
 def test_blocks():
     b = convert.create_block((SRC, DST), num_src_nodes=4, num_dst_nodes=3)
     assert b.is_block and b.num_src_nodes() == 4 and b.num_dst_nodes() == 3 and ends(b) == [SRC, DST]
     assert convert.create_block(("csc", ([0, 2], [3, 1], []))).num_src_nodes() == 4
     b = convert.create_block({("a", "x", "b"): ([0], [1]), ("b", "y", "b"): ([2], [0])}, {"a": 1, "b": 3}, {"b": 2})
     assert b.num_src_nodes("b") == 3 and b.num_dst_nodes("b") == 2 and b.dsttypes == ["b"]
+    assert convert.create_block(([0, 1, 2], [1, 2, 3]), 3, 4).num_dst_nodes() == 4
     with pytest.raises(DGLError, match="2 source nodes of type '_N' are fewer than its 3 destination nodes"):
-        convert.create_block(([], []), 2, 3)
-    assert convert.create_block(([], []), 2, 3, node_count_check=False).num_dst_nodes() == 3
+        convert.create_block(([], []), 2, 3, node_count_check=True)
 
 
 # -- SciPy -------------------------------------------------------------------------------------------------------

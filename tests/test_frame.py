@@ -196,3 +196,11 @@ def test_no_rows_and_no_width(num_rows):
     f.append(2)
     assert f["h"].shape == (num_rows + 2, 0)
     assert f.take(np.empty(0, np.int64))["h"].shape == (0, 0)
+
+
+def test_selected_rows_know_the_tensor_that_they_are_taken_of():
+    h = torch.arange(4.0)
+    part = Frame(4, {"h": h}).take(np.array([3, 1, 0])).take(np.array([1, 2]))
+    column = part._columns["h"]
+    assert column.storage is h and column.index.tolist() == [1, 0]
+    assert part["h"].tolist() == [1, 0] and column.storage is part["h"] and column.index is None

@@ -73,6 +73,26 @@ def test_published_examples() -> None:
     assert dglite.node_label_informativeness(g, y) == pytest.approx(0.338187, abs=1e-6)
 
 
+def test_values_are_of_float32s_precision_and_nan_of_nothing() -> None:
+    g, y = dglite.graph(([0, 0, 1, 2, 0, 3], [1, 2, 2, 0, 1, 3]), num_nodes=5), torch.tensor([0, 1, 0, 1, 0])
+    measures = (
+        dglite.node_homophily,
+        dglite.edge_homophily,
+        dglite.linkx_homophily,
+        dglite.adjusted_homophily,
+        dglite.edge_label_informativeness,
+        dglite.node_label_informativeness,
+    )
+    for measure in measures:
+        found = measure(g, y)
+        assert type(found) is float and found == float(np.float32(found))
+    assert dglite.edge_homophily(dglite.graph(([0, 0, 0], [0, 1, 2])), y[:3]) == float(np.float32(2 / 3))
+    empty = dglite.graph(([], []), num_nodes=5)
+    assert dglite.node_homophily(empty, y) == 0
+    assert all(math.isnan(measure(empty, y)) for measure in (measures[1], *measures[3:]))
+    assert all(math.isnan(measure(g, torch.zeros(5, dtype=torch.int64))) for measure in measures[3:])
+
+
 def test_labels_must_be_integers_of_every_node() -> None:
     g = dglite.graph(([0], [1]))
     for labels in (torch.tensor([0]), torch.tensor([0.0, 1.0])):
@@ -80,4 +100,3 @@ def test_labels_must_be_integers_of_every_node() -> None:
             dglite.node_homophily(g, labels)
     with pytest.raises(DGLError, match="one node type"):
         dglite.edge_homophily(dglite.heterograph({("a", "r", "b"): ([0], [0])}), torch.tensor([0]))
-    assert dglite.edge_homophily(dglite.graph(([], []), num_nodes=2), torch.tensor([0, 1])) == 0

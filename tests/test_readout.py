@@ -142,6 +142,15 @@ def test_topk_equals_torch(sizes: list[int], k: int, descending: bool, sortby: i
     assert x.grad is not None and x.grad.sum() == sum(min(k, n) for n in sizes) * 3
 
 
+def test_the_classic_name_of_what_rows_are_ranked_by() -> None:
+    g = dglite.graph(([0], [1]))
+    g.ndata["h"], g.edata["w"] = torch.tensor([[1.0, 5.0], [2.0, 3.0]]), torch.tensor([[1.0, 5.0]])
+    with pytest.warns(DeprecationWarning, match="use sortby=") as caught:
+        assert dglite.topk_nodes(g, "h", 2, idx=1)[1].tolist() == [[0, 1]]
+        assert dglite.topk_edges(g, "w", 1, idx=0)[1].tolist() == [[0]]
+    assert {warning.filename for warning in caught} == {__file__}
+
+
 def test_topk_of_edges_of_one_dimension_with_ties() -> None:
     g = dglite.graph(([0, 0, 1], [1, 1, 0]))
     g.edata["w"] = torch.tensor([2, 2, 1])

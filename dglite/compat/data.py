@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import io
 from ..data import (
     CiteseerGraphDataset,
     CoraGraphDataset,
@@ -21,6 +22,7 @@ from ..data import (
 )
 from ..errors import DGLError
 from .base import dgl_warning
+from .ndarray import NDArray
 
 __all__ = [
     "SST",
@@ -34,6 +36,7 @@ __all__ = [
     "load_cora",
     "load_data",
     "load_pubmed",
+    "load_tensors",
     "register_data_args",
 ]
 
@@ -84,6 +87,12 @@ def _preprocess_features(features: Any) -> np.ndarray:
     """Return a SciPy matrix as an array whose rows sum to 1, or to 0 where they are empty."""
     total = np.asarray(features.sum(1), dtype=np.float64).reshape(-1, 1)
     return np.asarray(features.todense()) / np.where(total == 0, 1, total)
+
+
+def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, Any]:
+    """Return :func:`dglite.data.load_tensors`; with ``return_dgl_ndarray`` as ``NDArray``."""
+    found = io.load_tensors(filename)
+    return {name: NDArray(x) for name, x in found.items()} if return_dgl_ndarray else found
 
 
 def register_data_args(parser: argparse.ArgumentParser) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
+import numpy as np
+
 from .. import frame as frames
 from ..backend import Tensor, active
 from ..errors import DGLError
@@ -79,6 +81,11 @@ class Column:
     def _check(self, feats: Tensor) -> None:
         if infer_scheme(feats) != self.scheme:
             raise DGLError(f"the column has rows {self.scheme}; got {infer_scheme(feats)}")
+
+    def astype(self, dtype: Any) -> Column:
+        """Return the column with rows of another dtype, a framework's or its name."""
+        name = np.dtype(dtype).name if isinstance(dtype, type) else str(dtype).rpartition(".")[2]
+        return Column(active.astype(self.data, name))
 
     def subcolumn(self, rowids: Tensor) -> Column:
         """Return the column of some rows; nothing is gathered yet."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .. import ops
 from ..backend import Tensor
 from ..graph import DGLGraph
-from ..ops import gather_mm, segment_mm
-from ..structure import ALL
+from ..ops import edge_softmax, gather_mm, segment_mm
 from . import relations
 
 __all__ = ["copy_e", "edge_softmax", "gather_mm", "gsddmm", "gspmm", "segment_mm"]
@@ -36,21 +35,6 @@ def gsddmm(g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u",
     counts = {"u": len(g.ntypes), "v": len(g.ntypes), "e": len(g.etypes)}
     lhs, rhs = _listed(lhs_data, counts[lhs_target]), _listed(rhs_data, counts[rhs_target])
     return relations.gsddmm_hetero(g, op, len(lhs), lhs_target, rhs_target, *lhs, *rhs)
-
-
-def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
-    """Return :func:`dglite.ops.edge_softmax`; from scores by edge type, weights by edge type.
-
-    There a node's weights over its edges of all types sum to 1.
-    """
-    if not isinstance(logits, Mapping):
-        return ops.edge_softmax(graph, logits, eids, norm_by)
-    scores = {graph.to_canonical_etype(etype): x for etype, x in logits.items()}
-    weights = relations.edge_softmax_hetero(
-        graph, eids, norm_by, *[scores.get(etype) for etype in graph.canonical_etypes]
-    )
-    found = dict(zip(graph.canonical_etypes, weights, strict=True))
-    return {etype: found[graph.to_canonical_etype(etype)] for etype in logits}
 
 
 def copy_e(g: Any, x: Tensor) -> Tensor:

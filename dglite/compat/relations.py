@@ -10,7 +10,7 @@ from .. import ops
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
-from ..structure import ALL, Adjacency, is_all
+from ..structure import ALL, Adjacency
 from ..structure.ids import integer_array
 
 __all__ = [
@@ -91,16 +91,9 @@ def edge_softmax_hetero(gidx: DGLGraph, eids: Any = ALL, norm_by: str = "dst", *
 
     ``logits`` are by edge type, None for types that take no part. ``eids`` must be ``ALL``.
     """
-    if not is_all(eids):
-        raise DGLError("a softmax over several relations takes all edges; use an edge_subgraph for fewer")
-    g = gidx.reverse() if norm_by == "src" else gidx
-    # Scores of a node minus their maximum, of which no gradient is wanted: the result does not depend on it.
-    fixed = [None if x is None else active.detach(x) for x in logits]
-    highest = gspmm_hetero(g, "copy_rhs", "max", 0, *fixed)
-    centred = gsddmm_hetero(g, "sub", len(logits), "e", "v", *logits, *highest)
-    weights = [None if x is None else active.functions["exp"](x) for x in centred]
-    totals = gspmm_hetero(g, "copy_rhs", "sum", 0, *weights)
-    return gsddmm_hetero(g, "div", len(weights), "e", "v", *weights, *totals)
+    scores = {etype: x for etype, x in zip(gidx.canonical_etypes, logits, strict=True) if x is not None}
+    weights = ops.edge_softmax(gidx, scores, eids, norm_by)
+    return tuple(weights.get(etype) for etype in gidx.canonical_etypes)
 
 
 # -- rows and matrices -------------------------------------------------------------------------------------------------

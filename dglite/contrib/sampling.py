@@ -1,4 +1,4 @@
-"""The neighbour sampler of DGL 0.4, by today's sampling."""
+"""The neighbour sampler and the random walks of DGL 0.4, by today's sampling."""
 
 from __future__ import annotations
 
@@ -7,17 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import active
+from ..backend import Tensor, active
 from ..errors import DGLError, warn_deprecated
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..random import draw_key
+from ..sampling import random_walk as walks
 from ..sampling import sample_neighbors
 from ..structure.ids import integer_array
 from ..transforms import to_block
 from .nodeflow import NodeFlow
 
-__all__ = ["NeighborSampler", "NodeFlow"]
+__all__ = ["NeighborSampler", "NodeFlow", "random_walk"]
+
+
+def random_walk(g: DGLGraph, seeds: Any, num_traces: int, num_hops: int) -> Tensor:
+    """Walk ``num_traces`` times from each seed, ``num_hops`` steps along out-edges of a graph of one type.
+
+    Returns node ids (num_seeds, num_traces, num_hops + 1), each walk with its seed first and -1 after it has ended.
+    Errors are those of :func:`dglite.sampling.random_walk`.
+    """
+    warn_deprecated("contrib.sampling.random_walk", "use dglite.sampling.random_walk")
+    starts = integer_array(seeds, "seeds").reshape(-1)
+    traces, _ = walks(g, np.repeat(starts, num_traces), length=num_hops)
+    return active.reshape(traces, (len(starts), num_traces, num_hops + 1))
 
 
 class NeighborSampler:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..config import data_dir
-from ..errors import DGLError
+from ..errors import DGLError, DGLWarning
 from .network import Downloader
 
 __all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch"]
@@ -31,11 +31,12 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
         raise DGLError(f"{url} could not be downloaded to {folder}: {error}") from error
 
 
-class DGLDataset(ABC):
-    """Base of data sets: subclasses write ``process``, ``__getitem__`` and ``__len__``; the other steps are optional.
+class DGLDataset:
+    """Base of data sets: subclasses write ``process``, ``__getitem__`` and ``__len__``, or as many as they use.
 
     On construction, ``load()`` runs when ``has_cache()`` says that a processed copy exists (and ``force_reload`` does
-    not forbid it). Otherwise ``download()`` runs unless ``has_raw()``, then ``process()``, then ``save()``.
+    not forbid it). Otherwise, and where ``load()`` fails, ``download()`` runs unless ``has_raw()``, then ``process()``,
+    then ``save()``. ``name``, ``url``, ``raw_dir``, ``save_dir``, ``verbose`` and ``hash`` can be read but not set.
 
     Parameters
     ----------
@@ -64,29 +65,63 @@ class DGLDataset(ABC):
         verbose: bool = False,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
-        self.name = name
-        self.url = url
-        self.raw_dir = str(Path(raw_dir or data_dir()).expanduser())
-        self.save_dir = str(save_dir or self.raw_dir)
-        self.verbose = verbose
-        self.hash = hashlib.sha1(repr(hash_key).encode()).hexdigest()[:8]
-        self._transform = transform
-        if not force_reload and self.has_cache():
-            self._load_saved()
-        else:
+        self._name, self._url, self._verbose = name, url, verbose
+        self._raw_dir = str(Path(raw_dir or data_dir()).expanduser())
+        self._save_dir = str(save_dir or self._raw_dir)
+        self._hash_key, self._force_reload, self._transform = hash_key, force_reload, transform
+        self._hash = hashlib.sha1(repr(hash_key).encode()).hexdigest()[:8]
+        if force_reload or not self._load_saved():
             if not self.has_raw():
                 self.download()
             self.process()
             self.save()
 
-    def _load_saved(self) -> None:
+    def _load_saved(self) -> bool:
+        """Load the processed copy and return whether there was one that could be read."""
+        if not self.has_cache():
+            return False
         try:
             self.load()
         except Exception as error:
-            raise DGLError(
-                f"the processed copy of {self.name} in {self.save_path} is not readable ({error}); "
-                "pass force_reload=True to make it again"
-            ) from error
+            warnings.warn(
+                f"the processed copy of {self.name} in {self.save_path} is not readable ({error!r}) and is made again",
+                DGLWarning,
+                stacklevel=4,
+            )
+            return False
+        if self.verbose:
+            print(f"{self.name} is loaded from {self.save_path}")
+        return True
+
+    @property
+    def name(self) -> str:
+        """Name of the data set and of its folders."""
+        return self._name
+
+    @property
+    def url(self) -> str | None:
+        """Where ``download`` finds the raw file."""
+        return self._url
+
+    @property
+    def raw_dir(self) -> str:
+        """Folder with a folder of raw files for each data set."""
+        return self._raw_dir
+
+    @property
+    def save_dir(self) -> str:
+        """Folder with a folder of processed files for each data set."""
+        return self._save_dir
+
+    @property
+    def verbose(self) -> bool:
+        """Whether to print what happens."""
+        return self._verbose
+
+    @property
+    def hash(self) -> str:
+        """Eight digits that ``hash_key`` decides, to name processed files by."""
+        return self._hash
 
     @property
     def raw_path(self) -> str:
@@ -114,27 +149,26 @@ class DGLDataset(ABC):
                 f"has {self.name}/ with raw_dir= or the environment variable DGLITE_DATA_DIR"
             ) from error
 
-    @abstractmethod
     def process(self) -> None:
-        """Make the graphs from the raw files."""
+        """Make the graphs from the raw files; by default nothing."""
 
     def has_cache(self) -> bool:
         """Whether ``load`` would find what ``save`` wrote; by default nothing is saved."""
         return False
 
-    def save(self) -> None:  # noqa: B027 - a hook that most data sets leave empty
+    def save(self) -> None:
         """Write the processed graphs to ``save_path``; by default they are made anew each time."""
 
-    def load(self) -> None:  # noqa: B027 - as above
+    def load(self) -> None:
         """Read what ``save`` wrote; a data set that writes ``has_cache`` writes this too."""
 
-    @abstractmethod
     def __getitem__(self, index: int) -> Any:
         """Return one graph, or a graph and its label."""
+        raise NotImplementedError(f"{type(self).__name__} does not write __getitem__, which returns graph number index")
 
-    @abstractmethod
     def __len__(self) -> int:
         """Return how many graphs there are."""
+        raise NotImplementedError(f"{type(self).__name__} does not write __len__, which returns the number of graphs")
 
     def __repr__(self) -> str:
         return f'Dataset("{self.name}", num_graphs={len(self)}, save_path={self.save_path})'

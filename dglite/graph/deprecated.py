@@ -16,6 +16,7 @@ from ..structure.ids import ALL, integer_array, is_all, positions_of
 from ..structure.metagraph import EdgeType
 from .attached import AttachedMixin
 from .formats import FormatMixin
+from .queries import QueryMixin
 from .types import TypeMixin
 
 __all__ = ["READONLY", "DeprecatedMixin"]
@@ -70,7 +71,7 @@ class _PerGraph(Sequence[int]):
         return f"<method {self._name}: {active.to_numpy(self._method()).tolist()}>"
 
 
-class DeprecatedMixin(TypeMixin, FormatMixin, AttachedMixin):
+class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
     """What code for DGL 0.4 to 1.0 calls."""
 
     number_of_nodes = _Renamed("num_nodes")
@@ -81,7 +82,6 @@ class DeprecatedMixin(TypeMixin, FormatMixin, AttachedMixin):
     out_degree = _Renamed("out_degrees")
     has_node = _Renamed("has_nodes")
     has_edge_between = _Renamed("has_edges_between")
-    edge_id = _Renamed("edge_ids")
     add_node = _Renamed("add_nodes")
     add_edge = _Renamed("add_edges")
     adj_sparse = _Renamed("adj_tensors")
@@ -90,6 +90,20 @@ class DeprecatedMixin(TypeMixin, FormatMixin, AttachedMixin):
 
     from_networkx: ClassVar[Callable[..., Any]]
     from_scipy_sparse_matrix: ClassVar[Callable[..., Any]]
+
+    # -- queries ------------------------------------------------------------------------------------------------
+    def edge_id(self, u: Any, v: Any, force_multi: bool | None = None, etype: EdgeType | None = None) -> Any:
+        """Return the id of the edge ``u -> v``; a tensor of the ids of all where edges are parallel or it is forced.
+
+        Raises
+        ------
+        DGLError
+            A node does not exist, or there is no such edge.
+        """
+        warn_deprecated("g.edge_id()", "use g.edge_ids(), with return_uv=True for all parallel edges")
+        first = self.edge_ids(u, v, etype=etype)
+        several = force_multi or self.adjacency(etype).is_multigraph
+        return self.edge_ids(u, v, return_uv=True, etype=etype)[2] if several else first
 
     # -- numbers of a batch -------------------------------------------------------------------------------------
     @property

@@ -80,13 +80,17 @@ class FormatMixin(GraphBase):
 
     # -- exports ------------------------------------------------------------------------------------------------
     def adj_tensors(self, fmt: str, etype: EdgeType | None = None) -> tuple[Tensor, ...]:
-        """Return the structure as tensors: (src, dst) for "coo", (indptr, indices, edge ids) for "csr" and "csc"."""
+        """Return the structure as tensors: (src, dst) for "coo", (indptr, indices, edge ids) for "csr" and "csc".
+
+        Edge ids are empty where the graph was made of that format without them: entry j is then edge j.
+        """
         adjacency = self.adjacency(etype)
         if fmt == "coo":
             arrays: tuple[np.ndarray, ...] = adjacency.endpoints()
         elif fmt in ("csr", "csc"):
             stored = adjacency.csr() if fmt == "csr" else adjacency.csc()
-            arrays = stored.indptr, stored.indices, stored.entry_edge_ids()
+            edge_ids = stored.indices[:0] if stored.in_order else stored.entry_edge_ids()
+            arrays = stored.indptr, stored.indices, edge_ids
         else:
             raise DGLError(f"fmt={fmt!r} is not understood; expected one of {list(FORMATS)}")
         return tuple(self._ids_tensor(array.astype(self._idtype)) for array in arrays)

@@ -30,7 +30,6 @@ from ..scheduler import (
     lower_message,
     lower_multi,
     lower_nodes,
-    lower_recv,
     message_signature,
     messages_of,
     node_batch,
@@ -119,12 +118,12 @@ class MessageMixin(RegistryMixin):
     def filter_nodes(
         self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
     ) -> Tensor:
-        """Return the ids of those ``nodes`` for which ``predicate``, booleans of shape (num_nodes,), is true."""
+        """Return the ids of those ``nodes`` for which ``predicate``, booleans or numbers (num_nodes,), is not 0."""
         _, batch = _nodes(self, predicate, nodes, ntype)
         return _where(predicate, batch, batch.nodes())
 
     def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
-        """Return the ids of those ``edges`` for which ``predicate``, booleans of shape (num_edges,), is true."""
+        """Return the ids of those ``edges`` for which ``predicate``, booleans or numbers (num_edges,), is not 0."""
         relation = _relation(self, self.etype_id(etype))
         if not is_all(edges):
             relation = relation.only(self.edge_ids_of(edges, etype))
@@ -165,8 +164,8 @@ class MessageMixin(RegistryMixin):
     def recv(self, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
         """Reduce the messages that wait on the in-edges of ``v``, which are consumed, then apply to all of ``v``.
 
-        A node for which no message waits is not reduced: it keeps its features, and gets the initializer's value in a
-        new column.
+        A node for which no message waits gets 0 from a built-in reducer, the initializer's value from a user's. Where
+        no message waits for any of ``v``, nothing is reduced and only ``apply_node_func`` runs.
         """
         index = self.etype_id(etype)
         reduce_func, apply_node_func = reducers(self, index, reduce_func, apply_node_func)
@@ -179,8 +178,8 @@ class MessageMixin(RegistryMixin):
         functions = (None, reduce_func, apply_node_func)
         if active.adjacency.num_edges:
             run(
-                lambda refused: compiled(
-                    lower_recv, message, reducer_of(reduce_func, 1, active, message, refused), apply
+                lambda refused: update_plan(
+                    message, reducer_of(reduce_func, 1, active, message, refused), apply is not None
                 ),
                 (active,),
                 functions,
@@ -359,10 +358,10 @@ def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids
     """Return the ids for which the predicate is true."""
     mask = predicate(batch)
     chosen = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
-    if chosen.shape != (len(batch),) or chosen.dtype != bool:
+    if chosen.shape != (len(batch),) or chosen.dtype.kind not in "biuf":
         raise DGLError(
             f"predicate {function_name(predicate)} returned {chosen.dtype} of shape {chosen.shape}; "
-            f"expected booleans of shape ({len(batch)},)"
+            f"expected booleans or numbers of shape ({len(batch)},)"
         )
     return backend.take(ids, np.flatnonzero(chosen))
 

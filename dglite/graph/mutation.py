@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ class MutationMixin(GraphBase):
     def remove_edges(self, eids: Any, etype: EdgeType | None = None, store_ids: bool = False) -> None:
         """Remove edges; the others are renumbered in order.
 
-        With ``store_ids``, ``edata[dglite.EID]`` has the old ids. A batch stays one.
+        With ``store_ids``, ``edata[dglite.EID]`` of every edge type has the old ids. A batch stays one.
 
         Raises
         ------
@@ -90,11 +90,14 @@ class MutationMixin(GraphBase):
         made, frame = self._kept_edges(index, keep, src, dst, store_ids)
         numbers = self._batch_num_nodes, _kept_numbers(self._batch_num_edges, {index: keep})
         self._exchange(_replaced(self.adjacencies, index, made), self._num_nodes, {}, {index: frame}, numbers)
+        if store_ids:
+            self._number_edges({index})
 
     def remove_nodes(self, nids: Any, ntype: str | None = None, store_ids: bool = False) -> None:
         """Remove nodes and the edges at them; the others are renumbered in order.
 
-        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the old ids. A batch stays one.
+        With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` of every type have the old ids. A batch
+        stays one.
 
         Raises
         ------
@@ -130,6 +133,11 @@ class MutationMixin(GraphBase):
             _kept_numbers(self._batch_num_edges, kept_edges),
         )
         self._exchange(adjacencies, counts, node_frames, edge_frames, numbers)
+        if store_ids:
+            for i in range(len(counts)):
+                if i != node_set:
+                    self._node_frame(i)[NID] = self._ids_tensor(np.arange(counts[i]))
+            self._number_edges(edge_frames.keys())
 
     # -- parts --------------------------------------------------------------------------------------------------
     def _require_mutable(self, verb: str) -> None:
@@ -178,6 +186,12 @@ class MutationMixin(GraphBase):
         if store_ids:
             kept[column] = self._ids_tensor(rows)
         return kept
+
+    def _number_edges(self, done: Container[int]) -> None:
+        """Store the ids of the edges of all types but those done, which kept theirs."""
+        for i, adjacency in enumerate(self.adjacencies):
+            if i not in done:
+                self._edge_frame(i)[EID] = self._ids_tensor(np.arange(adjacency.num_edges))
 
     def _exchange(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import active
-from ..errors import warn_deprecated
+from ..errors import DGLError, warn_deprecated
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.parse import device_of, parse_edges
@@ -23,7 +23,7 @@ from .mutation import MutationMixin
 from .queries import QueryMixin
 from .types import TypeMixin
 
-__all__ = ["DGLGraph", "make_graph"]
+__all__ = ["DGLGraph", "make_graph", "require_graph"]
 
 _STATE = (
     "adjacencies",
@@ -222,6 +222,12 @@ def canonical_device(device: Any) -> Any:
     if device is None or device == _CPU:
         return _CPU
     return active.device(active.empty((0,), "float32", device))
+
+
+def require_graph(given: Any) -> None:
+    """Raise DGLError unless a function's first argument is a graph: arguments are swapped, for instance."""
+    if not isinstance(given, DGLGraph):
+        raise DGLError(f"got {type(given).__name__} for the graph, which is the first argument")
 
 
 def make_graph(

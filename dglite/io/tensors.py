@@ -30,8 +30,10 @@ def save_tensors(filename: Any, tensor_dict: Mapping[str, Tensor]) -> bool:
     return True
 
 
-def load_tensors(filename: Any) -> dict[str, Tensor]:
+def load_tensors(filename: Any, return_dgl_ndarray: bool = False) -> dict[str, Any]:
     """Return the tensors that :func:`save_tensors` wrote, on the CPU; large ones are read when they are used.
+
+    With ``return_dgl_ndarray`` they are NumPy arrays.
 
     Raises
     ------
@@ -40,4 +42,5 @@ def load_tensors(filename: Any) -> dict[str, Tensor]:
     """
     file = Container(local_path(filename), _KIND)
     names = file.names_of(file.field(file.header, "names", list))
-    return {name: file.tensor(str(i)) for i, name in enumerate(names)}
+    found = {name: file.tensor(str(i)) for i, name in enumerate(names)}
+    return {name: active.to_numpy(x) for name, x in found.items()} if return_dgl_ndarray else found

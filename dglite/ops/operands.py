@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
+from typing import Any
 
 from ..backend import Tensor, active, require_one_library
 from ..errors import DGLError
@@ -16,7 +17,17 @@ from ..kernels.layout import broadcast_shape
 from ..structure.adjacency import Adjacency
 from .traced import Reference
 
-__all__ = ["FLOATS", "agreed", "broadcast", "check_operands", "check_tensor", "evaluated", "reads_edges", "sum_to"]
+__all__ = [
+    "FLOATS",
+    "adjacency_of",
+    "agreed",
+    "broadcast",
+    "check_operands",
+    "check_tensor",
+    "evaluated",
+    "reads_edges",
+    "sum_to",
+]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
@@ -92,6 +103,24 @@ def agreed(operands: Sequence[Tensor]) -> Sequence[Tensor]:
         other = next(name for name in dtypes if name != dtype)
         raise DGLError(f"operands have dtypes {dtype} and {other}; convert them to one dtype")
     return [active.astype(x, common) for x in operands]
+
+
+def adjacency_of(graph: Any) -> Any:
+    """Return a graph's only relation; a relation stays as it is.
+
+    Raises
+    ------
+    DGLError
+        The graph has several edge types, or is none: arguments are swapped, for instance.
+    """
+    if isinstance(graph, Adjacency):
+        return graph
+    try:
+        return graph.adjacency()
+    except AttributeError as error:
+        if error.obj is not graph:
+            raise
+        raise DGLError(f"got {type(graph).__name__} for the graph, which is the first argument") from None
 
 
 def check_tensor(x: Tensor, num_rows: int, row: str) -> None:

@@ -6,7 +6,7 @@ Tensors are of one library, which the result is of too; arrays of NumPy's are te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from ..opspec import Reducer, operator
 from ..structure.adjacency import Adjacency
 from ..structure.ids import ALL, is_all
 from . import core
+from .across import softmax_across
 from .core import sddmm, spmm
+from .operands import adjacency_of
 
 __all__ = [
     "binary_reduce",
@@ -60,7 +62,7 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
         An unknown name, or a tensor that does not fit the graph.
     """
     expr, operands = _expression(op, Side.U, Side.E, lhs_data, rhs_data, _BINARY)
-    return spmm(_adjacency(g), expr, _reducer(reduce_op), operands)
+    return spmm(adjacency_of(g), expr, _reducer(reduce_op), operands)
 
 
 def gsddmm(
@@ -91,34 +93,41 @@ def gsddmm(
             raise DGLError(f"unknown target {target!r}; expected 'u', 'v' or 'e'")
     names = (*_BINARY, "dot")
     expr, operands = _expression(op, sides[lhs_target], sides[rhs_target], lhs_data, rhs_data, names)
-    return sddmm(_adjacency(g), expr, operands, dot=op == "dot")
+    return sddmm(adjacency_of(g), expr, operands, dot=op == "dot")
 
 
-def edge_softmax(graph: Any, logits: Tensor, eids: Any = ALL, norm_by: str = "dst") -> Tensor:
+def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Any:
     """Normalise edge scores to weights that add up to 1 at every node.
 
     Parameters
     ----------
     logits
-        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own.
+        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own. Or a
+        dictionary of them by edge type: then edges of all its types compete where they share a node, and edge types
+        that it leaves out take no part.
     eids
-        Edges to compute over, in the order of ``logits``; all of them by default.
+        Edges to compute over, in the order of ``logits``; all of them by default, and always with a dictionary.
     norm_by
         ``"dst"``: among edges with the same destination; ``"src"``: with the same source.
 
     Returns
     -------
-    Tensor
-        The shape of ``logits``.
+    Tensor or dict
+        The shape of ``logits``; by edge type if they were given so.
 
     Raises
     ------
     DGLError
-        ``norm_by`` is something else, or ``logits`` does not have a row per edge.
+        ``norm_by`` is something else, ``logits`` does not have a row per edge, or the scores of edge types that share a
+        node type differ in shape or dtype.
     """
     if norm_by not in ("dst", "src"):
         raise DGLError(f"norm_by={norm_by!r} is not understood; expected 'dst' or 'src'")
-    adj = _adjacency(graph)
+    if isinstance(logits, Mapping):
+        if not is_all(eids):
+            raise DGLError("a softmax over several edge types takes all edges; use an edge_subgraph for fewer")
+        return softmax_across(graph, logits, norm_by == "dst")
+    adj = adjacency_of(graph)
     if norm_by == "src":
         adj = core.reversed_of(adj)
     if not is_all(eids):
@@ -166,7 +175,7 @@ def gat_attention(
         Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
     """
     how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed)
-    return core.attention(_adjacency(graph), how, *_attended(feat, (el, er), edge_weight))
+    return core.attention(adjacency_of(graph), how, *_attended(feat, (el, er), edge_weight))
 
 
 def gatv2_attention(
@@ -186,7 +195,7 @@ def gatv2_attention(
     :func:`gat_attention`.
     """
     how = core.Attention(core.Score.GATED, negative_slope, 1.0, dropout, seed)
-    return core.attention(_adjacency(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
+    return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
 
 
 def dot_attention(
@@ -204,7 +213,7 @@ def dot_attention(
     :func:`gat_attention`. ``scale`` is often 1 / sqrt(d).
     """
     how = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
-    return core.attention(_adjacency(graph), how, *_attended(feat_src, (feat_dst,), edge_weight))
+    return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst,), edge_weight))
 
 
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
@@ -222,10 +231,6 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     count = int(offsets[-1])
     adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
     return core.edge_softmax(adj, _tensor(value))
-
-
-def _adjacency(g: Any) -> Adjacency:
-    return g if isinstance(g, Adjacency) else g.adjacency()
 
 
 def _tensor(x: Any) -> Any:
@@ -272,7 +277,7 @@ def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Te
     expr, reducer = Call(operator(op), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return spmm(_adjacency(g), expr, reducer, (_tensor(x), _tensor(y)))
+        return spmm(adjacency_of(g), expr, reducer, (_tensor(x), _tensor(y)))
 
     return _named(call, f"u_{op}_e_{reduce_op}", f"Return the {reduce_op} over in-edges of {op}(source x, edge y).")
 
@@ -282,7 +287,7 @@ def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
     expr, reducer = Operand(side, 0), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor) -> Tensor:
-        return spmm(_adjacency(g), expr, reducer, (_tensor(x),))
+        return spmm(adjacency_of(g), expr, reducer, (_tensor(x),))
 
     owner = "source" if side is Side.U else "edge"
     return _named(
@@ -295,7 +300,7 @@ def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Ten
     expr = Call(operator("mul" if op == "dot" else op), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return sddmm(_adjacency(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
+        return sddmm(adjacency_of(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
 
     return _named(call, f"{lhs}_{op}_{rhs}", f"Return {op}({lhs} feature x, {rhs} feature y) for every edge.")
 
@@ -305,7 +310,7 @@ def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
     expr = Operand(side, 0)
 
     def call(g: Any, x: Tensor) -> Tensor:
-        return sddmm(_adjacency(g), expr, (_tensor(x),))
+        return sddmm(adjacency_of(g), expr, (_tensor(x),))
 
     owner = "source" if side is Side.U else "destination"
     return _named(call, f"copy_{side.value}", f"Return the feature x of every edge's {owner} node.")

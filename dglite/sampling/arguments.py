@@ -11,6 +11,7 @@ import numpy as np
 from ..backend import active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..structure.ids import as_ids, integer_array
 
 __all__ = [
@@ -35,6 +36,7 @@ def is_inward(edge_dir: str) -> bool:
 
 def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
     """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
+    require_graph(g)
     metagraph = g._metagraph
     side = 1 if inward else 0
     if isinstance(nodes, Mapping):

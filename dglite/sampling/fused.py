@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ..errors import DGLError
+import numpy as np
+
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
@@ -28,22 +30,18 @@ def sample_neighbors_fused(
 ) -> DGLGraph:
     """Return the block of edges that :func:`sample_neighbors` chooses: its destinations are ``nodes``.
 
+    With ``edge_dir="out"`` the sources are ``nodes``. The block's source nodes and its destination nodes are then the
+    same: ``nodes`` first, then the others that edges lead to, in the order in which they come up.
+
     ``srcdata[NID]``, ``dstdata[NID]`` and ``edata[EID]`` have the ids in ``g``; the first two need ``copy_ndata``, the
     third ``copy_edata``. Arguments and errors are those of :func:`sample_neighbors`; ``mapping`` is accepted for DGL's
     sake.
-
-    Raises
-    ------
-    DGLError
-        ``edge_dir`` is not "in": the edges of a block enter its nodes.
     """
-    if edge_dir != "in":
-        raise DGLError(f"sample_neighbors_fused: edge_dir={edge_dir!r}, but a block has in-edges; use sample_neighbors")
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )
     chosen = [frontier._edge_frame(index)[EID] for index in range(len(frontier.adjacencies))]
-    block = to_block(frontier, nodes)
+    block = to_block(frontier, nodes if edge_dir == "in" else _reached(frontier, nodes))
     for index, ids in enumerate(chosen):
         frame = block._edge_frame(index)
         if not copy_edata:
@@ -54,6 +52,21 @@ def sample_neighbors_fused(
         for index in range(len(block._num_nodes)):
             del block._node_frame(index)[NID]
     return block
+
+
+def _reached(frontier: DGLGraph, nodes: Any) -> dict[str, np.ndarray]:
+    """Return ``nodes`` and then the destinations of the edges, each once, by node type."""
+    names = frontier.ntypes
+    given = nodes if isinstance(nodes, Mapping) else {names[0]: nodes}
+    parts = {ntype: [frontier.node_ids(given.get(ntype, []), ntype)] for ntype in names}
+    for adjacency, (_, _, ntype) in zip(frontier.adjacencies, frontier.canonical_etypes, strict=True):
+        parts[ntype].append(adjacency.endpoints()[1])
+    return {ntype: _distinct(np.concatenate(ids)) for ntype, ids in parts.items()}
+
+
+def _distinct(ids: np.ndarray) -> np.ndarray:
+    found, first = np.unique(ids, return_index=True)
+    return found[np.argsort(first)]
 
 
 attach(sample_neighbors_fused=sample_neighbors_fused)

@@ -11,6 +11,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..graph.storage import require_graph
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -41,9 +42,10 @@ def random_walk(
     metapath
         edge type of each step; each must start from the node type at which the one before arrives.
     length
-        number of steps, instead of a metapath, in a graph of one edge type.
+        number of steps, in a graph of one edge type; not read where there is a metapath.
     prob
-        edge feature with a weight for each edge; steps are uniform by default. Edges of weight 0 are never taken.
+        edge feature with a weight for each edge; steps are uniform by default, and along edge types without
+        the feature. Edges of weight 0 are never taken.
     restart_prob
         probability to end before each step: a number, or one number per step.
     return_eids
@@ -58,8 +60,8 @@ def random_walk(
     Raises
     ------
     DGLError
-        Neither or both of ``metapath`` and ``length`` are given, edge types do not follow on each other, a node or
-        feature does not exist, a probability is not in [0, 1], or a weight met is negative or not finite.
+        Neither ``metapath`` nor ``length`` is given, edge types do not follow on each other, a node does not exist, no
+        edge type has the feature, a probability is not in [0, 1], or a weight met is negative or not finite.
     """
     relations = _relations(g, metapath, length)
     traces, edges, types = walk(g, nodes, relations, prob, restart_prob, return_eids)
@@ -69,7 +71,8 @@ def random_walk(
 
 def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) -> list[int]:
     """Return the number of each step's edge type."""
-    if (metapath is None) == (length is None):
+    require_graph(g)
+    if metapath is None and length is None:
         raise DGLError("give either a metapath, a list of edge types, or the length of the walks")
     if metapath is not None:
         return [g.etype_id(etype) for etype in metapath]

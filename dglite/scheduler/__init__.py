@@ -19,7 +19,6 @@ from .lower import (
     lower_message,
     lower_multi,
     lower_nodes,
-    lower_recv,
     message_signature,
     reduce_signature,
 )
@@ -47,7 +46,6 @@ __all__ = [
     "lower_message",
     "lower_multi",
     "lower_nodes",
-    "lower_recv",
     "message_signature",
     "messages_of",
     "node_batch",

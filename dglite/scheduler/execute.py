@@ -28,7 +28,6 @@ from .plan import (
     FusedReduce,
     GroupEdges,
     Instruction,
-    KeepUnreduced,
     Plan,
     ReduceOnce,
     RunEdgeUDF,
@@ -160,17 +159,6 @@ def _reduce_once(step: ReduceOnce, relation: Relation, run: Run) -> Table:
     return reduce_once(run.functions[step.function.slot], relation, fields, run.merged(step.messages))
 
 
-def _keep_unreduced(step: KeepUnreduced, relation: Relation, run: Run) -> Table:
-    table = run.merged(step.tables)
-    unreduced = np.flatnonzero(relation.adjacency.in_degrees() == 0)
-    if not len(unreduced):
-        return table
-    return {
-        name: backend.put(column, unreduced, relation.present(name, unreduced, column))
-        for name, column in table.items()
-    }
-
-
 def _apply(step: Apply, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     batch = relation.node_batch(function, run.merged(step.tables))
@@ -238,7 +226,6 @@ _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     FusedReduce: _fused_reduce,
     BucketReduce: _bucket_reduce,
     ReduceOnce: _reduce_once,
-    KeepUnreduced: _keep_unreduced,
     Apply: _apply,
     CrossReduce: _cross_reduce,
     Write: _write,

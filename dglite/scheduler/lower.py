@@ -18,7 +18,6 @@ from .plan import (
     CrossReduce,
     GroupEdges,
     Instruction,
-    KeepUnreduced,
     Message,
     Plan,
     Reduce,
@@ -38,7 +37,6 @@ __all__ = [
     "lower_message",
     "lower_multi",
     "lower_nodes",
-    "lower_recv",
     "lower_update",
     "message_signature",
     "reduce_signature",
@@ -137,19 +135,9 @@ def _last(names: Sequence[str], name: str) -> int:
 
 
 def lower_update(message: MessageSignature, reduce: ReduceSignature, apply: UserFunction | None) -> Plan:
-    """Lower ``update_all``, ``send_and_recv``, ``pull`` and ``push``: they differ in the relation, not in the plan."""
+    """Lower ``update_all``, ``recv``, ``send_and_recv``, ``pull`` and ``push``: they differ in the relation alone."""
     build = _Builder()
     tables = build.reduced(message, reduce, 0)
-    if apply is not None:
-        tables = (build.add(Apply, 0, tables, apply),)
-    build.add(Write, 0, tables, Side.V)
-    return build.plan()
-
-
-def lower_recv(message: MessageSignature, reduce: ReduceSignature, apply: UserFunction | None) -> Plan:
-    """Lower ``recv``: as ``update_all``, but nodes for which no message waits keep what they have."""
-    build = _Builder()
-    tables: tuple[int, ...] = (build.add(KeepUnreduced, 0, build.reduced(message, reduce, 0)),)
     if apply is not None:
         tables = (build.add(Apply, 0, tables, apply),)
     build.add(Write, 0, tables, Side.V)

@@ -28,7 +28,6 @@ __all__ = [
     "FusedReduce",
     "GroupEdges",
     "Instruction",
-    "KeepUnreduced",
     "Message",
     "Plan",
     "Reduce",
@@ -274,21 +273,6 @@ class ReduceOnce(Instruction):
         parts = [_registers(self.messages)] if self.messages else []
         parts += [f"{spell(expr, operands)} as {field!r}" for field, expr, operands in self.fields]
         return f"{self.function} of {', '.join(parts)}"
-
-
-@dataclass(frozen=True, slots=True)
-class KeepUnreduced(Instruction):
-    """Give the nodes without messages the values that they have, or the initializer's where the column is new."""
-
-    tables: tuple[int, ...]
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        return self.tables
-
-    @property
-    def text(self) -> str:
-        return _registers(self.tables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,22 +149,6 @@ class Relation:
             raise KeyError(f"no column {name!r} on the {_SIDES[side]} of {self.etype}; there are: {known}")
         return column if rows is None else core.take_rows(column, rows)
 
-    def present(self, name: str, nodes: np.ndarray, like: Tensor) -> Tensor:
-        """Return a column of some receiving nodes as it is now; the initializer's values where there is none.
-
-        Raises DGLError if its rows are not of the shape and dtype of ``like``'s.
-        """
-        column = self.nodes.peek(name)
-        if column is None:
-            return self.initial(name, len(nodes), like)
-        shape, wanted = tuple(backend.shape(column)[1:]), tuple(backend.shape(like)[1:])
-        if shape != wanted or column.dtype != like.dtype:
-            raise DGLError(
-                f"rows of column {name!r} are {shape} {backend.dtype(column)}, but the reduced ones {wanted} "
-                f"{backend.dtype(like)}, and {len(nodes)} nodes without messages keep theirs; delete the column first"
-            )
-        return core.take_rows(column, self.node_ids(nodes))
-
     def initial(self, name: str, num_rows: int, like: Tensor) -> Tensor:
         """Return what the initializer gives for so many rows of a receiving column, in the manner of ``like``."""
         return self.nodes.initial(name, num_rows, backend.shape(like)[1:], like.dtype, backend.device(like))

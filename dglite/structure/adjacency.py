@@ -199,10 +199,11 @@ class Adjacency(Lookups):
         self = cls(num_src, num_dst, len(indices), indices.dtype if idtype is None else idtype)
         csc = Compressed(*(array.astype(self.index_dtype, copy=copy) for array in (indptr, indices)))
         if edge_ids is None or len(edge_ids) == 0:
-            self._csc = csc
+            csc.in_order = True
         else:
             check_permutation(edge_ids, len(indices))
-            self._endpoints = scattered(csc.indices, edge_ids), scattered(csc.rows(), edge_ids)
+            csc = compress(scattered(csc.rows(), edge_ids), scattered(csc.indices, edge_ids), num_dst)
+        self._csc = csc
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -302,8 +303,8 @@ class Adjacency(Lookups):
         made._csc = self._csc if "csc" in allowed else None
         if not made.formats:
             made._endpoints = self.endpoints() if "coo" in allowed else None
-            made._csc = self.csc() if "csc" in allowed and made._endpoints is None else None
-            made._csr = self.csr() if made._endpoints is None and made._csc is None else None
+            made._csr = self.csr() if "csr" in allowed and made._endpoints is None else None
+            made._csc = self.csc() if made._endpoints is None and made._csr is None else None
         return made
 
     def as_idtype(self, idtype: Any) -> Adjacency:

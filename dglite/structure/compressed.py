@@ -55,9 +55,14 @@ class Compressed:
     unsorted_rows
         the row of each edge, in edge-id order, for edge ids that are made when they are first asked for. Few
         operations on a graph need them, and a graph of 200M edges saves 0.8 GB and a sort.
+
+    Attributes
+    ----------
+    in_order
+        whether the matrix was given by rows without edge ids, so that users get none back.
     """
 
-    __slots__ = ("_addresses", "_edge_ids", "_lock", "_unsorted_rows", "indices", "indptr")
+    __slots__ = ("_addresses", "_edge_ids", "_lock", "_unsorted_rows", "in_order", "indices", "indptr")
 
     def __init__(
         self,
@@ -70,6 +75,7 @@ class Compressed:
         self._edge_ids, self._unsorted_rows = edge_ids, unsorted_rows
         self._lock = None if unsorted_rows is None else new_lock()
         self._addresses: tuple[int, int, int] | None = None
+        self.in_order = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The rows are one end of the relation's edges, which a pickle of the relation holds once for both.

@@ -91,6 +91,8 @@ def _from_pair(
     u: Any, v: Any, num_src: int | None, num_dst: int | None, square: bool, idtype: np.dtype | None
 ) -> Adjacency:
     src, dst = integer_array(u, "source nodes"), integer_array(v, "destination nodes")
+    if not (src.ndim and dst.ndim) and src.size == dst.size == 1:
+        src, dst = src.reshape(1), dst.reshape(1)
     if src.ndim != 1 or dst.ndim != 1:
         raise DGLError(f"edges are two one-dimensional sequences of node ids, got shapes {src.shape} and {dst.shape}")
     if src.size != dst.size:

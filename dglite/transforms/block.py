@@ -12,7 +12,7 @@ from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..ops.processors import Card, processor_on
 from ..structure import Adjacency, Metagraph
 
@@ -54,6 +54,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     >>> block.srcdata[dglite.NID]
     tensor([3, 2, 1])
     """
+    require_graph(g)
     if g.is_block:
         raise DGLError("the graph is a block already")
     count = len(g._metagraph.ntypes)

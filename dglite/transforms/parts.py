@@ -10,7 +10,7 @@ from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
-from ..graph.storage import make_graph
+from ..graph.storage import make_graph, require_graph
 from ..structure import Adjacency, Metagraph
 from ..structure.metagraph import HOMOGENEOUS
 
@@ -37,6 +37,7 @@ def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:
 
 def require_homogeneous(g: DGLGraph, verb: str) -> Adjacency:
     """Return the only relation of a graph with one node type and one edge type, else raise :class:`DGLError`."""
+    require_graph(g)
     if not g.is_homogeneous or g.is_block:
         raise DGLError(
             f"{verb}: the graph must have one node type and one edge type, got node types {g.ntypes} and edge types "

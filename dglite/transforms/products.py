@@ -30,7 +30,7 @@ __all__ = [
 
 
 def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> DGLGraph:
-    """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)``.
+    """Return the graph whose nodes are the edges of ``g``: edge ``(u, v)`` points to every edge ``(v, w)`` but itself.
 
     Parameters
     ----------
@@ -52,9 +52,10 @@ def line_graph(g: DGLGraph, backtracking: bool = True, shared: bool = False) -> 
     tails = np.repeat(np.arange(count), degrees)
     entries = expand_ranges(starts, degrees)
     heads = csr.edge_ids_of(entries)
+    onward = heads != tails
     if not backtracking:
-        onward = dst[heads] != src[tails]
-        tails, heads = tails[onward], heads[onward]
+        onward &= dst[heads] != src[tails]
+    tails, heads = tails[onward], heads[onward]
     made = make_graph(
         HOMOGENEOUS, (Adjacency.from_coo(count, count, tails, heads, g._idtype, validate=False),), [count], g._device
     )

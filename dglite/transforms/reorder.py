@@ -54,7 +54,7 @@ def reorder_graph(
     Returns
     -------
     DGLGraph
-        Without batch sizes: graphs of a batch may have been mixed.
+        Without batch sizes: graphs of a batch may have been mixed. It may have all sparse formats, whatever ``g`` may.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def reorder_graph(
     adjacency = g.adjacencies[0]
     nodes = _node_order(adjacency, node_permute_algo, config)
     made, edges = _reordered(_renumbered(adjacency, nodes), edge_permute_algo, config)
-    result = make_graph(g._metagraph, (made.restrict(adjacency.allowed),), g._num_nodes, g.device)
+    result = make_graph(g._metagraph, (made,), g._num_nodes, g.device)
     result._node_frames = [_taken(g._node_frames[0], nodes)]
     result._edge_frames = [_taken(g._edge_frames[0], edges)]
     if store_ids:

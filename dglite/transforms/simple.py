@@ -75,7 +75,7 @@ def to_simple(
                 {name: _joined(x, order, counts, aggregator) for name, x in g._edge_frame(index).items()}
             )
         if return_counts is not None:
-            made._edge_frame(index)[return_counts] = made._tensor(counts.astype(np.int64))
+            made._edge_frame(index)[return_counts] = made._ids_tensor(counts.astype(made._idtype))
     if not writeback_mapping:
         return made
     mappings = [made._ids_tensor(inverse) for inverse, _ in groups]

@@ -72,6 +72,9 @@ def test_columns() -> None:
     column.update([0], torch.tensor([[5.0]]))
     column.extend(torch.tensor([[6.0]]))
     assert column.data.flatten().tolist() == [5, 2, 3, 6] and column[[3, 0]].flatten().tolist() == [6, 5]
+    halves = column.subcolumn(torch.tensor([2, 0])).astype(torch.float16)
+    assert halves.data.tolist() == column.data[[2, 0]].tolist() and halves.dtype is torch.float16
+    assert column.astype("int32").dtype is torch.int32
     assert column.shape == (1,) and column.dtype is torch.float32 and Column.create(column) is column
     clone, deep = column.clone(), column.deepclone()
     column.data[0] = 8

@@ -9,7 +9,7 @@ import torch
 import dglite
 import dglite.function as fn
 from dglite import DGLError, NodeFlow
-from dglite.contrib.sampling import NeighborSampler
+from dglite.contrib.sampling import NeighborSampler, random_walk
 
 pytestmark = pytest.mark.filterwarnings("ignore:contrib.sampling:DeprecationWarning")
 
@@ -96,3 +96,9 @@ def test_what_it_does_not_take():
         NeighborSampler(dglite.heterograph({("a", "x", "b"): ([0], [0])}), 1)
     with pytest.raises(DGLError, match="neighbor_type='both'"):
         NeighborSampler(ring(), 1, neighbor_type="both")
+
+
+def test_walks_by_seed_and_number():
+    g = dglite.graph(([0, 1, 2], [1, 2, 3]))
+    assert random_walk(g, [2, 0], 2, 2).tolist() == [[[2, 3, -1]] * 2, [[0, 1, 2]] * 2]
+    assert random_walk(g, torch.tensor([], dtype=torch.int64), 3, 1).shape == (0, 3, 2)

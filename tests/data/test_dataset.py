@@ -13,7 +13,7 @@ import pytest
 
 from dglite.data import DGLDataset, KarateClubDataset
 from dglite.data.dataset import fetch
-from dglite.errors import DGLError
+from dglite.errors import DGLError, DGLWarning
 
 
 class Squares(DGLDataset):
@@ -50,19 +50,44 @@ class Squares(DGLDataset):
         return len(self.values)
 
 
-def test_the_first_time_downloads_processes_and_saves_and_the_next_loads(tmp_path: Path) -> None:
+def test_the_first_time_downloads_processes_and_saves_and_the_next_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert Squares(tmp_path).steps == ["download", "process", "save"]
     again = Squares(tmp_path)
     assert again.steps == ["load"]
     assert list(again) == [1, 4, 9]
-    assert Squares(tmp_path, force_reload=True).steps == ["process", "save"]
+    assert Squares(tmp_path, force_reload=True).steps == ["process", "save"] and not capsys.readouterr().out
+    Squares(tmp_path, verbose=True)
+    assert capsys.readouterr().out == f"squares is loaded from {tmp_path / 'squares'}\n"
 
 
-def test_a_saved_copy_that_is_not_readable_says_what_to_do(tmp_path: Path) -> None:
+def test_a_saved_copy_that_is_not_readable_is_made_again(tmp_path: Path) -> None:
     Squares(tmp_path)
     (tmp_path / "squares" / "saved").write_text("1 four 9")
-    with pytest.raises(DGLError, match=r"squares in .* not readable .*four.* pass force_reload=True"):
-        Squares(tmp_path)
+    with pytest.warns(DGLWarning, match=r"squares in .* not readable .*four.* made again"):
+        again = Squares(tmp_path)
+    assert again.steps == ["load", "process", "save"] and list(again) == [1, 4, 9]
+
+
+def test_a_data_set_writes_as_many_steps_as_it_uses(tmp_path: Path) -> None:
+    class Plain(DGLDataset):
+        def process(self) -> None:
+            self.seen = self.name, self.raw_path, self.verbose, self.url, self.hash
+
+        @property
+        def url(self) -> str:  # what the base class sets must not stand in its way
+            return "here"
+
+    (tmp_path / "plain").mkdir()
+    made = Plain("plain", raw_dir=tmp_path, verbose=True, hash_key=("a", 1), force_reload=True)
+    digest = hashlib.sha1(b"('a', 1)").hexdigest()[:8]
+    assert made.seen == ("plain", str(tmp_path / "plain"), True, "here", digest)
+    assert made.save_dir == made.raw_dir == str(tmp_path)
+    with pytest.raises(NotImplementedError, match="Plain does not write __len__"):
+        len(made)
+    with pytest.raises(NotImplementedError, match="Plain does not write __getitem__"):
+        made[0]
 
 
 def test_the_hash_tells_options_apart(tmp_path: Path) -> None:

@@ -48,6 +48,25 @@ def test_unknown_formats(wrong):
         make().formats(wrong)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_graph_made_by_rows_has_that_format_and_the_edge_ids_that_were_given(form):
+    rows = [0, 2, 3, 4], [1, 2, 2, 0]
+    g = graph((form, (*rows, [])))
+    assert g.formats()["created"] == [form]
+    for made in (g, g.int(), g.clone()):
+        made.edges(), made.create_formats_()
+        assert [x.tolist() for x in made.adj_tensors(form)] == [*rows, []]
+        assert all(x.dtype == made.idtype for x in made.adj_tensors(form))
+    for ids in ([0, 1, 2, 3], [1, 2, 3, 0]):
+        g = graph((form, (*rows, ids)))
+        assert g.formats()["created"] == [form]
+        assert [x.tolist() for x in g.adj_tensors(form)] == [*rows, ids]
+
+
+def test_the_first_format_of_several_is_made():
+    assert make().formats(["csc", "csr"]).formats() == {"created": ["csr"], "not created": ["csc"]}
+
+
 def test_adj_tensors():
     g = make()
     assert [x.tolist() for x in g.adj_tensors("coo")] == [SRC, DST]

@@ -274,8 +274,10 @@ def test_filters_return_the_ids_for_which_the_predicate_holds(g: Any) -> None:
     assert found.tolist() == [4, 1] and found.dtype == g.idtype
     assert g.filter_edges(lambda edges: edges.src["x"] == edges.dst["x"]).tolist() == [3, 4, 6]
     assert g.filter_edges(lambda edges: edges.src["x"] == edges.dst["x"], [6, 0]).tolist() == [6]
-    with pytest.raises(DGLError, match="booleans of shape"):
-        g.filter_nodes(lambda nodes: nodes.data["x"])
+    for dtype in (torch.float32, torch.int64, torch.uint8):
+        assert g.filter_nodes(lambda nodes, as_=dtype: (nodes.data["x"] == 1).to(as_)).tolist() == [1, 3, 4]
+    with pytest.raises(DGLError, match="booleans or numbers of shape"):
+        g.filter_nodes(lambda nodes: nodes.data["x"][:2] == 1)
 
 
 # -- registered functions --------------------------------------------------------------------------------------------

@@ -92,6 +92,15 @@ def test_removing_nodes_takes_their_edges_along():
     assert g.num_nodes() == g.num_edges() == 0
 
 
+def test_old_ids_are_stored_of_every_type():
+    g = heterograph({("a", "x", "b"): ([0, 1, 1], [0, 1, 0]), ("b", "y", "b"): ([0, 1], [1, 1])})
+    g.remove_edges([0], etype="x", store_ids=True)
+    assert [g.edges[etype].data[dglite.frame.EID].tolist() for etype in ("x", "y")] == [[1, 2], [0, 1]]
+    g.remove_nodes([0], ntype="a", store_ids=True)
+    assert [g.nodes[ntype].data[dglite.frame.NID].tolist() for ntype in ("a", "b")] == [[1], [0, 1]]
+    assert [g.edges[etype].data[dglite.frame.EID].tolist() for etype in ("x", "y")] == [[0, 1], [0, 1]]
+
+
 def test_types_change_on_their_own():
     g = heterograph({("user", "plays", "game"): ([0, 1, 2], [0, 1, 0]), ("user", "knows", "user"): ([0, 1], [1, 2])})
     g.edges["plays"].data["w"] = torch.arange(3)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from dglite import DGLError
+from dglite.compat import data
 from dglite.data.utils import load_tensors, save_graphs, save_tensors
 from tests.io.graphs import DTYPES
+
+
+def test_tensors_come_back_as_arrays(tmp_path):
+    save_tensors(tmp_path / "x", {"a": torch.tensor([1, 2])})
+    (found,) = load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
+    assert isinstance(found, np.ndarray) and found.tolist() == [1, 2]
+    (found,) = data.load_tensors(tmp_path / "x", return_dgl_ndarray=True).values()
+    assert found.asnumpy().tolist() == [1, 2] and found.shape == (2,)
 
 
 def test_tensors_come_back(tmp_path):

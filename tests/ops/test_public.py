@@ -52,6 +52,36 @@ def test_values_by_hand(g):
     assert ops.edge_softmax(g, torch.zeros(2), eids=[0, 2]).tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("norm_by", ["dst", "src"])
+def test_edges_of_several_types_compete_where_they_share_a_node(norm_by):
+    g = dglite.heterograph(
+        {
+            ("a", "p", "b"): ([0, 1, 0], [0, 0, 1]),
+            ("a", "q", "b"): ([1], [0]),
+            ("a", "r", "b"): ([1, 1], [0, 1]),
+            ("b", "s", "a"): ([0, 1], [1, 1]),
+        }
+    )
+    names = ["p", ("a", "r", "b"), "s"]
+    scores = {name: torch.randn(g.num_edges(name), 2, dtype=torch.float64, requires_grad=True) for name in names}
+    weights = dglite.nn.functional.edge_softmax(g, scores, norm_by=norm_by)
+    assert list(weights) == names and all(weights[name].shape == scores[name].shape for name in names)
+    both = {name: [end.tolist() for end in g.edges(etype=name)] for name in names}
+    where = [("a" if (name == "s") == (norm_by == "dst") else "b", v) for name in names
+             for v in both[name][norm_by == "dst"]]  # fmt: skip
+    exponents = torch.cat([scores[name] for name in names]).exp()
+    totals = torch.stack([sum(x for x, other in zip(exponents, where, strict=True) if other == v) for v in where])
+    torch.testing.assert_close(torch.cat([weights[name] for name in names]), exponents / totals)
+    assert torch.autograd.gradcheck(
+        lambda *given: tuple(ops.edge_softmax(g, dict(zip(names, given, strict=True)), norm_by=norm_by).values()),
+        tuple(scores.values()),
+    )
+    with pytest.raises(DGLError, match="same for all"):
+        ops.edge_softmax(g, {"p": torch.zeros(3, 1), "r": torch.zeros(2)})
+    with pytest.raises(DGLError, match="more than once"):
+        ops.edge_softmax(g, {"p": torch.zeros(3), ("a", "p", "b"): torch.zeros(3)})
+
+
 def test_segments():
     assert ops.segment_reduce([1, 0, 3], X, "mean").tolist() == [[1, 2], [0, 0], [5, 6]]
     assert ops.segment_softmax(torch.tensor([2, 2]), torch.zeros(4, 1)).flatten().tolist() == [0.5] * 4

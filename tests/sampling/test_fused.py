@@ -33,5 +33,18 @@ def test_several_types_and_what_is_not_copied():
     assert sorted(block.edges["x"].data[dglite.EID].tolist()) == [0, 1] and block.num_edges("y") == 0
     bare = sample_neighbors_fused(g, {"b": [0]}, -1, copy_ndata=False, copy_edata=False)
     assert bare.num_edges("x") == 2 and not bare.edges["x"].data and not bare.dstnodes["b"].data
-    with pytest.raises(DGLError, match="use sample_neighbors"):
-        sample_neighbors_fused(g, {"b": [0]}, 2, edge_dir="out")
+
+
+def test_the_block_of_out_edges():
+    g = dglite.heterograph({("a", "x", "a"): ([0, 1, 1], [1, 2, 2]), ("a", "y", "b"): ([0, 1, 2, 1], [0, 0, 1, 1])})
+    g.nodes["b"].data["h"] = torch.tensor([5.0, 6.0])
+    block = sample_neighbors_fused(g, {"a": [1, 0]}, -1, edge_dir="out")
+    assert block.srcnodes["a"].data[dglite.NID].tolist() == [1, 0, 2]
+    assert [end.tolist() for end in block.edges(etype="x")] == [[0, 0, 1], [2, 2, 0]]
+    assert [end.tolist() for end in block.edges(etype="y")] == [[0, 0, 1], [0, 1, 0]]
+    assert block.edges["y"].data[dglite.EID].tolist() == [1, 3, 0] and block.dstnodes["b"].data["h"].tolist() == [5, 6]
+    for ntype in g.ntypes:
+        ids = block.srcnodes[ntype].data[dglite.NID], block.dstnodes[ntype].data[dglite.NID]
+        assert torch.equal(*ids)
+    with pytest.raises(DGLError, match="edge_dir"):
+        sample_neighbors_fused(g, {"a": [1]}, -1, edge_dir="both")

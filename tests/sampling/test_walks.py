@@ -96,7 +96,6 @@ def test_restarts():
     ("arguments", "message"),
     [
         ({}, "either a metapath"),
-        ({"length": 2, "metapath": ["_E"]}, "either a metapath"),
         ({"length": -1}, "integer >= 0"),
         ({"length": 2, "prob": "nope"}, "not an edge feature"),
         ({"length": 2, "prob": "w"}, "edge 1 is negative, infinite or NaN"),
@@ -179,3 +178,9 @@ def test_long_walks_do_not_depend_on_where_they_are_cut(return_eids: bool, monke
         second = node2vec_random_walk(g, [0, 1, 2], 0.5, 2.0, 200, return_eids=return_eids)
         found.append([*first, *(second if return_eids else [second])])
     assert all(x.tolist() == y.tolist() for x, y in zip(*found, strict=True))
+
+
+def test_a_metapath_goes_before_a_length():
+    g = dglite.graph(([0, 1, 2], [1, 2, 0]))
+    traces, _ = random_walk(g, [0], metapath=["_E", "_E"], length=5)
+    assert traces.tolist() == [[0, 1, 2]]

@@ -11,7 +11,7 @@ from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.expr import Side
 from dglite.scheduler.cache import compiled, update_plan
-from dglite.scheduler.lower import Part, lower_edges, lower_multi, lower_recv, lower_update
+from dglite.scheduler.lower import Part, lower_edges, lower_multi, lower_update
 from dglite.scheduler.plan import Column, Message, Plan, UserFunction, Write, verify
 from dglite.scheduler.rewrite import RULES, rewrite
 
@@ -90,11 +90,6 @@ def test_a_dead_message_is_dropped() -> None:
 def test_where_two_messages_have_a_field_the_later_counts() -> None:
     plan = rewrite(lower_update((COPY, MUL), (SUM,), None))
     assert str(plan.steps[0]) == "%2 = FusedReduce sum of (u.h * e.w) -> 'x'"
-
-
-def test_recv_keeps_what_unreduced_nodes_have_and_apply_comes_after() -> None:
-    plan = rewrite(lower_recv((COPY,), (SUM,), APPLY))
-    assert kinds(plan) == ["FusedReduce", "KeepUnreduced", "Apply", "Write"]
 
 
 def test_every_relation_is_fused_and_all_writes_come_last() -> None:

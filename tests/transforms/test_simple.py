@@ -24,6 +24,7 @@ def test_simple_graphs_have_each_pair_once(g: DGLGraph, aggregator: str) -> None
     after = pairs(simple)
     assert after == sorted(set(before)) and simple.idtype == g.idtype == mapping.dtype
     assert [after[i] for i in mapping.tolist()] == before
+    assert simple.edata["n"].dtype == g.idtype
     assert simple.edata["n"].tolist() == [before.count(pair) for pair in after]
     assert simple.ndata["name"].tolist() == g.ndata["name"].tolist()
     assert (dglite.EID in simple.edata) == (aggregator == "arbitrary")

@@ -48,7 +48,7 @@ class APPNPConv(nn.Module):
         ``edge_weight`` (num_edges,), positive, takes the place of the degrees, normalised as by
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         if edge_weight is not None:
             edge_weight = functional.checked_edge_weight(adjacency, edge_weight)

@@ -75,7 +75,7 @@ class AtomicConv(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor, distances: Tensor) -> Tensor:
         """Return the new features; raises ``DGLError`` for wrong widths and numbers of rows."""
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_rows(distances, adjacency.num_edges, "edges")
         functional.require_width(self, "distances", distances, 1)

@@ -71,7 +71,7 @@ class CFConv(nn.Module):
 
         Raises ``DGLError`` for wrong widths and numbers of rows.
         """
-        adjacency = g.adjacency()
+        adjacency = functional.adjacency_of(g)
         source = node_feats[0] if isinstance(node_feats, tuple) else node_feats
         functional.require_rows(source, adjacency.num_src, "source nodes")
         functional.require_width(self, "node_feats", source, self.project_node.in_features)

@@ -64,7 +64,7 @@ class ChebConv(nn.Module):
         :func:`dglite.laplacian_lambda_max` gives it, (batch_size,) or (batch_size, 1); 2, its bound, unless given.
         Raises ``DGLError`` for another number of eigenvalues, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)

@@ -55,7 +55,7 @@ class EdgeConv(nn.Module):
 
         Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
-        adjacency = g.adjacency()
+        adjacency = functional.adjacency_of(g)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(g, adjacency, feat)

@@ -116,7 +116,7 @@ class EdgeGATConv(nn.Module):
         With ``get_attention``, also returns the attention as it was applied, (num_edges, num_heads, 1). Raises
         ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)

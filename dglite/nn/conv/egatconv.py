@@ -87,7 +87,7 @@ class EGATConv(nn.Module):
         was applied, (num_edges, num_heads, 1). Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers
         of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, nfeats)
         functional.require_width(self, "nfeats", source, self.fc_ni.in_features)

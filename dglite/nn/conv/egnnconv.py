@@ -62,7 +62,7 @@ class EGNNConv(nn.Module):
         self, graph: DGLGraph, node_feat: Tensor, coord_feat: Tensor, edge_feat: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return the new features and coordinates; raises ``DGLError`` for wrong widths and numbers of rows."""
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         node_feat = functional.require_one_size(self, graph, node_feat)
         functional.require_width(self, "node_feat", node_feat, self.in_size)
         functional.require_rows(coord_feat, adjacency.num_src, "nodes, as coord_feat")
@@ -88,7 +88,7 @@ class EGNNConv(nn.Module):
             functional.require_width(self, "edge_feat", edge_feat, self.edge_feat_size)
             own = own + linear(edge_feat, weight[:, 2 * size + 1 :])
         left, right = linear(node_feat, weight[:, :size]), linear(node_feat, weight[:, size : 2 * size], first.bias)
-        hidden = functional.sum_of_three(graph.adjacency(), left, right, own)
+        hidden = functional.sum_of_three(functional.adjacency_of(graph), left, right, own)
         for layer in list(self.edge_mlp)[1:]:
             hidden = layer(hidden)
         return hidden

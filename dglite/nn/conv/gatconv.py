@@ -121,7 +121,7 @@ class GATConv(nn.Module):
         was applied, shape (num_edges, \*, num_heads, 1). Raises ``DGLError`` for nodes without in-edges and for wrong
         numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)

@@ -67,7 +67,7 @@ class GatedGCNConv(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor, edge_feat: Tensor) -> tuple[Tensor, Tensor]:
         """Return the new features of nodes and edges; raises ``DGLError`` for wrong widths and numbers of rows."""
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self.A.in_features)
         functional.require_rows(edge_feat, adjacency.num_edges, "edges")

@@ -68,7 +68,7 @@ class GatedGraphConv(nn.Module):
         ``etypes`` numbers the edges' types; with one type it need not be given. Raises ``DGLError`` for types that are
         missing or out of range, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         if etypes is None and self._n_etypes != 1:

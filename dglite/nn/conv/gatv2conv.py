@@ -89,12 +89,12 @@ class GATv2Conv(nn.Module):
     def reset_parameters(self) -> None:
         """Draw all weights from Glorot's normal distribution with the gain of ReLU and set biases to 0."""
         gain = nn.init.calculate_gain("relu")
+        _draw(self.fc_src, gain)
+        if self.fc_dst is not self.fc_src:
+            _draw(self.fc_dst, gain)
         nn.init.xavier_normal_(self.attn, gain=gain)
-        for linear in {self.fc_src: None, self.fc_dst: None, self.res_fc: None}:
-            if isinstance(linear, nn.Linear):
-                nn.init.xavier_normal_(linear.weight, gain=gain)
-                if linear.bias is not None:
-                    nn.init.zeros_(linear.bias)
+        if isinstance(self.res_fc, nn.Linear):
+            _draw(self.res_fc, gain)
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
         """Allow or refuse nodes that no edge enters."""
@@ -111,7 +111,7 @@ class GATv2Conv(nn.Module):
         With ``get_attention``, also returns the attention as it was applied, shape (num_edges, \*, num_heads, 1).
         Raises ``DGLError`` for nodes without in-edges and for wrong numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
@@ -140,3 +140,10 @@ class GATv2Conv(nn.Module):
         other = functional.first_rows(projected, destination.shape[0]) if shared else self.fc_dst(destination)
         heads = self._num_heads
         return functional.by_head(projected, heads), functional.by_head(other, heads), destination
+
+
+def _draw(linear: nn.Linear, gain: float) -> None:
+    """Draw the weight of a product and set its bias to 0."""
+    nn.init.xavier_normal_(linear.weight, gain=gain)
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)

@@ -93,7 +93,7 @@ class GCN2Conv(nn.Module):
         the place of the degrees, normalised as by :class:`EdgeWeightNorm`. Raises ``DGLError`` for nodes without
         in-edges, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         feat = functional.require_one_size(self, graph, feat)

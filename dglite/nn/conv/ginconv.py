@@ -65,7 +65,7 @@ class GINConv(nn.Module):
 
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")

@@ -97,7 +97,7 @@ class GMMConv(nn.Module):
 
         Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
-from ...errors import DGLError
+from ...errors import DGLError, warn_deprecated
 from .. import functional
 from ..base import nn
 from ..sparsefeatures import SparseFeatures
@@ -31,7 +31,7 @@ class GraphConv(nn.Module):
         Sizes of the last axis of input and output.
     norm
         :math:`c_{uv}`: ``"both"`` the square root of out-degree(u) times in-degree(v), ``"right"`` in-degree(v),
-        ``"left"`` out-degree(u), ``"none"`` 1. Degrees of 0 count as 1.
+        ``"left"`` out-degree(u), ``"none"`` 1. Degrees of 0 count as 1. Classic: True is "both", False "none".
     weight, bias
         Whether the layer has :math:`W` (in_feats, out_feats) and :math:`b` (out_feats,).
     activation
@@ -54,13 +54,16 @@ class GraphConv(nn.Module):
         self,
         in_feats: int,
         out_feats: int,
-        norm: str = "both",
+        norm: str | bool = "both",
         weight: bool = True,
         bias: bool = True,
         activation: Callable[[Tensor], Tensor] | None = None,
         allow_zero_in_degree: bool = False,
     ) -> None:
         super().__init__()
+        if isinstance(norm, bool):
+            warn_deprecated("GraphConv(norm=True or False)", "use norm='both' or norm='none'")
+            norm = "both" if norm else "none"
         if norm not in functional.gcn_norms:
             raise DGLError(f"norm={norm!r} is not known; expected one of {', '.join(functional.gcn_norms)}")
         self._in_feats, self._out_feats = in_feats, out_feats
@@ -95,7 +98,7 @@ class GraphConv(nn.Module):
         with ``weight=False``. ``edge_weight`` has shape (num_edges,) or (num_edges, 1). Raises ``DGLError`` for nodes
         without in-edges, for two weights, for wrong numbers of rows, and for sparse features without a weight.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)

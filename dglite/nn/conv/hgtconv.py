@@ -77,7 +77,7 @@ class HGTConv(nn.Module):
         Whether nodes and edges are sorted by type does not matter; ``presorted`` is accepted. Raises ``DGLError`` for
         types out of range, wrong widths and numbers of rows.
         """
-        adjacency = g.adjacency()
+        adjacency = functional.adjacency_of(g)
         functional.require_rows(x, adjacency.num_src, "source nodes")
         functional.require_width(self, "x", x, self.in_size)
         functional.require_rows(ntype, adjacency.num_src, "source nodes")

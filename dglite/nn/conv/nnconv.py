@@ -83,7 +83,7 @@ class NNConv(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Any, efeat: Tensor) -> Tensor:
         """Return the destinations' new features; raises ``DGLError`` for wrong widths and numbers of rows."""
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_rows(efeat, adjacency.num_edges, "edges")

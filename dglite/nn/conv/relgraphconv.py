@@ -89,7 +89,7 @@ class RelGraphConv(nn.Module):
         multiplies the messages. Whether edges are sorted by type does not matter; ``presorted`` is accepted. Raises
         ``DGLError`` for types out of range, wrong widths and numbers of rows.
         """
-        adjacency = g.adjacency()
+        adjacency = functional.adjacency_of(g)
         functional.require_rows(feat, adjacency.num_src, "source nodes")
         functional.require_width(self, "feat", feat, self.linear_r.in_size)
         etypes = framework.tensor(etypes) if isinstance(etypes, list) else etypes

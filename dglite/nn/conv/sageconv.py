@@ -115,7 +115,7 @@ class SAGEConv(nn.Module):
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows and
         for sparse features that an LSTM is to read.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")

@@ -78,7 +78,7 @@ class SGConv(nn.Module):
         ``edge_weight`` (num_edges,), positive, takes the place of the degrees, normalised as by
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         if not self._allow_zero_in_degree:
             functional.require_in_edges(adjacency)
         if self._cached_h is not None:

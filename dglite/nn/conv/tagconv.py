@@ -64,7 +64,7 @@ class TAGConv(nn.Module):
         ``edge_weight`` (num_edges,), positive, takes the place of the degrees, normalised as by
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong widths and numbers of rows.
         """
-        adjacency = graph.adjacency()
+        adjacency = functional.adjacency_of(graph)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         if edge_weight is not None:

@@ -5,6 +5,7 @@ Layers hold parameters and check what users give them; what is computed stands h
 
 from ...ops import edge_softmax
 from ...ops.core import require_in_edges
+from ...ops.operands import adjacency_of
 from ..sparsefeatures import as_features
 from .attention import attention, cosine_attention
 from .convolution import (
@@ -57,6 +58,7 @@ __all__ = [
     "DIRECTIONS",
     "SCALERS",
     "EdgePairs",
+    "adjacency_of",
     "as_features",
     "attention",
     "by_each_head",

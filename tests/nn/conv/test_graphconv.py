@@ -82,6 +82,13 @@ def test_one_graph_serves_layers_of_several_dtypes(dtype: torch.dtype) -> None:
     assert GraphConv(3, 2).to(dtype)(g, torch.ones(4, 3, dtype=dtype)).dtype is dtype
 
 
+@pytest.mark.parametrize(("classic", "norm"), [(True, "both"), (False, "none")])
+def test_classic_normalisation_is_a_truth_value(classic: bool, norm: str) -> None:
+    with pytest.warns(DeprecationWarning, match="use norm='both' or norm='none'") as caught:
+        layer = GraphConv(2, 2, norm=classic)
+    assert layer._norm == norm and caught[0].filename == __file__
+
+
 def test_a_changed_graph_is_normalised_anew() -> None:
     g, layer, feat = dense.graph(), GraphConv(3, 2).double(), dense.double(4, 3)
     layer(g, feat)
