@@ -120,9 +120,9 @@ def edge_subgraph(
         relabel_nodes = not preserve_nodes
     _refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):
-        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype) for etype, ids in edges.items()}
+        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype).copy() for etype, ids in edges.items()}
     else:
-        given = {graph.etype_id(): graph.edge_ids_of(edges)}
+        given = {graph.etype_id(): graph.edge_ids_of(edges).copy()}
     chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
     return _of_edges(graph, chosen, relabel_nodes, store_ids, output_device)
 
@@ -306,17 +306,17 @@ def _refuse_block(graph: DGLGraph, verb: str) -> None:
 
 
 def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
-    """Return the ids given for each node set, none where none are given."""
+    """Return copies of the ids given for each node set, none where none are given."""
     if not isinstance(nodes, Mapping):
         if len(graph._num_nodes) != 1:
             raise DGLError(
                 f"this graph has node types {graph.ntypes}; give a dictionary from type to node ids, "
                 f"got {type(nodes).__name__}"
             )
-        return [graph._set_ids(nodes, 0)]
+        return [graph._set_ids(nodes, 0).copy()]
     chosen = [_NO_IDS] * len(graph._num_nodes)
     for ntype, ids in nodes.items():
-        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype)
+        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype).copy()
     return chosen
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, native
 from ..errors import DGLError
 from .mapped import MappedFile
 
@@ -217,7 +217,7 @@ class Container:
         pairs = active.to_numpy(values)
         if pairs.dtype != np.float64 or pairs.shape[-1:] != (2,):
             raise self.damaged(f"complex array {name!r} is not made of pairs of float64")
-        return active.from_numpy(np.ascontiguousarray(pairs).view(np.complex128)[..., 0])
+        return active.from_numpy(native(np.ascontiguousarray(pairs).view(np.complex128)[..., 0]))
 
     def array(self, name: str, kinds: str = "i", ndim: int = 1) -> np.ndarray:
         """Return an array of the file as a NumPy array of integers (kind ``i``, 32 or 64 bits, by default)."""

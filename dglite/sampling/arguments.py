@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import active
+from ..backend import active, native
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.ids import as_ids, integer_array
@@ -118,7 +118,7 @@ def numbers(values: Any, count: int, what: str) -> np.ndarray:
 
     Booleans become uint8, other integers float64.
     """
-    array = active.to_numpy(values) if active.is_tensor(values) else np.asarray(values)
+    array = active.to_numpy(values) if active.is_tensor(values) else native(np.asarray(values))
     if array.dtype.kind not in "biuf":
         raise DGLError(f"{what} must be numbers or booleans, got {array.dtype}")
     if array.size != count or array.shape[:1] != (count,):

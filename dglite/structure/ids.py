@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import active, admit
+from ..backend import active, admit, native
 from ..errors import DGLError
 
 __all__ = ["ALL", "as_ids", "broadcast_pair", "check_range", "integer_array", "is_all", "positions_of"]
@@ -34,7 +34,7 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
     if active.is_tensor(values):
         array = active.to_numpy(values)
     elif isinstance(values, np.ndarray):
-        array = values
+        array = native(values)
     else:
         admitted = admit(values, f"the argument with {what}")
         array = _from_sequence(values, what) if admitted is None else active.to_numpy(admitted)

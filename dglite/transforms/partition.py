@@ -13,6 +13,7 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency
+from ..structure.ids import integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from ..subgraph import in_order_of_appearance
 from .parts import distinct_pairs, require_homogeneous
@@ -153,8 +154,8 @@ def partition_graph_with_halo(
         The graph has several types, there is not one part for each node, or the number of hops is negative.
     """
     adjacency = require_homogeneous(g, "partition_graph_with_halo")
-    parts = active.to_numpy(active.asarray(node_part))
-    if parts.shape != (adjacency.num_src,) or parts.dtype.kind not in "iu" or (len(parts) and parts.min() < 0):
+    parts = integer_array(node_part, "parts")
+    if parts.shape != (adjacency.num_src,) or parts.dtype.kind == "b" or (len(parts) and parts.min() < 0):
         raise DGLError(
             f"got parts {parts.dtype} of shape {parts.shape}; expected a number from 0 up for each of the "
             f"{adjacency.num_src} nodes"
