@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from ..backend import Tensor, active, native
 from ..errors import DGLError
+from .atomic import replacing
 from .mapped import MappedFile
 
 __all__ = ["DGL_MAGIC", "VERSION", "Container", "Rows", "first_bytes", "local_path", "write_container"]
@@ -79,24 +78,10 @@ def write_container(
         owners.append(owner)  # the specs hold addresses only
     about = {"kind": kind, "version": VERSION, "complex128": complex128, **header}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            serialize_file(specs, made, {_KEY: json.dumps(about)})
-            # The library makes files that only their owner may read.
-            made.chmod(_usual_mode(made.with_name(f"{path.name}.mode")))
-            made.replace(path)
+        with replacing(path, parents=True) as part:
+            serialize_file(specs, part, {_KEY: json.dumps(about)})
     except (OSError, SafetensorError) as error:
         raise DGLError(f"{path} cannot be written: {error}") from error
-
-
-def _usual_mode(path: Path) -> int:
-    """Make an empty file and return its mode. The umask itself can be read only by changing it, for all threads."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        return stat.S_IMODE(os.fstat(descriptor).st_mode)
-    finally:
-        os.close(descriptor)
 
 
 def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:
