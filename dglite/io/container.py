@@ -132,6 +132,8 @@ class Container:
 
     Attributes
     ----------
+    size
+        Length of the file in bytes.
     header
         What the writer said about the arrays. As trustworthy as whoever made the file: take fields by :meth:`field`.
     """
@@ -140,6 +142,7 @@ class Container:
         """Open a container of ``kind``; a file that is none, or of another kind or version, raises ``DGLError``."""
         self.path = path
         start = first_bytes(path)
+        self.size = path.stat().st_size
         try:
             file = safe_open(path, framework=_FRAMEWORK)
             metadata = file.metadata() or {}
