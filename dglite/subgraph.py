@@ -13,6 +13,7 @@ from .graph import DGLGraph
 from .graph.attached import attach
 from .graph.storage import make_graph
 from .structure import Adjacency
+from .structure.ids import count_of
 
 __all__ = [
     "edge_subgraph",
@@ -202,11 +203,10 @@ def khop_out_subgraph(
 def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[bool, bool, Any]) -> Any:
     verb = "khop_out_subgraph" if forward else "khop_in_subgraph"
     _refuse_block(graph, verb)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise DGLError(f"{verb}: k must be an integer >= 0, got {k!r}")
+    k = count_of(k, f"{verb}: k")
     relabel_nodes, store_ids, output_device = options
     seeds = _nodes_by_set(graph, nodes)
-    reached = _reached(graph, seeds, int(k), forward)
+    reached = _reached(graph, seeds, k, forward)
     inside = [mask.nonzero()[0] for mask in reached]
     made = node_subgraph(
         graph,

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
 from ..backend import Tensor, active, native
 from ..errors import DGLError
+from ..structure.ids import LARGEST_COUNT
 from .atomic import replacing
 from .mapped import MappedFile
 
@@ -35,8 +36,6 @@ _FRAMEWORK = "torch" if active.name == "torch" else "numpy"
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
-_LARGEST_COUNT = 1 << 48
-"""No count of nodes or edges in a file may exceed this; sums of counts then fit 64 bits."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -220,7 +219,7 @@ class Container:
         array = self.array(name, ndim=len(shape))
         if array.shape != shape:
             raise self.damaged(f"array {name!r} has shape {array.shape}; expected {shape}")
-        if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_COUNT):
+        if array.size and not (array.min() >= 0 and array.max() <= LARGEST_COUNT):
             raise self.damaged(f"array {name!r} holds a number outside 0 .. 2**48")
         if array.sum(dtype=np.float64) > 2.0**62:
             raise self.damaged(f"the numbers in {name!r} sum to more than 2**62")

@@ -13,7 +13,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import draw_key
 from ..structure import Adjacency
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
 
@@ -75,9 +75,15 @@ def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) 
         return [g.etype_id(etype) for etype in metapath]
     if len(g.adjacencies) != 1 or len(g._metagraph.ntypes) != 1:
         raise DGLError(f"walks of a length need one node and one edge type; give a metapath of {g.canonical_etypes}")
-    if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
-        raise DGLError(f"length must be an integer >= 0, got {length!r}")
-    return [0] * int(length)
+    return repeated([0], count_of(length, "length"))
+
+
+def repeated(relations: list[int], times: int) -> list[int]:
+    """Return the edge types of the steps of a walk that goes through ``relations`` so many times."""
+    try:
+        return relations * times
+    except MemoryError as error:
+        raise DGLError(f"walks of {len(relations) * times} steps do not fit into memory") from error
 
 
 def walk(

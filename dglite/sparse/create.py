@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure import Adjacency
-from ..structure.ids import check_range, integer_array
+from ..structure.ids import check_range, count_of, integer_array
 from .base import checked_values
 from .matrix import SparseMatrix
 
@@ -101,7 +102,8 @@ def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any 
     """Make a matrix with ones on its diagonal: numbers, or vectors of length ``d``; float32 by default."""
     size = min(_checked_shape(shape))
     name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
-    ones = active.full((size,) if d is None else (size, d), 1, name, active.cpu() if device is None else device)
+    places = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
+    ones = active.full(places, 1, name, active.cpu() if device is None else device)
     return diag(ones, shape)
 
 
@@ -111,10 +113,10 @@ def _device(ids: Any) -> Any:
 
 
 def _checked_shape(shape: Any) -> Shape:
-    found = tuple(shape)
-    if len(found) != 2 or any(int(size) != size or size < 0 for size in found):
-        raise DGLError(f"a shape is two numbers from 0 up, got {shape!r}")
-    return int(found[0]), int(found[1])
+    found = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(found) != 2:
+        raise DGLError(f"a shape is two numbers from 0 up, got {shape!r:.60}")
+    return count_of(found[0], "the number of rows"), count_of(found[1], "the number of columns")
 
 
 def _idtype(*ids: np.ndarray) -> np.dtype:

@@ -175,7 +175,7 @@ def test_pickling():
         (lambda: spmatrix(torch.tensor([[0], [0]]), torch.ones(2)), r"expected \(1,\)"),
         (lambda: spmatrix(torch.tensor([[0], [0]]), torch.ones(1, 2, 3)), r"expected \(1,\)"),
         (lambda: spmatrix(torch.tensor([[0], [0]]), [1.0]), "must be a tensor"),
-        (lambda: spmatrix(torch.tensor([[0], [0]]), shape=(3, -1)), "two numbers"),
+        (lambda: spmatrix(torch.tensor([[0], [0]]), shape=(3, -1)), "number of columns must be an integer >= 0"),
         (lambda: from_coo(torch.tensor([0]), torch.tensor([0, 1])), "both"),
         (lambda: from_csr(torch.tensor([0, 3]), torch.tensor([0, 1])), "indptr"),
         (lambda: from_csr(torch.tensor([0, 1]), torch.tensor([5]), shape=(1, 3)), "column id 5"),
