@@ -63,8 +63,6 @@ def hetero_from_shared_memory(name: str) -> DGLGraph:
     path = _place(name)
     if not path.is_file():
         raise DGLError(f"no graph is shared by the name {name!r}; its owner must keep what shared_memory() returned")
-            f"no graph is shared by the name {name!r}; its owner must keep what g.shared_memory(...) returns"
-        )
     return load_graphs(path)[0][0]
 
 

@@ -116,7 +116,7 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     order = np.argsort(old)
     places[dim] = order[np.searchsorted(old, places[dim], sorter=order)]
     shape = (len(old), A.shape[1]) if dim == 0 else (A.shape[0], len(old))
-    return A.from_places(places[0], places[1], A.val, shape), A._ids(old)
+    return A.from_places(places[0], places[1], A.val, shape), A.ids(old)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
