@@ -31,6 +31,8 @@ def native(array: np.ndarray) -> np.ndarray:
     axis. A complex128 needs 16 bytes: compilers load it at once, though NumPy is content with 8.
     """
     size, flags = array.dtype.itemsize, array.flags
+    if flags.carray and size < 16 and array.dtype.isnative:
+        return array
     placed = flags.aligned and (size < 16 or array.__array_interface__["data"][0] % 16 == 0)
     forward = flags.c_contiguous or all(step >= 0 and step % size == 0 for step in array.strides)
     if placed and forward and array.dtype.isnative:
