@@ -215,6 +215,12 @@ def test_enormous_hop_counts_end_where_nothing_is_left_to_find() -> None:
     with pytest.raises(DGLError, match="paths of length 100, too many"):
         dglite.khop_graph(dglite.graph(([0, 0, 1, 1], [0, 1, 0, 1])), 100)
     assert walker(both_ways(), num_neighbors=10**12).num_edges() <= 4
+    for walk in (
+        lambda: sampling.random_walk(g, [0], length=10**12),
+        lambda: walker(both_ways(), num_traversals=10**12),
+    ):
+        with pytest.raises(DGLError, match="steps are too long"):
+            walk()
     with pytest.raises(DGLError, match="part 1000000000 is given"):
         dglite.partition_graph_with_halo(g, [0, 0, 0, 0, 10**9], 1)
 

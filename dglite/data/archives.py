@@ -42,8 +42,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
         raise DGLError(f"{file} is no archive that is known; expected .zip, .tar, .tar.gz, .tgz or .gz")
     try:
         most = MOST_UNPACKED * file.stat().st_size
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with folder_beside(target) as folder:
+        with folder_beside(target, parents=True) as folder:
             unpacked = folder / "unpacked"
             unpacked.mkdir()
             unpack(file, unpacked, most)

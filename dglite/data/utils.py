@@ -92,8 +92,7 @@ def download(
         return str(target)
     known_hash = None if sha1_hash is None else f"sha1:{sha1_hash}"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with folder_beside(target) as folder:
+        with folder_beside(target, parents=True) as folder:
             source = pooch.create(
                 folder, base_url="", registry={"part": known_hash}, urls={"part": url}, retry_if_failed=retries
             )

@@ -18,35 +18,30 @@ __all__ = ["folder_beside", "replacing"]
 def replacing(path: Path, parents: bool = False) -> Iterator[Path]:
     """Give the name of a new file, which takes the place of ``path`` when the block ends, and not when it raises.
 
-    With ``parents`` the folders on the way are made; those made for a block that raises are removed again.
+    ``parents`` and errors are those of :func:`folder_beside`.
+    """
+    with folder_beside(path, parents) as folder:
+        part = folder / path.name
+        part.touch()
+        mode = part.stat().st_mode
+        yield part
+        part.chmod(mode)  # some libraries make files that only their owner may read
+        part.replace(path)
+
+
+@contextmanager
+def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
+    """Give a new folder in the folder of ``path``, removed after the block with what is left in it.
+
+    So are those that processes of this machine left behind for the same ``path`` when they were killed. With
+    ``parents`` the folders on the way are made; those made for a block that raises are removed again.
 
     Raises
     ------
     OSError
-        The folder is not there or may not be written to.
+        The folder of ``path`` is not there or may not be written to.
     """
     made = _make_folders(path.parent) if parents else []
-    try:
-        with folder_beside(path) as folder:
-            part = folder / path.name
-            part.touch()
-            mode = part.stat().st_mode
-            yield part
-            part.chmod(mode)  # some libraries make files that only their owner may read
-            part.replace(path)
-    except BaseException:
-        for folder in reversed(made):
-            with suppress(OSError):  # somebody else's files may be in it by now
-                folder.rmdir()
-        raise
-
-
-@contextmanager
-def folder_beside(path: Path) -> Iterator[Path]:
-    """Give a new folder in the folder of ``path``, removed after the block with what is left in it.
-
-    So are those that processes of this machine left behind for the same ``path`` when they were killed.
-    """
     prefix = _prefix(path)
     for left in path.parent.glob(f"{prefix}*.part"):
         if not _is_running(left.name.removeprefix(prefix).partition("-")[0]):
@@ -55,8 +50,13 @@ def folder_beside(path: Path) -> Iterator[Path]:
     try:
         folder.mkdir()
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)  # where the disk fails, the first error is the one to tell
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        for place in reversed(made):
+            with suppress(OSError):  # somebody else's files may be in it by now
+                place.rmdir()
+        raise
+    shutil.rmtree(folder, ignore_errors=True)  # where the disk fails, the file is in its place all the same
 
 
 def _prefix(path: Path) -> str:

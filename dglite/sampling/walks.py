@@ -19,6 +19,8 @@ from .frontier import check_weights, compiled
 
 __all__ = ["node2vec_random_walk", "pack_traces", "random_walk"]
 
+_MOST_STEPS = 1 << 28
+"""The trace of one such walk has 2 GB."""
 _NO_WEIGHTS = np.empty(0, np.float32)
 
 
@@ -80,10 +82,10 @@ def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) 
 
 def repeated(relations: list[int], times: int) -> list[int]:
     """Return the edge types of the steps of a walk that goes through ``relations`` so many times."""
-    try:
-        return relations * times
-    except MemoryError as error:
-        raise DGLError(f"walks of {len(relations) * times} steps do not fit into memory") from error
+    steps = len(relations) * times
+    if steps > _MOST_STEPS:
+        raise DGLError(f"walks of {steps} steps are too long to be kept; at most {_MOST_STEPS} are possible")
+    return relations * times
 
 
 def walk(

@@ -37,7 +37,7 @@ _EMPTY = np.empty(0, np.int64)
 
 
 def count_of(value: Any, what: str, least: int = 0, most: int = LARGEST_COUNT, remark: str = "") -> int:
-    """Return a number of things, which is an integer of Python's or NumPy's, or a tensor of one without axes.
+    """Return a number of things, which is an integer of Python's or NumPy's, or a tensor of one integer.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def count_of(value: Any, what: str, least: int = 0, most: int = LARGEST_COUNT, r
     if type(value) is int and least <= value <= most:
         return value
     try:
-        number = None if isinstance(value, bool | np.bool_ | list) else operator.index(value)
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
     except (TypeError, ValueError, RuntimeError):
         number = None
     if number is None or not least <= number:

@@ -174,6 +174,8 @@ def test_an_archive_is_unpacked_in_whole_or_not_at_all(tmp_path: Path, there: bo
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(DGLError, match=r"x\.zip cannot be unpacked: Bad CRC"):
         utils.extract_archive(tmp_path / "x.zip", tmp_path / "out")
+    with pytest.raises(DGLError, match=r"x\.zip cannot be unpacked: Bad CRC"):
+        utils.extract_archive(tmp_path / "x.zip", tmp_path / "new" / "out")
     with pytest.raises(DGLError, match=r"absent\.zip cannot be unpacked"):
         utils.extract_archive(tmp_path / "absent.zip", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
