@@ -47,7 +47,7 @@ from .homophily import (
     node_homophily,
     node_label_informativeness,
 )
-from .io import from_pyg, load_graphs, save_graphs, to_pyg
+from .io import from_pyg, hetero_from_shared_memory, load_graphs, save_graphs, to_pyg
 from .propagate import (
     engines,
     explain,
@@ -254,6 +254,7 @@ __all__ = [
     "function",
     "graph",
     "hetero_from_relations",
+    "hetero_from_shared_memory",
     "heterograph",
     "in_subgraph",
     "khop_adj",

@@ -13,6 +13,7 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import make_graph
 from .structure import ALL, Adjacency, is_all
+from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]
 
@@ -305,10 +306,10 @@ def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
     if g._metagraph.is_block:
         raise DGLError("slice_batch: a block is not a batch of graphs")
     nodes, edges = _numbers(g)
-    size = g.batch_size
+    size, gid = g.batch_size, count_of(gid, "slice_batch: the number of the graph", -LARGEST_COUNT)
     if not -size <= gid < size:
         raise DGLError(f"slice_batch: graph {gid} does not exist; the batch has {size} graphs")
-    gid = int(gid) % size
+    gid %= size
     node_ranges = [_range(numbers, gid) for numbers in nodes]
     edge_ranges = [_range(numbers, gid) for numbers in edges]
     adjacencies = []

@@ -14,6 +14,7 @@ from .graph.attached import attach
 from .graph.base import id_dtype
 from .graph.storage import make_graph
 from .structure import Adjacency, Metagraph
+from .structure.ids import count_of
 from .structure.metagraph import HOMOGENEOUS
 from .structure.parse import device_of, is_networkx, is_scipy, networkx_edges, parse_edges, sorted_nodes
 
@@ -80,6 +81,8 @@ def graph(
         return _classic_graph(data, ntype or "_N", etype or "_E", num_nodes, idtype, device, classic)
     found = device_of(data)
     dtype = None if idtype is None else id_dtype(idtype)
+    if num_nodes is not None:
+        num_nodes = count_of(num_nodes, "num_nodes")
     adjacency = parse_edges(data, num_nodes, num_nodes, square=True, idtype=dtype)
     return make_graph(HOMOGENEOUS, (adjacency,), (adjacency.num_src,), found if device is None else device)
 
@@ -127,7 +130,7 @@ def heterograph(
     >>> g.num_nodes("user"), g.num_nodes("game")
     (2, 1)
     """
-    given = dict(num_nodes_dict or {})
+    given = _counts(num_nodes_dict, "num_nodes_dict")
     relations = _relations(data_dict)
     data_dict = {etype: _edges_of(data_dict[etype], etype, given) for etype in relations}
     dtype = None if idtype is None else id_dtype(idtype)
@@ -175,7 +178,7 @@ def create_block(
         data_dict = {("_N", "_E", "_N"): data_dict}
         num_src_nodes = None if num_src_nodes is None else _by_type(num_src_nodes)
         num_dst_nodes = None if num_dst_nodes is None else _by_type(num_dst_nodes)
-    sources, destinations = dict(num_src_nodes or {}), dict(num_dst_nodes or {})
+    sources, destinations = _counts(num_src_nodes, "num_src_nodes"), _counts(num_dst_nodes, "num_dst_nodes")
     if node_count_check:
         for name in sources.keys() & destinations.keys():
             if sources[name] < destinations[name]:
@@ -386,6 +389,13 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: An
 def _require_scipy(matrix: Any) -> None:
     if not is_scipy(matrix):
         raise DGLError(f"expected a SciPy sparse matrix, got {type(matrix).__name__}")
+
+
+def _counts(by_type: Any, what: str) -> dict[str, int]:
+    """Return numbers of nodes by type, checked; a new dictionary."""
+    if not isinstance(by_type, Mapping | None):
+        raise DGLError(f"{what} must be a dictionary from node type to number of nodes, got {by_type!r:.60}")
+    return {ntype: count_of(count, f"{what}[{ntype!r}]") for ntype, count in (by_type or {}).items()}
 
 
 def _by_type(count: Any) -> Mapping[str, int]:

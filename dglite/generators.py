@@ -16,6 +16,7 @@ from .graph.base import id_dtype
 from .graph.storage import make_graph
 from .random import generator
 from .structure import Adjacency
+from .structure.ids import count_of, number_of
 from .structure.metagraph import HOMOGENEOUS
 
 __all__ = ["rand_bipartite", "rand_graph", "rand_power_law_graph"]
@@ -32,6 +33,7 @@ def rand_graph(num_nodes: int, num_edges: int, idtype: Any = None, device: Any =
     DGLError
         There are fewer than ``num_edges`` pairs of nodes.
     """
+    num_nodes = count_of(num_nodes, "num_nodes")
     return graph(_pairs(num_nodes, num_nodes, num_edges), num_nodes=num_nodes, idtype=idtype, device=device)
 
 
@@ -52,17 +54,18 @@ def rand_bipartite(
     DGLError
         There are fewer than ``num_edges`` pairs of nodes.
     """
+    num_src_nodes, num_dst_nodes = count_of(num_src_nodes, "num_src_nodes"), count_of(num_dst_nodes, "num_dst_nodes")
     edges = _pairs(num_src_nodes, num_dst_nodes, num_edges)
     return heterograph({(utype, etype, vtype): edges}, {utype: num_src_nodes, vtype: num_dst_nodes}, idtype, device)
 
 
 def _pairs(num_src: int, num_dst: int, num_edges: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw distinct pairs: each is a number below num_src * num_dst."""
-    if min(num_src, num_dst, num_edges) < 0:
-        raise DGLError(f"counts must not be negative, got {num_src} and {num_dst} nodes and {num_edges} edges")
-    possible = num_src * num_dst
+    num_edges, possible = count_of(num_edges, "num_edges"), num_src * num_dst
     if num_edges > possible:
         raise DGLError(f"{num_src} x {num_dst} nodes have {possible} pairs; {num_edges} distinct edges do not exist")
+    if possible >= 1 << 63:
+        raise DGLError(f"{num_src} x {num_dst} nodes have {possible} pairs, which 64 bits do not number")
     codes = generator().choice(possible, num_edges, replace=False) if num_edges else np.empty(0, np.int64)
     return np.divmod(codes, max(num_dst, 1))
 
@@ -101,6 +104,8 @@ def rand_power_law_graph(
         A count is negative, there are edges but no nodes, the exponent is not above 2, ``homophily`` is no
         probability, or there are more communities than nodes.
     """
+    num_nodes, num_edges = count_of(num_nodes, "num_nodes"), count_of(num_edges, "num_edges")
+    num_communities = count_of(num_communities, "num_communities", least=1)
     _check_power_law(num_nodes, num_edges, exponent, num_communities, homophily)
     dtype = np.dtype(np.int64) if idtype is None else id_dtype(idtype)
     # Rank r has the share ((r + 1) / n) ** power - (r / n) ** power, whose sums have an inverse in closed form.
@@ -133,13 +138,12 @@ def rand_power_law_graph(
 
 
 def _check_power_law(num_nodes: int, num_edges: int, exponent: float, num_communities: int, homophily: float) -> None:
-    if num_nodes < 0 or num_edges < 0 or (num_edges and not num_nodes):
+    if num_edges and not num_nodes:
         raise DGLError(f"a graph of {num_nodes} nodes cannot have {num_edges} edges")
     if not exponent > 2:
         raise DGLError(f"exponent must be above 2, or the mean degree has no bound; got {exponent}")
-    if not 0 <= homophily <= 1:
-        raise DGLError(f"homophily must be a probability, got {homophily}")
-    if not 1 <= num_communities <= max(num_nodes, 1):
+    number_of(homophily, "homophily, a probability,", 0, 1)
+    if num_communities > max(num_nodes, 1):
         raise DGLError(f"{num_nodes} nodes cannot form {num_communities} communities")
 
 

@@ -6,9 +6,12 @@ that, every loader worker would draw the same samples.
 
 from __future__ import annotations
 
+import operator
 import os
 
 import numpy as np
+
+from .errors import DGLError
 
 __all__ = ["draw_key", "generator", "seed"]
 
@@ -19,7 +22,10 @@ _forked: np.random.SeedSequence | None = None
 def seed(val: int) -> None:
     """Restart the generator, so that what follows can be repeated. Layers draw from the framework: seed that too."""
     global _generator
-    _generator = np.random.default_rng(val)
+    try:
+        _generator = np.random.default_rng(operator.index(val))
+    except (TypeError, ValueError, RuntimeError):
+        raise DGLError(f"a seed must be an integer >= 0, got {val!r:.60}") from None
 
 
 def generator() -> np.random.Generator:

@@ -13,6 +13,7 @@ from .frame import Frame
 from .graph import DGLGraph
 from .graph.storage import require_graph
 from .ops import segment_reduce, segment_softmax
+from .structure.ids import count_of
 
 __all__ = [
     "broadcast_edges",
@@ -247,14 +248,13 @@ def _sortby(sortby: int | None, idx: int | None) -> int | None:
 def _topk(
     frame: Frame, sizes: np.ndarray, feat: str, k: int, descending: bool, sortby: int | None
 ) -> tuple[Tensor, Tensor]:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise DGLError(f"top k: k must be an integer >= 1, got {k!r}")
+    k = count_of(k, "top k: k", least=1, most=2**31 - 1)
     values = frame[feat]
     num_rows, *shape = active.shape(values)
     width = int(np.prod(shape, dtype=np.int64))
     device = active.device(values)
     keys = _keys(active.to_numpy(values), shape, sortby, descending)
-    numbers, rows = _ranked(keys, sizes, int(k))
+    numbers, rows = _ranked(keys, sizes, k)
     numbers_shape = (len(sizes), k) if sortby is not None else (len(sizes), k, *shape)
     if sortby is None:
         cells = np.where(rows < num_rows, rows * width + np.arange(width), num_rows * width)
@@ -264,7 +264,7 @@ def _topk(
     zeros = active.full((1, *active.shape(flat)[1:]), 0, active.dtype(values), device)
     found = active.take(active.concat([flat, zeros]), cells.reshape(-1))
     numbers_tensor = active.from_numpy(numbers.reshape(numbers_shape), device)
-    return active.reshape(found, (len(sizes), int(k), *shape)), numbers_tensor
+    return active.reshape(found, (len(sizes), k, *shape)), numbers_tensor
 
 
 def _keys(values: np.ndarray, shape: list[int], sortby: int | None, descending: bool) -> np.ndarray:

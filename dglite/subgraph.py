@@ -13,6 +13,7 @@ from .graph import DGLGraph
 from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
+from .structure.ids import count_of
 
 __all__ = [
     "edge_subgraph",
@@ -120,9 +121,9 @@ def edge_subgraph(
         relabel_nodes = not preserve_nodes
     _refuse_block(graph, "edge_subgraph")
     if isinstance(edges, Mapping):
-        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype) for etype, ids in edges.items()}
+        given = {graph.etype_id(etype): graph.edge_ids_of(ids, etype).copy() for etype, ids in edges.items()}
     else:
-        given = {graph.etype_id(): graph.edge_ids_of(edges)}
+        given = {graph.etype_id(): graph.edge_ids_of(edges).copy()}
     chosen = [given.get(index, _NO_IDS) for index in range(len(graph.adjacencies))]
     return _of_edges(graph, chosen, relabel_nodes, store_ids, output_device)
 
@@ -202,11 +203,10 @@ def khop_out_subgraph(
 def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[bool, bool, Any]) -> Any:
     verb = "khop_out_subgraph" if forward else "khop_in_subgraph"
     _refuse_block(graph, verb)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise DGLError(f"{verb}: k must be an integer >= 0, got {k!r}")
+    k = count_of(k, f"{verb}: k")
     relabel_nodes, store_ids, output_device = options
     seeds = _nodes_by_set(graph, nodes)
-    reached = _reached(graph, seeds, int(k), forward)
+    reached = _reached(graph, seeds, k, forward)
     inside = [mask.nonzero()[0] for mask in reached]
     made = node_subgraph(
         graph,
@@ -307,17 +307,17 @@ def _refuse_block(graph: DGLGraph, verb: str) -> None:
 
 
 def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:
-    """Return the ids given for each node set, none where none are given."""
+    """Return copies of the ids given for each node set, none where none are given."""
     if not isinstance(nodes, Mapping):
         if len(graph._num_nodes) != 1:
             raise DGLError(
                 f"this graph has node types {graph.ntypes}; give a dictionary from type to node ids, "
                 f"got {type(nodes).__name__}"
             )
-        return [graph._set_ids(nodes, 0)]
+        return [graph._set_ids(nodes, 0).copy()]
     chosen = [_NO_IDS] * len(graph._num_nodes)
     for ntype, ids in nodes.items():
-        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype)
+        chosen[graph._metagraph.node_set(ntype)] = graph.node_ids(ids, ntype).copy()
     return chosen
 
 

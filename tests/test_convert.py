@@ -93,7 +93,7 @@ BAD = [
     (([0, -3], [1, 1]), {}, "source node id -3 is negative"),
     (([0] * 99 + [-3], [0] * 100), {}, "source node id -3 is negative"),
     (([0], [5]), {"num_nodes": 3}, "destination node id 5 does not exist among 3 nodes; give num_nodes of at least 6"),
-    (([], []), {"num_nodes": -1}, "must not be negative"),
+    (([], []), {"num_nodes": -1}, "must be an integer >= 0"),
     (([0.5], [1]), {}, "source nodes must be integers, got dtype float64"),
     ((torch.tensor([0.5]), torch.tensor([1])), {}, "must be integers, got dtype float32"),
     ((torch.tensor([True]), torch.tensor([True])), {}, "must be integers, got booleans"),

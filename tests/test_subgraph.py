@@ -103,6 +103,17 @@ def hetero() -> DGLGraph:
     return g
 
 
+@pytest.mark.parametrize("cut", [dglite.node_subgraph, dglite.edge_subgraph])
+def test_a_part_keeps_its_ids_when_those_given_are_written_to(cut: Any) -> None:
+    g = dglite.graph(([0, 1, 2], [1, 2, 0]))
+    g.ndata["x"], g.edata["x"] = torch.arange(3.0), torch.arange(3.0)
+    ids = torch.tensor([0, 1])
+    part = cut(g, ids)
+    ids[:] = 2
+    for data in (part.ndata, part.edata):
+        assert torch.equal(data["x"], data[dglite.EID].float())
+
+
 def test_several_types_are_cut_type_by_type() -> None:
     g = hetero()
     part = g.subgraph({"user": [2, 1]})

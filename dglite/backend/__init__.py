@@ -8,7 +8,7 @@ from typing import Any
 from ..config import backend_name
 from ..errors import DGLError
 from ..locks import new_lock
-from .base import RESULT, Backend, DifferentiableOp, Tensor
+from .base import RESULT, Backend, DifferentiableOp, Tensor, native
 from .library import mixture
 from .pairing import pair
 from .select import load, owner
@@ -26,6 +26,7 @@ __all__ = [
     "library_of",
     "load",
     "name",
+    "native",
     "require_one_library",
 ]
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .base import RESULT, DifferentiableOp
+from .base import RESULT, DifferentiableOp, native
 from .library import HOST, Device, library, mixture, not_torchs
 from .rules import RULES, sum_to
 
@@ -280,7 +280,7 @@ def as_array(x: Any) -> Any:
         return x.data
     xp = library.xp
     if isinstance(x, np.ndarray | np.generic | xp.ndarray):
-        return xp.asarray(x)
+        return xp.asarray(native(x) if isinstance(x, np.ndarray) else x)
     array = xp.asarray(
         [as_array(part) for part in x] if isinstance(x, list | tuple) and _holds_tensors(x) else not_torchs(x)
     )

@@ -15,13 +15,29 @@ from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor"]
+__all__ = ["RESULT", "Backend", "DifferentiableOp", "MakeOp", "Recipe", "RegisteredOp", "Tensor", "native"]
 
 RESULT = -1
 """Position of an operation's own result among what its gradient reads."""
 
 Tensor = Any
 """A tensor of the active framework."""
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """Return ``array`` as kernels and tensor libraries take it, itself where it is so already.
+
+    That is in this machine's byte order, at an address that its dtype divides, with whole steps forward along each
+    axis. A complex128 needs 16 bytes: compilers load it at once, though NumPy is content with 8.
+    """
+    size, flags = array.dtype.itemsize, array.flags
+    if flags.carray and size < 16 and array.dtype.isnative:
+        return array
+    placed = flags.aligned and (size < 16 or array.__array_interface__["data"][0] % 16 == 0)
+    forward = flags.c_contiguous or all(step >= 0 and step % size == 0 for step in array.strides)
+    if placed and forward and array.dtype.isnative:
+        return array
+    return np.array(array, array.dtype.newbyteorder("="), order="C")
 
 
 class DifferentiableOp(Protocol):

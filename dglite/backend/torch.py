@@ -10,7 +10,7 @@ import torch
 
 from ..errors import DGLError
 from . import torch_library
-from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe
+from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, native
 from .torch_deferred import Deferred, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
@@ -63,6 +63,9 @@ class TorchBackend(Backend):
         return isinstance(x, torch.Tensor)
 
     def asarray(self, x: object, dtype: str | None = None, device: object = None) -> torch.Tensor:
+        if isinstance(x, np.ndarray):
+            x = native(x)
+            x = x if x.flags.writeable else x.copy()  # a write to the tensor would end the process
         return torch.as_tensor(x, dtype=None if dtype is None else _DTYPES[dtype], device=device)  # type: ignore[arg-type]
 
     def to_numpy(self, x: torch.Tensor) -> np.ndarray:

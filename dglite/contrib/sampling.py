@@ -14,7 +14,7 @@ from ..graph import DGLGraph
 from ..random import draw_key
 from ..sampling import random_walk as walks
 from ..sampling import sample_neighbors
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array
 from ..transforms import to_block
 from .nodeflow import NodeFlow
 
@@ -87,8 +87,9 @@ class NeighborSampler:
         if neighbor_type not in ("in", "out"):
             raise DGLError(f"neighbor_type={neighbor_type!r} is not understood; expected 'in' or 'out'")
         self._graph, self._inward = g, g if neighbor_type == "in" else g.reverse(copy_edata=True)
-        self._size, self._hops, self._loops = int(batch_size), int(num_hops), add_self_loop
-        self._fanout = -1 if expand_factor is None else int(expand_factor)
+        self._size, self._hops = count_of(batch_size, "batch_size", least=1), count_of(num_hops, "num_hops")
+        self._fanout = -1 if expand_factor is None else count_of(expand_factor, "expand_factor", least=-1)
+        self._loops = add_self_loop
         self._prob, self._shuffle = transition_prob, shuffle
         self._seeds = np.arange(g.num_nodes()) if seed_nodes is None else integer_array(seed_nodes, "seed nodes")
 

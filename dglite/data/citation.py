@@ -229,12 +229,14 @@ def read_planetoid(folder: Path, name: str, reverse_edge: bool = True) -> Papers
     parts = {part: read_numeric_pickle(folder / f"ind.{name}.{part}") for part in _PARTS[:-1]}
     try:
         test = np.array((folder / f"ind.{name}.test.index").read_text().split(), dtype=np.int64)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise DGLError(f"ind.{name}.test.index in {folder} has a line that is no number ({error})") from error
     _check_shapes(parts, test, f"ind.{name}.* in {folder}")
     neighbours = parts["graph"]
     num_known = parts["allx"].shape[0]
     num_nodes = max(num_known, int(test.max(initial=-1)) + 1, len(neighbours))
+    if num_nodes > 4 * max(num_known + len(test), len(neighbours)):  # some are in no other file, but never most
+        raise DGLError(f"ind.{name}.test.index in {folder} names node {num_nodes - 1}, far beyond those of other files")
     features = np.zeros((num_nodes, parts["allx"].shape[1]), dtype=np.float32)
     one_hot = np.zeros((num_nodes, parts["ally"].shape[1]), dtype=np.int64)
     features[:num_known], one_hot[:num_known] = parts["allx"].toarray(), parts["ally"]

@@ -12,7 +12,7 @@ from ..config import data_dir
 from ..errors import DGLError, DGLWarning
 from .network import Downloader
 
-__all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch"]
+__all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch", "text_of"]
 
 
 def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
@@ -29,6 +29,14 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
         return Path(pooch.retrieve(url, known, fname=name, path=folder, downloader=Downloader()))
     except (OSError, ValueError) as error:
         raise DGLError(f"{url} could not be downloaded to {folder}: {error}") from error
+
+
+def text_of(path: Path) -> str:
+    """Return the text in a file; ``DGLError`` names it where it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DGLError(f"{path} is damaged, or no text: {error}") from error
 
 
 class DGLDataset:

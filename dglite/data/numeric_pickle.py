@@ -9,15 +9,20 @@ name is refused.
 from __future__ import annotations
 
 import collections
+import io
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import DGLError
 
 __all__ = ["CsrMatrix", "read_numeric_pickle"]
+
+
+_SPARSEST = 1100
+"""How much more memory a matrix may take when it is dense. Data sets of bags of words are below 200."""
 
 
 class _DType:
@@ -60,11 +65,14 @@ class CsrMatrix:
         self.values, self.indices, self.indptr = (_array(state[key]) for key in ("data", "indices", "indptr"))
         num_rows, num_columns = state["_shape"] if "_shape" in state else state["shape"]
         self.shape = (int(num_rows), int(num_columns))
+        raw = self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
         rows_fit = len(self.indptr) == self.shape[0] + 1 and self.indptr[0] == 0 and (np.diff(self.indptr) >= 0).all()
         if not (rows_fit and len(self.indices) == len(self.values) == self.indptr[-1]):
             raise pickle.UnpicklingError("a CSR matrix whose row pointers do not fit its entries")
         if ((self.indices < 0) | (self.indices >= self.shape[1])).any():
             raise pickle.UnpicklingError("a CSR matrix with column numbers outside its shape")
+        if self.shape[0] * self.shape[1] * self.values.itemsize > _SPARSEST * (raw + 1024):
+            raise pickle.UnpicklingError(f"a CSR matrix of shape {self.shape}, {_SPARSEST} times as large when dense")
 
     def toarray(self) -> np.ndarray:
         """Return the matrix as a dense array; entries given twice are added."""
@@ -107,7 +115,14 @@ _ADMITTED = {
 """What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
 
 
-class _NumericUnpickler(pickle.Unpickler):
+class _NumericUnpickler(pickle._Unpickler):
+    """The unpickler that is written in Python; the other allocates what a file says before it has seen the bytes."""
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        code: load for code, load in pickle._Unpickler.dispatch.items() if code != pickle.BYTEARRAY8[0]
+    }
+    # That one allocates, too, and no array is written by it.
+
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ADMITTED[module, name]
@@ -124,8 +139,7 @@ def read_numeric_pickle(path: str | Path) -> Any:
     the file names is run.
     """
     try:
-        with open(path, "rb") as file:
-            content = _NumericUnpickler(file, encoding="latin1").load()
+        content = _NumericUnpickler(io.BytesIO(Path(path).read_bytes()), encoding="latin1").load()
     except OSError:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything: IndexError, TypeError, UnicodeDecodeError ...

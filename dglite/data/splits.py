@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError
+from ..structure.ids import count_of
 
 __all__ = [
     "Subset",
@@ -61,7 +62,7 @@ def split_dataset(
 
 def idx2mask(idx: Any, len: int) -> np.ndarray:
     """Return ``len`` zeros with ones at ``idx``, float64."""
-    mask = np.zeros(len)
+    mask = np.zeros(count_of(len, "len"))
     mask[idx] = 1
     return mask
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,8 @@ from .. import backend
 from ..backend import Tensor
 from ..convert import graph
 from ..errors import DGLError
-from .dataset import DGLDataset, fetch
+from ..io.atomic import replacing
+from .dataset import DGLDataset, fetch, text_of
 
 __all__ = ["SSTDataset"]
 
@@ -128,8 +130,9 @@ class SSTDataset(DGLDataset):
                     count = text.count(b"\n")
                     if count != _SENTENCES[part]:
                         raise DGLError(f"{part}.txt has {count} sentences, not {_SENTENCES[part]}")
-                    (folder / f"{part}.txt").write_bytes(text)
-        except (DGLError, KeyError, zipfile.BadZipFile) as error:
+                    with replacing(folder / f"{part}.txt") as made:
+                        made.write_bytes(text)
+        except (DGLError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise DGLError(
                 f"{self._part(folder)}.txt of the Stanford Sentiment Treebank was looked for in {self.raw_dir} and "
                 f"{folder}. {error}. Put the files into one of these folders, or name the folder that has them with "
@@ -138,17 +141,13 @@ class SSTDataset(DGLDataset):
 
     def process(self) -> None:
         """Read the trees."""
-        folder = Path(self.raw_path)
         if self._given_vocab is not None:
             self.vocab = dict(self._given_vocab)
         else:
             self.vocab = {}
-            trees = read_trees(_lines(folder / "train.txt"), self.vocab, grow=True)
-        part = self._part(folder)
+            trees = self._read("train", grow=True)
         if self.mode != "train" or self._given_vocab is not None:
-            lines = _lines(folder / f"{part}.txt")
-            lines = islice(filter(str.strip, lines), _TINY) if part != self.mode else lines
-            trees = read_trees(map(str.lower, lines) if self._lower else lines, self.vocab, grow=False)
+            trees = self._read(self._part(Path(self.raw_path)), grow=False)
         self._trees = trees
         self.pretrained_emb = None if self._glove_file is None else self._word_vectors(Path(self._glove_file))
         if self.verbose:
@@ -170,6 +169,17 @@ class SSTDataset(DGLDataset):
         for row, word in enumerate(self.vocab):
             vectors[row] = known.get(word.lower(), vectors[row])
         return backend.active.from_numpy(vectors)
+
+    def _read(self, part: str, grow: bool) -> Trees:
+        path = Path(self.raw_path) / f"{part}.txt"
+        lines: Iterable[str] = _lines(path)
+        if not grow:
+            lines = islice(filter(str.strip, lines), _TINY) if part != self.mode else lines
+            lines = map(str.lower, lines) if self._lower else lines
+        try:
+            return read_trees(lines, self.vocab, grow)
+        except DGLError as error:
+            raise DGLError(f"{path} is damaged, or no file of trees: {error}") from error
 
     @property
     def vocab_size(self) -> int:
@@ -198,13 +208,17 @@ class SSTDataset(DGLDataset):
 
 def read_vocabulary(path: Path) -> dict[str, int]:
     """Read a word per line, numbered in the order in which they occur first."""
-    words = map(str.strip, path.read_text(encoding="utf-8").splitlines())
+    words = map(str.strip, text_of(path).splitlines())
     return {word: number for number, word in enumerate(dict.fromkeys(words))}
 
 
 def _lines(path: Path) -> Iterable[str]:
+    """Yield the lines of a text, however large; ``DGLError`` names a file that is none."""
     with path.open(encoding="utf-8") as file:
-        yield from file
+        try:
+            yield from file
+        except UnicodeDecodeError as error:
+            raise DGLError(f"{path} is damaged, or no text: {error}") from error
 
 
 def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees:
@@ -222,7 +236,8 @@ def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees
         start, path, trees_seen = len(labels), list[int](), 0
         for label, closing, word in _TOKEN.findall(line):
             if label:
-                trees_seen += not path
+                trees_seen += 2 if len(label) > 9 else not path
+                label = label[:9]
                 parents.append(path[-1] if path else -1)
                 path.append(len(labels) - start)
                 labels.append(int(label))

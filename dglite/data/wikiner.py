@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..backend import Tensor, active
 from ..errors import DGLError
-from .dataset import DGLDataset, fetch
+from .dataset import DGLDataset, fetch, text_of
 
 __all__ = ["Sentence", "WikiNERDataset"]
 
@@ -109,7 +109,7 @@ class WikiNERDataset(DGLDataset):
 def read_tagged(path: Path) -> list[list[tuple[str, str]]]:
     """Read a sentence per line as (word, tag) pairs; empty lines are left out, and words may contain ``|``."""
     sentences = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(text_of(path).splitlines(), 1):
         pairs = [token.rsplit("|", 1) for token in line.split()]
         wrong = next((pair[0] for pair in pairs if len(pair) != 2), None)
         if wrong is not None:

@@ -37,6 +37,7 @@ class AttachedMixin(GraphBase):
     add_self_loop: ClassVar[_Function]
     remove_self_loop: ClassVar[_Function]
     to_simple: ClassVar[_Function]
+    shared_memory: ClassVar[_Function]
 
 
 def attach(owner: type[GraphBase] = AttachedMixin, /, **functions: _Function) -> None:

@@ -11,7 +11,7 @@ from ..backend import Tensor
 from ..errors import DGLError
 from ..frame import EID, NID, Frame
 from ..structure import Adjacency
-from ..structure.ids import broadcast_pair, integer_array
+from ..structure.ids import LARGEST_COUNT, broadcast_pair, count_of, integer_array
 from ..structure.metagraph import EdgeType
 from .base import GraphBase
 
@@ -37,12 +37,11 @@ class MutationMixin(GraphBase):
             The number is negative, features do not have ``num`` rows, or the graph is a block or a slice.
         """
         self._require_mutable("add_nodes")
-        if isinstance(num, bool) or not isinstance(num, int | np.integer) or num < 0:
-            raise DGLError(f"the number of nodes to add must be an integer >= 0, got {num!r}")
+        num = count_of(num, "the number of nodes to add")
         node_set = self._metagraph.node_set(ntype)
         frame = self._node_frame(node_set).copy()
-        frame.append(int(num), data)
-        counts = [count + int(num) if i == node_set else count for i, count in enumerate(self._num_nodes)]
+        frame.append(num, data)
+        counts = [count + num if i == node_set else count for i, count in enumerate(self._num_nodes)]
         self._exchange(self._resized(counts), counts, {node_set: frame}, {})
 
     def add_edges(
@@ -213,6 +212,8 @@ def _node_ids(ids: Any) -> np.ndarray:
     found = integer_array(ids, "node ids").reshape(-1)
     if found.min(initial=0) < 0:
         raise DGLError(f"node id {found.min()} is negative; node ids count from 0")
+    if found.dtype.kind == "b" or found.max(initial=0) >= LARGEST_COUNT:
+        raise DGLError(f"node ids are integers below 2**48, got {ids!r:.60}")
     return found.astype(np.int64, copy=False)
 
 

@@ -56,7 +56,10 @@ class QueryMixin(GraphBase):
 
     def __contains__(self, node: Any) -> bool:
         """Whether the graph, of one node type, has this node."""
-        return bool(self.has_nodes(int(node)))
+        found = self.has_nodes(node)
+        if not isinstance(found, bool) and len(found) != 1:
+            raise DGLError(f"'in' asks for one node, got {len(found)}; has_nodes takes several")
+        return bool(found)
 
     # -- degrees ------------------------------------------------------------------------------------------------
     def in_degrees(self, v: Any = ALL, etype: EdgeType | None = None) -> Any:

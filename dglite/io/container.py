@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,10 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, TensorSpec, safe_open, serialize_file
 
-from ..backend import Tensor, active
+from ..backend import Tensor, active, native
 from ..errors import DGLError
+from ..structure.ids import LARGEST_COUNT
+from .atomic import replacing
 from .mapped import MappedFile
 
 __all__ = ["DGL_MAGIC", "VERSION", "Container", "Rows", "first_bytes", "local_path", "write_container"]
@@ -36,8 +36,6 @@ _FRAMEWORK = "torch" if active.name == "torch" else "numpy"
 _NUMPY = frozenset(
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128".split()
 )
-_LARGEST_COUNT = 1 << 48
-"""No count of nodes or edges in a file may exceed this; sums of counts then fit 64 bits."""
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -79,24 +77,10 @@ def write_container(
         owners.append(owner)  # the specs hold addresses only
     about = {"kind": kind, "version": VERSION, "complex128": complex128, **header}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            serialize_file(specs, made, {_KEY: json.dumps(about)})
-            # The library makes files that only their owner may read.
-            made.chmod(_usual_mode(made.with_name(f"{path.name}.mode")))
-            made.replace(path)
+        with replacing(path, parents=True) as part:
+            serialize_file(specs, part, {_KEY: json.dumps(about)})
     except (OSError, SafetensorError) as error:
         raise DGLError(f"{path} cannot be written: {error}") from error
-
-
-def _usual_mode(path: Path) -> int:
-    """Make an empty file and return its mode. The umask itself can be read only by changing it, for all threads."""
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        return stat.S_IMODE(os.fstat(descriptor).st_mode)
-    finally:
-        os.close(descriptor)
 
 
 def _spec(name: str, values: Tensor | np.ndarray) -> tuple[TensorSpec, Any]:
@@ -147,6 +131,8 @@ class Container:
 
     Attributes
     ----------
+    size
+        Length of the file in bytes.
     header
         What the writer said about the arrays. As trustworthy as whoever made the file: take fields by :meth:`field`.
     """
@@ -155,6 +141,7 @@ class Container:
         """Open a container of ``kind``; a file that is none, or of another kind or version, raises ``DGLError``."""
         self.path = path
         start = first_bytes(path)
+        self.size = path.stat().st_size
         try:
             file = safe_open(path, framework=_FRAMEWORK)
             metadata = file.metadata() or {}
@@ -217,7 +204,7 @@ class Container:
         pairs = active.to_numpy(values)
         if pairs.dtype != np.float64 or pairs.shape[-1:] != (2,):
             raise self.damaged(f"complex array {name!r} is not made of pairs of float64")
-        return active.from_numpy(np.ascontiguousarray(pairs).view(np.complex128)[..., 0])
+        return active.from_numpy(native(np.ascontiguousarray(pairs).view(np.complex128)[..., 0]))
 
     def array(self, name: str, kinds: str = "i", ndim: int = 1) -> np.ndarray:
         """Return an array of the file as a NumPy array of integers (kind ``i``, 32 or 64 bits, by default)."""
@@ -232,7 +219,7 @@ class Container:
         array = self.array(name, ndim=len(shape))
         if array.shape != shape:
             raise self.damaged(f"array {name!r} has shape {array.shape}; expected {shape}")
-        if array.size and not (array.min() >= 0 and array.max() <= _LARGEST_COUNT):
+        if array.size and not (array.min() >= 0 and array.max() <= LARGEST_COUNT):
             raise self.damaged(f"array {name!r} holds a number outside 0 .. 2**48")
         if array.sum(dtype=np.float64) > 2.0**62:
             raise self.damaged(f"the numbers in {name!r} sum to more than 2**62")

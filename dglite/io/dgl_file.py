@@ -74,9 +74,12 @@ class DGLFile:
         size = tail.number()
         if size != 8 * count + 8:
             raise head.damaged("its list of graphs does not fit their number")
-        self._starts = _Cursor(path, self._bytes, len(self._bytes) - 8 - size).numbers()
+        self._starts = _Cursor(path, self._bytes, len(self._bytes) - 8 - size).numbers().tolist()
         if len(self._starts) != count:
             raise head.damaged("its list of graphs does not fit their number")
+        self._ends = [*self._starts, len(self._bytes) - 8 - size][1:]
+        if any(start < self._labels_at or start >= end for start, end in zip(self._starts, self._ends, strict=True)):
+            raise head.damaged("its graphs do not follow each other")
         self.num_graphs = count
 
     def labels(self) -> dict[str, Tensor]:
@@ -85,7 +88,7 @@ class DGLFile:
 
     def graph(self, i: int) -> DGLGraph:
         """Return graph ``i``."""
-        cursor = _Cursor(self._path, self._bytes, int(self._starts[i]))
+        cursor = _Cursor(self._path, self._bytes, self._starts[i], self._ends[i])
         try:
             return _graph(cursor)
         except DGLError as error:
@@ -95,10 +98,11 @@ class DGLFile:
 
 
 class _Cursor:
-    """Reads on from a place in the file; reading past the end is an error, whatever was asked for."""
+    """Reads on from a place in the file up to ``end``; reading past it is an error, whatever was asked for."""
 
-    def __init__(self, path: Path, content: Any, place: int = 0) -> None:
+    def __init__(self, path: Path, content: Any, place: int = 0, end: int | None = None) -> None:
         self._path, self._content, self._place = path, content, place
+        self._end = len(content) if end is None else end
 
     def damaged(self, why: str) -> DGLError:
         return DGLError(f"{self._path} is not read, it is damaged or not a graph file of DGL: {why}")
@@ -106,8 +110,8 @@ class _Cursor:
     def take(self, count: int) -> int:
         """Return the place, and go on by ``count`` bytes, which must be there."""
         place = self._place
-        if not 0 <= place <= place + count <= len(self._content):
-            raise self.damaged(f"it ends at byte {len(self._content)}, before {count} bytes from byte {place} on")
+        if not 0 <= place <= place + count <= self._end:
+            raise self.damaged(f"it ends at byte {self._end}, before {count} bytes from byte {place} on")
         self._place = place + count
         return place
 
@@ -159,7 +163,11 @@ class _Cursor:
         if lanes != 1 or dtype.itemsize * 8 != bits or min(shape, default=0) < 0 or expected != size:
             raise self.damaged(f"an array of shape {shape} and {bits}-bit numbers is said to have {size} bytes")
         place = self.take(size)
-        return kind, np.frombuffer(self._content, dtype, size // dtype.itemsize, place).reshape(shape)
+        values = np.frombuffer(self._content, dtype, size // dtype.itemsize, place)
+        try:
+            return kind, values.reshape(shape)
+        except ValueError as error:  # of no numbers, with axes whose product exceeds 64 bits
+            raise self.damaged(f"an array has shape {shape} ({error})") from error
 
     def ids(self) -> np.ndarray:
         """Read an array of ids, or of none."""

@@ -9,6 +9,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.adjacency import FORMATS
+from ..structure.ids import integer_array
 from .container import DGL_MAGIC, Container, first_bytes, local_path, write_container
 from .dgl_file import DGLFile
 from .pack import pack_graphs
@@ -109,8 +110,11 @@ def load_graphs(filename: Any, idx_list: Sequence[int] | None = None) -> tuple[l
     """
     reader = _reader(filename)
     chosen = list(range(reader.num_graphs))
-    if idx_list is not None and len(idx_list):
-        chosen = [int(i) for i in idx_list]
+    if idx_list is not None:
+        wanted = integer_array(idx_list, "the numbers in idx_list")
+        if wanted.dtype.kind == "b":
+            raise DGLError(f"idx_list must be a list of integers, got {idx_list!r:.60}")
+        chosen = wanted.reshape(-1).tolist() or chosen
     for i in chosen:
         if not 0 <= i < reader.num_graphs:
             raise DGLError(f"graph {i} is not in {filename}, which holds {reader.num_graphs} graphs, counted from 0")

@@ -10,6 +10,7 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .container import Container, local_path, write_container
+from .npz import MOST_UNPACKED
 
 __all__ = ["load_info", "save_info"]
 
@@ -40,7 +41,7 @@ def load_info(path: Any) -> Any:
     """
     file = Container(local_path(path), _KIND)
     try:
-        return _restored(file.header.get("info"), file)
+        return _restored(file.header.get("info"), file, set())
     except (RecursionError, TypeError, ValueError) as error:
         raise file.damaged(f"its content is not understood ({error})") from error
 
@@ -84,24 +85,28 @@ def _stored(values: Tensor | np.ndarray, arrays: dict[str, Any]) -> str:
     return name
 
 
-def _restored(value: Any, file: Container) -> Any:
+def _restored(value: Any, file: Container, used: set[str]) -> Any:
+    """Return what JSON stands for. An array may be ``used`` once: a short text could ask for it a million times."""
     if not isinstance(value, list):
         if isinstance(value, dict):
             raise file.damaged("its content holds a bare JSON object")
         return value
     kind, content = value[:2]
     if kind == "dict":
-        return {_restored(key, file): _restored(x, file) for key, x in content}
+        return {_restored(key, file, used): _restored(x, file, used) for key, x in content}
     if kind in _SEQUENCES:
-        return _SEQUENCES[kind](_restored(x, file) for x in content)
+        return _SEQUENCES[kind](_restored(x, file, used) for x in content)
     if kind == "int" and isinstance(content, str):
         return int(content)
     if kind == "complex":
         return complex(*map(float, value[1:]))
     if kind == "strings":
-        return np.array(value[2], dtype=np.str_).reshape(content)
+        return _strings(file.names_of(value[2]), file).reshape(content)
     if kind not in ("tensor", "array", "scalar", "bytes"):
         raise file.damaged(f"its content holds an unknown {kind!r:.40}")
+    if content in used:
+        raise file.damaged(f"its content holds array {content!r:.40} twice")
+    used.add(content)
     tensor = file.tensor(str(content))
     if kind == "tensor":
         return tensor
@@ -109,3 +114,11 @@ def _restored(value: Any, file: Container) -> Any:
     if kind == "bytes":
         return array.tobytes()
     return array if kind == "array" else array[()]
+
+
+def _strings(texts: list[str], file: Container) -> np.ndarray:
+    """Return an array of strings, each of which takes as much memory as the longest."""
+    size = 4 * len(texts) * max(map(len, texts), default=0)
+    if size > MOST_UNPACKED * file.size:
+        raise file.damaged(f"its strings would take {size} bytes, more than {MOST_UNPACKED} times the file")
+    return np.array(texts, dtype=np.str_)

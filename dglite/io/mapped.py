@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import native
+
 __all__ = ["MappedFile"]
 
 _DTYPES = {
@@ -54,4 +56,4 @@ class MappedFile:
             return np.empty(shape, dtype)
         offset = self._start + about["data_offsets"][0]
         # A plain array: subclasses of ndarray are kept by arithmetic, and pickles of a map are copies anyway.
-        return np.asarray(np.memmap(self._path, dtype, "c", offset, shape))
+        return native(np.asarray(np.memmap(self._path, dtype, "c", offset, shape)))

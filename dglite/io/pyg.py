@@ -63,9 +63,14 @@ def _from_hetero(data: Any) -> DGLGraph:
 
 def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return source, destination and weight (or None) of each edge."""
+    from torch_geometric.typing import SparseTensor  # optional, as above
+
     if store.get("edge_index") is not None:
-        src, dst = store["edge_index"]
-        return src, dst, None
+        ends = store["edge_index"]
+        if not active.is_tensor(ends) or len(active.shape(ends)) != 2 or active.shape(ends)[0] != 2:
+            found = f"shape {tuple(active.shape(ends))}" if active.is_tensor(ends) else type(ends).__name__
+            raise DGLError(f"edge_index must be a tensor (2, num_edges), got {found}")
+        return ends[0], ends[1], None
     for name, transposed in (("adj_t", True), ("adj", False)):
         matrix = store.get(name)
         if matrix is None:
@@ -73,8 +78,10 @@ def _edges_of(store: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if active.is_tensor(matrix):
             matrix = matrix.to_sparse_coo().coalesce()
             (row, col), values = matrix.indices(), matrix.values()
-        else:
+        elif isinstance(matrix, SparseTensor):
             row, col, values = matrix.coo()
+        else:
+            raise DGLError(f"{name} must be a sparse matrix, got {type(matrix).__name__}")
         return (col, row, values) if transposed else (row, col, values)
     return active.asarray([], "int64"), active.asarray([], "int64"), None
 

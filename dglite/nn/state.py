@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from safetensors.numpy import load_file, save_file
 
 from ..backend import Tensor, active
 from ..errors import DGLError
+from ..io.atomic import replacing
+from ..io.npz import read_npz, write_npz
 
 __all__ = ["load_state_dict", "save_state_dict"]
 
@@ -23,7 +24,8 @@ _SUFFIXES = (".npz", ".safetensors")
 def save_state_dict(state_dict: Mapping[str, Tensor], path: str | os.PathLike[str]) -> None:
     """Write parameters by name, as ``module.state_dict()`` gives them, to a file ``*.npz`` or ``*.safetensors``.
 
-    bfloat16 is written as float32. Nothing in either kind of file is run when it is read.
+    bfloat16 is written as float32. A file of that name is replaced when the new one is complete. Nothing in either
+    kind of file is run when it is read.
 
     Raises
     ------
@@ -34,12 +36,13 @@ def save_state_dict(state_dict: Mapping[str, Tensor], path: str | os.PathLike[st
     for name, x in state_dict.items():
         if not active.is_tensor(x):
             raise DGLError(f"{name!r} is a {type(x).__name__}; expected the tensors of module.state_dict()")
-    arrays: dict[str, Any] = {name: np.ascontiguousarray(active.to_numpy(x)) for name, x in state_dict.items()}
+    arrays: dict[str, Any] = {name: np.require(active.to_numpy(x), requirements="C") for name, x in state_dict.items()}
     try:
         if target.suffix == ".npz":
-            np.savez(target, **arrays)
+            write_npz(target, arrays)
         else:
-            save_file(arrays, target)
+            with replacing(target) as part:
+                save_file(arrays, part)
     except (OSError, SafetensorError) as error:
         raise DGLError(f"{target} cannot be written: {error}") from error
 
@@ -56,14 +59,10 @@ def load_state_dict(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     source = _checked(path)
     try:
-        if source.suffix == ".npz":
-            with np.load(source, allow_pickle=False) as file:
-                arrays = dict(file)
-        else:
-            arrays = load_file(source)
+        arrays = read_npz(source) if source.suffix == ".npz" else load_file(source)
     except FileNotFoundError:
         raise DGLError(f"there is no file {source}") from None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, SafetensorError) as error:
         raise DGLError(f"{source} is not read as {source.suffix}: {error}") from error
     return {name: active.asarray(array) for name, array in arrays.items()}
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, active, admitted
+from ..backend import Tensor, admitted
 from ..errors import DGLError
 from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer, operator
 from ..structure.adjacency import Adjacency
-from ..structure.ids import ALL, is_all
+from ..structure.ids import ALL, integer_array, is_all
 from . import core
 from .across import softmax_across
 from .core import sddmm, spmm
@@ -253,7 +253,7 @@ def _reducer(name: str) -> Reducer:
 
 
 def _offsets(seglen: Any) -> np.ndarray:
-    lengths = active.to_numpy(active.asarray(seglen)).astype(np.int64)
+    lengths = integer_array(seglen, "segment lengths").astype(np.int64)
     if lengths.ndim != 1 or (lengths < 0).any():
         raise DGLError(f"got segment lengths {lengths.tolist()}; expected a list of numbers from 0 up")
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backend import active
+from ..backend import active, native
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import require_graph
-from ..structure.ids import as_ids, integer_array
+from ..structure.ids import as_ids, count_of, integer_array, number_of
 
 __all__ = [
     "edge_weights",
@@ -74,13 +73,7 @@ def fanouts_of(g: DGLGraph, fanout: Any, what: str = "fanout") -> list[int]:
 
 
 def _count(value: Any, what: str) -> int:
-    try:
-        count = operator.index(value)
-    except TypeError as error:
-        raise DGLError(f"{what} must be an integer, or a dictionary of them by edge type; got {value!r}") from error
-    if count < -1:
-        raise DGLError(f"{what} must be at least 0, or -1 for all neighbours; got {count}")
-    return count
+    return count_of(value, what, -1, remark=" (-1 for all neighbours), or a dictionary of them by edge type")
 
 
 def edge_weights(g: DGLGraph, prob: Any, what: str = "prob") -> list[np.ndarray | None]:
@@ -120,7 +113,7 @@ def numbers(values: Any, count: int, what: str) -> np.ndarray:
 
     Booleans become uint8, other integers float64.
     """
-    array = active.to_numpy(values) if active.is_tensor(values) else np.asarray(values)
+    array = active.to_numpy(values) if active.is_tensor(values) else native(np.asarray(values))
     if array.dtype.kind not in "biuf":
         raise DGLError(f"{what} must be numbers or booleans, got {array.dtype}")
     if array.size != count or array.shape[:1] != (count,):
@@ -154,10 +147,7 @@ def excluded_edges(g: DGLGraph, edges: Any) -> list[np.ndarray | None]:
 
 def probability(value: Any, what: str) -> float:
     """Return a number in [0, 1]."""
-    number = float(value)
-    if not 0 <= number <= 1:
-        raise DGLError(f"{what} must be a probability between 0 and 1, got {number}")
-    return number
+    return number_of(value, f"{what}, a probability,", 0, 1)
 
 
 def offsets_of(values: Any, count: int, what: str) -> np.ndarray:

@@ -12,6 +12,7 @@ from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..random import generator
 from ..structure import Adjacency
+from ..structure.ids import count_of
 
 __all__ = ["global_uniform_negative_sampling"]
 
@@ -48,8 +49,9 @@ def global_uniform_negative_sampling(
     DGLError
         A number is negative, or the edge type does not exist.
     """
-    if num_samples < 0 or (redundancy is not None and redundancy < 0):
-        raise DGLError(f"expected numbers >= 0, got num_samples={num_samples} and redundancy={redundancy}")
+    num_samples = count_of(num_samples, "num_samples")
+    if redundancy is not None and not 0 <= redundancy < float("inf"):
+        raise DGLError(f"redundancy must be a number >= 0, got {redundancy}")
     index = g.etype_id(etype)
     adjacency = g.adjacencies[index]
     src_set, dst_set = g._metagraph.ends[index]

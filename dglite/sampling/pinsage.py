@@ -12,9 +12,10 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency, Metagraph
+from ..structure.ids import count_of
 from .arguments import probability
 from .frontier import compiled
-from .walks import walk
+from .walks import repeated, walk
 
 __all__ = ["PinSAGESampler", "RandomWalkNeighborSampler"]
 
@@ -67,17 +68,14 @@ class RandomWalkNeighborSampler:
         ends = G._metagraph.ends
         if not self._hop_relations or ends[self._hop_relations[0]][0] != ends[self._hop_relations[-1]][1]:
             raise DGLError(f"metapath {list(metapath)} must begin and end at the same node type")
-        for what, value in (("num_traversals", num_traversals), ("num_random_walks", num_random_walks)):
-            if value < 1:
-                raise DGLError(f"{what} must be at least 1, got {value}")
-        if num_neighbors < 0:
-            raise DGLError(f"num_neighbors must not be negative, got {num_neighbors}")
         self.G, self.weight_column = G, weight_column
-        self.num_hops, self.num_traversals = len(self._hop_relations), num_traversals
-        self.num_random_walks, self.num_neighbors = num_random_walks, num_neighbors
+        self.num_hops, self.num_traversals = len(self._hop_relations), count_of(num_traversals, "num_traversals", 1)
+        self.num_random_walks = count_of(num_random_walks, "num_random_walks", 1)
+        self.num_neighbors = count_of(num_neighbors, "num_neighbors")
+        self._relations = repeated(self._hop_relations, self.num_traversals)
         self._node_set = ends[self._hop_relations[0]][0]
         self.ntype = G._metagraph.ntypes[self._node_set]
-        self._stops = np.zeros(self.num_hops * num_traversals)
+        self._stops = np.zeros(len(self._relations))
         self._stops[self.num_hops :: self.num_hops] = probability(termination_prob, "termination_prob")
         self._metagraph = Metagraph([self.ntype], [(self.ntype, "_E", self.ntype)])
 
@@ -89,10 +87,11 @@ class RandomWalkNeighborSampler:
         DGLError
             A seed is not a node.
         """
-        G, most = self.G, self.num_neighbors
+        G, num_nodes = self.G, self.G._num_nodes[self._node_set]
+        most = min(self.num_neighbors, num_nodes, self.num_random_walks * self.num_traversals)  # as many can be visited
         seeds = G._set_ids(seed_nodes, self._node_set)
         starts = np.repeat(seeds, self.num_random_walks)
-        traces, _, _ = walk(G, starts, self._hop_relations * self.num_traversals, None, self._stops, False)
+        traces, _, _ = walk(G, starts, self._relations, None, self._stops, False)
         nodes, times = np.zeros((len(seeds), most), np.int64), np.zeros((len(seeds), most), np.int64)
         counts = np.zeros(len(seeds), np.int64)
         arguments = traces.reshape(-1), traces.shape[1] - 1, self.num_hops, self.num_random_walks, most
@@ -100,7 +99,6 @@ class RandomWalkNeighborSampler:
         run, threads = compiled().rows.run_rows, active.num_threads()
         run(compiled().walk.count_visits, len(seeds), traces.size, threads, *arguments, *outputs)
         kept = np.arange(most) < counts[:, None]
-        num_nodes = G._num_nodes[self._node_set]
         ends = nodes[kept], np.repeat(seeds, counts)
         adjacency = Adjacency.from_coo(num_nodes, num_nodes, *ends, G._idtype, validate=False)
         made = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)

@@ -14,12 +14,14 @@ from ..graph import DGLGraph
 from ..graph.storage import require_graph
 from ..random import draw_key
 from ..structure import Adjacency
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array
 from .arguments import edge_weights, numbers, probability
 from .frontier import check_weights, compiled
 
 __all__ = ["node2vec_random_walk", "pack_traces", "random_walk"]
 
+_MOST_STEPS = 1 << 28
+"""The trace of one such walk has 2 GB."""
 _NO_WEIGHTS = np.empty(0, np.float32)
 
 
@@ -78,9 +80,15 @@ def _relations(g: DGLGraph, metapath: Sequence[Any] | None, length: int | None) 
         return [g.etype_id(etype) for etype in metapath]
     if len(g.adjacencies) != 1 or len(g._metagraph.ntypes) != 1:
         raise DGLError(f"walks of a length need one node and one edge type; give a metapath of {g.canonical_etypes}")
-    if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
-        raise DGLError(f"length must be an integer >= 0, got {length!r}")
-    return [0] * int(length)
+    return repeated([0], count_of(length, "length"))
+
+
+def repeated(relations: list[int], times: int) -> list[int]:
+    """Return the edge types of the steps of a walk that goes through ``relations`` so many times."""
+    steps = len(relations) * times
+    if steps > _MOST_STEPS:
+        raise DGLError(f"walks of {steps} steps are too long to be kept; at most {_MOST_STEPS} are possible")
+    return relations * times
 
 
 def walk(

@@ -11,7 +11,7 @@ from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..ops import core
 from ..ops.operands import FLOATS
-from ..structure import Adjacency
+from ..structure import Adjacency, Compressed
 
 __all__ = ["MatrixBase", "is_float", "is_scalar", "taken", "value_shape"]
 
@@ -102,8 +102,15 @@ class MatrixBase:
             raise DGLError(f"dim={dim!r} is not understood; expected 0 (columns) or 1 (rows)")
         return self._adj if dim == 1 else self._adj.reverse()
 
-    def _ids(self, array: np.ndarray) -> Tensor:
-        made = np.array(array, self._adj.idtype)  # a copy: users may write to it
+    def compressed(self, dim: int) -> tuple[Compressed, np.ndarray | None]:
+        """Return the structure by rows (``dim`` 1) or columns (0), and the entry that each is; None where in order."""
+        stored = self.along(dim).csc()
+        ids = stored.edge_ids
+        return stored, None if ids is None or (ids[1:] > ids[:-1]).all() else ids
+
+    def ids(self, array: np.ndarray, copy: bool = True) -> Tensor:
+        """Return places as a tensor of the dtype in which they were given; a copy, since users may write to it."""
+        made = array.astype(self._adj.idtype, copy=copy)
         return active.from_numpy(made, None if active.on_cpu(self._val) else self.device)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..backend import Tensor, active, admitted
 from ..errors import DGLError
 from ..structure import Adjacency
-from ..structure.ids import check_range, integer_array
+from ..structure.ids import check_range, count_of, integer_array
 from .base import checked_values
 from .matrix import SparseMatrix
 
@@ -63,14 +64,13 @@ def from_csr(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: 
     ``shape`` is (len(indptr) - 1, largest column + 1) by default and may be larger. Errors are those of
     :func:`spmatrix`; also, ``indptr`` must ascend from 0 to nnz.
     """
-    adj = _from_rows(indptr, indices, shape)
-    return _made(adj, val, _device(indices))
+    return matrix_of(rows_of(indptr, indices, shape), val, _device(indices))
 
 
 def from_csc(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
     """Make a matrix of columns: column j has rows ``indices[indptr[j]:indptr[j + 1]]``; see :func:`from_csr`."""
-    adj = _from_rows(indptr, indices, None if shape is None else (shape[1], shape[0]))
-    return _made(adj.reverse(), val, _device(indices))
+    turned = None if shape is None else _checked_shape(shape)[::-1]
+    return matrix_of(rows_of(indptr, indices, turned).reverse(), val, _device(indices))
 
 
 def val_like(mat: SparseMatrix, val: Tensor) -> SparseMatrix:
@@ -101,7 +101,8 @@ def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any 
     """Make a matrix with ones on its diagonal: numbers, or vectors of length ``d``; float32 by default."""
     size = min(_checked_shape(shape))
     name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
-    ones = active.full((size,) if d is None else (size, d), 1, name, active.cpu() if device is None else device)
+    places = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
+    ones = active.full(places, 1, name, active.cpu() if device is None else device)
     return diag(ones, shape)
 
 
@@ -111,10 +112,10 @@ def _device(ids: Any) -> Any:
 
 
 def _checked_shape(shape: Any) -> Shape:
-    found = tuple(shape)
-    if len(found) != 2 or any(int(size) != size or size < 0 for size in found):
-        raise DGLError(f"a shape is two numbers from 0 up, got {shape!r}")
-    return int(found[0]), int(found[1])
+    found = tuple(shape) if isinstance(shape, Iterable) else ()
+    if len(found) != 2:
+        raise DGLError(f"a shape is two numbers from 0 up, got {shape!r:.60}")
+    return count_of(found[0], "the number of rows"), count_of(found[1], "the number of columns")
 
 
 def _idtype(*ids: np.ndarray) -> np.dtype:
@@ -126,7 +127,7 @@ def _from_places(row: np.ndarray, col: np.ndarray, val: Any, shape: Shape | None
     check_range(row, num_rows, "row")
     check_range(col, num_cols, "column")
     adj = Adjacency.from_coo(num_cols, num_rows, col, row, _idtype(row, col), validate=False)
-    return _made(adj, val, device)
+    return matrix_of(adj, val, device)
 
 
 def _bounds(*ids: np.ndarray) -> Shape:
@@ -134,7 +135,8 @@ def _bounds(*ids: np.ndarray) -> Shape:
     return first, second
 
 
-def _from_rows(indptr: Any, indices: Any, shape: Shape | None) -> Adjacency:
+def rows_of(indptr: Any, indices: Any, shape: Shape | None, copy: bool = True) -> Adjacency:
+    """Return the structure of compressed rows; without ``copy`` arrays of its own dtype are shared."""
     pointers, cols = integer_array(indptr, "indptr"), integer_array(indices, "indices")
     if pointers.ndim != 1 or cols.ndim != 1 or not len(pointers):
         raise DGLError(f"indptr has shape {pointers.shape}, indices {cols.shape}; expected (N + 1,) and (nnz,)")
@@ -142,10 +144,11 @@ def _from_rows(indptr: Any, indices: Any, shape: Shape | None) -> Adjacency:
     if num_rows > len(pointers) - 1:
         pointers = np.append(pointers, np.full(num_rows - len(pointers) + 1, pointers[-1]))
     check_range(cols, num_cols, "column")
-    return Adjacency.from_csc(num_cols, num_rows, pointers, cols, None, _idtype(cols))
+    return Adjacency.from_csc(num_cols, num_rows, pointers, cols, None, _idtype(cols), copy)
 
 
-def _made(adj: Adjacency, val: Any, device: Any) -> SparseMatrix:
+def matrix_of(adj: Adjacency, val: Any, device: Any = None) -> SparseMatrix:
+    """Return the matrix of a structure and its values, ones where ``val`` is None."""
     if val is None:
         val = active.full((adj.num_edges,), 1, "float32", active.cpu() if device is None else device)
     made = object.__new__(SparseMatrix)

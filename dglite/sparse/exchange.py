@@ -1,5 +1,6 @@
-"""Exchange with torch's own sparse tensors, by copying structure and sharing values.
+"""Exchange with torch's own sparse tensors, which share values, and structure of 32 bits, with those made of them.
 
+Neither library looks at a structure again once it is made: as with torch's own, nobody may write to its indices.
 torch is imported by the functions that need it: other backends do without.
 """
 
@@ -7,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .base import taken
-from .create import from_csc, from_csr, spmatrix
+from .create import matrix_of, rows_of, spmatrix
 from .matrix import SparseMatrix
 
 __all__ = ["from_torch_sparse", "to_torch_sparse_coo", "to_torch_sparse_csc", "to_torch_sparse_csr"]
@@ -28,10 +31,13 @@ def from_torch_sparse(torch_sparse_tensor: Any) -> SparseMatrix:
     layout = str(getattr(x, "layout", "")).removeprefix("torch.")
     if layout == "sparse_coo":  # not coalesced, which indices() insists on
         return spmatrix(_ours(x._indices()), _ours(x._values()), tuple(x.shape[:2]))
+    shape = tuple(x.shape[:2])
     if layout == "sparse_csr":
-        return from_csr(_ours(x.crow_indices()), _ours(x.col_indices()), _ours(x.values()), tuple(x.shape[:2]))
+        adj = rows_of(_ours(x.crow_indices()), _ours(x.col_indices()), shape, copy=False)
+        return matrix_of(adj, _ours(x.values()))
     if layout == "sparse_csc":
-        return from_csc(_ours(x.ccol_indices()), _ours(x.row_indices()), _ours(x.values()), tuple(x.shape[:2]))
+        adj = rows_of(_ours(x.ccol_indices()), _ours(x.row_indices()), shape[::-1], copy=False)
+        return matrix_of(adj.reverse(), _ours(x.values()))
     raise DGLError(
         "expected a torch sparse tensor of layout COO, CSR or CSC, got "
         f"{getattr(x, 'layout', None) or type(x).__name__}"
@@ -77,7 +83,7 @@ def _size(spmat: SparseMatrix) -> tuple[int, ...]:
 
 
 def _compressed(spmat: SparseMatrix, dim: int) -> tuple[Any, Any, Any]:
-    indptr, indices, order = spmat.csr() if dim == 1 else spmat.csc()
-    rows = None if order is None else active.to_numpy(order).astype("int64")
-    val = spmat.val if rows is None else taken(spmat.val, rows, permutation=True)
+    stored, order = spmat.compressed(dim)
+    val = spmat.val if order is None else taken(spmat.val, order.astype(np.int64), permutation=True)
+    indptr, indices = (spmat.ids(array, copy=False) for array in (stored.indptr, stored.indices))
     return _theirs(indptr), _theirs(indices), _theirs(val)

@@ -49,12 +49,12 @@ class SparseMatrix(MatrixBase):
     @property
     def row(self) -> Tensor:
         """Row of each entry, (nnz,)."""
-        return self._ids(self.places()[0])
+        return self.ids(self.places()[0])
 
     @property
     def col(self) -> Tensor:
         """Column of each entry, (nnz,)."""
-        return self._ids(self.places()[1])
+        return self.ids(self.places()[1])
 
     def coo(self) -> tuple[Tensor, Tensor]:
         """Return row and column of each entry."""
@@ -62,7 +62,7 @@ class SparseMatrix(MatrixBase):
 
     def indices(self) -> Tensor:
         """Return rows and columns of the entries as one tensor, (2, nnz)."""
-        return self._ids(np.stack(self.places()))
+        return self.ids(np.stack(self.places()))
 
     def csr(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return row pointers (num_rows + 1,), columns (nnz,), and the entry that each is; None where in order."""
@@ -73,11 +73,8 @@ class SparseMatrix(MatrixBase):
         return self._compressed(0)
 
     def _compressed(self, dim: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        stored = self.along(dim).csc()
-        ids = stored.edge_ids
-        if ids is not None and (ids[1:] > ids[:-1]).all():
-            ids = None
-        return self._ids(stored.indptr), self._ids(stored.indices), None if ids is None else self._ids(ids)
+        stored, order = self.compressed(dim)
+        return self.ids(stored.indptr), self.ids(stored.indices), None if order is None else self.ids(order)
 
     def to_dense(self) -> Tensor:
         """Return the dense matrix, (num_rows, num_cols, *D); entries that share a place are added up."""

@@ -10,7 +10,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..random import generator
 from ..structure.compressed import expand_ranges
-from ..structure.ids import as_ids
+from ..structure.ids import as_ids, count_of
 from .base import MatrixBase, taken, value_shape
 
 __all__ = ["compact", "index_select", "range_select", "sample"]
@@ -75,8 +75,7 @@ def sample(
         ``dim`` is another one, a number is out of range, ``fanout`` is negative, or values cannot be weights.
     """
     _check_dim(dim)
-    if fanout < 0:
-        raise DGLError(f"fanout must not be negative, got {fanout}")
+    fanout = count_of(fanout, "fanout")
     size = A.shape[dim]
     chosen = np.arange(size) if ids is None else as_ids(ids, size, _NAMES[1 - dim]).astype(np.int64)
     counts, cols, edge_ids = _rows_of(A, dim, chosen)
@@ -117,7 +116,7 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     order = np.argsort(old)
     places[dim] = order[np.searchsorted(old, places[dim], sorter=order)]
     shape = (len(old), A.shape[1]) if dim == 0 else (A.shape[0], len(old))
-    return A.from_places(places[0], places[1], A.val, shape), A._ids(old)
+    return A.from_places(places[0], places[1], A.val, shape), A.ids(old)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

@@ -1,21 +1,72 @@
-"""Ids that users give: numbers, lists, tensors, arrays, slices, masks, ``ALL``; checked once and turned into arrays."""
+"""Ids that users give - numbers, lists, tensors, arrays, slices, masks, ``ALL`` - checked once and turned into arrays.
+
+Counts and other numbers, too, are checked here.
+"""
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
-from ..backend import active, admit
+from ..backend import active, admit, native
 from ..errors import DGLError
 
-__all__ = ["ALL", "as_ids", "broadcast_pair", "check_range", "integer_array", "is_all", "positions_of"]
+__all__ = [
+    "ALL",
+    "LARGEST_COUNT",
+    "as_ids",
+    "broadcast_pair",
+    "check_range",
+    "count_of",
+    "integer_array",
+    "is_all",
+    "number_of",
+    "positions_of",
+]
 
 ALL = "__ALL__"
 """Stands for every node or every edge."""
 
+LARGEST_COUNT = 1 << 48
+"""No number of nodes or edges may exceed this; sums of such numbers then fit 64 bits."""
+
 _EMPTY = np.empty(0, np.int64)
+
+
+def count_of(value: Any, what: str, least: int = 0, most: int = LARGEST_COUNT, remark: str = "") -> int:
+    """Return a number of things, which is an integer of Python's or NumPy's, or a tensor of one integer.
+
+    Raises
+    ------
+    DGLError
+        It is something else, a boolean or a float among them, or not in ``[least, most]``. The message calls it
+        ``what``, and says ``remark`` about what was expected.
+    """
+    if type(value) is int and least <= value <= most:
+        return value
+    try:
+        number = None if isinstance(value, bool | np.bool_) else operator.index(value)
+    except (TypeError, ValueError, RuntimeError):
+        number = None
+    if number is None or not least <= number:
+        raise DGLError(f"{what} must be an integer >= {least}{remark}, got {value!r:.60}")
+    if number > most:
+        raise DGLError(f"{what} must be at most {most}{remark}, got {value!r:.60}")
+    return number
+
+
+def number_of(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float:
+    """Return a number that a user gives, in ``[least, most]``, as a float; ``DGLError`` for anything else, NaN too."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        number = math.nan
+    if not least <= number <= most:
+        raise DGLError(f"{what} must be a number from {least:g} to {most:g}, got {value!r:.60}")
+    return number
 
 
 def is_all(ids: Any) -> bool:
@@ -34,7 +85,7 @@ def integer_array(values: Any, what: str = "ids") -> np.ndarray:
     if active.is_tensor(values):
         array = active.to_numpy(values)
     elif isinstance(values, np.ndarray):
-        array = values
+        array = native(values)
     else:
         admitted = admit(values, f"the argument with {what}")
         array = _from_sequence(values, what) if admitted is None else active.to_numpy(admitted)

@@ -98,7 +98,10 @@ class Metagraph:
                 candidates = [self.canonical_etypes[i] for i in found]
                 raise DGLError(f"edge type {etype!r} is ambiguous; give one of {candidates}")
         else:
-            known = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
+            try:
+                known = self._canonical_id.get(tuple(etype) if isinstance(etype, list) else etype)
+            except TypeError:  # it has no hash
+                known = None
             if known is not None:
                 return known
         raise DGLError(f"edge type {etype!r} does not exist; expected one of {list(self.canonical_etypes)}")
@@ -116,7 +119,10 @@ class Metagraph:
             if len(self.ntypes) != 1:
                 raise DGLError(f"this graph has {len(self.ntypes)} node types; name one of {list(self.ntypes)}")
             return 0
-        found = self._node_set.get(ntype)
+        try:
+            found = self._node_set.get(ntype)
+        except TypeError:  # it has no hash
+            found = None
         if found is None and isinstance(ntype, str):
             side, _, name = ntype.partition("/")
             found = {"SRC": self._src_set, "DST": self._dst_set}.get(side, {}).get(name)
@@ -162,7 +168,7 @@ def _one_side(ntype: str | None, sets: dict[str, int], side: str, prefix: str) -
         if len(sets) != 1:
             raise DGLError(f"this graph has {len(sets)} {side} node types; name one of {list(sets)}")
         return next(iter(sets.values()))
-    found = sets.get(ntype.removeprefix(prefix) if isinstance(ntype, str) else ntype)
+    found = sets.get(ntype.removeprefix(prefix)) if isinstance(ntype, str) else None
     if found is None:
         raise DGLError(f"{side} node type {ntype!r} does not exist; expected one of {list(sets)}")
     return found

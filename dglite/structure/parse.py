@@ -11,7 +11,7 @@ import numpy as np
 from ..backend import active
 from ..errors import DGLError
 from .adjacency import Adjacency
-from .ids import integer_array, largest_unsigned
+from .ids import LARGEST_COUNT, integer_array, largest_unsigned
 
 __all__ = ["device_of", "is_networkx", "is_scipy", "networkx_edges", "parse_edges", "sorted_nodes"]
 
@@ -107,14 +107,14 @@ def _from_pair(
         num_src = num_dst = count
     else:
         num_src, num_dst = first if num_src is None else num_src, second if num_dst is None else num_dst
-    if first > num_src or second > num_dst or num_src < 0 or num_dst < 0:  # type: ignore[operator]
+    if first > num_src or second > num_dst or first > LARGEST_COUNT or second > LARGEST_COUNT:  # type: ignore[operator]
         raise _bad_counts(first, num_src, second, num_dst)
     return Adjacency.from_coo(num_src, num_dst, src, dst, idtype, validate=False)  # type: ignore[arg-type]
 
 
 def _bad_counts(first: int, num_src: Any, second: int, num_dst: Any) -> DGLError:
-    if num_src < 0 or num_dst < 0:
-        return DGLError(f"the number of nodes must not be negative, got {min(num_src, num_dst)}")
+    if max(first, second) > LARGEST_COUNT:
+        return DGLError(f"node id {max(first, second) - 1} is too large; ids are below 2**48")
     side, last, count = ("source", first - 1, num_src) if first > num_src else ("destination", second - 1, num_dst)
     return DGLError(f"{side} node id {last} does not exist among {count} nodes; give num_nodes of at least {last + 1}")
 

@@ -11,6 +11,7 @@ from ..errors import DGLError
 from ..frame import Frame
 from ..graph import DGLGraph
 from ..random import generator
+from ..structure.ids import number_of
 from .module import BaseTransform
 
 __all__ = ["AddEdge", "DropEdge", "DropNode", "FeatMask", "NodeShuffle", "RowFeatNormalizer"]
@@ -31,7 +32,7 @@ class DropNode(BaseTransform):
     """Drops each node, and the edges at it, with probability ``p``. You et al., Graph Contrastive Learning (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = _probability(p)
+        self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         made = g.clone()
@@ -45,7 +46,7 @@ class DropEdge(BaseTransform):
     """Drops each edge with probability ``p``. Rong et al., DropEdge (2020)."""
 
     def __init__(self, p: float = 0.5) -> None:
-        self.p = _probability(p)
+        self.p = number_of(p, "a probability", 0, 1)
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         made = g.clone()
@@ -89,7 +90,8 @@ class FeatMask(BaseTransform):
         node_feat_names: Sequence[str] | None = None,
         edge_feat_names: Sequence[str] | None = None,
     ) -> None:
-        self.p, self.node_feat_names, self.edge_feat_names = _probability(p), node_feat_names, edge_feat_names
+        self.p = number_of(p, "a probability", 0, 1)
+        self.node_feat_names, self.edge_feat_names = node_feat_names, edge_feat_names
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         made = g.clone()
@@ -135,12 +137,6 @@ class RowFeatNormalizer(BaseTransform):
         total = active.sum(x, len(active.shape(x)) - 1, keepdims=True)
         zero = active.astype(total == 0, active.dtype(x))
         return x / (total + zero)
-
-
-def _probability(p: float) -> float:
-    if not 0 <= p <= 1:
-        raise DGLError(f"a probability must be a number from 0 to 1, got {p!r}")
-    return p
 
 
 def _named(g: DGLGraph, node_names: Sequence[str] | None, edge_names: Sequence[str] | None) -> list[tuple[Frame, str]]:

@@ -12,7 +12,7 @@ from ..backend import Tensor, active
 from ..convert import graph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array, number_of
 
 __all__ = ["knn_graph", "radius_graph", "segmented_knn_graph"]
 
@@ -94,8 +94,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         raise DGLError(f"algorithm={algorithm!r} is not understood; expected one of {', '.join(_ALGORITHMS)}")
     if dist not in _DISTANCES:
         raise DGLError(f"dist={dist!r} is not understood; expected one of {', '.join(_DISTANCES)}")
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise DGLError(f"k must be an integer >= 1, got {k!r}")
+    k = count_of(k, "k", least=1)
     points = _points(x)
     if dist == "cosine":
         points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(float).tiny)
@@ -107,7 +106,7 @@ def _knn(x: Tensor, k: int, sizes: np.ndarray | None, algorithm: str, dist: str,
         warnings.warn(f"k = {k}, but the smallest set has {most} neighbours to choose from", DGLWarning, stacklevel=3)
     src, dst, counts = [], [], []
     for start, size in zip((np.cumsum(segments) - segments).tolist(), segments.tolist(), strict=True):
-        near = _nearest(points[start : start + size], min(int(k), size - exclude_self), exclude_self)
+        near = _nearest(points[start : start + size], min(k, size - exclude_self), exclude_self)
         src.append(near.ravel() + start)
         dst.append(np.repeat(np.arange(start, start + size), near.shape[1]))
         counts.append(near.size)
@@ -190,12 +189,11 @@ def radius_graph(
     Raises
     ------
     DGLError
-        ``p`` is below 1, ``compute_mode`` is not understood, or ``x`` is not a matrix.
+        ``r`` is negative, ``p`` below 1, ``compute_mode`` is not understood, or ``x`` is not a matrix.
     """
     if compute_mode not in _MODES:
         raise DGLError(f"compute_mode={compute_mode!r} is not understood; expected one of {', '.join(_MODES)}")
-    if p < 1:
-        raise DGLError(f"radius_graph: p must be at least 1, got {p}")
+    r, p = number_of(r, "radius_graph: r, a distance,", 0), number_of(p, "radius_graph: p", 1)
     from scipy.spatial import cKDTree  # 0.2 s, which `import dglite` must not pay
 
     points = _points(x)

@@ -13,12 +13,15 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.storage import make_graph
 from ..structure import Adjacency
+from ..structure.ids import count_of, integer_array
 from ..structure.metagraph import HOMOGENEOUS
 from ..subgraph import in_order_of_appearance
 from .parts import distinct_pairs, require_homogeneous
 
 __all__ = ["metis_partition", "metis_partition_assignment", "partition_graph_with_halo"]
 
+_MOST_EMPTY = 1 << 16
+"""Parts that may be made although there are fewer nodes."""
 _MODES, _OBJECTIVES = ("k-way", "recursive"), ("cut", "vol")
 
 
@@ -57,8 +60,7 @@ def metis_partition_assignment(
             f"mode={mode!r} with objtype={objtype!r} is not understood; expected a mode of {_MODES} and an objective "
             f"of {_OBJECTIVES}, 'vol' with 'k-way' only"
         )
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= max(adjacency.num_src, 1):
-        raise DGLError(f"k must be an integer from 1 to the number of nodes, {adjacency.num_src}; got {k!r}")
+    k = count_of(k, "k", 1, max(adjacency.num_src, 1), remark=", the number of nodes")
     metis = _pymetis()
     src, dst = adjacency.endpoints()
     proper = src != dst
@@ -70,7 +72,7 @@ def metis_partition_assignment(
     if objtype == "vol":
         options.objtype = metis.ObjType.VOL
     _, parts = metis.part_graph(
-        int(k),
+        k,
         metis.CSRAdjacency(starts, neighbours),
         vweights=weights,
         recursive=mode == "recursive",
@@ -153,21 +155,21 @@ def partition_graph_with_halo(
         The graph has several types, there is not one part for each node, or the number of hops is negative.
     """
     adjacency = require_homogeneous(g, "partition_graph_with_halo")
-    parts = active.to_numpy(active.asarray(node_part))
-    if parts.shape != (adjacency.num_src,) or parts.dtype.kind not in "iu" or (len(parts) and parts.min() < 0):
+    parts = integer_array(node_part, "parts")
+    if parts.shape != (adjacency.num_src,) or parts.dtype.kind == "b" or (len(parts) and parts.min() < 0):
         raise DGLError(
             f"got parts {parts.dtype} of shape {parts.shape}; expected a number from 0 up for each of the "
             f"{adjacency.num_src} nodes"
         )
-    if isinstance(extra_cached_hops, bool) or extra_cached_hops < 0:
-        raise DGLError(f"extra_cached_hops must be an integer >= 0, got {extra_cached_hops!r}")
+    if len(parts) and parts.max() >= max(len(parts), _MOST_EMPTY):
+        raise DGLError(f"part {parts.max()} is given, but there are only {len(parts)} nodes; number parts from 0 up")
+    hops = count_of(extra_cached_hops, "extra_cached_hops")
     old_nodes = old_edges = None
     if reshuffle:
         adjacency, parts, old_nodes, old_edges = _reshuffled(adjacency, parts)
     whole = make_graph(HOMOGENEOUS, (adjacency.as_idtype(g._idtype),), [adjacency.num_src], g._device)
     found = {
-        part: _part(whole, parts, part, int(extra_cached_hops), old_nodes, old_edges)
-        for part in range(int(parts.max(initial=-1)) + 1)
+        part: _part(whole, parts, part, hops, old_nodes, old_edges) for part in range(int(parts.max(initial=-1)) + 1)
     }
     if old_nodes is None or old_edges is None:
         return found, None, None
@@ -206,6 +208,8 @@ def _part(
     nodes = in_order_of_appearance(np.concatenate([inner, src[edges], dst[edges]]))
     frontier = nodes[len(inner) :]
     for _ in range(hops - 1):
+        if not len(frontier):
+            break
         edges = in_order_of_appearance(np.concatenate([edges, adjacency.in_edges(frontier)[2]]))
         known, nodes = len(nodes), in_order_of_appearance(np.concatenate([nodes, src[edges]]))
         frontier = nodes[known:]

@@ -16,6 +16,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import expand_ranges
+from ..structure.ids import LARGEST_COUNT, count_of
 from ..structure.metagraph import HOMOGENEOUS
 from .parts import codes, matrix, node_frames, one_relation, require_homogeneous
 
@@ -98,9 +99,13 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
 def _power(g: DGLGraph, k: int, verb: str) -> Any:
     """Return the number of paths of length ``k`` as a sorted CSR matrix of int64."""
     adjacency = require_homogeneous(g, verb)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
-        raise DGLError(f"{verb}: k must be an integer >= 0, got {k!r}")
-    paths = (matrix(adjacency, dtype=np.int64) ** int(k)).tocsr()
+    k = count_of(k, f"{verb}: k")
+    # Floats are exact up to 2**53 and do not wrap beyond.
+    paths = (matrix(adjacency, dtype=np.float64) ** k).tocsr()
+    total = paths.data.sum()
+    if not total <= LARGEST_COUNT:
+        raise DGLError(f"{verb}: there are about {total:.0e} paths of length {k}, too many for a graph to hold")
+    paths = paths.astype(np.int64)
     paths.eliminate_zeros()
     paths.sort_indices()
     return paths

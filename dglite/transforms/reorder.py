@@ -15,7 +15,7 @@ from ..graph.attached import attach
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 from ..structure.compressed import check_permutation
-from ..structure.ids import integer_array
+from ..structure.ids import count_of, integer_array
 from .locality import locality_order
 
 __all__ = ["reorder_graph"]
@@ -119,9 +119,7 @@ def _by_cuthill_mckee(adjacency: Adjacency, config: Config) -> np.ndarray:
 
 def _by_metis(adjacency: Adjacency, config: Config) -> np.ndarray:
     """Order by the partition that METIS puts a node in: Karypis and Kumar, 1998."""
-    parts = config.get("k")
-    if not isinstance(parts, int) or parts < 1:
-        raise DGLError(f"metis needs the number of partitions, as in permute_config={{'k': 10}}; got {config!r}")
+    parts = count_of(config.get("k"), "metis: the number of partitions, permute_config={'k': ...},", least=1)
     try:
         pymetis = importlib.import_module("pymetis")
     except ImportError as error:

@@ -11,6 +11,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..random import generator
 from ..structure import Adjacency
+from ..structure.ids import count_of
 from .parts import matrix, require_homogeneous
 
 __all__ = ["lap_pe", "laplacian_lambda_max", "laplacian_pe", "random_walk_pe", "svd_pe"]
@@ -70,7 +71,7 @@ def random_walk_pe(g: DGLGraph, k: int, eweight_name: str | None = None) -> Tens
         The graph has several types, or ``k`` is not positive.
     """
     adjacency = require_homogeneous(g, "random_walk_pe")
-    _require_positive(k, "random_walk_pe")
+    k = count_of(k, "random_walk_pe: k", least=1, most=2**31 - 1)
     weights = None if eweight_name is None else active.to_numpy(g._edge_frame(0)[eweight_name]).reshape(-1)
     step = matrix(adjacency, weights)
     total = np.asarray(step.sum(axis=1)).ravel()
@@ -101,7 +102,7 @@ def lap_pe(g: DGLGraph, k: int, padding: bool = False, return_eigval: bool = Fal
         The graph has several types, ``k`` is not positive, or there are not more than ``k`` nodes.
     """
     adjacency = require_homogeneous(g, "lap_pe")
-    _require_positive(k, "lap_pe")
+    k = count_of(k, "lap_pe: k", least=1, most=2**31 - 1)
     num_nodes = adjacency.num_src
     if num_nodes <= k and not padding:
         raise DGLError(
@@ -159,7 +160,7 @@ def svd_pe(g: DGLGraph, k: int, padding: bool = False, random_flip: bool = True)
         The graph has several types, ``k`` is not positive, or exceeds the number of nodes.
     """
     adjacency = require_homogeneous(g, "svd_pe")
-    _require_positive(k, "svd_pe")
+    k = count_of(k, "svd_pe: k", least=1, most=2**31 - 1)
     num_nodes = adjacency.num_src
     if num_nodes < k and not padding:
         raise DGLError(f"svd_pe: {num_nodes} nodes have {num_nodes} singular vectors; give k <= {num_nodes} or padding")
@@ -183,8 +184,3 @@ def _singular(adjacency: Any, count: int) -> tuple[np.ndarray, np.ndarray, np.nd
     left, values, right = scipy.sparse.linalg.svds(adjacency, count, v0=np.ones(adjacency.shape[0]))
     order = np.argsort(-values, kind="stable")
     return left[:, order], values[order], right[order]
-
-
-def _require_positive(k: Any, verb: str) -> None:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise DGLError(f"{verb}: k must be an integer >= 1, got {k!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import lzma
 import tarfile
 import threading
 import zipfile
@@ -146,3 +147,35 @@ def test_tables(tmp_path: Path, text: str, dtype: type) -> None:
     table = utils.loadtxt(tmp_path / "table.csv", ",")
     assert table.dtype == dtype and table.tolist() == [[float(x) for x in row.split(",")] for row in text.split()]
     assert utils.loadtxt(tmp_path / "table.csv", ",", np.float32).dtype == np.float32
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    bomb = lzma.compress(bytes(10**7))
+    assert len(bomb) * 1100 < 10**7
+    header = tarfile.TarInfo("zeros")
+    header.size = 10**7
+    (tmp_path / "x.tar.xz").write_bytes(lzma.compress(header.tobuf() + bytes(10**7)))
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("zeros", bytes(10**7))
+    for name in ("x.tar.xz", "x.zip"):
+        with pytest.raises(DGLError, match="1100 times its size"):
+            utils.extract_archive(tmp_path / name, tmp_path / "out")
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(10**6)))  # as much as that format can
+    utils.extract_archive(tmp_path / "x.gz", tmp_path / "out")
+    assert (tmp_path / "out" / "x").stat().st_size == 10**6
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_an_archive_is_unpacked_in_whole_or_not_at_all(tmp_path: Path, there: bool) -> None:
+    content = _archive(tmp_path / "x.zip", {"a.txt": b"one", "inner/b.txt": b"two"}).read_bytes()
+    (tmp_path / "x.zip").write_bytes(content.replace(b"two", b"owt", 1))
+    if there:
+        (tmp_path / "out").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DGLError, match=r"x\.zip cannot be unpacked: Bad CRC"):
+        utils.extract_archive(tmp_path / "x.zip", tmp_path / "out")
+    with pytest.raises(DGLError, match=r"x\.zip cannot be unpacked: Bad CRC"):
+        utils.extract_archive(tmp_path / "x.zip", tmp_path / "new" / "out")
+    with pytest.raises(DGLError, match=r"absent\.zip cannot be unpacked"):
+        utils.extract_archive(tmp_path / "absent.zip", tmp_path / "out")
+    assert sorted(tmp_path.rglob("*")) == before

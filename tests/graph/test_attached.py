@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 import dglite
+import dglite.io.shared
 import dglite.sparse.graphs
 from dglite.graph import DGLGraph
 from dglite.graph.attached import AttachedMixin, attach
 
-ELSEWHERE = {"subgraph": dglite.node_subgraph, "adj": dglite.sparse.graphs.adj}
+ELSEWHERE = {
+    "subgraph": dglite.node_subgraph,
+    "adj": dglite.sparse.graphs.adj,
+    "shared_memory": dglite.io.shared.shared_memory,
+}
 
 
 @pytest.mark.parametrize("name", sorted(AttachedMixin.__annotations__))

@@ -80,3 +80,20 @@ def test_what_has_no_counterpart_is_refused():
         to_pyg(g)
     with pytest.raises(DGLError, match="expected torch_geometric"):
         from_pyg(g)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"edge_index": torch.zeros(3, 4, dtype=torch.long)}, r"a tensor \(2, num_edges\), got shape \(3, 4\)"),
+        ({"edge_index": torch.zeros(4, dtype=torch.long)}, r"got shape \(4,\)"),
+        ({"edge_index": "x"}, "got str"),
+        ({"edge_index": torch.zeros(2, 4)}, "must be integers"),
+        ({"edge_index": torch.full((2, 4), 9)}, "source node id 9 does not exist"),
+        ({"edge_index": torch.full((2, 4), -1)}, "negative"),
+        ({"adj_t": "x"}, "adj_t must be a sparse matrix, got str"),
+    ],
+)
+def test_edges_that_are_none_are_named(attributes, message):
+    with pytest.raises(DGLError, match=message):
+        from_pyg(data.Data(num_nodes=3, **attributes))

@@ -67,3 +67,29 @@ def test_wrong_files_are_explained(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"not one")
         with pytest.raises(DGLError, match="is not read as"):
             nn.load_state_dict(tmp_path / name)
+
+
+def test_any_name_and_shape_is_kept(tmp_path: Path) -> None:
+    state = {"file": torch.ones(2), "a/b.c": torch.tensor(3), "": torch.empty(0, 2), "self": torch.ones(1)}
+    for suffix in (".npz", ".safetensors"):
+        nn.save_state_dict(state, tmp_path / f"s{suffix}")
+        found = nn.load_state_dict(tmp_path / f"s{suffix}")
+        assert found.keys() == state.keys()
+        for name, x in state.items():
+            assert found[name].shape == x.shape and torch.equal(found[name], x)
+        found["file"][0] = 2.0
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_a_file_is_replaced_whole_or_not_at_all(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / f"s{suffix}"
+    nn.save_state_dict({"a": torch.ones(2)}, path)
+    before = path.read_bytes()
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        nn.save_state_dict({"a": torch.zeros(2)}, path)
+    assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]

@@ -254,7 +254,7 @@ def test_formats_that_are_not_kept():
         (lambda g: sample_neighbors(g, [99], 1), "node id 99 does not exist"),
         (lambda g: sample_neighbors(g, [-1], 1), "negative"),
         (lambda g: sample_neighbors(g, [0.5], 1), "must be integers"),
-        (lambda g: sample_neighbors(g, [0], -2), "at least 0, or -1"),
+        (lambda g: sample_neighbors(g, [0], -2), "-1 for all neighbours"),
         (lambda g: sample_neighbors(g, [0], 1.5), "must be an integer"),
         (lambda g: sample_neighbors(g, [0], 1, edge_dir="up"), "expected 'in' or 'out'"),
         (lambda g: sample_neighbors(g, [0], 1, prob="nope"), "'nope' is not an edge feature; there are \\['f'\\]"),
@@ -266,7 +266,7 @@ def test_formats_that_are_not_kept():
         (lambda g: sample_neighbors(hetero(), {"user": [0]}, {"follows": 1}), "one for each"),
         (lambda g: sample_neighbors(hetero(), {"user": [0]}, 1, exclude_edges=[0]), "3 edge types"),
         (lambda g: select_topk(g, 1, "nope"), "not an edge feature"),
-        (lambda g: select_topk(g, -3, "f"), "at least 0, or -1"),
+        (lambda g: select_topk(g, -3, "f"), "-1 for all neighbours"),
     ],
 )
 def test_bad_input(call, message):
@@ -359,7 +359,7 @@ def test_offsets_that_do_not_fit():
             sample_etype_neighbors(g, [0], offsets, [1] * (len(offsets) - 1))
     with pytest.raises(DGLError, match="1 fan-outs for 2 edge types"):
         sample_etype_neighbors(g, [0], [0, 2, 6], [1])
-    with pytest.raises(DGLError, match="at least 0, or -1"):
+    with pytest.raises(DGLError, match="-1 for all neighbours"):
         sample_etype_neighbors(g, [0], [0, 6], [-2])
     with pytest.raises(DGLError, match="one node type"):
         sample_etype_neighbors(hetero(), {"user": [0]}, [0, 6], [1])

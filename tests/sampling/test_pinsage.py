@@ -56,11 +56,11 @@ def test_bad_input():
         RandomWalkNeighborSampler(g, 1, 0.5, 10, 2, ["plays"])
     with pytest.raises(DGLError, match="give a metapath"):
         RandomWalkNeighborSampler(g, 1, 0.5, 10, 2)
-    with pytest.raises(DGLError, match="between 0 and 1"):
+    with pytest.raises(DGLError, match="a number from 0 to 1"):
         RandomWalkNeighborSampler(g, 1, 1.5, 10, 2, ["follows"])
-    with pytest.raises(DGLError, match="num_random_walks must be at least 1"):
+    with pytest.raises(DGLError, match="num_random_walks must be an integer >= 1"):
         RandomWalkNeighborSampler(g, 1, 0.5, 0, 2, ["follows"])
-    with pytest.raises(DGLError, match="must not be negative"):
+    with pytest.raises(DGLError, match="must be an integer >= 0"):
         RandomWalkNeighborSampler(g, 1, 0.5, 1, -2, ["follows"])
     with pytest.raises(DGLError, match="one edge type from 'user' to 'zebra', found none"):
         PinSAGESampler(g, "user", "zebra", 1, 0.5, 10, 2)

@@ -134,6 +134,34 @@ def test_dtypes_and_devices():
     assert A.to("meta").device == torch.device("meta")
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_users_see_places_in_the_dtype_that_they_gave(dtype):
+    indptr, indices = torch.tensor([0, 2, 3], dtype=dtype), torch.tensor([1, 0, 1], dtype=dtype)
+    for A in (from_csr(indptr, indices), spmatrix(torch.stack([torch.tensor([0, 0, 1], dtype=dtype), indices]))):
+        for made in (A, A.T, A.neg(), A.coalesce(), A.index_select(0, torch.tensor([1])), A + A):
+            found = [made.indices(), made.row, made.col, *made.coo(), *made.csr(), *made.csc()]
+            assert {x.dtype for x in found if x is not None} == {dtype}
+    assert dglite.sparse.identity((2, 2)).row.dtype == torch.int64
+
+
+@pytest.mark.parametrize("make, back", [("csr", to_torch_sparse_csr), ("csc", to_torch_sparse_csc)])
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_exchange_shares_memory_where_dtypes_allow(make, back):
+    indptr, indices = torch.tensor([0, 2, 3], dtype=torch.int32), torch.tensor([0, 1, 1], dtype=torch.int32)
+    val = torch.rand(3)
+    theirs = getattr(torch, f"sparse_{make}_tensor")(indptr, indices, val, (2, 2))
+    given = theirs.values(), *((theirs.crow_indices(), theirs.col_indices()) if make == "csr" else
+                               (theirs.ccol_indices(), theirs.row_indices()))  # fmt: skip
+    again = back(from_torch_sparse(theirs))
+    found = again.values(), *((again.crow_indices(), again.col_indices()) if make == "csr" else
+                              (again.ccol_indices(), again.row_indices()))  # fmt: skip
+    assert [x.data_ptr() for x in found] == [x.data_ptr() for x in given]
+    A = from_csr(indptr, indices, val)  # what users make and see is their own
+    indices[0] = 1
+    A.csr()[1][:] = 0
+    assert A.col.tolist() == [0, 1, 1]
+
+
 @pytest.mark.parametrize("values", [(), (2,)])
 @pytest.mark.parametrize("name", ["plain", "duplicates", "no entries"])
 def test_exchange_with_torch(name, values):
@@ -175,7 +203,7 @@ def test_pickling():
         (lambda: spmatrix(torch.tensor([[0], [0]]), torch.ones(2)), r"expected \(1,\)"),
         (lambda: spmatrix(torch.tensor([[0], [0]]), torch.ones(1, 2, 3)), r"expected \(1,\)"),
         (lambda: spmatrix(torch.tensor([[0], [0]]), [1.0]), "must be a tensor"),
-        (lambda: spmatrix(torch.tensor([[0], [0]]), shape=(3, -1)), "two numbers"),
+        (lambda: spmatrix(torch.tensor([[0], [0]]), shape=(3, -1)), "number of columns must be an integer >= 0"),
         (lambda: from_coo(torch.tensor([0]), torch.tensor([0, 1])), "both"),
         (lambda: from_csr(torch.tensor([0, 3]), torch.tensor([0, 1])), "indptr"),
         (lambda: from_csr(torch.tensor([0, 1]), torch.tensor([5]), shape=(1, 3)), "column id 5"),

@@ -137,7 +137,7 @@ def test_two_draws_without_replacement_have_their_distribution():
 def test_what_cannot_be_sampled_is_named():
     A = matrix("plain")
     for call, message in (
-        (lambda: A.sample(0, -1), "negative"),
+        (lambda: A.sample(0, -1), "fanout must be an integer >= 0"),
         (lambda: A.sample(0, 1, torch.tensor([7])), "row id 7"),
         (lambda: (-A).sample(0, 1, bias=True), "not negative"),
         (lambda: matrix("plain", (2,)).sample(0, 1, bias=True), "cannot be weights"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 
+import dglite
+from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.structure import ALL, is_all
 from dglite.structure.ids import as_ids, check_range, integer_array, largest_unsigned, positions_of
@@ -36,6 +40,33 @@ from dglite.structure.ids import as_ids, check_range, integer_array, largest_uns
 def test_as_ids(given, expected):
     found = as_ids(given, 4)
     assert found.ndim == 1 and found.dtype.kind == "i" and found.tolist() == expected
+
+
+FOREIGN = {
+    "of the other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "at an odd address": lambda x: np.frombuffer(b"???" + x.tobytes(), np.uint8)[3:].view(x.dtype),
+    "read-only": lambda x: np.frombuffer(x.tobytes(), x.dtype),
+    "backwards": lambda x: x[::-1].copy()[::-1],
+    "a field of records": lambda x: np.rec.fromarrays([x, np.zeros(len(x), np.int8)])["f0"],
+}
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "float32", "complex128"])
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_arrays_of_other_layouts_are_taken(kind, dtype):
+    array = FOREIGN[kind](np.arange(5).astype(dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tensor = active.asarray(array)
+    assert tensor.tolist() == [0, 1, 2, 3, 4] and tensor.data_ptr() % array.dtype.itemsize == 0
+    tensor[0] = 0
+    if array.dtype.kind != "i":
+        return
+    ids = integer_array(array)
+    assert ids.dtype.isnative and ids.flags.aligned
+    g = dglite.graph((array, array))
+    assert g.in_degrees(array).tolist() == [1] * 5 and g.find_edges(array)[1].tolist() == [0, 1, 2, 3, 4]
+    assert dglite.node_subgraph(g, array).num_edges() == 5
 
 
 @pytest.mark.parametrize(

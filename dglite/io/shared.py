@@ -1,0 +1,83 @@
+"""The structure of a graph in memory that other processes find by name: a graph file in the system's shared memory."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..graph.attached import attach
+from ..graph.storage import make_graph
+from .graphs import load_graphs, save_graphs
+
+__all__ = ["hetero_from_shared_memory", "shared_memory"]
+
+_SHARED = Path("/dev/shm")
+"""A file system in memory, as Linux has it; elsewhere files for a while, which the system keeps in memory, too."""
+
+
+def shared_memory(g: DGLGraph, name: str, formats: str | Sequence[str] = ("coo", "csr", "csc")) -> DGLGraph:
+    """Return a graph of the same structure, without features, in memory that other processes find by ``name``.
+
+    They take it by :func:`hetero_from_shared_memory` as long as the graph returned lives; what they have taken stays
+    theirs. Features are shared by torch's own means: pass the graph through a queue of ``torch.multiprocessing``.
+
+    Parameters
+    ----------
+    name
+        any text; a graph of that name that was shared before is replaced for those who ask from now on.
+    formats
+        sparse formats to share, of ``coo``, ``csr`` and ``csc``.
+
+    Raises
+    ------
+    DGLError
+        The name is empty or no text, a format is unknown, or the memory cannot be written to.
+    """
+    path = _place(name)
+    if not formats:
+        raise DGLError("formats is empty; name some of coo, csr and csc")
+    bare = make_graph(g._metagraph, g.adjacencies, g._num_nodes)
+    bare._idtype = g._idtype
+    save_graphs(path, bare, formats=formats)
+    made = hetero_from_shared_memory(name)
+    weakref.finalize(made, _forget, path, path.stat().st_ino, os.getpid())
+    return made
+
+
+def hetero_from_shared_memory(name: str) -> DGLGraph:
+    """Return the graph that :meth:`DGLGraph.shared_memory` put into shared memory, without features.
+
+    Raises
+    ------
+    DGLError
+        No graph of that name is shared now.
+    """
+    path = _place(name)
+    if not path.is_file():
+        raise DGLError(f"no graph is shared by the name {name!r}; its owner must keep what shared_memory() returned")
+    return load_graphs(path)[0][0]
+
+
+def _place(name: str) -> Path:
+    if not isinstance(name, str) or not name:
+        raise DGLError(f"shared memory is named by a text that is not empty, got {name!r:.60}")
+    folder = _SHARED if _SHARED.is_dir() else Path(tempfile.gettempdir())
+    return folder / quote(f"dglite-{getpass.getuser()}-{name}", safe="")
+
+
+def _forget(path: Path, inode: int, owner: int) -> None:
+    """Remove a graph's file, unless this is a fork of its owner or another graph has taken the name."""
+    with suppress(OSError):
+        if os.getpid() == owner and path.stat().st_ino == inode:
+            path.unlink()
+
+
+attach(shared_memory=shared_memory)
