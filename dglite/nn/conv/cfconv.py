@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
-from ...opspec import Reducer
 from .. import functional
 from ..base import nn
 
@@ -38,7 +37,7 @@ class CFConv(nn.Module):
     .. math:: h_v' = \mathrm{ssp}\Big(W_o \sum_{u \to v} (W_n h_u) \circ f(e_{uv})\Big), \quad
               f(e) = \mathrm{ssp}(W_2\, \mathrm{ssp}(W_1 e)), \quad \mathrm{ssp}(x) = \mathrm{softplus}(x) - \log 2
 
-    Product and sum are one kernel.
+    The last function of the filter, the product and the sum are one kernel.
 
     Parameters
     ----------
@@ -77,8 +76,6 @@ class CFConv(nn.Module):
         functional.require_width(self, "node_feats", source, self.project_node.in_features)
         functional.require_rows(edge_feats, adjacency.num_edges, "edges")
         functional.require_width(self, "edge_feats", edge_feats, self._edge_in_feats)
-        return self.project_out(
-            functional.reduce_neighbours(
-                adjacency, self.project_node(source), Reducer.SUM, self.project_edge(edge_feats)
-            )
-        )
+        for layer in list(self.project_edge)[:-1]:
+            edge_feats = layer(edge_feats)
+        return self.project_out(functional.filtered_sum(adjacency, self.project_node(source), edge_feats))

@@ -25,6 +25,7 @@ from .convolution import (
 from .edges import (
     by_each_head,
     difference,
+    filtered_sum,
     gated_mean,
     gaussians,
     greatest_difference,
@@ -71,6 +72,7 @@ __all__ = [
     "edge_pairs",
     "edge_softmax",
     "edge_type_counts",
+    "filtered_sum",
     "first_rows",
     "gated_mean",
     "gaussians",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...backend import Tensor, active
@@ -15,6 +16,7 @@ from .convolution import reduce_neighbours
 __all__ = [
     "by_each_head",
     "difference",
+    "filtered_sum",
     "gated_mean",
     "gaussians",
     "greatest_difference",
@@ -38,6 +40,7 @@ _THREE: Expr = _U + _V + _E
 _WEIGHTED_DIFFERENCE: Expr = (_U - _V) * _E
 _GATE: Expr = Operand(Side.E, 0).call("sigmoid")
 _GATED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1).call("sigmoid")
+_FILTERED: Expr = Operand(Side.U, 0) * (Operand(Side.E, 1).call("softplus") - math.log(2))
 _STANDARD: Expr = (Operand(Side.E, 0) - Operand(Side.G, 1)) * Operand(Side.G, 2)
 _STANDARD_SQUARE: Expr = _STANDARD * _STANDARD
 
@@ -100,6 +103,11 @@ def gated_mean(adjacency: Adjacency, source: Tensor, edge: Tensor) -> Tensor:
     """Return the mean over in-edges of ``source[u]``, weighted by sigmoid(edge); gates are not stored."""
     total = core.spmm(adjacency, _GATED, Reducer.SUM, (source, edge))
     return total / (core.spmm(adjacency, _GATE, Reducer.SUM, (edge,)) + 1e-6)
+
+
+def filtered_sum(adjacency: Adjacency, source: Tensor, edge: Tensor) -> Tensor:
+    """Return the sum over in-edges of ``source[u] * (softplus(edge) - log 2)``; the filters are not stored."""
+    return core.spmm(adjacency, _FILTERED, Reducer.SUM, (source, edge))
 
 
 def sum_of_products(adjacency: Adjacency, source: Tensor, weight: Tensor, matrices: Tensor, reducer: Reducer) -> Tensor:
