@@ -5,9 +5,9 @@
     python benchmarks/layers.py --only PNA   layers whose name has this in it; results are not kept
 
 On an Erdos-Renyi graph of 32,768 nodes and 859k edges, with self-loops, features of width 64. A step is forward, mean
-of squares and backward, the input's gradient included. DGL has the same weights, and its output must be the same to
-1e-4; it gets its graph in the form in which it is faster, with 32-bit ids: CSC alone, or all formats made before. PyTorch
-Geometric is measured where it has the same layer. Memory is how far a process of its own grows during one step.
+of squares and backward, the gradient of the input included. DGL has the same weights, and its output must be the same
+to 1e-4; it gets its graph in the form in which it is faster, with 32-bit ids: CSC alone, or all formats made before.
+PyTorch Geometric is measured where it has the same layer. Memory is how far a process grows during one step.
 """
 
 from __future__ import annotations
