@@ -64,7 +64,7 @@ def unpacked(path: Path) -> None:
 
 
 class Cached(DGLDataset):
-    """A data set that was processed before."""
+    """A data set that was processed before: a copy that cannot be read is made again."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -77,7 +77,7 @@ class Cached(DGLDataset):
         self.graphs = load_graphs(self.path)[0]
 
     def process(self) -> None:
-        raise AssertionError
+        self.graphs = [homogeneous()]
 
     def __getitem__(self, index: int) -> Any:
         return self.graphs[index]
