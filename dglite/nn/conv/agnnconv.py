@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -15,7 +15,7 @@ __all__ = ["AGNNConv"]
 
 
 @final
-class AGNNConv(nn.Module):
+class AGNNConv(InEdgesRequired):
     r"""Attention-based graph network of Thekumparampil et al., "Attention-based graph neural network for
     semi-supervised learning", 2018.
 
@@ -43,17 +43,12 @@ class AGNNConv(nn.Module):
         self._allow_zero_in_degree = allow_zero_in_degree
         functional.set_number(self, "beta", init_beta, learn_beta)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, graph: DGLGraph, feat: Any) -> Tensor:
         """Return the new features of the destination nodes.
 
         Raises ``DGLError`` for nodes without in-edges and for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         return functional.cosine_attention(adjacency, source, destination, self.beta)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor
 from ...ops.core import Attention, Score
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired
 from ..sparselinear import SparseLinear
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["DotGatConv"]
 
 
 @final
-class DotGatConv(nn.Module):
+class DotGatConv(InEdgesRequired):
     r"""Graph attention whose scores are scaled dot products (Vaswani et al., "Attention is all you need", 2017).
 
     .. math:: h_v' = \sum_{u \to v} \alpha_{uv} W_s h_u, \quad
@@ -57,10 +57,6 @@ class DotGatConv(nn.Module):
         else:
             self.fc = SparseLinear(source_size, num_heads * out_feats, bias=False)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(
         self,
         graph: DGLGraph,
@@ -73,8 +69,7 @@ class DotGatConv(nn.Module):
         for nodes without in-edges and for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         source, destination = self._project(source, destination, isinstance(feat, tuple))
         how = Attention(Score.DOT, scale=self._out_feats**-0.5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -15,7 +15,7 @@ __all__ = ["EdgeConv"]
 
 
 @final
-class EdgeConv(nn.Module):
+class EdgeConv(InEdgesRequired):
     r"""Edge convolution of Wang et al., "Dynamic graph CNN for learning on point clouds", 2019.
 
     .. math:: h_v' = \max_{u \to v} \big(\Theta (h_v - h_u) + \Phi h_v\big)
@@ -46,18 +46,13 @@ class EdgeConv(nn.Module):
         if batch_norm:
             self.bn = nn.BatchNorm1d(out_feat)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, g: DGLGraph, feat: Any) -> Tensor:
         """Return the new features of the destination nodes.
 
         Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(g, adjacency, feat)
         functional.require_width(self, "feat", source, self.theta.in_features)
         functional.require_width(self, "feat", destination, self.theta.in_features)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -17,7 +17,7 @@ __all__ = ["EdgeGATConv"]
 
 
 @final
-class EdgeGATConv(nn.Module):
+class EdgeGATConv(InEdgesRequired):
     r"""Graph attention in which edges take part, after Monninger et al., "SCENE: reasoning about traffic scenes using
     heterogeneous graph neural networks", 2023.
 
@@ -104,10 +104,6 @@ class EdgeGATConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(
         self, graph: DGLGraph, feat: Any, edge_feat: Tensor, get_attention: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -117,8 +113,7 @@ class EdgeGATConv(nn.Module):
         ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
         functional.require_width(self, "feat", source, fc_src.in_features)

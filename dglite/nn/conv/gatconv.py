@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...ops.core import Attention, Score
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 from ..sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["GATConv"]
 
 
 @final
-class GATConv(nn.Module):
+class GATConv(InEdgesRequired):
     r"""Graph attention of Velickovic et al., "Graph attention networks", 2018.
 
     .. math:: h_v' = \sigma\Big(\sum_{u \to v} \alpha_{uv} W h_u\Big), \quad
@@ -104,10 +104,6 @@ class GATConv(nn.Module):
             if self.res_fc.bias is not None:
                 nn.init.zeros_(self.res_fc.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(
         self,
         graph: DGLGraph,
@@ -122,8 +118,7 @@ class GATConv(nn.Module):
         numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 from ...backend import Tensor, framework
 from ...ops.core import Attention, Score
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 from ..sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["GATv2Conv"]
 
 
 @final
-class GATv2Conv(nn.Module):
+class GATv2Conv(InEdgesRequired):
     r"""Graph attention of Brody et al., "How attentive are graph attention networks?", 2022.
 
     .. math:: h_v' = \sigma\Big(\sum_{u \to v} \alpha_{uv} W_s h_u\Big), \quad
@@ -96,10 +96,6 @@ class GATv2Conv(nn.Module):
         if isinstance(self.res_fc, nn.Linear):
             _draw(self.res_fc, gain)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(
         self,
         graph: DGLGraph,
@@ -112,8 +108,7 @@ class GATv2Conv(nn.Module):
         Raises ``DGLError`` for nodes without in-edges and for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
         how = Attention(Score.GATED, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor, framework
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -17,7 +17,7 @@ __all__ = ["GCN2Conv"]
 
 
 @final
-class GCN2Conv(nn.Module):
+class GCN2Conv(InEdgesRequired):
     r"""GCNII of Chen et al., "Simple and deep graph convolutional networks", 2020.
 
     .. math:: H' = \sigma\Big(\big((1 - \alpha) P H + \alpha H_0\big)
@@ -82,10 +82,6 @@ class GCN2Conv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, graph: DGLGraph, feat: Tensor, feat_0: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features.
 
@@ -94,8 +90,7 @@ class GCN2Conv(nn.Module):
         in-edges, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         functional.require_width(self, "feat_0", feat_0, self._in_feats)

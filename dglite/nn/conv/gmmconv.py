@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...opspec import Reducer
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -18,7 +18,7 @@ _AGGREGATORS = ("sum", "mean", "max")
 
 
 @final
-class GMMConv(nn.Module):
+class GMMConv(InEdgesRequired):
     r"""Gaussian mixture model convolution of Monti et al., "Geometric deep learning on graphs and manifolds using
     mixture model CNNs", 2017.
 
@@ -88,18 +88,13 @@ class GMMConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, graph: DGLGraph, feat: Any, pseudo: Tensor) -> Tensor:
         """Return the new features of the destination nodes.
 
         Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_rows(pseudo, adjacency.num_edges, "edges")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 from ...backend import Tensor, framework
 from ...errors import DGLError, warn_deprecated
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 from ..sparsefeatures import SparseFeatures
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["GraphConv"]
 
 
 @final
-class GraphConv(nn.Module):
+class GraphConv(InEdgesRequired):
     r"""Graph convolution of Kipf and Welling, "Semi-supervised classification with graph convolutional networks", 2017.
 
     .. math:: h_v' = \sigma\Big(b + \sum_{u \to v} \frac{w_{uv}}{c_{uv}} h_u W\Big)
@@ -81,10 +81,6 @@ class GraphConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(
         self,
         graph: DGLGraph,
@@ -99,8 +95,7 @@ class GraphConv(nn.Module):
         without in-edges, for two weights, for wrong numbers of rows, and for sparse features without a weight.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
         functional.require_rows(source, adjacency.num_src, "source nodes")
         if edge_weight is not None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from .. import functional
-from ..base import nn
+from ..base import InEdgesRequired, nn
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
@@ -16,7 +16,7 @@ __all__ = ["SGConv"]
 
 
 @final
-class SGConv(nn.Module):
+class SGConv(InEdgesRequired):
     r"""Simplified graph convolution of Wu et al., "Simplifying graph convolutional networks", 2019.
 
     .. math:: H' = \mathrm{norm}\big((D^{-1/2} A D^{-1/2})^K H\big)\, W^T + b
@@ -68,10 +68,6 @@ class SGConv(nn.Module):
         if self.fc.bias is not None:
             nn.init.zeros_(self.fc.bias)
 
-    def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
-        self._allow_zero_in_degree = set_value
-
     def forward(self, graph: DGLGraph, feat: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Return the new features.
 
@@ -79,8 +75,7 @@ class SGConv(nn.Module):
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for nodes without in-edges, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        if not self._allow_zero_in_degree:
-            functional.require_in_edges(adjacency)
+        self.require_in_edges(adjacency)
         if self._cached_h is not None:
             return self.fc(self._cached_h)
         feat = functional.require_one_size(self, graph, feat)
