@@ -19,6 +19,8 @@ from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
+from layers import layers_table as convolutions_table
+from layers import summary as convolutions_summary
 from lazy import lazy_table
 from memory import attention_table, growth_table
 from models import epochs_table, steps_table
@@ -30,7 +32,7 @@ from spmm import cases_table, summary_table
 from sweep import sweep_table
 from udf import pairs_table, sizes_table
 
-PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md")]
+PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md")]
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -96,6 +98,13 @@ def attention(results: dict[str, Any]) -> str:
     return f"{size}\n\n{layers_table(results['records'])}"
 
 
+def layers(results: dict[str, Any]) -> str:
+    """Return one row per layer."""
+    records = results["records"]
+    size = f"{results['num_nodes']:,} nodes, {results['num_edges']:,} edges, width {results['width']}."
+    return f"{size}\n\n{convolutions_table(records)}\n\n{convolutions_summary(records)}"
+
+
 def backends(results: dict[str, Any]) -> str:
     """Return one row per network."""
     return backends_table(results["records"])
@@ -139,6 +148,7 @@ SECTIONS = (
     (giant, "giant"),
     (reorder, "reorder"),
     (attention, "attention"),
+    (layers, "layers"),
     (udf, "udf"),
     (batching, "batching"),
     (sampling, "sampling"),
