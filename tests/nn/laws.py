@@ -61,6 +61,8 @@ def graph_of(name: str) -> DGLGraph:
         return dglite.graph(tuple(map(list, zip(*pairs, strict=True))))
     if name == "empty":
         return dglite.graph(([], []), num_nodes=0)
+    if name == "batch":
+        return dglite.batch([dense.graph(), graph_of("empty"), graph_of("edgeless")])
     made = {"graph": dense.graph, "lonely": dense.lonely_graph, "block": dense.block, "bipartite": dense.bipartite}
     return made[name]()
 

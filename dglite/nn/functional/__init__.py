@@ -48,9 +48,12 @@ from .given import (
     require_matrix,
     require_one_size,
     require_rows,
+    require_torch,
     require_width,
     set_number,
 )
+from .readout import attended_by_graph, batch_sizes, graph_members, pooled, recurrent
+from .setattention import SetPairs, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
@@ -59,9 +62,12 @@ __all__ = [
     "DIRECTIONS",
     "SCALERS",
     "EdgePairs",
+    "SetPairs",
     "adjacency_of",
     "as_features",
+    "attended_by_graph",
     "attention",
+    "batch_sizes",
     "by_each_head",
     "by_head",
     "checked_edge_weight",
@@ -77,6 +83,7 @@ __all__ = [
     "gated_mean",
     "gaussians",
     "gcn_norms",
+    "graph_members",
     "greatest_difference",
     "greatest_edge",
     "in_degrees",
@@ -88,6 +95,8 @@ __all__ = [
     "normalised_sum",
     "pair_of_features",
     "pair_of_sizes",
+    "pooled",
+    "recurrent",
     "reduce_edges",
     "reduce_neighbours",
     "require_dense",
@@ -95,10 +104,13 @@ __all__ = [
     "require_matrix",
     "require_one_size",
     "require_rows",
+    "require_torch",
     "require_width",
     "residual",
     "scaled_sum",
+    "set_attention",
     "set_number",
+    "set_pairs",
     "squared_distance",
     "statistics",
     "sum_of_products",

@@ -22,6 +22,7 @@ __all__ = [
     "require_matrix",
     "require_one_size",
     "require_rows",
+    "require_torch",
     "require_width",
     "set_number",
 ]
@@ -77,6 +78,15 @@ def require_width(layer: Any, argument: str, x: Features, width: int) -> None:
         raise DGLError(
             f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected (rows, ..., {width}), the size "
             "that the layer was constructed with"
+        )
+
+
+def require_torch(layer: Any) -> None:
+    """Raise ``DGLError`` unless torch is the active backend, for a layer that is made of what only torch has."""
+    if active.name != "torch":
+        raise DGLError(
+            f"{type(layer).__name__} needs torch, but the backend is {active.name}; set DGLITE_BACKEND=torch before "
+            "dglite is imported"
         )
 
 

@@ -1,0 +1,34 @@
+"""Maximum of each graph's nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ...backend import Tensor
+from ...opspec import Reducer
+from .. import functional
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["MaxPooling"]
+
+
+@final
+class MaxPooling(nn.Module):
+    r"""The maximum, element by element, of the features of each graph's nodes, one kernel.
+
+    .. math:: r = max_{i} x_i
+
+    A graph without nodes has 0. Nodes are of one type.
+
+    Shapes
+    ------
+    feat (num_nodes, \*feat) -> (batch_size, \*feat)
+    """
+
+    def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
+        """Return a row for each graph. Raises ``DGLError`` for another number of rows and several node types."""
+        members = functional.graph_members(functional.batch_sizes(self, graph, feat))
+        return functional.pooled(members, feat, Reducer.MAX)

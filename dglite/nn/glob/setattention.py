@@ -1,0 +1,157 @@
+"""What set transformers are made of: attention inside each graph of a batch, with its feed-forward network."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+
+from ...backend import Tensor, framework
+from .. import functional
+from ..base import nn
+
+__all__ = ["InducedSetAttentionBlock", "MultiHeadAttention", "PMALayer", "SetAttentionBlock"]
+
+
+def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
+    """Return two linear layers with ReLU and dropout between."""
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
+
+
+@final
+class MultiHeadAttention(nn.Module):
+    r"""Attention of rows over the rows of their graph's memory, then a feed-forward network, each added and normalised.
+
+    .. math:: y = \mathrm{norm}\big(x + W_O\, \mathrm{attention}(W_Q x, W_K m, W_V m)\big), \quad
+              \mathrm{norm}(y + \mathrm{ffn}(y))
+
+    ``dropouth`` is inside the network, ``dropouta`` of the attention's weights. Where a graph has no memory the
+    attention is 0.
+
+    Shapes
+    ------
+    x (num_rows, d_model), mem (num_memory_rows, d_model) -> (num_rows, d_model)
+    """
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_head: int, d_ff: int, dropouth: float = 0.0, dropouta: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.d_model, self.num_heads, self.d_head, self.d_ff = d_model, num_heads, d_head, d_ff
+        self.dropouta = dropouta
+        self.proj_q = nn.Linear(d_model, num_heads * d_head, bias=False)
+        self.proj_k = nn.Linear(d_model, num_heads * d_head, bias=False)
+        self.proj_v = nn.Linear(d_model, num_heads * d_head, bias=False)
+        self.proj_o = nn.Linear(num_heads * d_head, d_model, bias=False)
+        self.ffn = feed_forward(d_model, d_ff, dropouth)
+        self.norm_in = nn.LayerNorm(d_model)
+        self.norm_inter = nn.LayerNorm(d_model)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw all matrices from Glorot's uniform distribution."""
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                nn.init.xavier_uniform_(parameter)
+
+    def forward(self, x: Tensor, mem: Tensor, pairs: functional.SetPairs) -> Tensor:
+        """Return the new rows; ``pairs`` says which rows meet which memory."""
+        queries, keys, values = (
+            functional.by_head(project(rows), self.num_heads)
+            for project, rows in ((self.proj_q, x), (self.proj_k, mem), (self.proj_v, mem))
+        )
+        dropout = self.dropouta if self.training else 0.0
+        found = functional.set_attention(pairs, queries, keys, values, dropout)
+        x = self.norm_in(x + self.proj_o(found.reshape(x.shape[0], self.num_heads * self.d_head)))
+        return self.norm_inter(x + self.ffn(x))
+
+
+@final
+class SetAttentionBlock(nn.Module):
+    """Attention of each graph's rows over themselves: (num_rows, d_model) -> (num_rows, d_model)."""
+
+    def __init__(
+        self, d_model: int, num_heads: int, d_head: int, d_ff: int, dropouth: float = 0.0, dropouta: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.mha = MultiHeadAttention(d_model, num_heads, d_head, d_ff, dropouth, dropouta)
+
+    def forward(self, feat: Tensor, pairs: functional.SetPairs) -> Tensor:
+        """Return the new rows; ``pairs`` are those of every graph's rows with themselves."""
+        return self.mha(feat, feat, pairs)
+
+
+@final
+class InducedSetAttentionBlock(nn.Module):
+    """Attention of ``m`` learned points over each graph's rows, and of the rows over what the points read.
+
+    It costs m scores for each row in place of the graph's size. With one point the second attention has nothing to
+    choose between, so its queries and keys are not trained. (num_rows, d_model) -> (num_rows, d_model).
+    """
+
+    def __init__(
+        self,
+        m: int,
+        d_model: int,
+        num_heads: int,
+        d_head: int,
+        d_ff: int,
+        dropouth: float = 0.0,
+        dropouta: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.m, self.d_model = m, d_model
+        self.inducing_points = nn.Parameter(framework.empty(m, d_model))
+        both = (MultiHeadAttention(d_model, num_heads, d_head, d_ff, dropouth, dropouta) for _ in range(2))
+        self.mha = nn.ModuleList(both)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the points from Glorot's uniform distribution."""
+        nn.init.xavier_uniform_(self.inducing_points)
+
+    def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
+        """Return the new rows; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
+        points = np.full(len(sizes), self.m)
+        query = self.inducing_points.repeat(len(sizes), 1)
+        memory = self.mha[0](query, feat, functional.set_pairs(points, sizes))
+        return self.mha[1](feat, memory, functional.set_pairs(sizes, points))
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"inducing_points={tuple(self.inducing_points.shape)}"
+
+
+@final
+class PMALayer(nn.Module):
+    """Attention of ``k`` learned seeds over each graph's rows: (num_rows, d_model) -> (batch_size * k, d_model)."""
+
+    def __init__(
+        self,
+        k: int,
+        d_model: int,
+        num_heads: int,
+        d_head: int,
+        d_ff: int,
+        dropouth: float = 0.0,
+        dropouta: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.k, self.d_model = k, d_model
+        self.seed_vectors = nn.Parameter(framework.empty(k, d_model))
+        self.mha = MultiHeadAttention(d_model, num_heads, d_head, d_ff, dropouth, dropouta)
+        self.ffn = feed_forward(d_model, d_ff, dropouth)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the seeds from Glorot's uniform distribution."""
+        nn.init.xavier_uniform_(self.seed_vectors)
+
+    def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
+        """Return k rows for each graph; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
+        pairs = functional.set_pairs(np.full(len(sizes), self.k), sizes)
+        return self.mha(self.seed_vectors.repeat(len(sizes), 1), self.ffn(feat), pairs)
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"seed_vectors={tuple(self.seed_vectors.shape)}"

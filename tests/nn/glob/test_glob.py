@@ -1,0 +1,82 @@
+"""What the laws of layers do not say of pooling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite.errors import DGLError
+from dglite.nn import GlobalAttentionPooling, MaxPooling, SetTransformerDecoder, SetTransformerEncoder, SortPooling
+from dglite.nn.functional import set_attention, set_pairs
+from tests.nn import dense
+
+SIZES = [
+    ([3, 3], [3, 3]),
+    ([1, 9, 2, 5, 2], [1, 9, 2, 5, 2]),
+    ([2, 2, 2], [4, 0, 7]),
+    ([5, 0, 3], [2, 6, 2]),
+    ([0, 0], [0, 0]),
+    ([4], [0]),
+]
+
+
+@pytest.mark.parametrize(("query_sizes", "key_sizes"), SIZES)
+def test_attention_stays_inside_each_graph(query_sizes: list[int], key_sizes: list[int]) -> None:
+    queries, keys = dense.double(sum(query_sizes), 2, 3), dense.double(sum(key_sizes), 2, 3, seed=1)
+    values = dense.double(sum(key_sizes), 2, 3, seed=2)
+    rows = []
+    for q, k, v in zip(queries.split(query_sizes), keys.split(key_sizes), values.split(key_sizes), strict=True):
+        weights = torch.softmax(torch.einsum("qhd,khd->qkh", q, k) / 3**0.5, 1)
+        rows.append(torch.einsum("qkh,khd->qhd", weights, v))
+    expected = torch.cat(rows)
+    found = set_attention(set_pairs(np.array(query_sizes), np.array(key_sizes)), queries, keys, values)
+    torch.testing.assert_close(found, expected)
+    if expected.numel() and expected.requires_grad and sum(key_sizes):
+        for x, y in zip(
+            torch.autograd.grad(found.square().sum(), (queries, keys, values)),
+            torch.autograd.grad(expected.square().sum(), (queries, keys, values)),
+            strict=True,
+        ):
+            torch.testing.assert_close(x, y)
+
+
+def test_padding_stays_below_three_quarters() -> None:
+    sizes = np.random.default_rng(0).integers(1, 300, 200)
+    classes = set_pairs(sizes, sizes).classes
+    scores = sum(one.queries.shape[0] * one.queries.shape[1] * one.keys.shape[1] for one in classes)
+    assert (sizes**2).sum() <= scores < 4 * (sizes**2).sum()
+
+
+def test_several_node_types_are_explained() -> None:
+    g = dglite.heterograph({("a", "to", "b"): ([0], [0])})
+    with pytest.raises(DGLError, match=r"MaxPooling reads nodes of one type.*\['a', 'b'\]"):
+        MaxPooling()(g, torch.ones(2, 1))
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(KeyError, match="block_type='mab'"):
+        SetTransformerEncoder(4, 2, 2, 4, block_type="mab")
+    with pytest.raises(KeyError, match="needs m"):
+        SetTransformerEncoder(4, 2, 2, 4, block_type="isab")
+    g = dense.graph()
+    with pytest.raises(DGLError, match=r"gate_nn made \(4, 2\).*expected \(4, 1\)"):
+        GlobalAttentionPooling(torch.nn.Linear(3, 2))(g, torch.ones(4, 3))
+    with pytest.raises(DGLError, match=r"SortPooling: feat has shape \(4,\)"):
+        SortPooling(2)(g, torch.ones(4))
+    assert not g.ndata
+
+
+def test_attention_is_dropped_while_training_only() -> None:
+    layer, g, x = SetTransformerDecoder(4, 2, 2, 4, 1, 2, dropouta=0.5), dense.graph(), torch.randn(4, 4)
+    assert not torch.equal(layer(g, x), layer(g, x))
+    layer.eval()
+    assert torch.equal(layer(g, x), layer(g, x))
+
+
+def test_initial_values_are_glorots() -> None:
+    layer = SetTransformerEncoder(64, 4, 32, 128, 1, "isab", 16).layers[0]
+    for parameter in (layer.inducing_points, layer.mha[0].proj_q.weight, layer.mha[1].ffn[3].weight):
+        assert parameter.abs().max().item() == pytest.approx((6 / sum(parameter.shape)) ** 0.5, rel=0.02)
+    assert bool((layer.mha[0].norm_in.weight == 1).all())
