@@ -332,6 +332,11 @@ LAYERS: dict[str, Callable[[], Any]] = {
     "GATConv pair": lambda: nn.GATConv((5, 5), 3, 2),
     "GATv2Conv": lambda: nn.GATv2Conv(5, 3, 2, share_weights=True, residual=True),
     "DotGatConv": lambda: nn.DotGatConv(5, 3, 2),
+    "MaxPooling": lambda: nn.MaxPooling(),
+    "SortPooling": lambda: nn.SortPooling(2),
+    "WeightAndSum": lambda: nn.WeightAndSum(5),
+    "GlobalAttentionPooling": lambda: nn.GlobalAttentionPooling(framework.nn.Linear(5, 1)),
+    "Set2Set": lambda: nn.Set2Set(5, 3, 2),
 }
 
 

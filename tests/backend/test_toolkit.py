@@ -152,22 +152,70 @@ def test_creation(lib: Any) -> None:
     assert x.add_(2).mul_(3).sub_(1).div_(5).tolist() == [[1, 1, 1]] * 2 and x.copy_(lib.ones(3)).sum() == 6
 
 
+def _twins(lib: Any, name: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Return a module of ``lib`` and torch's, with the same parameters."""
+    ours, theirs = getattr(lib.nn, name)(*args, **kwargs), getattr(torch.nn, name)(*args, **kwargs)
+    assert {n: tuple(x.shape) for n, x in ours.state_dict().items()} == {
+        n: tuple(x.shape) for n, x in theirs.state_dict().items()
+    }
+    ours.load_state_dict({n: lib.tensor(x.numpy()) for n, x in theirs.state_dict().items()})
+    return ours, theirs
+
+
+def _agree(lib: Any, ours: Any, theirs: Any, results: Any, expected: Any) -> None:
+    """Check values, and the gradients of parameters."""
+    for out, right in zip(results, expected, strict=True):
+        np.testing.assert_allclose(out.detach().numpy(), right.detach().numpy(), rtol=1e-5, atol=1e-6)
+    (results[0] * lib.arange(results[0].shape[-1])).sum().backward()
+    (expected[0] * torch.arange(expected[0].shape[-1])).sum().backward()
+    for mine, right in zip(ours.parameters(), theirs.parameters(), strict=True):
+        if right.grad is not None:
+            np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
 @BOTH
-def test_lstm_is_torchs(lib: Any) -> None:
+@pytest.mark.parametrize("how", [{"batch_first": True}, {"num_layers": 2}, {"bidirectional": True, "num_layers": 2}])
+@pytest.mark.parametrize("given", [False, True])
+def test_lstm_is_torchs(lib: Any, how: dict[str, Any], given: bool) -> None:
     rng = np.random.default_rng(0)
-    ours, theirs = lib.nn.LSTM(3, 2, batch_first=True), torch.nn.LSTM(3, 2, batch_first=True)
-    ours.load_state_dict({name: lib.tensor(x.numpy()) for name, x in theirs.state_dict().items()})
+    ours, theirs = _twins(lib, "LSTM", 3, 2, **how)
     x = rng.standard_normal((4, 5, 3)).astype(np.float32)
-    for out, expected in zip(ours(lib.tensor(x))[1], theirs(torch.tensor(x))[1], strict=True):
-        np.testing.assert_allclose(out.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+    first = rng.standard_normal((len(list(theirs.parameters())) // 4, 4 if "batch_first" in how else 5, 2))
+    first = first.astype(np.float32)
+    states = [((f(first), f(-first)),) if given else () for f in (lib.tensor, torch.tensor)]
+    out, last = ours(lib.tensor(x), *states[0])
+    right, end = theirs(torch.tensor(x), *states[1])
+    _agree(lib, ours, theirs, (out, *last), (right, *end))
+
+
+@BOTH
+@pytest.mark.parametrize("padding", [None, 0, -1])
+def test_embedding_is_torchs(lib: Any, padding: int | None) -> None:
+    ours, theirs = _twins(lib, "Embedding", 4, 3, padding_idx=padding)
+    fresh = lib.nn.Embedding(500, 20, padding_idx=padding).weight.detach().numpy()
+    assert fresh.std() == pytest.approx(1, rel=0.05) and (padding is None or not fresh[padding].any())
+    ids = np.array([[0, 3, 1], [3, 0, 0]])
+    _agree(lib, ours, theirs, [ours(lib.tensor(ids))], [theirs(torch.tensor(ids))])
+
+
+@BOTH
+@pytest.mark.parametrize("affine", [False, True])
+def test_layer_norm_is_torchs(lib: Any, affine: bool) -> None:
+    ours, theirs = _twins(lib, "LayerNorm", 3, elementwise_affine=affine)
+    x = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    mine, right = lib.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    _agree(lib, ours, theirs, [ours(mine)], [theirs(right)])
+    np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_wrong_arguments_are_explained() -> None:
     nn = toolkit.nn
     with pytest.raises(DGLError, match="expected a probability"):
         nn.Dropout(2)
-    with pytest.raises(DGLError, match="batch_first=True"):
-        nn.LSTM(1, 1, batch_first=False)
+    with pytest.raises(DGLError, match="num_layers=True"):
+        nn.LSTM(1, 1, True)
+    with pytest.raises(DGLError, match="no row of 3"):
+        nn.Embedding(3, 1, padding_idx=3)
     with pytest.raises(DGLError, match="at least two axes"):
         nn.init.xavier_uniform_(toolkit.ones(3))
     with pytest.raises(DGLError, match="no gain is known"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, final
 
 from ....errors import DGLError
-from ...autograd import Tensor, apply
+from ...autograd import Tensor
 from ...library import library
 from . import functional, init
 from .module import Module, Parameter
 
-__all__ = ["ELU", "LSTM", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "Sigmoid", "Tanh"]
+__all__ = ["ELU", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "Sigmoid", "Tanh"]
 
 
 def _empty(*shape: int) -> Parameter:
@@ -128,41 +128,3 @@ class ELU(_Activation):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__(alpha=alpha)
-
-
-@final
-class LSTM(Module):
-    """One layer of long short-term memory over (batch, steps, input_size): Hochreiter and Schmidhuber, 1997."""
-
-    def __init__(self, input_size: int, hidden_size: int, batch_first: bool = True) -> None:
-        super().__init__()
-        if not batch_first:
-            raise DGLError("LSTM takes its input as (batch, steps, features); pass batch_first=True")
-        self.input_size, self.hidden_size = input_size, hidden_size
-        self.weight_ih_l0, self.weight_hh_l0 = _empty(4 * hidden_size, input_size), _empty(4 * hidden_size, hidden_size)
-        self.bias_ih_l0, self.bias_hh_l0 = _empty(4 * hidden_size), _empty(4 * hidden_size)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters from -1/sqrt(hidden_size) to 1/sqrt(hidden_size)."""
-        bound = self.hidden_size**-0.5 if self.hidden_size else 0.0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
-
-    def forward(self, x: Any) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return the states of all steps (batch, steps, hidden), and the last state and cell, (1, batch, hidden)."""
-        steps = functional.linear(x, self.weight_ih_l0, self.bias_ih_l0)
-        size = self.hidden_size
-        state: Any = Tensor(library.xp.zeros((x.shape[0], size), x.dtype))
-        cell, states = state, []
-        for step in range(x.shape[1]):
-            gates: Any = steps[:, step] + functional.linear(state, self.weight_hh_l0, self.bias_hh_l0)  # type: ignore[operator]
-            write, forget, read = (gates[:, at * size : (at + 1) * size].sigmoid() for at in (0, 1, 3))
-            cell = forget * cell + write * gates[:, 2 * size : 3 * size].tanh()
-            state = read * cell.tanh()
-            states.append(state.unsqueeze(1))
-        return apply("concat", *states, axis=1), (state.unsqueeze(0), cell.unsqueeze(0))
-
-    def extra_repr(self) -> str:
-        """Describe the layer when a model is printed."""
-        return f"{self.input_size}, {self.hidden_size}, batch_first=True"
