@@ -1,8 +1,9 @@
 """Neural network layers, one per module, with DGL's names, signatures and parameter names."""
 
-from . import conv, functional, glob, hetero
+from . import conv, functional, glob, gt, hetero
 from .conv import *  # noqa: F403
 from .glob import *  # noqa: F403
+from .gt import *  # noqa: F403
 from .hetero import *  # noqa: F403
 from .sparsefeatures import SparseFeatures
 from .sparselinear import FeatureDropout, SparseLinear
@@ -16,4 +17,4 @@ __all__ = [
     "load_state_dict",
     "save_state_dict",
 ]
-__all__ += conv.__all__ + glob.__all__ + hetero.__all__
+__all__ += conv.__all__ + glob.__all__ + gt.__all__ + hetero.__all__

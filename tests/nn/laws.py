@@ -21,11 +21,11 @@ ALL_GRAPHS = [*ISOTROPIC, "block", "bipartite"]
 class Case:
     """A layer as the laws want to know it.
 
-    ``make()`` constructs it, float32; ``inputs(g)`` are the arguments of its call after the graph, float64 tensors
-    that require a gradient where they have one; ``plain(layer, g, *inputs)`` is its formula written with plain torch,
-    edge by edge or with dense matrices, from the paper. ``state`` are the names and shapes of a DGL 2.1 state_dict of
-    the layer constructed so. ``smooth``: whether a second derivative exists. ``refused`` lists (changed inputs, text
-    of the error).
+    ``make()`` constructs it, float32; ``inputs(g)`` are the arguments of its call after the graph (None for a layer
+    that reads no graph), float64 tensors that require a gradient where they have one; ``plain(layer, g, *inputs)`` is
+    its formula written with plain torch, edge by edge or with dense matrices, from the paper. ``state`` are the names
+    and shapes of a DGL 2.1 state_dict of the layer constructed so. ``smooth``: whether a second derivative exists.
+    ``refused`` lists (changed inputs, text of the error).
     """
 
     name: str
@@ -52,8 +52,15 @@ class Case:
         return layer.eval()
 
 
-def graph_of(name: str) -> DGLGraph:
-    """Return one of the small graphs by name."""
+def run(layer: Any, g: DGLGraph | None, inputs: tuple[Any, ...]) -> Any:
+    """Call a layer with the graph, if it reads one, and its inputs."""
+    return layer(*inputs) if g is None else layer(g, *inputs)
+
+
+def graph_of(name: str) -> DGLGraph | None:
+    """Return one of the small graphs by name; None is for layers that read no graph."""
+    if name == "none":
+        return None
     if name == "edgeless":
         return dglite.graph(([], []), num_nodes=3)
     if name == "complete":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...backend import Tensor, active, framework
@@ -14,13 +15,16 @@ if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 __all__ = [
+    "as_module",
     "by_head",
     "first_rows",
     "pair_of_features",
     "pair_of_sizes",
     "require_dense",
+    "require_dense_batch",
     "require_matrix",
     "require_one_size",
+    "require_pairs",
     "require_rows",
     "require_torch",
     "require_width",
@@ -88,6 +92,41 @@ def require_torch(layer: Any) -> None:
             f"{type(layer).__name__} needs torch, but the backend is {active.name}; set DGLITE_BACKEND=torch before "
             "dglite is imported"
         )
+
+
+def require_dense_batch(layer: Any, argument: str, x: Tensor, width: int) -> None:
+    """Raise ``DGLError`` unless ``x`` is (batch_size, N, width), naming the layer and its argument."""
+    if x.ndim != 3 or x.shape[2] != width:
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected (batch_size, N, {width})"
+        )
+
+
+def require_pairs(layer: Any, argument: str, x: Tensor, shape: Sequence[int]) -> None:
+    """Raise ``DGLError`` unless ``x`` has the shape, naming the layer and its argument."""
+    if tuple(x.shape) != tuple(shape):
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} has shape {tuple(x.shape)}; expected {tuple(shape)}, as the first "
+            "argument says"
+        )
+
+
+def as_module(function: Any, default: Callable[[], nn.Module]) -> nn.Module:
+    """Return a module, or a function as one, or ``default()`` for None."""
+    if function is None:
+        return default()
+    return function if isinstance(function, nn.Module) else _Function(function)
+
+
+class _Function(nn.Module):
+    """A function that stands among modules."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
 
 
 def require_one_size(layer: Any, graph: DGLGraph, feat: Any) -> Tensor:

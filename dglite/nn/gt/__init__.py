@@ -1,0 +1,20 @@
+"""Graph transformers: attention among all nodes of dense batches of graphs, and what tells it of the structure."""
+
+from .biased_mha import BiasedMHA
+from .degree_encoder import DegreeEncoder
+from .egt import EGTLayer
+from .graphormer import GraphormerLayer
+from .lap_pos_encoder import LapPosEncoder
+from .path_encoder import PathEncoder
+from .spatial_encoder import SpatialEncoder, SpatialEncoder3d
+
+__all__ = [
+    "BiasedMHA",
+    "DegreeEncoder",
+    "EGTLayer",
+    "GraphormerLayer",
+    "LapPosEncoder",
+    "PathEncoder",
+    "SpatialEncoder",
+    "SpatialEncoder3d",
+]
