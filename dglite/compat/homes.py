@@ -75,8 +75,8 @@ def homes(module: str) -> tuple[str, ...]:
     package, _, name = module.rpartition(".")
     if name in _INNER.get(package, "").split():
         return homes(package)
-    if package == "dgl.nn.pytorch.conv":
-        return (f"dglite.nn.conv.{name}",)
+    if package in ("dgl.nn.pytorch.conv", "dgl.nn.pytorch.gt", "dgl.nn.pytorch.link"):
+        return (f"dglite.nn.{package.rpartition('.')[2]}.{name}",)
     return (_PACKAGE + module.removeprefix(_ROOT),)
 
 

@@ -1,13 +1,16 @@
 """Neural network layers, one per module, with DGL's names, signatures and parameter names."""
 
-from . import conv, functional, glob, gt, hetero
+from . import conv, factory, functional, glob, gt, hetero, link, utils
 from .conv import *  # noqa: F403
+from .factory import *  # noqa: F403
 from .glob import *  # noqa: F403
 from .gt import *  # noqa: F403
 from .hetero import *  # noqa: F403
+from .link import *  # noqa: F403
 from .sparsefeatures import SparseFeatures
 from .sparselinear import FeatureDropout, SparseLinear
 from .state import load_state_dict, save_state_dict
+from .utils import *  # noqa: F403
 
 __all__ = [
     "FeatureDropout",
@@ -17,4 +20,4 @@ __all__ = [
     "load_state_dict",
     "save_state_dict",
 ]
-__all__ += conv.__all__ + glob.__all__ + gt.__all__ + hetero.__all__
+__all__ += conv.__all__ + factory.__all__ + glob.__all__ + gt.__all__ + hetero.__all__ + link.__all__ + utils.__all__

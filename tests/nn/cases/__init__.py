@@ -1,5 +1,13 @@
 """The layers as the laws want to know them, family by family."""
 
-from tests.nn.cases import edges, pooling, propagation, statistics, transformers, typed
+from tests.nn.cases import edges, links, pooling, propagation, statistics, transformers, typed
 
-CASES = [*propagation.CASES, *edges.CASES, *typed.CASES, *statistics.CASES, *pooling.CASES, *transformers.CASES]
+CASES = [
+    *propagation.CASES,
+    *edges.CASES,
+    *typed.CASES,
+    *statistics.CASES,
+    *pooling.CASES,
+    *transformers.CASES,
+    *links.CASES,
+]

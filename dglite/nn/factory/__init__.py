@@ -1,0 +1,8 @@
+"""Graphs of points, as modules."""
+
+from .distance import pairwise_squared_distance
+from .knngraph import KNNGraph
+from .radiusgraph import RadiusGraph
+from .segmentedknngraph import SegmentedKNNGraph
+
+__all__ = ["KNNGraph", "RadiusGraph", "SegmentedKNNGraph", "pairwise_squared_distance"]

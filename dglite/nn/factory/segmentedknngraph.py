@@ -1,0 +1,41 @@
+"""Graphs of nearest neighbours, of sets of points of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
+
+from ...backend import Tensor
+from ...transforms import segmented_knn_graph
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["SegmentedKNNGraph"]
+
+
+@final
+class SegmentedKNNGraph(nn.Module):
+    """Makes graphs in which the predecessors of each point are its ``k`` nearest: see
+    :func:`dglite.segmented_knn_graph`.
+    """
+
+    def __init__(self, k: int) -> None:
+        super().__init__()
+        self.k = k
+
+    def forward(
+        self,
+        x: Tensor,
+        segs: Sequence[int] | Tensor,
+        algorithm: str = "bruteforce-blas",
+        dist: str = "euclidean",
+        exclude_self: bool = False,
+    ) -> DGLGraph:
+        """Return a batch of graphs: of the first ``segs[0]`` points (points, dimensions), the next ``segs[1]``, ..."""
+        return segmented_knn_graph(x, self.k, segs, algorithm=algorithm, dist=dist, exclude_self=exclude_self)
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"k={self.k}"

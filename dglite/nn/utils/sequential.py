@@ -1,0 +1,41 @@
+"""Layers one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import DGLError
+from ...graph import DGLGraph
+from ..base import nn
+
+__all__ = ["Sequential"]
+
+
+class Sequential(nn.Sequential):
+    """Layers run one after the other on one graph, or each on a graph of its own.
+
+    What a layer returns goes into the next after the graph; a tuple is several arguments.
+    """
+
+    def forward(self, graph: DGLGraph | list[DGLGraph], *feats: Any) -> Any:
+        """Return the last layer's result.
+
+        Raises
+        ------
+        TypeError
+            ``graph`` is neither a graph nor a list.
+        DGLError
+            There are not as many graphs as layers.
+        """
+        if isinstance(graph, DGLGraph):
+            graphs = [graph] * len(self)
+        elif isinstance(graph, list | tuple):
+            graphs = list(graph)
+        else:
+            raise TypeError(f"Sequential: the first argument is a {type(graph).__name__}; expected a graph or a list")
+        if len(graphs) != len(self):
+            raise DGLError(f"Sequential: got {len(graphs)} graphs for {len(self)} layers; expected one for each")
+        result: Any = feats
+        for each, layer in zip(graphs, self, strict=True):
+            result = layer(each, *(result if isinstance(result, tuple) else (result,)))
+        return result
