@@ -8,7 +8,8 @@ is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn
 from importlib import import_module
 from typing import Any
 
-from . import backend, contrib, data, function, nn, ops, sampling, sparse, transforms
+from . import backend, contrib, data, function, geometry, nn, ops, sampling, sparse, transforms
+from . import optim as optim  # not in __all__: a star import must not hide torch.optim
 from .batch import batch, merge, slice_batch, unbatch
 from .classic import (
     BatchedDGLGraph,
@@ -252,6 +253,7 @@ __all__ = [
     "from_pyg",
     "from_scipy",
     "function",
+    "geometry",
     "graph",
     "hetero_from_relations",
     "hetero_from_shared_memory",

@@ -20,8 +20,8 @@ FLOORS = {
     4: "udf ops recorder",
     5: "scheduler",
     6: "graph",
-    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse",
-    8: "nn data dataloading dynamic tofu classic contrib",
+    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry",
+    8: "nn data dataloading dynamic tofu classic contrib optim",
     9: "compat",
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
@@ -31,6 +31,7 @@ NEIGHBOURS = {
     ("expr", "opspec"),
     ("generators", "convert"),
     ("io", "convert"),
+    ("optim", "nn"),
     ("propagate", "traversal"),
     ("sampling", "transforms"),
     ("transforms", "batch"),

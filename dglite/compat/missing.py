@@ -81,9 +81,6 @@ _NOT_PLANNED = {
     "dgl.nn.pytorch.CuGraphGATConv": f"{_CUGRAPH}; use GATConv",
     "dgl.nn.pytorch.CuGraphRelGraphConv": f"{_CUGRAPH}; use RelGraphConv",
     "dgl.nn.pytorch.CuGraphSAGEConv": f"{_CUGRAPH}; use SAGEConv",
-    "dgl.nn.pytorch.NodeEmbedding": "use torch.nn.Embedding(..., sparse=True)",
-    "dgl.nn.pytorch.sparse_emb": "use torch.nn.Embedding(..., sparse=True)",
-    "dgl.optim": "use torch.optim.SparseAdam on torch.nn.Embedding(..., sparse=True), or torch.optim.Adagrad",
     "dgl.register_func": _NO_LIBRARY,
     "dgl.sampling.utils": _NO_LIBRARY,
     "dgl.set_dst_lazy_features": _LAZY,
@@ -126,7 +123,6 @@ _NOT_PLANNED = {
 _NOT_YET = {
     "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
     "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
-    "dgl.geometry": "torch_cluster.fps samples points, networkx.maximal_matching matches neighbours",
     "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
 }
 

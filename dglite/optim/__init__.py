@@ -1,0 +1,5 @@
+"""Optimizers of :class:`dglite.nn.NodeEmbedding`, which change the rows that a step has read."""
+
+from .sparse import SparseAdagrad, SparseAdam, SparseGradOptimizer
+
+__all__ = ["SparseAdagrad", "SparseAdam", "SparseGradOptimizer"]
