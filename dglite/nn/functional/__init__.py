@@ -55,7 +55,7 @@ from .given import (
     require_width,
     set_number,
 )
-from .readout import attended_by_graph, batch_sizes, graph_members, pooled, recurrent
+from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, recurrent
 from .setattention import SetPairs, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
@@ -88,6 +88,7 @@ __all__ = [
     "gaussians",
     "gcn_norms",
     "graph_members",
+    "graph_softmax",
     "greatest_difference",
     "greatest_edge",
     "in_degrees",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .given import by_head
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["attended_by_graph", "batch_sizes", "graph_members", "pooled", "recurrent"]
+__all__ = ["attended_by_graph", "batch_sizes", "graph_members", "graph_softmax", "pooled", "recurrent"]
 
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
@@ -44,29 +44,76 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
     return sizes
 
 
-def graph_members(sizes: np.ndarray) -> Adjacency:
-    """Return the structure that has an edge from every node to its graph; edge i is node i's."""
+class _Numbers(NamedTuple):
+    """The number of each node's graph, (num_nodes,), and how many graphs there are: members in a compiled program."""
+
+    of_nodes: Tensor
+    num_graphs: int
+
+    def sums(self, feat: Tensor) -> Tensor:
+        return feat.new_zeros(self.num_graphs, *feat.shape[1:]).index_add(0, self.of_nodes, feat)
+
+    def maxima(self, feat: Tensor) -> Tensor:
+        """Return the maximum of each graph, minus infinity for one without nodes."""
+        lowest = feat.new_full((self.num_graphs, *feat.shape[1:]), -float("inf"))
+        places = self.of_nodes.reshape(-1, *(1,) * (feat.ndim - 1)).expand_as(feat)
+        return lowest.scatter_reduce(0, places, feat, "amax")
+
+    def reduce(self, feat: Tensor, reducer: Reducer) -> Tensor:
+        if reducer is Reducer.SUM:
+            return self.sums(feat)
+        sizes = self.sums(feat.new_ones(len(feat), *(1,) * (feat.ndim - 1)))
+        if reducer is Reducer.MAX:
+            return self.maxima(feat).masked_fill(sizes == 0, 0.0)
+        return self.sums(feat) / sizes.clamp(min=1)
+
+
+Members = Adjacency | _Numbers
+
+
+def graph_members(sizes: np.ndarray, feat: Tensor) -> Members:
+    """Return which nodes are of which graph: an edge from every node to its graph, edge i being node i's.
+
+    A program that torch compiles cannot hold a structure made while it runs; it has the numbers of graphs instead.
+    """
+    if active.compiling():
+        repeats = framework.from_numpy(sizes).to(feat.device)
+        of_nodes = framework.repeat_interleave(repeats, output_size=feat.shape[0])
+        return _Numbers(of_nodes, len(sizes))
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     count = int(offsets[-1])
     return Adjacency.from_csc(count, len(sizes), offsets, np.arange(count), copy=False)
 
 
-def pooled(members: Adjacency, feat: Tensor, reducer: Reducer, weight: Tensor | None = None) -> Tensor:
+def pooled(members: Members, feat: Tensor, reducer: Reducer, weight: Tensor | None = None) -> Tensor:
     r"""Reduce the rows of each graph, multiplied by ``weight`` (num_nodes, 1), in one kernel.
 
     feat (num_nodes, \*feat) -> (batch_size, \*feat), 0 for a graph without nodes.
     """
+    if isinstance(members, _Numbers):
+        return members.reduce(feat if weight is None else feat * weight, reducer)
     if weight is None:
         return core.spmm(members, _ROW, reducer, (feat,))
     return core.spmm(members, _WEIGHTED, reducer, (feat, weight))
 
 
-def attended_by_graph(members: Adjacency, feat: Tensor, queries: Tensor) -> Tensor:
+def graph_softmax(members: Members, scores: Tensor) -> Tensor:
+    """Return the softmax of scores (num_nodes, ...) among the nodes of each graph."""
+    if not isinstance(members, _Numbers):
+        return core.edge_softmax(members, scores)
+    powers = (scores - members.maxima(scores.detach())[members.of_nodes]).exp()
+    return powers / members.sums(powers)[members.of_nodes]
+
+
+def attended_by_graph(members: Members, feat: Tensor, queries: Tensor) -> Tensor:
     """Return the mean of each graph's rows, weighted by the softmax of their products with the graph's query.
 
     feat (num_nodes, d), queries (batch_size, d) -> (batch_size, d), 0 for a graph without nodes. One kernel.
     """
+    if isinstance(members, _Numbers):
+        scores = (feat * queries[members.of_nodes]).sum(-1, keepdim=True)
+        return members.sums(graph_softmax(members, scores) * feat)
     return core.attention(members, _DOT, by_head(feat, 1), (by_head(queries, 1),))[:, 0]
 
 

@@ -47,14 +47,14 @@ class GlobalAttentionPooling(nn.Module):
 
         Raises ``DGLError`` for another number of rows, several node types, and a gate of another shape.
         """
-        members = functional.graph_members(functional.batch_sizes(self, graph, feat))
+        members = functional.graph_members(functional.batch_sizes(self, graph, feat), feat)
         gate = self.gate_nn(feat)
         if gate.ndim != feat.ndim or gate.shape[-1] != 1:
             raise DGLError(
                 f"GlobalAttentionPooling: gate_nn made {tuple(gate.shape)} of features of shape {tuple(feat.shape)}; "
                 f"expected {(*feat.shape[:-1], 1)}, one number for each row"
             )
-        weights = functional.edge_softmax(members, gate)
+        weights = functional.graph_softmax(members, gate)
         values = feat if self.feat_nn is None else self.feat_nn(feat)
         result = functional.pooled(members, values, Reducer.SUM, weights)
         return (result, weights) if get_attention else result

@@ -53,7 +53,7 @@ class Set2Set(nn.Module):
         """Return a row for each graph. Raises ``DGLError`` for another number of rows, width or node types."""
         sizes = functional.batch_sizes(self, graph, feat)
         functional.require_width(self, "feat", feat, self.input_dim)
-        members = functional.graph_members(sizes)
+        members = functional.graph_members(sizes, feat)
         state = feat.new_zeros((self.n_layers, len(sizes), self.input_dim))
         states, read = (state, state), feat.new_zeros((len(sizes), self.output_dim))
         for _ in range(self.n_iters):

@@ -30,5 +30,5 @@ class SumPooling(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return a row for each graph. Raises ``DGLError`` for another number of rows and several node types."""
-        members = functional.graph_members(functional.batch_sizes(self, graph, feat))
+        members = functional.graph_members(functional.batch_sizes(self, graph, feat), feat)
         return functional.pooled(members, feat, Reducer.SUM)

@@ -40,6 +40,6 @@ class WeightAndSum(nn.Module):
 
     def forward(self, g: DGLGraph, feats: Tensor) -> Tensor:
         """Return a row for each graph. Raises ``DGLError`` for another number of rows, width or node types."""
-        members = functional.graph_members(functional.batch_sizes(self, g, feats))
+        members = functional.graph_members(functional.batch_sizes(self, g, feats), feats)
         functional.require_width(self, "feats", feats, self.in_feats)
         return functional.pooled(members, feats, Reducer.SUM, self.atom_weighting(feats))

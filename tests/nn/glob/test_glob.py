@@ -92,3 +92,13 @@ def test_layers_of_torch_say_so_elsewhere() -> None:
     environment = {**os.environ, "DGLITE_BACKEND": "numpy", "PYTHONPATH": str(Path(__file__).parents[3])}
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert "DGLError: SetTransformerEncoder needs torch, but the backend is numpy" in run.stderr
+
+
+def test_a_compiled_model_pools_other_batches() -> None:
+    torch._dynamo.reset()
+    layer = GlobalAttentionPooling(torch.nn.Linear(3, 1), torch.nn.Linear(3, 2))
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for sizes in ([2, 0, 3], [4, 1, 1], [5], [1, 2, 3, 4]):
+        graphs = [dglite.graph(([], []), num_nodes=size) for size in sizes]
+        g, x = dglite.batch(graphs), torch.randn(sum(sizes), 3)
+        torch.testing.assert_close(compiled(g, x), layer(g, x))
