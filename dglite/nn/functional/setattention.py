@@ -14,12 +14,20 @@ from ..base import nn
 __all__ = ["SetPairs", "set_attention", "set_pairs"]
 
 
+class _Rows(NamedTuple):
+    """Which rows stand in a dense batch, a graph's last row standing for what pads it."""
+
+    shape: tuple[int, int]
+    """Graphs, and the rows of the longest."""
+    rows: np.ndarray | None
+    """The rows (graphs * longest,); None for all that there are, in order."""
+
+
 class _Class(NamedTuple):
     """Graphs whose sizes are padded to common ones."""
 
-    queries: np.ndarray
-    """Rows of the queries, (graphs, longest); what pads a graph is its last row."""
-    keys: np.ndarray
+    queries: _Rows
+    keys: _Rows
     mask: np.ndarray | None
     """Which keys are a graph's own, (graphs, 1, 1, longest); None where all are."""
     own: np.ndarray | None
@@ -29,7 +37,6 @@ class _Class(NamedTuple):
 class SetPairs(NamedTuple):
     """Which queries meet which keys: see :func:`set_pairs`."""
 
-    num_queries: int
     classes: list[_Class]
     order: np.ndarray | None
     """Where each query is among the results of all classes and the row of zeros behind them; None for in order."""
@@ -52,20 +59,26 @@ def set_pairs(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
         queries, own = _padded(starts[0][members], query_sizes[members])
         keys, real = _padded(starts[1][members], key_sizes[members])
         mask = None if real.all() else real[:, None, None]
-        classes.append(_Class(queries, keys, mask, None if own.all() else np.flatnonzero(own)))
+        both = _rows(queries, num_queries), _rows(keys, int(key_sizes.sum()))
+        classes.append(_Class(*both, mask, None if own.all() else np.flatnonzero(own)))
         found.append(queries[own])
     rows = np.concatenate(found) if found else np.zeros(0, np.int64)
     if len(rows) == num_queries and (np.diff(rows) == 1).all():
-        return SetPairs(num_queries, classes, None)
+        return SetPairs(classes, None)
     order = np.full(num_queries, len(rows))
     order[rows] = np.arange(len(rows))
-    return SetPairs(num_queries, classes, order)
+    return SetPairs(classes, order)
 
 
 def _padded(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return rows (graphs, longest) and which of them do not pad."""
     places = np.arange(sizes.max())
     return starts[:, None] + np.minimum(places, sizes[:, None] - 1), places < sizes[:, None]
+
+
+def _rows(rows: np.ndarray, num_rows: int) -> _Rows:
+    in_order = rows.size == num_rows and rows[0, 0] == 0 and (np.diff(rows.ravel()) == 1).all()
+    return _Rows(rows.shape, None if in_order else rows.ravel())
 
 
 def set_attention(pairs: SetPairs, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
@@ -91,8 +104,7 @@ def _of_class(one: _Class, queries: Tensor, keys: Tensor, values: Tensor, dropou
     return result if one.own is None else core.take_rows(result, one.own)
 
 
-def _batch(x: Tensor, rows: np.ndarray) -> Tensor:
-    """Return rows (graphs, longest) of x as (graphs, heads, longest, d)."""
-    in_order = rows.size == len(x) and rows[0, 0] == 0 and (np.diff(rows.ravel()) == 1).all()
-    taken = x if in_order else core.take_rows(x, rows.ravel())
-    return taken.reshape(*rows.shape, *x.shape[1:]).transpose(1, 2)
+def _batch(x: Tensor, of: _Rows) -> Tensor:
+    """Return the rows of x as (graphs, heads, longest, d)."""
+    taken = x if of.rows is None else core.take_rows(x, of.rows)
+    return taken.reshape(*of.shape, *x.shape[1:]).transpose(1, 2)
