@@ -29,7 +29,7 @@ from memory import Peak
 from torch import nn
 
 NUM_NODES, NUM_EDGES, WIDTH = 32_768, 859_000, 64
-NUM_TYPES, EDGE_WIDTH, STEPS = 8, 8, 2
+NUM_TYPES, EDGE_WIDTH, STEPS, NUM_GRAPHS = 8, 8, 2, 256
 DGL, PYG = "DGL 2.1", "PyG"
 TOLERANCE = 1e-4
 
@@ -45,6 +45,8 @@ class Case:
     pyg: Callable[[Any], nn.Module] | None = None
     pyg_inputs: tuple[str, ...] = ("x", "edge_index")
     label: str = ""
+    where: str = "graph"
+    """``graph``, ``batch`` of molecule-size graphs, or ``none`` for a layer that reads no graph."""
 
     @property
     def title(self) -> str:
@@ -119,6 +121,21 @@ CASES = [
     ),
 ]
 
+CASES += [
+    Case("SumPooling", lambda: (), ("batch x",), where="batch"),
+    Case("AvgPooling", lambda: (), ("batch x",), where="batch"),
+    Case("MaxPooling", lambda: (), ("batch x",), where="batch"),
+    Case("SortPooling", lambda: (10,), ("batch x",), where="batch"),
+    Case("WeightAndSum", lambda: (W,), ("batch x",), where="batch"),
+    Case("GlobalAttentionPooling", lambda: (nn.Linear(W, 1),), ("batch x",), where="batch"),
+    Case("Set2Set", lambda: (W, 3, 1), ("batch x",), where="batch"),
+    Case("SetTransformerEncoder", lambda: (W, 4, 16, 128), ("batch x",), where="batch"),
+    Case("SetTransformerDecoder", lambda: (W, 4, 16, 128, 1, 2), ("batch x",), where="batch"),
+    Case("BiasedMHA", lambda: (W, 8, True, "add", 0.0), ("dense x", "bias"), where="none"),
+    Case("GraphormerLayer", lambda: (W, 128, 8, "add", False, 0.0, 0.0), ("dense x", "bias"), where="none"),
+    Case("EGTLayer", lambda: (W, 16, 8, 4), ("dense x", "pairs"), where="none"),
+]
+
 
 class Data:
     """A graph and everything that layers read, the same for all libraries."""
@@ -143,13 +160,24 @@ class Data:
             "vectors": torch.randn(num_nodes, 3),
             "edge_index": torch.stack([self.src, self.dst]),
         }
+        self.sizes = np.random.default_rng(0).integers(15, 36, NUM_GRAPHS)
+        self.tensors["batch x"] = torch.randn(int(self.sizes.sum()), WIDTH)
+        self.tensors["dense x"] = torch.randn(NUM_GRAPHS, 36, WIDTH)
+        self.tensors["bias"] = torch.randn(NUM_GRAPHS, 36, 36, 8)
+        self.tensors["pairs"] = torch.randn(NUM_GRAPHS, 36, 36, 16)
 
-    def graphs(self, name: str) -> list[Any]:
-        """Return the graph in every form that may suit a library."""
-        if name == PYG:
+    def graphs(self, name: str, where: str) -> list[Any]:
+        """Return the graph, or graphs, in every form that may suit a library."""
+        if name == PYG or where == "none":
             return [None]
         library = __import__("dglite") if name == OURS else load_dgl()
         assert library is not None
+        if where == "batch":
+            rings = [torch.arange(size) for size in self.sizes.tolist()]
+            batch = library.batch(
+                [library.graph((ring.repeat(2), torch.cat([ring.roll(1), ring.roll(2)]))) for ring in rings]
+            )
+            return [batch if name == OURS else batch.int()]
         graph = library.graph((self.src, self.dst), num_nodes=self.num_nodes)
         if name == OURS:
             return [graph]
@@ -161,7 +189,7 @@ class Data:
 def prepared(case: Case, name: str, data: Data, graph: Any) -> tuple[nn.Module, Callable[[], Any]]:
     """Return a library's layer and what calls it."""
     tensors = {
-        key: x.requires_grad_(x.is_floating_point()) if key in ("x", "x16") else x for key, x in data.tensors.items()
+        key: x.requires_grad_() if key in ("x", "x16", "batch x", "dense x") else x for key, x in data.tensors.items()
     }
     torch.manual_seed(1)
     if name == PYG:
@@ -174,7 +202,8 @@ def prepared(case: Case, name: str, data: Data, graph: Any) -> tuple[nn.Module, 
     layer = getattr(__import__(module, fromlist=[case.name]), case.name)(*case.arguments())
     inputs = [tensors[key] for key in case.inputs]
     options = {key: tensors[value] for key, value in case.options}
-    return layer, lambda: layer(graph, *inputs, **options)
+    given = [*inputs] if graph is None else [graph, *inputs]
+    return layer, lambda: layer(*given, **options)
 
 
 def first(result: Any) -> torch.Tensor:
@@ -202,7 +231,7 @@ def measure(case: Case, data: Data, names: list[str], quick: bool) -> dict[str, 
         if name == PYG and case.pyg is None:
             continue
         options = []
-        for graph in data.graphs(name):
+        for graph in data.graphs(name, case.where):
             layer, call = prepared(case, name, data, graph)
             if name == DGL:
                 layer.load_state_dict(layers[OURS].state_dict())
@@ -231,10 +260,10 @@ def measure(case: Case, data: Data, names: list[str], quick: bool) -> dict[str, 
 def growth(case: Case, name: str, num_nodes: int, num_edges: int) -> int:
     """Return by how many bytes this process grows in a step."""
     small = Data(num_nodes // 20, num_edges // 20)
-    step_of(*prepared(case, name, small, small.graphs(name)[0]))()  # compiles
+    step_of(*prepared(case, name, small, small.graphs(name, case.where)[0]))()  # compiles
     data = Data(num_nodes, num_edges)
-    graph = data.graphs(name)[0]
-    if name == OURS:
+    graph = data.graphs(name, case.where)[0]
+    if name == OURS and graph is not None:
         graph.create_formats_()
     layer, call = prepared(case, name, data, graph)
     with Peak() as peak:
