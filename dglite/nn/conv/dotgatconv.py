@@ -48,6 +48,7 @@ class DotGatConv(InEdgesRequired):
     ) -> None:
         super().__init__()
         source_size, destination_size = functional.pair_of_sizes(in_feats)
+        self._in_src_feats, self._in_dst_feats = source_size, destination_size
         self._out_feats, self._num_heads = out_feats, num_heads
         self._allow_zero_in_degree = allow_zero_in_degree
         self._paired = isinstance(in_feats, tuple)
@@ -71,6 +72,8 @@ class DotGatConv(InEdgesRequired):
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
+        functional.require_width(self, "feat", source, self._in_src_feats)
+        functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination = self._project(source, destination, isinstance(feat, tuple))
         how = Attention(Score.DOT, scale=self._out_feats**-0.5)
         result, weights = functional.attention(adjacency, how, source, (destination,), get_attention=get_attention)

@@ -68,6 +68,7 @@ class GATConv(InEdgesRequired):
     ) -> None:
         super().__init__()
         source_size, destination_size = functional.pair_of_sizes(in_feats)
+        self._in_src_feats, self._in_dst_feats = source_size, destination_size
         width = num_heads * out_feats
         self._out_feats, self._num_heads = out_feats, num_heads
         self._allow_zero_in_degree = allow_zero_in_degree
@@ -120,6 +121,8 @@ class GATConv(InEdgesRequired):
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
+        functional.require_width(self, "feat", source, self._in_src_feats)
+        functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
         source, operands, residual = self._project(source, destination, isinstance(feat, tuple))

@@ -70,6 +70,7 @@ class GATv2Conv(InEdgesRequired):
     ) -> None:
         super().__init__()
         source_size, destination_size = functional.pair_of_sizes(in_feats)
+        self._in_src_feats, self._in_dst_feats = source_size, destination_size
         width = num_heads * out_feats
         self._num_heads, self._allow_zero_in_degree = num_heads, allow_zero_in_degree
         self.share_weights = share_weights and not isinstance(in_feats, tuple)
@@ -110,6 +111,8 @@ class GATv2Conv(InEdgesRequired):
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
+        functional.require_width(self, "feat", source, self._in_src_feats)
+        functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))
         how = Attention(Score.GATED, self.leaky_relu.negative_slope, dropout=self.attn_drop.p * self.training)
         operands = destination, self.attn[0].expand(source.shape[1:])

@@ -101,6 +101,8 @@ class GraphConv(InEdgesRequired):
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
         weight, bias = self._weight(weight), self.bias
+        if weight is not None:
+            functional.require_width(self, "feat", source, weight.shape[0])
         if weight is None:
             functional.require_dense(source, "a GraphConv without a weight")
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)

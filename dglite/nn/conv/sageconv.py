@@ -117,6 +117,8 @@ class SAGEConv(nn.Module):
         """
         adjacency = functional.adjacency_of(graph)
         source, destination = functional.pair_of_features(graph, adjacency, feat)
+        functional.require_width(self, "feat", source, self._in_src_feats)
+        functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
         if self._aggre_type == "lstm":
