@@ -274,15 +274,15 @@ def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: 
     order in which a pair of the two was first seen from either side.
     """
     try:
-        src = np.repeat(np.fromiter(neighbours, np.int64), [len(row) for row in neighbours.values()])
+        owners = np.fromiter(neighbours, np.int64)
+        src = np.repeat(owners, [len(row) for row in neighbours.values()])
         dst = np.fromiter((node for row in neighbours.values() for node in row), np.int64, count=len(src))
     except (TypeError, ValueError) as error:
         raise DGLError(f"{where} is not a dict of lists of node numbers ({error})") from error
-    ids = np.concatenate([src, dst])
-    outside = ids[(ids < 0) | (ids >= num_nodes)]
+    listed = np.concatenate([owners, np.stack([src, dst], axis=1).reshape(-1)])
+    outside = listed[(listed < 0) | (listed >= num_nodes)]
     if len(outside):
         raise DGLError(f"{where} names node {outside[0]}; there are {num_nodes} nodes")
-    listed = np.concatenate([np.fromiter(neighbours, np.int64), np.stack([src, dst], axis=1).reshape(-1)])
     nodes, seen = np.unique(listed, return_index=True)
     rank = np.empty(num_nodes, np.int64)
     rank[nodes[np.argsort(seen)]] = np.arange(len(nodes))

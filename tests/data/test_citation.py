@@ -216,3 +216,8 @@ def test_cora_is_as_published() -> None:
     edges = set(_edges(graph))
     assert len(edges) == 10556
     assert all((v, u) in edges for u, v in edges)
+
+
+def test_a_node_without_citations_that_is_out_of_range_is_refused():
+    with pytest.raises(DGLError, match="names node 7; there are 3 nodes"):
+        citation._edges({0: [1], 7: []}, 3, True, "ind.x.graph")
