@@ -346,7 +346,7 @@ def test_what_cannot_read_sparse_features_says_so() -> None:
         GraphConv(COLUMNS, COLUMNS, weight=False)(g, x)
     with pytest.raises(DGLError, match=r"shape \(5, 7\) was given for 4 source nodes"):
         GraphConv(COLUMNS, 3)(g, _matrix(5, np.float32))
-    with pytest.raises(DGLError, match="GraphConv: feat has shape .4, 7.; expected"):
+    with pytest.raises(DGLError, match=r"GraphConv: feat has shape .4, 7.; expected"):
         GraphConv(6, 3)(g, x)
 
 
