@@ -55,12 +55,6 @@ class ArrayBackend(Backend):
     def layers_in(self, layer: Any) -> Iterable[Any]:
         return layer.modules()  # type: ignore[no-any-return]
 
-    def has_state(self, layer: Any) -> bool:
-        return next(layer.buffers(), None) is not None
-
-    def has_hooks(self, layer: Any) -> bool:
-        return False
-
     def is_sparse(self, x: Tensor) -> bool:
         return False
 

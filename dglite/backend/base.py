@@ -163,14 +163,6 @@ class Backend(ABC):
     def layers_in(self, layer: Any) -> Iterable[Any]:
         """Return the layer and all layers inside it."""
 
-    @abstractmethod
-    def has_state(self, layer: Any) -> bool:
-        """Whether calling a layer may change it, as running statistics do."""
-
-    @abstractmethod
-    def has_hooks(self, layer: Any) -> bool:
-        """Whether calling a layer runs functions that were registered with it, or with a layer in it."""
-
     # -- facts --------------------------------------------------------------------------------------------------
     @abstractmethod
     def shape(self, x: Tensor) -> tuple[int, ...]:

@@ -81,15 +81,6 @@ class TorchBackend(Backend):
     def layers_in(self, layer: torch.nn.Module) -> Iterable[torch.nn.Module]:
         return layer.modules()
 
-    def has_state(self, layer: torch.nn.Module) -> bool:
-        return next(layer.buffers(), None) is not None
-
-    def has_hooks(self, layer: torch.nn.Module) -> bool:
-        return any(
-            one._forward_hooks or one._forward_pre_hooks or one._backward_hooks or one._backward_pre_hooks
-            for one in layer.modules()
-        )
-
     def shape(self, x: torch.Tensor) -> tuple[int, ...]:
         return x.shape
 

@@ -4,37 +4,40 @@
 those that they understand, ``mailbox`` those over messages; ``purity`` says which functions may be run in this way.
 """
 
-from .bytecode import code_of, constants_of
+from .bytecode import Called, called, code_of, constants_of
 from .combine import is_truth
 from .deferred import Column, Deferred, Source, Tape, Unrecordable, is_deferred, realised
+from .found import Found
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
-from .purity import may_write, refusal
-from .reads import Reads, captured, holds, read_of_modules, reads_of
+from .purity import judgement, may_write, refusal
+from .reads import captured, read_of_modules, repeats
 from .rows import Rows, is_rows
 
 __all__ = [
     "MAILBOX",
     "MESSAGES",
+    "Called",
     "Column",
     "Deferred",
+    "Found",
     "Mailbox",
-    "Reads",
     "Reduced",
     "Rows",
     "Source",
     "Tape",
     "Unrecordable",
+    "called",
     "captured",
     "code_of",
     "constants_of",
-    "holds",
     "is_deferred",
     "is_rows",
     "is_truth",
+    "judgement",
     "may_write",
     "read_of_modules",
-    "reads_of",
     "realised",
     "refusal",
+    "repeats",
 ]

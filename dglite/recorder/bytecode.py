@@ -13,7 +13,10 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from .opcodes import known_opcodes
 
-__all__ = ["SETS_ITEM", "Code", "code_of", "constants_of", "known"]
+__all__ = ["SETS_ITEM", "Called", "Code", "called", "code_of", "constants_of", "known"]
+
+Called = tuple[types.FunctionType, Any, tuple[Any, ...]]
+"""What a call runs: the function written in Python, the object that its code reads, the arguments of a ``partial``."""
 
 SETS_ITEM = "[...] ="
 """Stands among the names of a piece of code that sets an item."""
@@ -23,6 +26,7 @@ _NAMED = ("LOAD_GLOBAL", "LOAD_DEREF")
 _READS = ("LOAD_ATTR", "LOAD_METHOD")
 _CONSTANTS = ("LOAD_CONST", "RETURN_CONST", "LOAD_SMALL_INT")
 _SILENT = ("EXTENDED_ARG", "CACHE", "NOP")
+_DECLARES = ("MAKE_CELL", "COPY_FREE_VARS")
 _JUMPS = ("POP_JUMP", "JUMP_IF")
 _BLOCKS = ("BEFORE_", "PUSH_EXC_INFO", "LOAD_SPECIAL")
 _GENERATORS = ("RETURN_GENERATOR", "YIELD", "GET_AWAITABLE", "ASYNC_GEN")
@@ -50,7 +54,8 @@ class Code:
 
     ``paths`` are the global names and variables of enclosing functions with the attributes read of them, as in
     ``("torch", "nn", "functional", "relu")``. ``names`` are all attributes that it reads of anything, ``operations``
-    those methods and operators among them that tensors have.
+    those methods and operators among them that tensors have. ``reads_first`` tells whether it reads its first
+    parameter, which is ``self`` in methods.
     """
 
     refusal: str | None
@@ -60,6 +65,7 @@ class Code:
     operations: tuple[str, ...]
     branches: bool
     constants: frozenset[float]
+    reads_first: bool
 
     def paths_of(self, name: str) -> list[tuple[str, ...]]:
         """Return the chains of attributes that are read of what ``name`` stands for; an empty one where it is used."""
@@ -69,12 +75,39 @@ class Code:
 _codes: WeakKeyDictionary[types.CodeType, Code] = WeakKeyDictionary()
 
 
+def called(function: Any) -> Called | None:
+    """Return what a call of ``function`` runs; None where it is not written in Python.
+
+    A function may be one, a method, a ``partial`` of such, a layer, or an object of a class that has ``__call__``. The
+    object of a method that does not read ``self`` is left out.
+    """
+    kind = type(function)
+    if kind is types.FunctionType:
+        return function, None, ()
+    if kind is functools.partial:
+        inner = called(function.func)
+        given = (*function.args, *function.keywords.values())
+        return None if inner is None else (inner[0], inner[1], (*inner[2], *given))
+    if kind is types.MethodType:
+        plain, owner = function.__func__, function.__self__
+    elif backend.is_layer(function):
+        inner = called(function.forward)
+        return None if inner is None else (inner[0], function, inner[2])
+    else:
+        plain, owner = _of_class(kind, "__call__"), function
+    if type(plain) is not types.FunctionType:
+        return None
+    return plain, owner if known(plain.__code__).reads_first else None, ()
+
+
+def _of_class(kind: type, name: str) -> Any:
+    return next((one.__dict__[name] for one in kind.__mro__ if name in one.__dict__), None)
+
+
 def code_of(function: Any) -> types.CodeType | None:
     """Return the code that a call of ``function`` runs; None where it is not written in Python."""
-    if isinstance(function, functools.partial):
-        function = function.func
-    function = getattr(function, "__func__", function)
-    return getattr(function, "__code__", None)
+    found = called(function)
+    return None if found is None else found[0].__code__
 
 
 def constants_of(function: Any) -> frozenset[float]:
@@ -98,6 +131,7 @@ class _Reader:
         self.refusal: str | None = None
         self.branches = False
         self.true_at = set[int]()
+        self.loaded = set[Any]()
         self.names, self.operators, self.constants = set[str](), set[str](), set(_COMMON)
         self.global_names: dict[str, None] = {}
         self.paths: dict[tuple[str, ...], None] = {}
@@ -110,6 +144,8 @@ class _Reader:
                 name, argument = instruction.opname, instruction.argval
                 if name in _SILENT:
                     continue
+                if name not in _DECLARES:
+                    self.loaded.update(argument if isinstance(argument, tuple) else (argument,))
                 self._follow(name, argument, instruction.is_jump_target)
                 self._take_in(name, argument, instruction.argrepr)
                 reason = _reason(instruction, previous, part)
@@ -128,6 +164,7 @@ class _Reader:
             tuple(name for name in self.names | self.operators if hasattr(backend.tensor_type, name)),
             self.branches,
             frozenset(self.constants),
+            code.co_argcount == 0 or code.co_varnames[0] in self.loaded,
         )
 
     def _follow(self, name: str, argument: Any, arrives: bool) -> None:

@@ -7,23 +7,18 @@ real. What a function does is read off its bytecode, once for each piece of code
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
-from .bytecode import SETS_ITEM, Code, code_of, known
-from .reads import BUILTINS, MISSING, captured, is_known, only_computes, own_operations, through
+from .bytecode import SETS_ITEM, Called, Code, called, known
+from .found import MISSING, Found, is_simple
+from .reads import BUILTINS, is_known, only_computes, own_operations, through
 
-__all__ = ["may_write", "refusal"]
+__all__ = ["judgement", "may_write", "refusal"]
 
-_CONSTANT_TYPES = {
-    ("torch", "dtype"),
-    ("torch", "device"),
-    ("torch", "Size"),
-    ("numpy", "ndarray"),
-    ("numpy", "float64"),
-}
 _WRITING = frozenset(
     [SETS_ITEM]
     + "append extend insert remove pop popitem clear update setdefault add discard sort reverse".split()
@@ -32,216 +27,213 @@ _WRITING = frozenset(
 _DEPTH = 4
 _LONGEST = 256
 """How many elements of a captured container are looked at; one that has more is not."""
-_SIMPLE = (int, float, bool, str, type(None))
+_MOST = 16
+"""How many judgements are kept of functions of equal code, which methods of several objects are."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Where a layer keeps attributes of its own kind."""
-_LASTING = (types.FunctionType, types.BuiltinFunctionType, type)
+_OWN_LAYERS = f"{__name__.partition('.')[0]}.backend."
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
-def refusal(function: Any, once: bool = False, depth: int = 0) -> str | None:
+def refusal(function: Any, once: bool = False) -> str | None:
     """Return why ``function`` may not be recorded, None if it may.
 
     With ``once`` it would be called once instead of once per bucket, so it must not branch either: what it branches on
     may differ between buckets.
     """
-    code = code_of(function)
-    if code is None:
-        return "it is not a Python function"
-    if not own_operations(known(code)):
-        return "an operation of the tensor library has been replaced"
-    kinds = _kinds_of(function, known(code)) if depth == 0 else None
-    if kinds is not None:
-        found = _judged.get(code, {}).get(once)
-        if found is not None and found[0] == kinds:
-            return found[1]
-    reason = _refusal(function, known(code), once, depth)
-    if kinds is not None:
-        _judged.setdefault(code, {})[once] = kinds, reason
-    return reason
+    return judgement(function, once)[0]
 
 
 def may_write(function: Any) -> bool:
     """Whether a function may write into the columns that it is given: it does, or it does what cannot be told."""
-    if backend.is_layer(function):
-        return _refusal_of_layer(type(function).__name__, function, False, 0) is not None
-    return refusal(function) is not None
+    return judgement(function, False)[0] is not None
 
 
-_judged: WeakKeyDictionary[types.CodeType, dict[bool, tuple[tuple[Any, ...], str | None]]] = WeakKeyDictionary()
-"""What was found about functions, with the kinds of what they captured then."""
+_Judgement = tuple[str | None, Found]
+_judged: WeakKeyDictionary[types.CodeType, tuple[tuple[bool, bool, _Judgement], ...]] = WeakKeyDictionary()
+"""Judgements by a function's code, the latest first: whether it is called once, and whether it is a layer's."""
 
 
-def _kinds_of(function: Any, code: Code) -> tuple[Any, ...] | None:
-    """Return what the judgement of a function depends on besides its code.
+def judgement(function: Any, once: bool) -> _Judgement:
+    """Return why a function may not be recorded, and what was found on the way: it is judged so while that holds."""
+    target = called(function)
+    if target is None:
+        return "it is not a Python function", Found()
+    code, layer = target[0].__code__, backend.is_layer(function)
+    judged = _judged.get(code, ())
+    for for_once, of_layer, one in judged:
+        if for_once is once and of_layer is layer and one[1].holds(target):
+            return one
+    judge = _Judge(once)
+    if layer:
+        judge.found.captured(target)
+        reason = judge.layer(type(function).__name__, function, 0)
+    else:
+        reason = judge.function(target, 0)
+    result = reason, judge.found.seal()
+    if judge.found.whole:
+        _judged[code] = ((once, layer, result), *[one for one in judged if one[2][1].whole][: _MOST - 1])
+    return result
 
-    None where it has to be made anew each time: of methods, and of what captures functions, layers or containers.
-    """
-    if type(function) is not types.FunctionType:
-        return None
-    kinds: list[Any] = []
-    for name, value in captured(function):
-        kinds.append(name)
+
+class _Judge:
+    """Looks through a function and all that it captured. Its methods return why that rules recording out, or None."""
+
+    def __init__(self, once: bool) -> None:
+        self.once = once
+        self.found = Found()
+
+    def function(self, target: Called, depth: int) -> str | None:
+        """Judge a function written in Python."""
+        code = known(target[0].__code__)
+        if not own_operations(code, self.found):
+            return "an operation of the tensor library has been replaced"
+        if depth > _DEPTH:
+            return "it calls functions that call functions, too deep to follow"
+        captured = self.found.captured(target, not depth)
+        if code.refusal is not None:
+            return code.refusal
+        if self.once and code.branches:
+            return "it branches"
+        for name, value in captured:
+            reason = None if name in BUILTINS and value is BUILTINS[name] else self.value(name, value, code, depth)
+            if reason is not None:
+                return reason
+        return None if target[1] is None else self.owner(target[1], code, depth)
+
+    def value(self, name: str, value: Any, code: Code, depth: int) -> str | None:
+        """Judge a captured value."""
+        if value is MISSING:
+            return f"it uses the unknown name {name!r}"
+        if is_simple(value) or isinstance(value, int | float | str | bytes):
+            return None
         if isinstance(value, types.ModuleType):
-            kinds.append(value)
-            for path in code.paths_of(name):
-                for _, _, at in through(value, path):
-                    kinds.append(at if isinstance(at, types.ModuleType) else _kind_of(at))
-        else:
-            kinds.append(_kind_of(value))
-    return None if MISSING in kinds else tuple(kinds)
+            return self.module(name, value, code, depth)
+        if isinstance(value, list | dict | set | tuple | frozenset):
+            return self.container(name, value, code, depth)
+        if backend.is_layer(value):
+            used = self.layer(name, value, depth) if () in _uses_of(name, code) else None
+            return used or self.owner(value, code, depth)
+        if isinstance(value, type):
+            return None if only_computes(value) or value in BUILTINS.values() else f"it uses the class {name!r}"
+        if only_computes(value):
+            return None
+        target = called(value)
+        if target is not None:
+            self.found.of_class(type(value), "__call__")
+            self.found.whole = self.found.whole and type(value) is not functools.partial  # its keywords may change
+            return self.function(target, depth + 1)
+        kind = "built-in function" if isinstance(value, types.BuiltinFunctionType) else None
+        return f"it uses the {kind} {name!r}" if kind else f"it reads {name!r}, a {type(value).__name__}"
 
-
-def _kind_of(value: Any) -> Any:
-    """Return what counts of a captured value, ``MISSING`` where that cannot be told in short."""
-    kind = type(value)
-    if kind in _SIMPLE or (kind.__module__, kind.__name__) in _CONSTANT_TYPES:
-        return kind
-    if backend.is_tensor(value):
-        return backend.tensor_type
-    return value if isinstance(value, _LASTING) and only_computes(value) else MISSING
-
-
-def _refusal(function: Any, code: Code, once: bool, depth: int) -> str | None:
-    """Return why the function may not be recorded, from a look at all that it captured."""
-    if depth > _DEPTH:
-        return "it calls functions that call functions, too deep to follow"
-    if code.refusal is not None:
-        return code.refusal
-    if once and code.branches:
-        return "it branches"
-    for name, value in captured(function):
-        reason = _refusal_of(name, value, code, once, depth)
-        if reason is not None:
-            return reason
-    owner = getattr(function, "__self__", None)
-    return None if owner is None else _refusal_of_owner(owner, code, once, depth)
-
-
-def _refusal_of(name: str, value: Any, code: Code, once: bool, depth: int) -> str | None:
-    """Return why a captured value rules recording out."""
-    if value is MISSING:
-        return f"it uses the unknown name {name!r}"
-    if value is None or isinstance(value, bool | int | float | str | bytes) or backend.is_tensor(value):
+    def module(self, name: str, module: types.ModuleType, code: Code, depth: int) -> str | None:
+        """Judge what is read of a module."""
+        if not is_known(module.__name__):
+            return f"it uses the module {module.__name__!r}"
+        for path in _uses_of(name, code):
+            if not path:
+                return f"it hands on the module {name!r}"
+            for owner, attribute, value in through(module, path, self.found):
+                if not is_known(owner.__name__):
+                    return f"it uses the module {owner.__name__!r}"
+                inside = isinstance(value, types.ModuleType)
+                reason = None if inside else self.value(attribute, value, code, depth)
+                if reason is not None or (inside and attribute == path[-1]):
+                    return reason or f"it hands on the module {attribute!r}"
         return None
-    if (type(value).__module__, type(value).__name__) in _CONSTANT_TYPES:
+
+    def container(self, name: str, value: Any, code: Code, depth: int) -> str | None:
+        """Judge a captured list, dict, set or tuple: it, or something in it, may change."""
+        self.found.whole = False
+        writes = code.names & _WRITING
+        if writes:
+            return f"it may change {name!r} by {min(writes)!r}"
+        if len(value) > _LONGEST or depth > _DEPTH:
+            return f"it reads {name!r}, which holds too much to look at"
+        for element in value.values() if isinstance(value, dict) else value:
+            if not is_simple(element):
+                reason = self.layer(name, element, depth) if backend.is_layer(element) else None
+                reason = reason or self.value(name, element, code, depth + 1)
+                if reason is not None:
+                    return reason
         return None
-    if isinstance(value, types.ModuleType):
-        return _refusal_of_module(name, value, code, once, depth)
-    if isinstance(value, list | dict | set | tuple | frozenset):
-        return _refusal_of_container(name, value, code, once, depth)
-    if backend.is_layer(value):
-        used = _refusal_of_layer(name, value, once, depth) if () in _uses_of(name, code) else None
-        return used or _refusal_of_owner(value, code, once, depth)
-    if isinstance(value, type):
-        return None if only_computes(value) or value in BUILTINS.values() else f"it uses the class {name!r}"
-    if only_computes(value):
+
+    def layer(self, name: str, layer: Any, depth: int) -> str | None:
+        """Judge a layer that is called: whether it keeps state, and what users wrote in it."""
+        for inner in backend.layers_in(layer):
+            reason = self._one_layer(name, inner, depth)
+            if reason is not None:
+                return reason
         return None
-    if code_of(value) is not None:
-        return refusal(value, once, depth + 1)
-    kind = "built-in function" if isinstance(value, types.BuiltinFunctionType) else None
-    return f"it uses the {kind} {name!r}" if kind else f"it reads {name!r}, a {type(value).__name__}"
+
+    def _one_layer(self, name: str, layer: Any, depth: int) -> str | None:
+        """Judge a layer, but not those inside it."""
+        found, kind = self.found, type(layer)
+        if not isinstance(vars(layer).get("_modules"), dict):
+            return f"the layer {name!r} is of an unknown kind"
+        found.values_of(layer, "_modules")
+        if any(found.values_of(layer, hooks) for hooks in _HOOKS):
+            return f"the layer {name!r} has hooks"
+        if self.once and any(x is not None for x in found.values_of(layer, "_buffers")):
+            return f"the layer {name!r} keeps state"
+        inplace = found.of_object(layer, None, "inplace", exactly=True)
+        if not self.once and inplace is not MISSING and inplace:
+            return f"the layer {name!r} works in place"
+        if not _of_library(found.of_class(kind, "__call__")):
+            return f"the layer {name!r} has a __call__ of its own"
+        forward, of_class = found.of_object(layer, None, "forward"), found.of_class(kind, "forward")
+        if is_known(getattr(of_class if forward is MISSING else forward, "__module__", None) or ""):
+            return None
+        forward = layer.forward if forward is MISSING else forward
+        target = called(forward)
+        reason = "it is not a Python function" if target is None else self.function(target, depth + 1)
+        return None if reason is None else f"in the layer {name!r}, {reason}"
+
+    def owner(self, owner: Any, code: Code, depth: int) -> str | None:
+        """Judge the attributes of a method's object that its code names."""
+        kind = owner if isinstance(owner, type) else type(owner)
+        for hook in ("__getattr__", "__getattribute__"):
+            found = self.found.of_class(kind, hook)
+            if isinstance(found, types.FunctionType) and not is_known(found.__module__):
+                return f"its object has a {hook} of its own"
+        for name in code.names:
+            value = self._attribute(owner, kind, name)
+            if value is MISSING:
+                continue
+            if backend.is_layer(value):
+                reason = self.layer(name, value, depth)
+                for inner in backend.layers_in(value) if reason is None and depth < _DEPTH else ():
+                    if inner is not owner and not is_known(type(inner).__module__):
+                        reason = reason or self.owner(inner, code, depth + 1)
+            else:
+                reason = self.value(name, value, code, depth)
+            if reason is not None:
+                return reason
+        return None
+
+    def _attribute(self, owner: Any, kind: type, name: str) -> Any:
+        """Return what stands behind an attribute, a user's method bound to its object; ``MISSING`` if nothing does."""
+        found = self.found.of_class(kind, name)
+        if not isinstance(found, property) and not isinstance(owner, type):
+            for table in (*(_TABLES if backend.is_layer(owner) else ()), None):
+                value = self.found.of_object(owner, table, name)
+                if value is not MISSING:
+                    return value
+        if isinstance(found, staticmethod):
+            return found.__func__
+        function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        if not isinstance(function, types.FunctionType):
+            return found
+        whose = kind if isinstance(found, classmethod) else owner
+        return MISSING if is_known(function.__module__) else types.MethodType(function, whose)
+
+
+def _of_library(method: Any) -> bool:
+    """Whether a method of a layer is that of the tensor library or of this package's own layers."""
+    module = getattr(method, "__module__", None) or ""
+    return is_known(module) or module.startswith(_OWN_LAYERS)
 
 
 def _uses_of(name: str, code: Code) -> list[tuple[str, ...]]:
     """Return which attributes are read of a captured value; that it is used itself, where no name tells: a default."""
     return code.paths_of(name) or [()]
-
-
-def _refusal_of_module(name: str, module: types.ModuleType, code: Code, once: bool, depth: int) -> str | None:
-    """Return why what is read of a module rules recording out."""
-    if not is_known(module.__name__):
-        return f"it uses the module {module.__name__!r}"
-    for path in _uses_of(name, code):
-        if not path:
-            return f"it hands on the module {name!r}"
-        for owner, attribute, value in through(module, path):
-            if not is_known(owner.__name__):
-                return f"it uses the module {owner.__name__!r}"
-            inside = isinstance(value, types.ModuleType)
-            reason = None if inside else _refusal_of(attribute, value, code, once, depth)
-            if reason is not None or (inside and attribute == path[-1]):
-                return reason or f"it hands on the module {attribute!r}"
-    return None
-
-
-def _refusal_of_container(name: str, value: Any, code: Code, once: bool, depth: int) -> str | None:
-    """Return why a captured list, dict, set or tuple rules recording out: it, or something in it, may change."""
-    writes = code.names & _WRITING
-    if writes:
-        return f"it may change {name!r} by {min(writes)!r}"
-    if len(value) > _LONGEST or depth > _DEPTH:
-        return f"it reads {name!r}, which holds too much to look at"
-    for element in value.values() if isinstance(value, dict) else value:
-        if type(element) not in _SIMPLE:
-            layer = backend.is_layer(element)
-            reason = _refusal_of_layer(name, element, once, depth) if layer else None
-            reason = reason or _refusal_of(name, element, code, once, depth + 1)
-            if reason is not None:
-                return reason
-    return None
-
-
-def _refusal_of_layer(name: str, layer: Any, once: bool, depth: int) -> str | None:
-    """Return why a layer rules recording out: it keeps state, or a user's ``forward`` in it may not be recorded."""
-    if once and backend.has_state(layer):
-        return f"the layer {name!r} keeps state"
-    if backend.has_hooks(layer):
-        return f"the layer {name!r} has hooks"
-    for inner in backend.layers_in(layer):
-        if not once and vars(inner).get("inplace"):
-            return f"the layer {name!r} works in place"
-        if not is_known(type(inner).__module__):
-            reason = refusal(inner.forward, once, depth + 1)
-            if reason is not None:
-                return f"in the layer {name!r}, {reason}"
-    return None
-
-
-def _refusal_of_owner(owner: Any, code: Code, once: bool, depth: int) -> str | None:
-    """Return why the attributes of a method's object that its code names rule recording out."""
-    kind = owner if isinstance(owner, type) else type(owner)
-    for hook in ("__getattr__", "__getattribute__"):
-        found = _of_class(kind, hook)
-        if isinstance(found, types.FunctionType) and not is_known(found.__module__):
-            return f"its object has a {hook} of its own"
-    for name in code.names:
-        value = _attribute(owner, kind, name)
-        if value is MISSING:
-            continue
-        if backend.is_layer(value):
-            reason = _refusal_of_layer(name, value, once, depth)
-            for inner in backend.layers_in(value) if reason is None and depth < _DEPTH else ():
-                if inner is not owner and not is_known(type(inner).__module__):
-                    reason = reason or _refusal_of_owner(inner, code, once, depth + 1)
-        else:
-            reason = _refusal_of(name, value, code, once, depth)
-        if reason is not None:
-            return reason
-    return None
-
-
-def _attribute(owner: Any, kind: type, name: str) -> Any:
-    """Return what stands behind an attribute, a method of a user bound to its object; ``MISSING`` if nothing does."""
-    found = _of_class(kind, name)
-    if not isinstance(found, property) and not isinstance(owner, type):
-        own = getattr(owner, "__dict__", {})
-        for table in _TABLES if backend.is_layer(owner) else ():
-            if name in own[table]:
-                return own[table][name]
-        if name in own:
-            return own[name]
-    if isinstance(found, staticmethod):
-        return found.__func__
-    function = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
-    if not isinstance(function, types.FunctionType):
-        return found
-    whose = kind if isinstance(found, classmethod) else owner
-    return MISSING if is_known(function.__module__) else types.MethodType(function, whose)
-
-
-def _of_class(kind: type, name: str) -> Any:
-    """Return what a class, or one that it inherits from, has under a name, as it stands there."""
-    for one in kind.__mro__:
-        if name in one.__dict__:
-            return one.__dict__[name]
-    return MISSING

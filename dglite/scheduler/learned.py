@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Column, Reads, Reduced, code_of, holds, reads_of, refusal
+from ..recorder import Called, Column, Found, Reduced, called, code_of, judgement, refusal, repeats
 from .relation import Relation, has_kernels
 
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
@@ -24,7 +24,7 @@ _HALF = ("float16", "bfloat16")
 class _Messages:
     """What a message function makes of columns of such shapes and dtypes, as long as it reads the same around it."""
 
-    reads: Reads
+    found: Found
     scheme: tuple[tuple[Side, str, tuple[int, ...], str], ...]
     messages: tuple[MessageFunction, ...]
 
@@ -39,26 +39,31 @@ class _Messages:
 
 
 _messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
-_builtins: WeakKeyDictionary[CodeType, tuple[Reads, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
+_builtins: WeakKeyDictionary[CodeType, tuple[Found, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
 
 
+def _method(function: Any) -> Called | None:
+    """Return what a method runs that does not read its object; None for anything else."""
+    target = called(function) if type(function) is MethodType else None
+    return None if target is None or target[1] is not None else target
+
+
 def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, ...] | None:
     """Return the messages that a function is known to make of the relation's columns."""
-    if type(function) is not FunctionType:
-        return None
-    found = _messages.get(function.__code__)
-    if found is None or not holds(function, found.reads) or not found.fits(relation):
+    target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
+    found = None if target is None else _messages.get(target[0].__code__)
+    if target is None or found is None or not found.found.holds(target) or not found.fits(relation):
         return None
     return found.messages
 
 
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
     """Note what a function has made of columns, if it will do so again."""
-    reads = reads_of(function)
-    if reads is not None:
-        _messages[function.__code__] = _Messages(reads, scheme, messages)
+    code = code_of(function)
+    if code is not None and repeats(function):
+        _messages[code] = _Messages(judgement(function, False)[1], scheme, messages)
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -76,16 +81,15 @@ def bucket(function: Any, reason: str) -> None:
 
 def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
-    if type(function) is not FunctionType:
-        return None
-    found = _builtins.get(function.__code__)
-    return None if found is None or not holds(function, found[0]) else found[1]
+    target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
+    found = None if target is None else _builtins.get(target[0].__code__)
+    return None if target is None or found is None or not found[0].holds(target) else found[1]
 
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, Column]) -> None:
     """Note which built-in reducers a function is, if it returns reductions of message fields untouched."""
-    reads = reads_of(function)
-    if reads is None:
+    code = code_of(function)
+    if code is None or not repeats(function):
         return
     names = {id(column): name for name, column in read.items()}
     reducers = []
@@ -93,4 +97,4 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, C
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    _builtins[function.__code__] = reads, tuple(reducers)
+    _builtins[code] = judgement(function, True)[1], tuple(reducers)

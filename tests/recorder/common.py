@@ -19,7 +19,7 @@ DST = [1, 2, 2, 3, 3, 3, 0, 1, 1, 0, 3, 2, 2, 0]
 
 
 class ForReal:
-    """Calls a user's function; an object with ``__call__`` is never recorded, so it is run for real."""
+    """Calls a user's function and counts: an object that writes to itself is never recorded, but run for real."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function, self.calls = function, 0

@@ -7,16 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import dglite
-
-
-class ForReal:
-    """Keeps a function from being recorded."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, batch):
-        return self.function(batch)
+from tests.recorder.common import ForReal
 
 
 def scored(edges):

@@ -94,7 +94,7 @@ def test_a_stored_message_says_why_it_is_not_fused(g: Any) -> None:
     text = str(dglite.explain(g, ForReal(lambda edges: {"m": edges.src["h"]}), fn.max("m", "x")))
     assert (
         "RunEdgeUDF f0" in text
-        and "f0 is ForReal, run for real: it is not a Python function" in text
+        and "f0 is ForReal, run for real: it changes a value in place" in text
         and "shape known when it runs" in text
         and "?" in text
     )

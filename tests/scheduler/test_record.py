@@ -494,7 +494,7 @@ def test_explain_says_what_is_recorded_and_what_is_not() -> None:
     kept: list[Any] = []
     text = reason(multigraph(), lambda edges: {"m": kept.append(1) or edges.src["h"]}, for_real(pooled))
     assert "f0 is <lambda>, run for real: it may change 'kept' by 'append'" in text and not kept
-    assert "run for real: it is not a Python function" in text
+    assert "run for real: it changes a value in place" in text
     assert "RunEdgeUDF" in text and "bucketed by degree" in text
 
 

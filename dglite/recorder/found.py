@@ -1,0 +1,276 @@
+"""What was found on the way to a judgement, in a form that is compared in one pass: while it is all there, it holds.
+
+Objects, layers and functions are held weakly, so that a judgement keeps no model alive; when one of them dies, it holds
+no more. Of numbers, strings and tensors the type counts, of everything else the identity.
+"""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..backend import active as backend
+from .bytecode import Called, known
+
+__all__ = ["MISSING", "Found", "is_simple"]
+
+MISSING = object()
+_NOTHING: Mapping[str, Any] = types.MappingProxyType({})
+_SIMPLE = (int, float, bool, str, bytes, type(None))
+_CONSTANT_TYPES = {
+    ("torch", "dtype"),
+    ("torch", "device"),
+    ("torch", "Size"),
+    ("numpy", "ndarray"),
+    ("numpy", "float64"),
+}
+
+
+def is_simple(value: Any) -> bool:
+    """Whether a value is a number, a string, a tensor or the like: nothing counts of it but its type."""
+    kind = type(value)
+    return kind in _SIMPLE or (kind.__module__, kind.__name__) in _CONSTANT_TYPES or backend.is_tensor(value)
+
+
+class _Holder:
+    """What was found in the attributes of one object."""
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+        self.present: dict[tuple[str | None, str], tuple[type, Any]] = {}
+        self.absent: dict[tuple[str | None, str], None] = {}
+        self.same: dict[str, Any] = {}
+        self.sizes: dict[str, int] = {}
+
+    def sealed(self) -> tuple[Any, ...]:
+        """Return it as tuples, attributes by the table that they stand in."""
+        tables = dict.fromkeys(table for table, _ in (*self.present, *self.absent))
+        parts = [
+            (
+                table,
+                tuple([(name, *mark) for (at, name), mark in self.present.items() if at == table]),
+                tuple([name for at, name in self.absent if at == table]),
+            )
+            for table in tables
+        ]
+        empty = tuple([table for table, size in self.sizes.items() if not size])
+        sizes = tuple([(table, size) for table, size in self.sizes.items() if size])
+        return self.ref, tuple(parts), tuple(self.same.items()), empty, sizes
+
+
+class Found:
+    """A record of what a judgement looks at: its methods look things up and write down what is there.
+
+    ``whole`` is False once something was looked at that has no place here, the elements of a list for instance. The
+    record then holds for nobody, and so it does when an object in it has died.
+    """
+
+    def __init__(self) -> None:
+        self.whole = True
+        self._present: dict[Any, tuple[Mapping[str, Any], str, Any]] = {}
+        self._absent: dict[Any, tuple[Mapping[str, Any], str]] = {}
+        self._orders: dict[type, tuple[type, ...]] = {}
+        self._functions: list[tuple[Any, ...]] = []
+        self._holders: dict[int, _Holder] = {}
+        self._refs: dict[int, Any] = {}
+        self._sealed: tuple[Any, ...] | None = None
+
+    # -- looking ------------------------------------------------------------------------------------------------
+    def captured(self, called: Called, outermost: bool = True) -> list[tuple[str, Any]]:
+        """Return the names and values that a function reads from around it, but for its object.
+
+        A name without a value has ``MISSING``. ``outermost`` is for the function that is judged: the record holds for
+        any of equal code that finds the same.
+        """
+        plain, owner, arguments = called
+        code = known(plain.__code__)
+        given = [
+            (name, _content(cell))
+            for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=True)
+        ]
+        given += [("a default", value) for value in plain.__defaults__ or ()]
+        given += [("a default", value) for value in (plain.__kwdefaults__ or _NOTHING).values()]
+        marks = [self._mark(value) for _, value in given]
+        if outermost:
+            marks += [self._mark(value) for value in arguments]
+            marks += [] if owner is None else [self._mark(owner)]
+        given += [("an argument", value) for value in arguments]
+        names, hidden = [], []
+        for name in code.global_names:
+            if name in plain.__globals__:
+                names.append((name, plain.__globals__[name]))
+            else:
+                hidden.append((name, plain.__builtins__.get(name, MISSING)))  # type: ignore[attr-defined]
+                self.whole = self.whole and hidden[-1][1] is not MISSING
+        ref = None if outermost else self._ref(plain)
+        seen = tuple([(name, *self._mark(value)) for name, value in names])
+        self._functions.append((ref, plain.__code__, tuple(marks), seen, tuple(hidden)))
+        return given + names + hidden
+
+    def of_class(self, kind: type, name: str) -> Any:
+        """Return what a class, or one that it inherits from, has under a name, as it stands there."""
+        self._orders[kind] = kind.__mro__
+        for one in kind.__mro__:
+            value = self.of_namespace(one.__dict__, name, one)
+            if value is not MISSING:
+                return value
+        return MISSING
+
+    def of_namespace(self, namespace: Mapping[str, Any], name: str, whose: Any) -> Any:
+        """Return what a class or a module has under a name."""
+        key = id(whose), name
+        if name not in namespace:
+            if whose is not object:  # nothing can be added to it
+                self._absent[key] = namespace, name
+            return MISSING
+        value = namespace[name]
+        self._present[key] = namespace, name, value
+        return value
+
+    def of_object(self, owner: Any, table: str | None, name: str, exactly: bool = False) -> Any:
+        """Return an attribute of an object's own, or of one of its tables; ``exactly`` if a simple value counts too."""
+        holder, own = self._holder(owner)
+        space = own if table is None else own.get(table, _NOTHING)
+        value = space.get(name, MISSING)
+        if value is MISSING:
+            holder.absent[table, name] = None
+        elif exactly and is_simple(value):
+            holder.same[name] = value
+        else:
+            holder.present[table, name] = self._mark(value)
+        return value
+
+    def values_of(self, owner: Any, table: str) -> list[Any]:
+        """Return all values of a table of an object, none where it has no such table."""
+        holder, own = self._holder(owner)
+        if table not in own:
+            holder.absent[None, table] = None
+            return []
+        holder.sizes[table] = len(own[table])
+        return [self.of_object(owner, table, name) for name in own[table]]
+
+    def _holder(self, owner: Any) -> tuple[_Holder, Mapping[str, Any]]:
+        holder = self._holders.get(id(owner))
+        if holder is None:
+            holder = self._holders[id(owner)] = _Holder(self._ref(owner))
+        own = getattr(owner, "__dict__", None)
+        self.whole = self.whole and own is not None
+        return holder, own or {}
+
+    def _mark(self, value: Any) -> tuple[type, Any]:
+        """Return the type of a value and, where its identity counts, a weak reference to it."""
+        return type(value), None if is_simple(value) else self._ref(value)
+
+    def _ref(self, value: Any) -> Any:
+        found = self._refs.get(id(value))
+        if found is None:
+            try:
+                found = self._refs[id(value)] = weakref.ref(value, self._end)
+            except TypeError:
+                self.whole = False
+        return found
+
+    def _end(self, ref: Any) -> None:
+        """Let go of everything: an object has died. It may happen at any time, so nothing is cleared in place."""
+        self.whole, self._sealed = False, None
+
+    # -- comparing ----------------------------------------------------------------------------------------------
+    def seal(self) -> Found:
+        """Make the record one that can be compared; nothing is looked up with it any more."""
+        holders = [one.sealed() for one in self._holders.values()]
+        looked = self._functions, self._present.values(), self._absent.values(), self._orders.items(), holders
+        self._sealed = tuple(map(tuple, looked))
+        self._present, self._absent, self._orders, self._functions, self._holders = {}, {}, {}, [], {}
+        if not self.whole:
+            self._sealed = None
+        return self
+
+    def holds(self, called: Called) -> bool:
+        """Whether a function of equal code would find the same now."""
+        if self._sealed is None:
+            return False
+        functions, present, absent, orders, holders = self._sealed
+        try:
+            for ref, code, marks, names, hidden in functions:
+                plain = called[0] if ref is None else ref()
+                if plain is None or (ref is not None and plain.__code__ is not code):
+                    return False
+                given = marks or plain.__defaults__ is not None or plain.__kwdefaults__ is not None
+                if given and not _marked(_values_of(plain, called if ref is None else None), marks):
+                    return False
+                space, builtins = plain.__globals__, plain.__builtins__  # type: ignore[union-attr]
+                for name, kind, same in names:
+                    if type(space[name]) is not kind or (same is not None and same() is not space[name]):
+                        return False
+                for name, value in hidden:
+                    if name in space or builtins[name] is not value:
+                        return False
+            for space, name, value in present:
+                if space[name] is not value:
+                    return False
+            for space, name in absent:
+                if name in space:
+                    return False
+            for kind, order in orders:
+                if kind.__mro__ is not order:
+                    return False
+            for ref, parts, same, empty, sizes in holders:
+                if not _object_holds(ref(), parts, same, empty, sizes):
+                    return False
+        except (KeyError, ValueError):  # an attribute is gone, a variable of an enclosing function has no value
+            return False
+        return True
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return Ellipsis
+
+
+def _marked(values: Sequence[Any], marks: Sequence[tuple[type, Any]]) -> bool:
+    """Whether values have these marks."""
+    if len(values) != len(marks):
+        return False
+    for value, (kind, same) in zip(values, marks, strict=True):
+        if type(value) is not kind or (same is not None and same() is not value):
+            return False
+    return True
+
+
+def _values_of(plain: types.FunctionType, called: Called | None) -> list[Any]:
+    """Return what stands in the cells and defaults of a function, and what ``called`` has for it."""
+    values = [cell.cell_contents for cell in plain.__closure__ or ()]
+    values += plain.__defaults__ or ()
+    values += (plain.__kwdefaults__ or _NOTHING).values()
+    if called is not None:
+        values += called[2]
+        if called[1] is not None:
+            values.append(called[1])
+    return values
+
+
+def _object_holds(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any) -> bool:
+    """Whether the attributes of an object have the same marks."""
+    if holder is None:
+        return False
+    own = holder.__dict__
+    for table, present, absent in parts:
+        space = own if table is None else own[table]
+        for name, kind, ref in present:
+            value = space[name]
+            if type(value) is not kind or (ref is not None and ref() is not value):
+                return False
+        for name in absent:
+            if name in space:
+                return False
+    for name, value in same:
+        if own[name] is not value:
+            return False
+    for table in empty:
+        if own[table]:
+            return False
+    return not sizes or all(len(own[table]) == size for table, size in sizes)
