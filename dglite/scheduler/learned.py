@@ -61,9 +61,9 @@ def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, 
 
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
     """Note what a function has made of columns, if it will do so again."""
-    code = code_of(function)
-    if code is not None and repeats(function):
-        _messages[code] = _Messages(judgement(function, False)[1], scheme, messages)
+    code, (refused, found) = code_of(function), judgement(function, False)
+    if code is not None and refused is None and repeats(function):
+        _messages[code] = _Messages(found, scheme, messages)
 
 
 def why_bucketed(function: Any) -> str | None:
@@ -88,13 +88,12 @@ def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, Column]) -> None:
     """Note which built-in reducers a function is, if it returns reductions of message fields untouched."""
-    code = code_of(function)
-    if code is None or not repeats(function):
-        return
     names = {id(column): name for name, column in read.items()}
     reducers = []
     for out, value in result.items():
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    _builtins[code] = judgement(function, True)[1], tuple(reducers)
+    code, (refused, found) = code_of(function), judgement(function, True)
+    if code is not None and refused is None and repeats(function):
+        _builtins[code] = found, tuple(reducers)

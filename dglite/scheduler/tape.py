@@ -366,4 +366,5 @@ def _mailbox_column(
         raise Unrecordable("the features of a message do not broadcast", lasting=False) from None
     if len(dtypes) > 1:
         raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}", lasting=False)
-    return Column(tape, renumber(expr, slots), feat, dtypes.pop())
+    whole = expr if list(slots) == list(slots.values()) else renumber(expr, slots)
+    return Column(tape, whole, feat, dtypes.pop())
