@@ -91,7 +91,7 @@ def called(function: Any) -> Called | None:
     if kind is types.MethodType:
         plain, owner = function.__func__, function.__self__
     elif backend.is_layer(function):
-        inner = called(function.forward)
+        inner = called(getattr(function, "forward", None))
         return None if inner is None else (inner[0], function, inner[2])
     else:
         plain, owner = _of_class(kind, "__call__"), function

@@ -31,6 +31,8 @@ _MOST = 16
 """How many judgements are kept of functions of equal code, which methods of several objects are."""
 _TABLES = ("_parameters", "_buffers", "_modules")
 """Where a layer keeps attributes of its own kind."""
+_NO_FORWARD = "_forward_unimplemented"
+"""What is called where a layer defines no ``forward``: it raises."""
 _OWN_LAYERS = f"{__name__.partition('.')[0]}.backend."
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -182,7 +184,9 @@ class _Judge:
         if not _of_library(found.of_class(kind, "__call__")):
             return f"the layer {name!r} has a __call__ of its own"
         forward, of_class = found.of_object(layer, None, "forward"), found.of_class(kind, "forward")
-        if is_known(getattr(of_class if forward is MISSING else forward, "__module__", None) or ""):
+        defined = of_class if forward is MISSING else forward
+        of_library = is_known(kind.__module__) or getattr(defined, "__name__", "") == _NO_FORWARD
+        if of_library and is_known(getattr(defined, "__module__", None) or ""):
             return None
         forward = layer.forward if forward is MISSING else forward
         target = called(forward)

@@ -168,6 +168,18 @@ def test_a_method_that_is_replaced_on_its_class_is_seen(owner: Any, name: str, m
     assert refusal(layer.message) is None
 
 
+def test_what_a_user_overrides_of_a_library_s_layer_is_looked_at() -> None:
+    class Noting(nn.Softmax):
+        dim = property(lambda self: NOTES.append(1) or 1, lambda self, value: None)  # type: ignore[func-returns-value]
+
+    class Plain(nn.Softmax):
+        pass
+
+    for layer, may in ((Noting(1), False), (Plain(1), True)):
+        function = compiled("def f(edges):\n    return {'m': layer(edges.src['h'])}\n", layer=layer)
+        assert (refusal(function) is None) == may
+
+
 def test_a_new_base_of_a_class_is_seen() -> None:
     class Base:
         def help(self, x: Any) -> Any:
