@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..backend import active as backend
 from .bytecode import Called, known
 
-__all__ = ["MISSING", "Found", "is_simple"]
+__all__ = ["CONTAINERS", "LONGEST", "MISSING", "Found", "is_simple"]
 
 MISSING = object()
+CONTAINERS = (list, dict, set, tuple, frozenset)
+LONGEST = 256
+"""How many elements of a captured container are looked at; one that has more is not."""
+_DEEPEST = 4
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _SIMPLE = (int, float, bool, str, bytes, type(None))
 _CONSTANT_TYPES = {
@@ -34,12 +38,31 @@ def is_simple(value: Any) -> bool:
     return kind in _SIMPLE or (kind.__module__, kind.__name__) in _CONSTANT_TYPES or backend.is_tensor(value)
 
 
+_Mark = tuple[type, Any]
+"""The type of a value and, if that is not all that counts, a weak reference to it or an ``_Inside``."""
+
+
+class _Inside:
+    """The marks of what stands in a container, called as a weak reference that is dead."""
+
+    def __init__(self, marks: tuple[_Mark, ...]) -> None:
+        self.marks = marks
+
+    def __call__(self) -> None:
+        return None
+
+
+def _elements(container: Any) -> Collection[Any]:
+    """Return what may be used of a list, set or tuple; of a dict that are its values."""
+    return container.values() if isinstance(container, dict) else container  # type: ignore[no-any-return]
+
+
 class _Holder:
     """What was found in the attributes of one object."""
 
     def __init__(self, ref: Any) -> None:
         self.ref = ref
-        self.present: dict[tuple[str | None, str], tuple[type, Any]] = {}
+        self.present: dict[tuple[str | None, str], _Mark] = {}
         self.absent: dict[tuple[str | None, str], None] = {}
         self.same: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
@@ -63,8 +86,8 @@ class _Holder:
 class Found:
     """A record of what a judgement looks at: its methods look things up and write down what is there.
 
-    ``whole`` is False once something was looked at that has no place here, the elements of a list for instance. The
-    record then holds for nobody, and so it does when an object in it has died.
+    ``whole`` is False once something was looked at that has no place here: an object that cannot be held weakly.
+    The record then holds for nobody, and so it does when an object in it has died.
     """
 
     def __init__(self) -> None:
@@ -159,9 +182,16 @@ class Found:
         self.whole = self.whole and own is not None
         return holder, own or {}
 
-    def _mark(self, value: Any) -> tuple[type, Any]:
-        """Return the type of a value and, where its identity counts, a weak reference to it."""
-        return type(value), None if is_simple(value) else self._ref(value)
+    def _mark(self, value: Any, depth: int = 0) -> _Mark:
+        """Return the type of a value and what else counts of it: its identity, for a container what stands in it."""
+        if is_simple(value):
+            return type(value), None
+        if not isinstance(value, CONTAINERS):
+            return type(value), self._ref(value)
+        if len(value) > LONGEST or depth > _DEEPEST:
+            self.whole = False
+            return type(value), None
+        return type(value), _Inside(tuple([self._mark(element, depth + 1) for element in _elements(value)]))
 
     def _ref(self, value: Any) -> Any:
         found = self._refs.get(id(value))
@@ -202,7 +232,8 @@ class Found:
                     return False
                 space, builtins = plain.__globals__, plain.__builtins__  # type: ignore[union-attr]
                 for name, kind, same in names:
-                    if type(space[name]) is not kind or (same is not None and same() is not space[name]):
+                    value = space[name]
+                    if type(value) is not kind or (same is not None and same() is not value and not _in(value, same)):
                         return False
                 for name, value in hidden:
                     if name in space or builtins[name] is not value:
@@ -231,14 +262,19 @@ def _content(cell: types.CellType) -> Any:
         return Ellipsis
 
 
-def _marked(values: Sequence[Any], marks: Sequence[tuple[type, Any]]) -> bool:
+def _marked(values: Collection[Any], marks: Sequence[_Mark]) -> bool:
     """Whether values have these marks."""
     if len(values) != len(marks):
         return False
     for value, (kind, same) in zip(values, marks, strict=True):
-        if type(value) is not kind or (same is not None and same() is not value):
+        if type(value) is not kind or (same is not None and same() is not value and not _in(value, same)):
             return False
     return True
+
+
+def _in(value: Any, same: Any) -> bool:
+    """Whether a container has elements of the same marks."""
+    return type(same) is _Inside and _marked(_elements(value), same.marks)
 
 
 def _values_of(plain: types.FunctionType, called: Called | None) -> list[Any]:
@@ -262,7 +298,7 @@ def _object_holds(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any) ->
         space = own if table is None else own[table]
         for name, kind, ref in present:
             value = space[name]
-            if type(value) is not kind or (ref is not None and ref() is not value):
+            if type(value) is not kind or (ref is not None and ref() is not value and not _in(value, ref)):
                 return False
         for name in absent:
             if name in space:

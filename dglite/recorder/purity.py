@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
 from .bytecode import SETS_ITEM, Called, Code, called, known
-from .found import MISSING, Found, is_simple
+from .found import CONTAINERS, LONGEST, MISSING, Found, is_simple
 from .reads import BUILTINS, is_known, only_computes, own_operations, through
 
 __all__ = ["judgement", "may_write", "refusal"]
@@ -25,8 +25,6 @@ _WRITING = frozenset(
     + "write writelines".split()
 )
 _DEPTH = 4
-_LONGEST = 256
-"""How many elements of a captured container are looked at; one that has more is not."""
 _MOST = 16
 """How many judgements are kept of functions of equal code, which methods of several objects are."""
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -111,7 +109,7 @@ class _Judge:
             return None
         if isinstance(value, types.ModuleType):
             return self.module(name, value, code, depth)
-        if isinstance(value, list | dict | set | tuple | frozenset):
+        if isinstance(value, CONTAINERS):
             return self.container(name, value, code, depth)
         if backend.is_layer(value):
             used = self.layer(name, value, depth) if () in _uses_of(name, code) else None
@@ -146,11 +144,10 @@ class _Judge:
 
     def container(self, name: str, value: Any, code: Code, depth: int) -> str | None:
         """Judge a captured list, dict, set or tuple: it, or something in it, may change."""
-        self.found.whole = False
         writes = code.names & _WRITING
         if writes:
             return f"it may change {name!r} by {min(writes)!r}"
-        if len(value) > _LONGEST or depth > _DEPTH:
+        if len(value) > LONGEST or depth > _DEPTH:
             return f"it reads {name!r}, which holds too much to look at"
         for element in value.values() if isinstance(value, dict) else value:
             if not is_simple(element):

@@ -213,6 +213,28 @@ def test_state_counts_where_a_function_is_called_once() -> None:
     assert refusal(reduce, once=True) is None
 
 
+def test_what_stands_in_containers_is_seen() -> None:
+    layers, table = [nn.Linear(3, 3), nn.ReLU()], {"scale": 2.0, "acts": [torch.exp]}
+
+    def message(edges: Any) -> Any:
+        return {"m": layers[1](layers[0](edges.src["h"])) * table["scale"]}
+
+    assert calls_of(lambda: refusal(message)) <= 30
+    for change, may in (
+        (lambda: table.update(scale=3), True),
+        (lambda: table["acts"].append(NOTES.append), False),  # type: ignore[attr-defined]
+        (lambda: table["acts"].pop(), True),  # type: ignore[attr-defined]
+        (lambda: layers.append(nn.ReLU(inplace=True)), False),
+        (lambda: layers.pop(), True),
+        (lambda: layers[1].register_forward_hook(lambda *args: None), False),
+        (lambda: layers.__setitem__(1, nn.ReLU()), True),
+        (lambda: table.update(scale=object()), False),
+    ):
+        change()
+        assert (refusal(message) is None) == may
+        assert (refusal(message) is None) == may
+
+
 def test_what_a_helper_reads_is_seen() -> None:
     inner = compiled("def f(x):\n    return g(x)\n", g=torch.exp)
     helper = functools.partial(inner)
