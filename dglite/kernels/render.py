@@ -33,17 +33,30 @@ def spmm_source(spec: SpmmSpec) -> str:
 
     It is called by ``kernels/cpu/driver.py``, which lays down the words of ``args``.
     """
-    operands = operands_of(spec.expr)
-    names = [repr(operand) for operand in operands]
-    scale = _ROW_SCALE if spec.reducer is Reducer.MEAN else ""
-    return f'''"""g-SpMM: {spec.reducer.value} of {spec.expr} ({spec.dtype}, {spec.index} ids)."""
+    names = [repr(operand) for operand in spec.operands]
+    scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
+    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
+    return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, first, last, out, winners):
-{_read_operands(spec)}{scale}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
+{_read_operands(spec)}{scale}{_apart(spec)}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
 
 
 _ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
     scale = splat1(1.0 / max(count, 1))
+"""
+
+
+def _apart(spec: SpmmSpec) -> str:
+    """Return what finds how many elements the rows of one result lie before those of the next.
+
+    In ``out`` that is all rows; in the carry, where the row of an earlier task is gone on with, it is one.
+    """
+    if not spec.more:
+        return ""
+    return f"""    apart = inner{" * groups" if spec.grouped else ""}
+    if index(word(args, 0), row) == first:
+        apart = apart * word(args, 3)
 """
 
 
@@ -57,7 +70,7 @@ def _header(spec: KernelSpec) -> str:
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
         "reduce_add = simd.reduce_add",
-        *(f"{name} = simd.{name}" for name in sorted(called_functions(spec.expr))),
+        *(f"{name} = simd.{name}" for name in sorted(set().union(*map(called_functions, spec.exprs)))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
         f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
@@ -92,7 +105,7 @@ def _read_operands(spec: KernelSpec) -> str:
         "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
         "inner = word(args, 5)" if not spec.grouped else "inner, groups = word(args, 5), word(args, 6)",
     ]
-    for i, operand in enumerate(operands_of(spec.expr)):
+    for i, operand in enumerate(spec.operands):
         at = WORDS_BEFORE_OPERANDS + 3 * i
         lines.append(f"{operand!r}, {operand!r}_stride = word(args, {at}), word(args, {at + 1})")
         if spec.grouped:
@@ -139,41 +152,56 @@ def _at(k: str, pieces: tuple[int, ...], piece: int, *terms: str) -> str:
 
 
 def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
-    """Return the loop over a row's entries that keeps one accumulator per piece in registers."""
+    """Return the loop over a row's entries that keeps one accumulator per piece and reduction in registers."""
     lines = []
-    for p, width in enumerate(pieces):
-        identity = "0.0" if spec.reducer.identity == 0 else f'float("{spec.reducer.identity}")'
-        lines.append(f"total{p} = splat{width}({identity})")
-        if spec.winners:
-            lines.append(f"winner{p} = ids{width}(first)")
+    for total, _, reducer, width in _totals(spec, pieces):
+        identity = "0.0" if reducer.identity == 0 else f'float("{reducer.identity}")'
+        lines.append(f"total{total} = splat{width}({identity})")
+        if spec.winners and reducer.selects:
+            lines.append(f"winner{total} = ids{width}(first)")
     lines.append("for j in range(first, last):")
     body = _entry(spec, pieces, k)
-    for p, width in enumerate(pieces):
-        shared, value = _value(spec, _row_factors(spec)[0], p, pieces, k)
+    summed = tuple(_row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
+    for p in range(len(pieces)):
+        shared, values = _values(spec, summed, p, pieces, k)
         body += shared
-        if not spec.reducer.selects:
-            body.append(f"total{p} = total{p} + {value}")
-            continue
-        body.append(f"value = splat{width}({value})")
-        order = "value, total" if spec.reducer is Reducer.MAX else "-value, -total"
-        body.append(f"better = greater({order}{p})")
-        body.append(f"total{p} = select(better, value, total{p})")
-        if spec.winners:
-            body.append(f"winner{p} = select(better, ids{width}(j), winner{p})")
+        for (total, _, reducer, width), value in zip(_totals(spec, pieces)[p :: len(pieces)], values, strict=True):
+            body += _accumulated(spec, total, reducer, width, value)
     lines += ["    " + line for line in body]
     lines += _spmm_stores(spec, pieces, k)
     return "\n".join(lines) + "\n"
 
 
-def _row_factors(spec: SpmmSpec) -> tuple[Expr, list[tuple[str, Expr]]]:
+def _totals(spec: SpmmSpec, pieces: tuple[int, ...]) -> list[tuple[int, int, Reducer, int]]:
+    """Return (its number, its piece, how it reduces, its width) of every accumulator, one reduction after the other."""
+    found = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
+    return [(total, *rest) for total, rest in enumerate(found)]
+
+
+def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value: str) -> list[str]:
+    """Return the lines that take one entry's ``value`` into an accumulator."""
+    if not reducer.selects:
+        return [f"total{total} = total{total} + {value}"]
+    order = "value, total" if reducer is Reducer.MAX else "-value, -total"
+    lines = [
+        f"value = splat{width}({value})",
+        f"better = greater({order}{total})",
+        f"total{total} = select(better, value, total{total})",
+    ]
+    if spec.winners:
+        lines.append(f"winner{total} = select(better, ids{width}(j), winner{total})")
+    return lines
+
+
+def _row_factors(expr: Expr, reducer: Reducer) -> tuple[Expr, list[tuple[str, Expr]]]:
     """Split ``expr`` into what is summed and the (operator source, operand) pairs that one row shares.
 
     A sum of products with the destination's own factor is that factor times the sum: one multiplication per row, not
     one per edge. Normalised aggregation, ``u0 * u1 * v2``, reads like this.
     """
-    if spec.reducer.selects:
-        return spec.expr, []
-    inner, factors = _split_factors(spec.expr)
+    if reducer.selects:
+        return expr, []
+    inner, factors = _split_factors(expr)
     return Constant(1.0) if inner is None else inner, factors
 
 
@@ -201,27 +229,31 @@ def _is_of_row(expr: Expr) -> bool:
 
 
 def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
-    lines = []
-    if spec.reducer.selects:
-        lines.append("if first == last:")
-        for p, width in enumerate(pieces):
-            lines.append(f"    total{p} = splat{width}(0.0)")
-            if spec.winners:
-                lines.append(f"    winner{p} = ids{width}(-1)")
-    factors = _row_factors(spec)[1]
-    if factors:
-        lines.append("if first < last:")  # a row without entries stays 0, whatever its factor is
-    for p in range(len(pieces) if factors else 0):
-        for source, factor in factors:
-            shared, value = _value(spec, factor, p, pieces, k)
-            lines += [f"    {line}" for line in (*shared, f"total{p} = {source.format(f'total{p}', value)}")]
-    scale = " * scale" if spec.reducer is Reducer.MEAN else ""
-    for p, width in enumerate(pieces):
+    empty, scaled, stores, selecting = list[str](), list[str](), list[str](), list[int]()
+    for total, p, reducer, width in _totals(spec, pieces):
+        part = total // len(pieces)
+        for source, factor in _row_factors(*spec.parts[part])[1]:
+            shared, (value,) = _values(spec, (factor,), p, pieces, k)
+            scaled += [f"    {line}" for line in (*shared, f"total{total} = {source.format(f'total{total}', value)}")]
+        scale = " * scale" if reducer is Reducer.MEAN else ""
         at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
-        lines.append(f"store{width}(out + ({at}) * ITEM, total{p}{scale})")
+        stores.append(f"store{width}(out + ({_later(part)}{at}) * ITEM, total{total}{scale})")
+        if not reducer.selects:
+            continue
+        empty.append(f"    total{total} = splat{width}(0.0)")
         if spec.winners:
-            lines.append(f"store_ids{width}(winners + ({at}) * INDEX, winner{p})")
-    return lines
+            selecting += [] if part in selecting else [part]
+            empty.append(f"    winner{total} = ids{width}(-1)")
+            where = f"{_later(selecting.index(part))}{at}"
+            stores.append(f"store_ids{width}(winners + ({where}) * INDEX, winner{total})")
+    lines = ["if first == last:", *empty] if empty else []
+    # a row without entries stays 0, whatever its factor is
+    return [*lines, *(["if first < last:", *scaled] if scaled else []), *stores]
+
+
+def _later(count: int) -> str:
+    """Return how far the result number ``count`` lies behind the first."""
+    return f"{count} * apart + " if count else ""
 
 
 # -- g-SDDMM -----------------------------------------------------------------------------------------------------------
@@ -230,7 +262,7 @@ def sddmm_source(spec: SddmmSpec) -> str:
 
     With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result.
     """
-    names = [repr(operand) for operand in operands_of(spec.expr)]
+    names = [repr(operand) for operand in spec.operands]
     body = "edge = edge_index(edge_ids, j)\n" if not _reads(spec, Side.E) else ""
     body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
     passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
@@ -250,7 +282,7 @@ def _map_passes(spec: SddmmSpec) -> str:
     for head, k, pieces in _sweeps(spec):
         lines = []
         for p, width in enumerate(pieces):
-            shared, value = _value(spec, spec.expr, p, pieces, k)
+            shared, (value,) = _values(spec, spec.exprs, p, pieces, k)
             lines += [*shared, f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {value})"]
         text += head + indent("\n".join(lines), 4 if head.startswith("for") else 0)
     return text
@@ -262,7 +294,7 @@ def _dot_passes(spec: SddmmSpec) -> str:
     for head, k, pieces in _sweeps(spec):
         shared, values = [], []
         for p in range(len(pieces)):
-            lines, value = _value(spec, spec.expr, p, pieces, k)
+            lines, (value,) = _values(spec, spec.exprs, p, pieces, k)
             shared += lines
             values.append(value)
         if head.startswith("for"):
@@ -287,7 +319,7 @@ def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
 
 # -- shared by the templates -------------------------------------------------------------------------------------------
 def _reads(spec: KernelSpec, side: Side) -> bool:
-    return any(operand.side is side for operand in operands_of(spec.expr))
+    return any(operand.side is side for operand in spec.operands)
 
 
 def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
@@ -297,7 +329,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines += ["source = index(indices, j)", "source_ahead = index_ahead(indices, j, num_entries)"]
     if _reads(spec, Side.E):
         lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
-    for operand in operands_of(spec.expr):
+    for operand in spec.operands:
         if operand.side in _OF_ROW:
             continue
         name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
@@ -312,7 +344,7 @@ def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
     lines = sum(
-        _cache_lines(spec, operand, pieces) for operand in operands_of(spec.expr) if operand.side not in _OF_ROW
+        _cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in _OF_ROW
     )
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
@@ -326,18 +358,20 @@ def _cache_lines(spec: KernelSpec, operand: Operand, pieces: tuple[int, ...]) ->
 _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 
-def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k: str) -> tuple[list[str], str]:
-    """Return ``expr`` over the lanes of one piece: lines that name what occurs several times in it, and its text."""
-    expr = write_out_powers(expr)
-    repeated, names, lines = _repeated(expr), dict[Expr, str](), list[str]()
+def _values(
+    spec: KernelSpec, exprs: tuple[Expr, ...], piece: int, pieces: tuple[int, ...], k: str
+) -> tuple[list[str], list[str]]:
+    """Return ``exprs`` over the lanes of one piece: lines that name what occurs several times, and their texts."""
+    exprs = tuple(map(write_out_powers, exprs))
+    repeated, names, lines = _repeated(exprs), dict[Expr, str](), list[str]()
 
     def text(node: Expr, whole: bool = False) -> str:
         if isinstance(node, Constant):
             return number_text(node.value)
-        if isinstance(node, Operand):
-            return _loaded(spec, node, piece, pieces, k)
-        assert isinstance(node, Call)
         if node not in repeated or whole:
+            if isinstance(node, Operand):
+                return _loaded(spec, node, piece, pieces, k)
+            assert isinstance(node, Call)
             return node.op.source.format(*(text(arg, is_fused(node, arg)) for arg in node.args))
         if node not in names:
             line = text(node, True)
@@ -345,7 +379,7 @@ def _value(spec: KernelSpec, expr: Expr, piece: int, pieces: tuple[int, ...], k:
             lines.append(f"{names[node]} = {line}")
         return names[node]
 
-    return lines, text(expr)
+    return lines, [text(expr) for expr in exprs]
 
 
 def is_fused(node: Call, arg: Expr) -> bool:
@@ -363,18 +397,18 @@ def number_text(value: float) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _repeated(expr: Expr) -> frozenset[Expr]:
-    """Return the operator calls that occur more than once in ``expr``."""
-    seen, repeated, pending = set[Expr](), set[Expr](), [expr]
+def _repeated(exprs: tuple[Expr, ...]) -> frozenset[Expr]:
+    """Return the operator calls that occur more than once in ``exprs``, and of several the operands that do."""
+    seen, repeated, pending = set[Expr](), set[Expr](), list(exprs)
     while pending:
         node = pending.pop()
-        if not isinstance(node, Call):
+        if isinstance(node, Constant) or (isinstance(node, Operand) and len(exprs) == 1):
             continue
         if node in seen:
             repeated.add(node)
         else:
             seen.add(node)
-            pending.extend(node.args)
+            pending.extend(node.args if isinstance(node, Call) else ())
     return frozenset(repeated)
 
 

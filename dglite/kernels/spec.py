@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from ..expr import Expr
+from ..expr import Expr, Operand, operands_of
 from ..opspec import Reducer
 from .layout import Layout, Pattern
 
@@ -33,13 +34,39 @@ class KernelSpec:
     blocks: bool
     pieces: tuple[int, ...]
 
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        """The expressions that are computed for every entry."""
+        return (self.expr,)
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """The distinct operands of all expressions, by slot."""
+        found = {operand for expr in self.exprs for operand in operands_of(expr)}
+        return tuple(sorted(found, key=lambda operand: operand.slot))
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpmmSpec(KernelSpec):
-    """Everything that a g-SpMM kernel is compiled for."""
+    """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass."""
 
     reducer: Reducer
     winners: bool = False
+    more: tuple[tuple[Expr, Reducer], ...] = ()
+
+    @property
+    def parts(self) -> tuple[tuple[Expr, Reducer], ...]:
+        """The expressions and how each is reduced."""
+        return (self.expr, self.reducer), *self.more
+
+    @property
+    def exprs(self) -> tuple[Expr, ...]:
+        return tuple(expr for expr, _ in self.parts)
+
+    @property
+    def num_selecting(self) -> int:
+        """How many of the reductions have winners."""
+        return sum(reducer.selects for _, reducer in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ by such a boundary is finished by the later task in a row of its own (the carry)
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
 7 the row kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
-11 mode; then (address, row stride, group table) for every operand.
+11 mode. A kernel of several reductions writes (reductions, num_rows, width) to ``out`` and to ``winners``, where there
+are maxima and minima alone; in the carry a task's rows of all reductions lie side by side. Then (address, row stride, group table) for every operand.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ __all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]
 DTYPES = tuple(ITEM_BYTES)
 SIGNATURE = "void(int64, int64, int64)"
 ADD, MAXIMUM, MINIMUM = 0, 1, 2
+MOST_PARTS = 16
 
 
-def mode_word(dtype: str, index: str, reducer: Reducer) -> int:
-    """Return word 11: the value dtype, how carried rows are merged, and whether ids are 64 bits wide."""
-    merge = {Reducer.MAX: MAXIMUM, Reducer.MIN: MINIMUM}.get(reducer, ADD)
-    return DTYPES.index(dtype) + 4 * merge + 16 * (index == "int64")
+def mode_word(dtype: str, index: str, *reducers: Reducer) -> int:
+    """Return word 11: the value dtype, whether ids are 64 bits wide, how many reductions there are (at most
+    ``MOST_PARTS``), and for each how carried rows are merged."""
+    assert len(reducers) <= MOST_PARTS
+    word = DTYPES.index(dtype) + 4 * (index == "int64") + 8 * len(reducers)
+    for part, reducer in enumerate(reducers):
+        word += {Reducer.MAX: MAXIMUM, Reducer.MIN: MINIMUM}.get(reducer, ADD) << 8 + 2 * part
+    return word
 
 
 @intrinsic
@@ -101,37 +107,62 @@ def _store(dtype: int, address: int, value: float) -> None:
 
 
 @njit(error_model="numpy")
+def _merge_of(mode: int, part: int) -> int:
+    return mode >> (8 + 2 * part) & 3
+
+
+@njit(error_model="numpy")
+def _num_selecting(mode: int) -> int:
+    found = 0
+    for part in range(mode // 8 % 32):
+        found += _merge_of(mode, part) != ADD
+    return found
+
+
+@njit(error_model="numpy")
+def _merge_row(mode: int, merge: int, width: int, item: int, ours: int, late: int, ids: int, late_ids: int) -> None:
+    """Combine what a later task found for a row with ``ours``; ``ids`` are our winners, 0 where they are not kept."""
+    dtype, wide = mode % 4, mode // 4 % 2
+    for k in range(width):
+        early_value, late_value = _load(dtype, ours + k * item), _load(dtype, late + k * item)
+        if merge == ADD:
+            _store(dtype, ours + k * item, early_value + late_value)
+            continue
+        better = late_value > early_value if merge == MAXIMUM else late_value < early_value
+        if better or (late_value != late_value and early_value == early_value):
+            _store(dtype, ours + k * item, late_value)
+            if ids != 0 and wide:
+                _store_id64(ids + k * 8, _index64(late_ids, k))
+            elif ids != 0:
+                _store_id32(ids + k * 4, _index32(late_ids, k))
+
+
+@njit(error_model="numpy")
 def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
     """Combine what later tasks found with the rows that earlier tasks began, in the order of the entries."""
-    out, winners, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-    dtype, merge, wide = mode % 4, mode // 4 % 4, mode // 16
-    id_bytes = 8 if wide else 4
+    num_rows, out, winners, carry, mode = word(args, 3), word(args, 8), word(args, 9), word(args, 10), word(args, 11)
+    wide, parts, selecting = mode // 4 % 2, mode // 8 % 32, _num_selecting(mode)
+    row_bytes, id_bytes = width * item, width * (8 if wide else 4)
+    found = carry + 8 * num_tasks
+    found_ids = found + num_tasks * parts * row_bytes
     for task in range(1, num_tasks):
-        row = word(carry, task)
+        row, chosen = word(carry, task), 0
         if row < 0:
             continue
-        ours, late = out + row * width * item, carry + 8 * num_tasks + task * width * item
-        late_ids = carry + 8 * num_tasks + num_tasks * width * item + task * width * id_bytes
-        for k in range(width):
-            early_value, late_value = _load(dtype, ours + k * item), _load(dtype, late + k * item)
-            if merge == ADD:
-                _store(dtype, ours + k * item, early_value + late_value)
-                continue
-            better = late_value > early_value if merge == MAXIMUM else late_value < early_value
-            if better or (late_value != late_value and early_value == early_value):
-                _store(dtype, ours + k * item, late_value)
-                if winners != 0 and wide:
-                    _store_id64(winners + (row * width + k) * 8, _index64(late_ids, k))
-                elif winners != 0:
-                    _store_id32(winners + (row * width + k) * 4, _index32(late_ids, k))
+        for part in range(parts):
+            merge = _merge_of(mode, part)
+            ours, late = out + (part * num_rows + row) * row_bytes, found + (task * parts + part) * row_bytes
+            ids = winners + (chosen * num_rows + row) * id_bytes if winners != 0 else 0
+            _merge_row(mode, merge, width, item, ours, late, ids, found_ids + (task * selecting + chosen) * id_bytes)
+            chosen += merge != ADD
 
 
 @cfunc(SIGNATURE, error_model="numpy")
 def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
-    """Drive a kernel that writes one row of ``out`` per row."""
+    """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
     out, winners, carry, mode = word(args, 8), word(args, 9), word(args, 10), word(args, 11)
-    width, dtype, wide = word(args, 5) * word(args, 6), mode % 4, mode // 16
+    width, dtype, wide, parts = word(args, 5) * word(args, 6), mode % 4, mode // 4 % 2, mode // 8 % 32
     item = 4 if dtype == 0 else (8 if dtype == 1 else 2)
     id_bytes = 8 if wide else 4
     if task < 0:
@@ -146,8 +177,8 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
         if begin < end and first > begin:
             _store_word(carry, task, row - 1)
             late = carry + 8 * num_tasks
-            late_ids = late + num_tasks * width * item + task * width * id_bytes
-            _call_row(kernel, args, row - 1, begin, min(first, end), late + task * width * item, late_ids)
+            late_ids = late + num_tasks * parts * width * item + task * _num_selecting(mode) * width * id_bytes
+            _call_row(kernel, args, row - 1, begin, min(first, end), late + task * parts * width * item, late_ids)
     while row < num_rows:
         first = _index(wide, indptr, row)
         if first >= end and task + 1 < num_tasks:
@@ -161,7 +192,7 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
 def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per entry."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    wide = word(args, 11) // 16
+    wide = word(args, 11) // 4 % 2
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
     if task < 0 or begin == end:
         return
@@ -179,7 +210,7 @@ def map_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
 def whole_row_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that needs all entries of a row at once; rows are dealt out by their entries but never cut."""
     indptr, num_rows, num_entries, kernel = word(args, 0), word(args, 3), word(args, 4), word(args, 7)
-    wide = word(args, 11) // 16
+    wide = word(args, 11) // 4 % 2
     if task < 0:
         return
     row = _first_row_from(wide, indptr, num_rows, num_entries * task // num_tasks)

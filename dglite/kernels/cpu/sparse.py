@@ -11,30 +11,32 @@ from functools import cache
 
 import numpy as np
 
-from ...expr import Expr, operands_of
+from ...expr import Expr
 from ...opspec import Reducer
 from ..layout import Layout, broadcast_layout
 from ..render import sddmm_source, spmm_source
-from ..spec import ITEM_BYTES, SddmmSpec, SpmmSpec, spec_of
+from ..spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
 from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
 from .launch import launch, num_tasks, num_threads
 
-__all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_spmm"]
+__all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_several", "bind_spmm"]
 
 Structure = tuple[int, int, int, int, int]
 Shapes = tuple[tuple[int, ...], ...]
+Parts = tuple[tuple[Expr, Reducer], ...]
+LEAST_LANES = 4
 
 
 class _Bound:
     """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
 
-    def __init__(self, driver: int, kernel: int, expr: Expr, layout: Layout) -> None:
+    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: Layout) -> None:
         self.driver, self.layout = driver, layout
         self.sizes = (layout.inner, layout.groups, kernel)
         self.slots = [
             (operand.slot, layout.strides[operand.slot], layout.tables[operand.slot].ctypes.data)
-            for operand in operands_of(expr)
+            for operand in spec.operands
         ]
 
     def operand_words(self, addresses: Sequence[int]) -> list[int]:
@@ -46,16 +48,19 @@ class _Bound:
 
 
 class SpmmKernel(_Bound):
-    """Reduces the messages of every row; ``out`` is (num_rows, width)."""
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: Layout) -> None:
-        super().__init__(reduce_driver.address, kernel, spec.expr, layout)
-        self.mode = mode_word(spec.dtype, spec.index, spec.reducer)
-        index_bytes = (4 if spec.index == "int32" else 8) if spec.winners else 0
-        self.carry_bytes = 8 + layout.width * (ITEM_BYTES[spec.dtype] + index_bytes)
+        super().__init__(reduce_driver.address, kernel, spec, layout)
+        self.mode = mode_word(spec.dtype, spec.index, *(reducer for _, reducer in spec.parts))
+        index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
+        self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
-        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries."""
+        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+
+        Of several reductions it is (maxima and minima, num_rows, width).
+        """
         work = (structure[4] + structure[3]) * self.layout.width
         threads = num_threads(work, threads)
         tasks = num_tasks(threads, work)
@@ -69,7 +74,7 @@ class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
     def __init__(self, kernel: int, spec: SddmmSpec, layout: Layout) -> None:
-        super().__init__(map_driver.address, kernel, spec.expr, layout)
+        super().__init__(map_driver.address, kernel, spec, layout)
         self.mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
@@ -84,11 +89,22 @@ class SddmmKernel(_Bound):
 def bind_spmm(
     expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
 ) -> SpmmKernel:
-    """Return the kernel for operands with feature ``shapes``. With ``winners`` the accumulators share the registers
-    with the winning entries, so blocks are half as long."""
-    lanes = block_lanes(dtype) // (2 if winners else 1)
+    """Return the kernel for operands with feature ``shapes``."""
+    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
+
+
+@cache
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+    """Return the kernel that makes several reductions in one pass over the entries.
+
+    Accumulators share the registers with each other and with the winning entries: of two, blocks are half as long.
+    """
+    selecting = sum(reducer.selects for _, reducer in parts) if winners else 0
+    lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
     layout = broadcast_layout(shapes, lanes)
-    spec = SpmmSpec(expr=expr, reducer=reducer, dtype=dtype, index=index, winners=winners, **spec_of(layout, lanes))
+    (expr, reducer), *more = parts
+    how = {"dtype": dtype, "index": index, "winners": winners, **spec_of(layout, lanes)}
+    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), **how)
     return SpmmKernel(_spmm_address(spec), spec, layout)
 
 

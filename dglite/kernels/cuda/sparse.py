@@ -14,7 +14,16 @@ from .program import BLOCK, Memory, Program, Runner, blocks_for
 from .render import MessageSpec, sddmm_program, spmm_program
 from .structure import Structure
 
-__all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_spmm", "team_of", "widest_vector"]
+__all__ = [
+    "SddmmKernel",
+    "SeveralKernel",
+    "SpmmKernel",
+    "bind_sddmm",
+    "bind_several",
+    "bind_spmm",
+    "team_of",
+    "widest_vector",
+]
 
 Shapes = tuple[tuple[int, ...], ...]
 VECTOR_BYTES = 16
@@ -136,6 +145,29 @@ class SpmmKernel(_Bound):
             runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
 
 
+class SeveralKernel:
+    """Makes several reductions, one after the other; ``out`` is (reductions, num_rows, width)."""
+
+    def __init__(
+        self, parts: Sequence[tuple[Expr, Reducer]], dtype: str, index: str, layout: Layout, winners: bool
+    ) -> None:
+        self.layout = layout
+        self.item, self.index = ITEM_BYTES[dtype], 8 if index == "int64" else 4
+        self.kernels = [
+            SpmmKernel(expr, reducer, dtype, index, layout, winners and reducer.selects) for expr, reducer in parts
+        ]
+
+    def __call__(
+        self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, winners: int = 0
+    ) -> None:
+        """Run. ``winners`` (maxima and minima, num_rows, width) receives the winning entries."""
+        elements = structure.num_rows * self.layout.width
+        for kernel in self.kernels:
+            kernel(structure, operands, out, runner, winners if kernel.winners else 0)
+            out += elements * self.item
+            winners += elements * self.index if kernel.winners else 0
+
+
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
@@ -163,6 +195,14 @@ def bind_spmm(
 ) -> SpmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
     return SpmmKernel(expr, reducer, dtype, index, broadcast_layout(shapes, 1), winners)
+
+
+@cache
+def bind_several(
+    parts: tuple[tuple[Expr, Reducer], ...], dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SeveralKernel:
+    """Return the kernels of several reductions of operands with feature ``shapes``."""
+    return SeveralKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
 
 
 @cache

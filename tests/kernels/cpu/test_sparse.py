@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from dglite.expr import Operand, Side
 from dglite.kernels import reference
 from dglite.kernels.cpu import launch
-from dglite.kernels.cpu.sparse import bind_sddmm, bind_spmm
+from dglite.kernels.cpu.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import (
     DTYPES,
@@ -101,6 +102,56 @@ def test_winners_are_the_first_entries_with_the_extreme_value(kind, threads, red
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
         assert (winners[node] == indptr[node] + best).all()
         assert (got[node] == messages[best, np.arange(20)]).all()
+
+
+SEVERAL = {
+    "mean max": ["mean m", "max m"],
+    "all of one": ["sum m", "mean m", "sum m * m", "max m", "min m"],
+    "extrema": ["min m", "max -m"],
+    "of two messages": ["max m", "sum u0", "min m * m"],
+}
+
+
+def several(op: str, names: list[str]):
+    """Return the reductions of functions of the message ``op``."""
+    made = {"m": (m := expression(op)), "m * m": m * m, "-m": -m, "u0": Operand(Side.U, 0)}
+    return tuple((made[name.partition(" ")[2]], Reducer(name.partition(" ")[0])) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("names", "op", "dtype", "index", "shape", "kind", "threads"),
+    cases(list(SEVERAL), ["copy_u", "u_add_e", "u_mul_v"], DTYPES, IDS, list(SHAPES), GRAPHS, [1, 2]),
+)
+def test_several_reductions_in_one_pass_equal_one_each(names, op, dtype, index, shape, kind, threads):
+    """Against the oracle; and the winners are those of a kernel for each, with rows cut between tasks too."""
+    coo, expr, parts = graph(kind), expression(op), several(op, SEVERAL[names])
+    values = operands(expr, coo, SHAPES[shape])
+    shapes = tuple(value.shape[1:] for value in values)
+    bound = bind_several(parts, dtype, index, shapes, winners=True)
+    feat = bound.layout.shape
+    selecting = [part for part in parts if part[1].selects]
+    winners = np.full((len(selecting), coo.num_dst, *feat), -9, index)
+    got, rounded = run(
+        coo, index, dtype, values, bound, (len(parts), coo.num_dst, *feat), threads, winners=winners.ctypes.data
+    )
+    for found, (part, reducer) in zip(got, parts, strict=True):
+        want = reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded)
+        assert_close(found, np.broadcast_to(want, found.shape), dtype)
+    for found, (part, reducer) in zip(winners, selecting, strict=True):
+        alone = np.full((coo.num_dst, *feat), -9, index)
+        single = bind_spmm(part, reducer, dtype, index, shapes, winners=True)
+        run(coo, index, dtype, values, single, (coo.num_dst, *feat), 1, winners=alone.ctypes.data)
+        np.testing.assert_array_equal(found, alone)
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 16, 31, 64, 77, 130])
+def test_several_reductions_at_any_width(width):
+    coo, parts = graph("star"), several("u_add_v", SEVERAL["all of one"])
+    values = operands(expression("u_add_v"), coo, ((width,), (width,)))
+    bound = bind_several(parts, "float32", "int32", ((width,), (width,)))
+    got, rounded = run(coo, "int32", "float32", values, bound, (len(parts), coo.num_dst, width), 2)
+    for found, (part, reducer) in zip(got, parts, strict=True):
+        assert_close(found, reference.spmm(part, reducer, coo.src, coo.dst, coo.num_dst, rounded), "float32")
 
 
 @pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
