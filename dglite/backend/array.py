@@ -123,6 +123,9 @@ class ArrayBackend(Backend):
     def stack(self, xs: Sequence[Tensor], axis: int = 0) -> Tensor:
         return toolkit.stack(xs, axis)
 
+    def unbind(self, x: Tensor) -> Sequence[Tensor]:
+        return [apply("index", x, key=i) for i in range(len(x))]
+
     def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         return functions["split"](x, list(sizes))  # type: ignore[no-any-return]
 

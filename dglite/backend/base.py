@@ -270,6 +270,10 @@ class Backend(ABC):
         """Join along a new axis."""
 
     @abstractmethod
+    def unbind(self, x: Tensor) -> Sequence[Tensor]:
+        """Return dense x[0], x[1], ... in its memory; writing into one is to autograd no change of the others."""
+
+    @abstractmethod
     def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """Cut the first axis into runs of the given sizes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
@@ -166,6 +167,9 @@ class TorchBackend(Backend):
     def stack(self, xs: Sequence[torch.Tensor], axis: int = 0) -> torch.Tensor:
         return torch.stack(tuple(xs), dim=axis)
 
+    def unbind(self, x: torch.Tensor) -> Sequence[torch.Tensor]:
+        return _Unbind.apply(x) if x.requires_grad and torch.is_grad_enabled() else _rows_of(x)  # type: ignore[no-any-return]
+
     def split(self, x: torch.Tensor, sizes: Sequence[int]) -> Sequence[torch.Tensor]:
         return x.split_with_sizes(list(sizes))
 
@@ -291,6 +295,23 @@ def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
     if isinstance(rows, torch.Tensor):
         return rows
     return torch.from_numpy(rows).to(device)
+
+
+def _rows_of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return dense x[0], x[1], ... as tensors that are no views: torch refuses to write into those of ``unbind``."""
+    memory, (count, *shape), start = x.untyped_storage(), x.shape, x.storage_offset()
+    size = math.prod(shape)
+    return tuple(x.new_empty(0).set_(memory, start + i * size, shape) for i in range(count))
+
+
+class _Unbind(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return _rows_of(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return torch.stack(grads)
 
 
 class _Recorded(torch.autograd.Function):

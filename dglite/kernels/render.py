@@ -343,9 +343,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
 def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
-    lines = sum(
-        _cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in _OF_ROW
-    )
+    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in _OF_ROW)
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 

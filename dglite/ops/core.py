@@ -7,6 +7,7 @@ from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import segment_reduce, take_rows
 from .scores import attends, edge_scores, edge_softmax, scores_wait, spmm
+from .several import spmm_several
 from .sparse import sddmm
 from .traced import reversed_of
 
@@ -29,5 +30,6 @@ __all__ = [
     "sddmm",
     "segment_reduce",
     "spmm",
+    "spmm_several",
     "take_rows",
 ]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..backend import Tensor, active
-from ..expr import Expr, Operand, Side, compact, derivative, operands_of, swap_sides
+from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback
@@ -23,7 +23,7 @@ from .processors import processor_of
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
-__all__ = ["sddmm", "spmm"]
+__all__ = ["gradient", "mean_gradient", "run_spmm", "saved_slots", "sddmm", "spmm"]
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -65,14 +65,30 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 def _run_spmm(
     adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: Tensor | None
 ) -> Tensor:
+    return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, winners)
+
+
+def run_spmm(
+    bind: str,
+    adj: Adjacency,
+    what: tuple[Any, ...],
+    edges: bool,
+    lead: tuple[int, ...],
+    operands: Sequence[Tensor],
+    winners: Tensor | None,
+) -> Tensor:
+    """Run the kernel that the module of kernels has by the name ``bind`` for ``what``, on checked operands.
+
+    ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
+    """
     dense = [active.contiguous(x) for x in operands]
     first = dense[0]
     processor = processor_of(first)
-    structure, index = processor.structure(adj, reads_edges(expr))
+    structure, index = processor.structure(adj, edges)
     dtype = active.dtype(first)
     shapes = tuple([active.shape(x)[1:] for x in dense])
-    kernel = processor.kernels("sparse").bind_spmm(expr, reducer, dtype, index, shapes, winners is not None)
-    out = active.empty((adj.num_dst, *kernel.layout.shape), dtype, active.device(first))
+    kernel = getattr(processor.kernels("sparse"), bind)(*what, dtype, index, shapes, winners is not None)
+    out = active.empty((*lead, adj.num_dst, *kernel.layout.shape), dtype, active.device(first))
     kernel(
         structure,
         [active.address(x) for x in dense],
@@ -94,7 +110,7 @@ class _Spmm(GraphOp):
     ) -> None:
         self.adj, self.expr, self.reducer = adj, expr, reducer
         self.keeps = keep and reducer.selects
-        self.saved = _saved_slots(expr, needs)
+        self.saved = saved_slots((expr,), needs)
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Spmm:
@@ -123,13 +139,12 @@ class _Spmm(GraphOp):
         if self.keeps:
             return winner_gradients(self.adj, self.expr, self.kept, inputs, self.shapes, grad, needs)
         if self.reducer is Reducer.MEAN:
-            scale = degree_scale(self.adj, DEGREE_SCALES["1 / in"], active.dtype(grad), active.device(grad))
-            grad = grad * active.reshape(scale, (self.adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
+            grad = mean_gradient(self.adj, grad)
         operands = [*inputs[:-1], grad]
         grads: list[Tensor | None] = [None] * len(needs)
         for slot, needed in enumerate(needs):
             if needed:
-                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.V)
+                grads[slot] = gradient(self.adj, (self.expr,), slot, operands, self.shapes[slot], Side.V)
         return grads
 
 
@@ -190,7 +205,7 @@ class _Sddmm(GraphOp):
 
     def __init__(self, adj: Adjacency, expr: Expr, dot: bool, needs: tuple[bool, ...]) -> None:
         self.adj, self.expr, self.dot = adj, expr, dot
-        self.saved = _saved_slots(expr, needs)
+        self.saved = saved_slots((expr,), needs)
 
     @classmethod
     def parse(cls, adj: Adjacency, recipe: str, needs: tuple[bool, ...]) -> _Sddmm:
@@ -216,16 +231,23 @@ class _Sddmm(GraphOp):
         for slot, needed in enumerate(needs):
             if needed:
                 shapes = self.shapes if self.dot else None
-                grads[slot] = _gradient(self.adj, self.expr, slot, operands, self.shapes[slot], Side.E, shapes)
+                grads[slot] = gradient(self.adj, (self.expr,), slot, operands, self.shapes[slot], Side.E, shapes)
         return grads
 
 
 # -- gradients ---------------------------------------------------------------------------------------------------------
+def mean_gradient(adj: Any, grad: Tensor) -> Tensor:
+    """Return the gradient of sums for that of means, (num_dst, *feat)."""
+    scale = degree_scale(adj, DEGREE_SCALES["1 / in"], active.dtype(grad), active.device(grad))
+    return grad * active.reshape(scale, (adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
+
+
 @lru_cache(maxsize=1024)
-def _saved_slots(expr: Expr, needs: tuple[bool, ...]) -> tuple[int, ...]:
+def saved_slots(exprs: tuple[Expr, ...], needs: tuple[bool, ...]) -> tuple[int, ...]:
     """Return the slots that the gradients of the needed operands read."""
     slots = {
         inner.slot
+        for expr in exprs
         for operand in operands_of(expr)
         if needs[operand.slot]
         for inner in operands_of(derivative(expr, operand))
@@ -234,18 +256,25 @@ def _saved_slots(expr: Expr, needs: tuple[bool, ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _gradient_expr(expr: Expr, slot: int, num_operands: int, side: Side) -> tuple[Side, Expr, tuple[int, ...]]:
+def _gradient_expr(
+    exprs: tuple[Expr, ...], slot: int, num_operands: int, side: Side
+) -> tuple[Side, Expr, tuple[int, ...]]:
     """Return the side of operand ``slot``, d(loss)/d(operand) for one edge, and the slots that it reads.
 
-    The gradient of the result is operand ``num_operands``, on ``side``.
+    The gradients of the results are the operands from ``num_operands`` on, on ``side``.
     """
-    operand = next(operand for operand in operands_of(expr) if operand.slot == slot)
-    return operand.side, *compact(derivative(expr, operand) * Operand(side, num_operands))
+    operand = next((one for expr in exprs for one in operands_of(expr) if one.slot == slot), None)
+    total: Expr = Constant(0.0)
+    if operand is None:
+        return side, total, ()
+    for i, expr in enumerate(exprs):
+        total = total + derivative(expr, operand) * Operand(side, num_operands + i)
+    return operand.side, *compact(total)
 
 
-def _gradient(
+def gradient(
     adj: Adjacency,
-    expr: Expr,
+    exprs: tuple[Expr, ...],
     slot: int,
     operands: Sequence[Tensor | None],
     shape: tuple[int, ...],
@@ -254,10 +283,11 @@ def _gradient(
 ) -> Tensor:
     """Return d(loss)/d(operand ``slot``), of ``shape``, with differentiable operations.
 
+    ``operands`` are those of ``exprs``, then the gradients of the results of each, sums over edges or values of edges.
     For a dot product ``dotted`` holds the shapes of its operands: where the derivative does not depend on an operand
     with the summed axis, the gradient is stretched along it.
     """
-    owner, grad, slots = _gradient_expr(expr, slot, len(operands) - 1, side)
+    owner, grad, slots = _gradient_expr(exprs, slot, len(operands) - len(exprs), side)
     if not slots:  # the derivative is 0 everywhere
         like = operands[-1]
         return active.full(shape, 0.0, active.dtype(like), active.device(like))

@@ -16,7 +16,7 @@ from dglite import ops
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Constant, Expr, Operand, Side
-from dglite.ops import core, degrees, softmax, sparse, winners
+from dglite.ops import core, degrees, several, softmax, sparse, winners
 from dglite.ops.operands import broadcast
 from dglite.ops.traced import GraphOp, Reference, expression_of, postfix
 from dglite.opspec import Reducer
@@ -75,6 +75,7 @@ def _scatter(adj: Adjacency) -> tuple[GraphOp, tuple[torch.Tensor, ...]]:
     return winners._Scatter(winners._Place(adj, Side.E)), (_random(5, 3), _winner_place(adj)[1])
 
 
+SEVERAL = tuple((expr, reducer) for expr in (U0 * E1, U0 + E1) for reducer in (Reducer.MEAN, Reducer.MAX, Reducer.SUM))
 OPERATIONS: dict[str, Make] = {
     "sum": lambda adj: (sparse._Spmm(adj, U0 * E1, Reducer.SUM, (True, True)), (_random(6, 2, 3), _random(8, 2, 1))),
     "mean": lambda adj: (sparse._Spmm(adj, U0, Reducer.MEAN, (True,)), (_random(6, 3),)),
@@ -91,6 +92,10 @@ OPERATIONS: dict[str, Make] = {
     "dot": lambda adj: (
         sparse._Sddmm(adj, U0 * Operand(Side.V, 1), True, (True, True)),
         (_random(6, 2, 3), _random(5, 2, 3)),
+    ),
+    "several": lambda adj: (
+        several._SpmmSeveral(adj, SEVERAL, (True, True)),
+        (_random(6, 3), _random(8, 1)),
     ),
     "edge softmax": lambda adj: (softmax._EdgeSoftmax(adj), (_random(8, 2),)),
     "edge softmax gradient": lambda adj: (softmax._EdgeSoftmaxGradient(adj), (_random(8, 2), _random(8, 2))),

@@ -1,4 +1,4 @@
-"""Statistics of the messages that arrive at a node, several of them at once.
+"""Statistics of the messages that arrive at a node, several of them in one pass over the edges.
 
 A message is ``left[u] + right[v]``, or ``left[u] + right[v] + edge[e]``: what a linear layer makes of both ends and the
 edge. None is stored.
@@ -40,7 +40,8 @@ def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence
     al., "Principal neighbourhood aggregation for graph nets", 2020).
     """
     message = _message(len(operands))
-    found: dict[str, Tensor] = {}
+    parts = _passed_once(message, names)
+    found = dict(zip(parts, core.spmm_several(adjacency, tuple(parts.values()), operands), strict=True))
 
     def of(name: str) -> Tensor:
         if name not in found:
@@ -48,11 +49,8 @@ def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence
         return found[name]
 
     def compute(name: str) -> Tensor:
-        if name in ("mean", "sum", "max", "min"):
-            return core.spmm(adjacency, message, Reducer(name), operands)
         if name == "var":
-            squares = core.spmm(adjacency, message * message, Reducer.MEAN, operands)
-            return (squares - of("mean") * of("mean")).relu()
+            return (of("squares") - of("mean") * of("mean")).relu()
         if name == "std":
             return (of("var") + _TINY).sqrt()
         order, apart = int(name[-1]), message - Operand(Side.V, len(operands))
@@ -63,6 +61,16 @@ def statistics(adjacency: Adjacency, operands: Sequence[Tensor], names: Sequence
         return active.functions["sign"](moment) * (moment.abs() + _TINY) ** (1 / order)
 
     return [of(name) for name in names]
+
+
+def _passed_once(message: Expr, names: Sequence[str]) -> dict[str, tuple[Expr, Reducer]]:
+    """Return what is reduced in the first pass, by name: all but moments, which need the mean beforehand."""
+    parts = {name: (message, Reducer(name)) for name in ("mean", "sum", "max", "min") if name in names}
+    if "var" in names or "std" in names:
+        parts["squares"] = (message * message, Reducer.MEAN)
+    if any(name not in parts for name in names):
+        parts["mean"] = (message, Reducer.MEAN)
+    return parts
 
 
 def directional(adjacency: Adjacency, operands: Sequence[Tensor], field: Tensor, own: Tensor, kind: str) -> Tensor:

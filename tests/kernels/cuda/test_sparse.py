@@ -9,7 +9,7 @@ import torch
 from dglite.expr import Operand, Side
 from dglite.kernels import reference
 from dglite.kernels.cuda.render import expression_text
-from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm, team_of, widest_vector
+from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
 from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, uploaded
 from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, Coo, assert_close, expression, graph, operands
@@ -109,6 +109,24 @@ def test_winners_are_the_first_entries_with_the_extreme_value(kind, width, limit
         best = messages.argmax(0) if reducer == "max" else messages.argmin(0)
         assert (winners[node] == indptr[node] + best).all()
         assert (got[node] == messages[best, np.arange(width)]).all()
+
+
+@pytest.mark.parametrize("limit", list(LIMITS))
+def test_several_reductions_are_the_same_as_one_each(limit):
+    coo, message = graph("star"), expression("copy_u")
+    values = operands(message, coo, ((20,),))
+    parts = ((message, Reducer.MAX), (message * message, Reducer.MEAN), (message, Reducer.MIN))
+    bound = bind_several(parts, "float32", "int32", ((20,),), winners=True)
+    winners, alone = np.full((2, coo.num_dst, 20), -9, "int32"), np.full((2, coo.num_dst, 20), -8, "int32")
+    shape = 3, coo.num_dst, 20
+    got, _ = run(coo, "int32", "float32", values, bound, shape, limit, winners=winners.ctypes.data)
+    for i, (expr, reducer) in enumerate(parts):
+        assert_close(got[i], reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, values), "float32")
+        if reducer.selects:
+            single = bind_spmm(expr, reducer, "float32", "int32", ((20,),), winners=True)
+            into = alone[i // 2].ctypes.data
+            run(coo, "int32", "float32", values, single, shape[1:], limit, winners=into)
+    np.testing.assert_array_equal(winners, alone)
 
 
 @pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
