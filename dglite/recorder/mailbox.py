@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import ref
 
 from ..backend import Tensor
 from ..backend import active as backend
@@ -44,7 +45,30 @@ for _name in COMPARISONS:
 
 
 class Mailbox(Tape):
-    """The tape of a mailbox."""
+    """The tape of a mailbox. Reductions wait until one of them is needed: those of the same messages run with it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.waiting: list[ref[Reduced]] = []
+
+    def reduce_waiting(self, first: Reduced) -> Tensor:
+        """Return the value of ``first``, and compute what waits, is still held, and can be run together with it."""
+        column = settled(self, first.column)
+        held = [one for one in (found() for found in self.waiting) if one is not None and one._value is None]
+        together = [first, *(one for one in held if one is not first and self.joins(column, one.column))]
+        values = self.reduce_several([(one.reducer, settled(self, one.column)) for one in together])
+        for one, value in zip(together, values, strict=True):
+            one._value = value
+        self.waiting = [ref(one) for one in held if one._value is None]
+        return values[0]
+
+    @abstractmethod
+    def joins(self, column: Column, other: Column) -> bool:
+        """Whether reductions of the two can be made in one pass, and it saves something."""
+
+    @abstractmethod
+    def reduce_several(self, parts: Sequence[tuple[Reducer, Column]]) -> list[Tensor]:
+        """Return what :meth:`reduce` does for each, in one pass."""
 
     @abstractmethod
     def reduce(self, reducer: Reducer, column: Column) -> Tensor:
@@ -61,14 +85,15 @@ class Reduced(Rows):
     ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
     """
 
-    __slots__ = ("column", "of_any_shape", "reducer", "tape")
+    __slots__ = ("__weakref__", "column", "of_any_shape", "reducer", "tape")
 
     def __init__(self, tape: Mailbox, reducer: Reducer, column: Column, of_any_shape: bool) -> None:
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
         self._value, self.stored = None, True
+        tape.waiting.append(ref(self))
 
     def _compute(self) -> Tensor:
-        return self.tape.reduce(self.reducer, settled(self.tape, self.column))
+        return self.tape.reduce_waiting(self)
 
 
 class _Positions(Deferred):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..backend import Tensor
 from ..backend import active as backend
-from ..expr import Expr, Operand, Side, compact, renumber
+from ..expr import Expr, Operand, Side, compact, operands_of, renumber
 from ..function import MessageFunction, Reshaped
 from ..kernels.layout import broadcast_shape
 from ..ops import core
@@ -192,6 +192,27 @@ class RelationTape(Mailbox):
             self.log.append(f"g-SpMM {reducer.value} of {self.spelled(column)}")
             return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.tensor_device)
         return core.spmm(self.adjacency, expr, reducer, operands)
+
+    def joins(self, column: Column, other: Column) -> bool:
+        """Columns of the same shape that read some of the same operands; an attention has a kernel of its own."""
+        if self._softmaxes or is_truth(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
+            return False
+        slots = {operand.slot for operand in operands_of(column._expr)}
+        return any(operand.slot in slots for operand in operands_of(other._expr))
+
+    def reduce_several(self, parts: Sequence[tuple[Reducer, Column]]) -> list[Tensor]:
+        if len(parts) == 1:
+            return [self.reduce(*parts[0])]
+        slots = sorted({operand.slot for _, column in parts for operand in operands_of(column._expr)})
+        if self.log is not None:
+            names = ", ".join(f"{reducer.value} of {self.spelled(column)}" for reducer, column in parts)
+            self.log.append(f"g-SpMM {names} in one pass")
+            rows, first = self.num_rows[Side.V], parts[0][1]
+            empty = (backend.full((rows, *first._feat), 0.0, str(first._dtype), self.tensor_device) for _ in parts)
+            return list(empty)
+        places = {slot: i for i, slot in enumerate(slots)}
+        exprs = tuple((renumber(column._expr, places), reducer) for reducer, column in parts)
+        return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
 
     def _attention(self, column: Column) -> Tensor | None:
         """Return the reduction if it is that of an attention in one kernel, else None."""
