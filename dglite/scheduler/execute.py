@@ -32,6 +32,7 @@ from .plan import (
     ReduceOnce,
     RunEdgeUDF,
     Source,
+    TakeColumn,
     UserFunction,
     Waiting,
     Write,
@@ -129,7 +130,15 @@ def _group_edges(step: GroupEdges, relation: Relation, run: Run) -> Table:
 
 def _fused_reduce(step: FusedReduce, relation: Relation, run: Run) -> Table:
     operands = tuple([run.load(source, relation) for source in step.operands])
-    return {step.out_field: core.spmm(relation.adjacency, step.expr, step.reducer, operands)}
+    if not step.more:
+        return {step.out_field: core.spmm(relation.adjacency, step.expr, step.reducer, operands)}
+    parts = tuple([(expr, reducer) for expr, reducer, _ in step.parts])
+    results = core.spmm_several(relation.adjacency, parts, operands)
+    return {field: x for (*_, field), x in zip(step.parts, results, strict=True)}
+
+
+def _take_column(step: TakeColumn, relation: Relation, run: Run) -> Table:
+    return {step.field.name: run.load(step.field, relation)}
 
 
 def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:
@@ -224,6 +233,7 @@ _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     RunEdgeUDF: _run_edge_udf,
     GroupEdges: _group_edges,
     FusedReduce: _fused_reduce,
+    TakeColumn: _take_column,
     BucketReduce: _bucket_reduce,
     ReduceOnce: _reduce_once,
     Apply: _apply,

@@ -33,6 +33,7 @@ from .plan import (
     ReduceOnce,
     RunEdgeUDF,
     Source,
+    TakeColumn,
     UserFunction,
     Write,
 )
@@ -177,6 +178,9 @@ class _Accountant:
         for step, reason in zip(plan.steps, plan.reasons, strict=True):
             if isinstance(step, FusedReduce):
                 lines.append(self._fused_reduce(step, reason))
+            elif isinstance(step, TakeColumn):
+                self.kinds[step.out] = {step.field.name: self._kind(step.field)}
+                lines.append(Line(step, "no copy", "", 0, 0, reason))
             elif isinstance(step, CopyColumn):
                 lines.append(self._copy_column(step, reason))
             elif isinstance(step, EdgeCompute):
@@ -196,14 +200,16 @@ class _Accountant:
     def _fused_reduce(self, step: FusedReduce, reason: str) -> Line:
         kinds = [self._kind(source) for source in step.operands]
         shape, pattern = _broadcast(kinds)
-        self.kinds[step.out] = {step.out_field: shape}
+        self.kinds[step.out] = {field: shape for *_, field in step.parts}
         adjacency = self.relation.adjacency
         sides = [Side.E if isinstance(source, Field) else source.side for source in step.operands]
         read = _total(
             [_structure_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))]
         )
-        kernel = "attention" if self._is_attention(step) else f"g-SpMM {step.reducer.value}, {pattern}"
-        return Line(step, kernel, "CSC; CSR in backward", read, _times(adjacency.num_dst, shape), reason)
+        reducers = ", ".join(reducer.value for _, reducer, _ in step.parts)
+        kernel = "attention" if not step.more and self._is_attention(step) else f"g-SpMM {reducers}, {pattern}"
+        written = _times(adjacency.num_dst * len(step.parts), shape)
+        return Line(step, kernel, "CSC; CSR in backward", read, written, reason)
 
     def _is_attention(self, step: FusedReduce) -> bool:
         """Whether an operand is the weights of an attention that have not been computed yet."""

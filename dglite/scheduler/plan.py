@@ -34,6 +34,7 @@ __all__ = [
     "ReduceOnce",
     "RunEdgeUDF",
     "Source",
+    "TakeColumn",
     "UserFunction",
     "Waiting",
     "Write",
@@ -213,12 +214,16 @@ class GroupEdges(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class FusedReduce(Instruction):
-    """One g-SpMM: an expression on every edge, reduced on the way to column ``out_field``; no message is stored."""
+    """One g-SpMM: an expression on every edge, reduced on the way to column ``out_field``; no message is stored.
+
+    ``more`` are reductions of expressions of the same operands that are made in the same pass.
+    """
 
     expr: Expr
     operands: tuple[Source, ...]
     reducer: Reducer
     out_field: str
+    more: tuple[tuple[Expr, Reducer, str], ...] = ()
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -226,7 +231,29 @@ class FusedReduce(Instruction):
 
     @property
     def text(self) -> str:
-        return f"{self.reducer.value} of {spell(self.expr, self.operands)} -> {self.out_field!r}"
+        return ", ".join(
+            f"{reducer.value} of {spell(expr, self.operands)} -> {field!r}" for expr, reducer, field in self.parts
+        )
+
+    @property
+    def parts(self) -> tuple[tuple[Expr, Reducer, str], ...]:
+        """Each expression, how it is reduced, and the column that receives it."""
+        return (self.expr, self.reducer, self.out_field), *self.more
+
+
+@dataclass(frozen=True, slots=True)
+class TakeColumn(Instruction):
+    """Take a column that an earlier step has computed beside its own."""
+
+    field: Field
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return (self.field.register,)
+
+    @property
+    def text(self) -> str:
+        return str(self.field)
 
 
 @dataclass(frozen=True, slots=True)

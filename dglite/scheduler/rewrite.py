@@ -8,7 +8,7 @@ takes precedence. In the end, instructions whose table nobody reads are dropped:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config import debug_level
@@ -29,6 +29,7 @@ from .plan import (
     Reduce,
     ReduceOnce,
     RunEdgeUDF,
+    TakeColumn,
     UserFunction,
     Write,
     verify,
@@ -234,10 +235,34 @@ def rewrite(plan: Plan) -> Plan:
                 reasons[index] = f"{rule.name}: {rule.reason}"
         if check:
             verify(Plan(tuple(steps), tuple(reasons)))
-    rewritten = _drop_dead(Plan(tuple(steps), tuple(reasons)))
+    rewritten = _drop_dead(_reduce_together(Plan(tuple(steps), tuple(reasons))))
     if check:
         verify(rewritten, executable=True)
     return rewritten
+
+
+def _reduce_together(plan: Plan) -> Plan:
+    """Make reductions of the same operands in one pass: the first instruction makes all, the others take theirs."""
+    steps, reasons = list(plan.steps), list(plan.reasons)
+    groups: dict[Any, list[int]] = {}
+    for index, step in enumerate(steps):
+        if isinstance(step, FusedReduce):
+            groups.setdefault((step.relation, step.operands), []).append(index)
+    for first, *others in groups.values():
+        made = steps[first]
+        assert isinstance(made, FusedReduce)
+        for index in others:
+            step = steps[index]
+            assert isinstance(step, FusedReduce)
+            if any(step.out_field == field for *_, field in made.parts):
+                continue
+            made = replace(made, more=(*made.more, *step.parts))
+            steps[index] = TakeColumn(step.out, step.relation, Field(made.out, step.out_field))
+            reasons[index] = ""
+        if made.more:
+            steps[first] = made
+            reasons[first] = "reduce together: the messages are made of the same operands, which are read once for all"
+    return Plan(tuple(steps), tuple(reasons))
 
 
 def _drop_dead(plan: Plan) -> Plan:

@@ -87,6 +87,21 @@ def test_a_reducer_that_is_seen_to_be_a_built_in_is_one_from_then_on(g: Any) -> 
     assert found.lines[0].written == 3 * 32 * 4
 
 
+def test_reductions_in_one_pass_are_shown_as_one(g: Any) -> None:
+    def copied(edges: Any) -> dict[str, Any]:
+        return {"m": edges.src["h"]}
+
+    def several(nodes: Any) -> dict[str, Any]:
+        m = nodes.mailbox["m"]
+        return {"x": m.mean(1), "y": m.max(1)[0]}
+
+    assert "g-SpMM mean of u.h, max of u.h in one pass" in str(dglite.explain(g, copied, several))
+    found = dglite.explain(g, copied, several)
+    assert "FusedReduce mean of u.h -> 'x', max of u.h -> 'y'" in str(found) and "TakeColumn %1.y" in str(found)
+    assert found.lines[0].kernel.startswith("g-SpMM mean, max, float32") and found.lines[0].written == 2 * 3 * 32 * 4
+    assert (found.lines[1].kernel, found.lines[1].read) == ("no copy", 0)
+
+
 def test_a_stored_message_says_why_it_is_not_fused(g: Any) -> None:
     text = str(dglite.explain(g, fn.u_dot_v("h", "h", "m"), fn.max("m", "x")))
     assert "EdgeCompute dot (u.h * v.h) -> 'm'" in text and "FusedReduce max of %0.m -> 'x'" in text

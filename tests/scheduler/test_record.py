@@ -10,6 +10,7 @@ import torch
 import dglite
 from dglite import function as fn
 from dglite.errors import DGLError
+from dglite.kernels.cpu import sparse
 from dglite.scheduler import UserFunction, messages_of, reducer_of
 from tests.recorder.common import (
     ForReal,
@@ -59,7 +60,20 @@ def after(nodes: Any) -> Any:
     return {"out": nodes.data["out"] * 2 + nodes.data["h"]}
 
 
-REDUCERS = [summed, pooled, spread]
+def several(nodes: Any) -> Any:
+    m = nodes.mailbox["m"]
+    return {"out": m.mean(1), "top": m.max(1)[0], "low": m.amin(1), "total": torch.sum(m, dim=1)}
+
+
+def principal(nodes: Any) -> Any:
+    """Compute what PNA does."""
+    m = nodes.mailbox["m"]
+    mean, top, low = m.mean(1), m.max(1)[0], m.min(1)[0]
+    deviation = torch.sqrt(torch.relu((m * m).mean(1) - mean * mean) + 1e-5)
+    return {"out": mean + 2 * deviation, "all": torch.cat([mean, top, low, deviation], 1)}
+
+
+REDUCERS = [summed, pooled, spread, several, principal]
 VERBS = {
     "update_all": lambda g, m, r: g.update_all(m, r),
     "update_all, apply": lambda g, m, r: g.update_all(m, r, after),
@@ -82,6 +96,47 @@ def test_every_verb_is_as_for_real(verb: str, reduce: Any) -> None:
         found = outcome(multigraph, lambda g: VERBS[verb](g, scaled, reduce))
         for got, want in zip(found, wanted, strict=True):
             assert_same(got, want)
+
+
+def reductions_of_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that receives how many reductions each run of a g-SpMM makes."""
+    made: list[int] = []
+    run = sparse.SpmmKernel.__call__
+
+    def counted(self: Any, *args: Any, **more: Any) -> Any:
+        made.append(self.mode // 8 % 32)
+        return run(self, *args, **more)
+
+    monkeypatch.setattr(sparse.SpmmKernel, "__call__", counted)
+    return made
+
+
+def test_reductions_of_the_same_messages_take_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that wait when the first is needed; a reducer known to be built-in ones goes on like that."""
+
+    def built_in(nodes: Any) -> Any:
+        m = nodes.mailbox["m"]
+        return {"a": m.mean(1), "b": m.max(1)[0], "c": m.sum(1)}
+
+    def unused(nodes: Any) -> Any:
+        m, other = nodes.mailbox["m"], nodes.mailbox["other"]
+        m.sum(1)
+        return {"a": m.mean(1), "b": other.max(1)[0]}
+
+    def both(edges: Any) -> Any:
+        return {"m": edges.src["h"] * edges.data["w"], "other": edges.data["k"]}
+
+    g, passes = multigraph(), reductions_of_passes(monkeypatch)
+    for message, reduce, want in (
+        (scaled, principal, [4]),
+        (scaled, built_in, [3]),
+        (fn.copy_u("h", "m"), [fn.mean("m", "a"), fn.max("m", "b")], [2]),
+        (both, unused, [1, 1]),
+    ):
+        for _ in range(2):
+            passes.clear()
+            g.update_all(message, reduce)
+            assert passes == want
 
 
 @pytest.mark.parametrize("edges", [None, [0, 3, 13], [5]])

@@ -81,6 +81,21 @@ def test_the_tests_above_name_every_rule() -> None:
     assert {rule for plan in plans for rule in rules(plan)} == {rule.name for rule in RULES}
 
 
+def test_reductions_of_the_same_operands_are_made_together() -> None:
+    reduce = (fn.mean("m", "a"), fn.max("m", "b"), fn.sum("n", "c"), fn.min("m", "d"))
+    plan = rewrite(lower_update((COPY, fn.copy_e("w", "n")), reduce, APPLY))
+    assert kinds(plan) == ["FusedReduce", "TakeColumn", "FusedReduce", "TakeColumn", "Apply", "Write"]
+    assert str(plan.steps[0]) == "%2 = FusedReduce mean of u.h -> 'a', max of u.h -> 'b', min of u.h -> 'd'"
+    assert str(plan.steps[1]) == "%3 = TakeColumn %2.b"
+    assert plan.reasons[0].startswith("reduce together: ")
+    verify(plan, executable=True)
+
+
+def test_of_reductions_to_one_column_the_last_still_counts() -> None:
+    plan = rewrite(lower_update((COPY,), (SUM, fn.max("m", "x"), fn.min("m", "y")), None))
+    assert kinds(plan) == ["FusedReduce", "FusedReduce", "TakeColumn", "Write"]
+
+
 def test_a_dead_message_is_dropped() -> None:
     plan = rewrite(lower_update((COPY, fn.u_dot_v("h", "h", "unread")), (SUM,), None))
     assert kinds(plan) == ["FusedReduce", "Write"]
