@@ -271,7 +271,7 @@ class Backend(ABC):
 
     @abstractmethod
     def unbind(self, x: Tensor) -> Sequence[Tensor]:
-        """Return dense x[0], x[1], ... in its memory; writing into one is to autograd no change of the others."""
+        """Return x[0], x[1], ... in its memory; writing into one is to autograd no change of the others."""
 
     @abstractmethod
     def split(self, x: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
 
@@ -298,10 +297,9 @@ def _index(rows: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
 
 
 def _rows_of(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return dense x[0], x[1], ... as tensors that are no views: torch refuses to write into those of ``unbind``."""
-    memory, (count, *shape), start = x.untyped_storage(), x.shape, x.storage_offset()
-    size = math.prod(shape)
-    return tuple(x.new_empty(0).set_(memory, start + i * size, shape) for i in range(count))
+    """Return x[0], x[1], ... as tensors that are no views: torch refuses to write into those of ``unbind``."""
+    memory, start, step = x.untyped_storage(), x.storage_offset(), x.stride(0)
+    return tuple(x.new_empty(0).set_(memory, start + i * step, x.shape[1:], x.stride()[1:]) for i in range(len(x)))
 
 
 class _Unbind(torch.autograd.Function):

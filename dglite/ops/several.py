@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, reduce
 from operator import add
+from typing import Any
 
 from ..backend import Tensor, active
 from ..expr import Expr, Side
@@ -138,7 +139,8 @@ class _SpmmSeveral(GraphOp):
             for slot, needed in enumerate(needs):
                 if needed:
                     grads[slot] = gradient(self.adj, exprs, slot, operands, self.shapes[slot], Side.V)
-        for (expr, own), winners in zip(chosen, self.kept if chosen else (), strict=True):
+        kept: Any = self.kept if chosen else ()
+        for (expr, own), winners in zip(chosen, kept, strict=True):
             more = winner_gradients(self.adj, expr, winners, given, self.shapes, own, needs)
             grads = [x if y is None else y if x is None else x + y for x, y in zip(grads, more, strict=True)]
         return grads

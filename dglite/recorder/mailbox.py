@@ -54,6 +54,9 @@ class Mailbox(Tape):
     def reduce_waiting(self, first: Reduced) -> Tensor:
         """Return the value of ``first``, and compute what waits, is still held, and can be run together with it."""
         column = settled(self, first.column)
+        if len(self.waiting) == 1:
+            self.waiting.clear()
+            return self.reduce(first.reducer, column)
         held = [one for one in (found() for found in self.waiting) if one is not None and one._value is None]
         together = [first, *(one for one in held if one is not first and self.joins(column, one.column))]
         values = self.reduce_several([(one.reducer, settled(self, one.column)) for one in together])

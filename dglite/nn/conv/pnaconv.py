@@ -66,7 +66,7 @@ class PNAConv(nn.Module):
 
     for towers t, each of which has its part of the features. :math:`M` and :math:`U` are linear, and :math:`\oplus`
     joins each aggregator times each scaler. The products of :math:`M` are made for nodes; messages are not stored, and
-    the aggregators see those of all towers at once.
+    one pass over the edges gives all aggregators of all towers, moments aside, which need the mean beforehand.
 
     Parameters
     ----------
