@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from ..expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
-from ..opspec import OPERATORS, Reducer
+from ..expr import Call, Constant, Expr, Operand, Side, write_out_powers
+from ..opspec import Reducer
+from .factors import OF_ROW, row_factors
 from .layout import Pattern
 from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 
@@ -23,8 +24,6 @@ LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
 WORDS_BEFORE_OPERANDS = 12
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
-_OF_ROW = (Side.V, Side.G)
-"""Sides whose operands are the same for all entries of a row."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
@@ -161,7 +160,7 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
             lines.append(f"winner{total} = ids{width}(first)")
     lines.append("for j in range(first, last):")
     body = _entry(spec, pieces, k)
-    summed = tuple(_row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
+    summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
     for p in range(len(pieces)):
         shared, values = _values(spec, summed, p, pieces, k)
         body += shared
@@ -193,46 +192,11 @@ def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value
     return lines
 
 
-def _row_factors(expr: Expr, reducer: Reducer) -> tuple[Expr, list[tuple[str, Expr]]]:
-    """Split ``expr`` into what is summed and the (operator source, operand) pairs that one row shares.
-
-    A sum of products with the destination's own factor is that factor times the sum: one multiplication per row, not
-    one per edge. Normalised aggregation, ``u0 * u1 * v2``, reads like this.
-    """
-    if reducer.selects:
-        return expr, []
-    inner, factors = _split_factors(expr)
-    return Constant(1.0) if inner is None else inner, factors
-
-
-def _split_factors(expr: Expr) -> tuple[Expr | None, list[tuple[str, Expr]]]:
-    """Return the factors of ``expr`` that differ between a row's entries as one expression, and the others."""
-    if _is_of_row(expr):
-        return None, [(OPERATORS["mul"].source, expr)]
-    if not isinstance(expr, Call) or expr.op.name not in ("mul", "div"):
-        return expr, []
-    left, factors = _split_factors(expr.args[0])
-    right = expr.args[1]
-    if expr.op.name == "div":
-        if _is_of_row(right):
-            return left, [*factors, (expr.op.source, right)]
-        return (Constant(1.0) if left is None else left) / right, factors
-    right_inner, right_factors = _split_factors(right)
-    factors += right_factors
-    if left is None or right_inner is None:
-        return right_inner if left is None else left, factors
-    return Call(OPERATORS["mul"], (left, right_inner)), factors
-
-
-def _is_of_row(expr: Expr) -> bool:
-    return bool(operands_of(expr)) and all(operand.side in _OF_ROW for operand in operands_of(expr))
-
-
 def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     empty, scaled, stores, selecting = list[str](), list[str](), list[str](), list[int]()
     for total, p, reducer, width in _totals(spec, pieces):
         part = total // len(pieces)
-        for source, factor in _row_factors(*spec.parts[part])[1]:
+        for source, factor in row_factors(*spec.parts[part])[1]:
             shared, (value,) = _values(spec, (factor,), p, pieces, k)
             scaled += [f"    {line}" for line in (*shared, f"total{total} = {source.format(f'total{total}', value)}")]
         scale = " * scale" if reducer is Reducer.MEAN else ""
@@ -330,7 +294,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     if _reads(spec, Side.E):
         lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
     for operand in spec.operands:
-        if operand.side in _OF_ROW:
+        if operand.side in OF_ROW:
             continue
         name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
         base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
@@ -343,7 +307,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
 def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
-    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in _OF_ROW)
+    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 
