@@ -40,10 +40,10 @@ def winner_gradients(
     """
     feat = tuple(active.shape(winners)[1:])
     places = {operand.side: _Place(adj, operand.side) for operand in operands_of(expr)}
-    values = [
-        None if inputs[operand.slot] is None else _at_winners(inputs[operand.slot], winners, places[operand.side], feat)
-        for operand in operands_of(expr)
-    ]
+    values: list[Tensor | None] = [None] * len(needs)
+    for operand in operands_of(expr):
+        x = inputs[operand.slot]
+        values[operand.slot] = None if x is None else _at_winners(x, winners, places[operand.side], feat)
     grads: list[Tensor | None] = [None] * len(needs)
     for operand in operands_of(expr):
         if not needs[operand.slot]:

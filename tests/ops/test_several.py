@@ -95,7 +95,7 @@ def test_gradients_of_any_order(name):
 
 def test_an_operand_that_one_part_reads_alone():
     adj, xs = small(), [random(6, 3), random(8, 1, seed=1)]
-    parts = ((U0, MAX), (U0 * E1, SUM))
+    parts = ((U0, MAX), (U0 * E1, SUM), (E1 * E1, MIN))
 
     def run(*xs):
         return tuple(core.spmm_several(adj, parts, xs))
