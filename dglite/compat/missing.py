@@ -83,10 +83,6 @@ _NOT_PLANNED = {
     "dgl.nn.pytorch.CuGraphSAGEConv": f"{_CUGRAPH}; use SAGEConv",
     "dgl.register_func": _NO_LIBRARY,
     "dgl.sampling.utils": _NO_LIBRARY,
-    "dgl.set_dst_lazy_features": _LAZY,
-    "dgl.set_edge_lazy_features": _LAZY,
-    "dgl.set_node_lazy_features": _LAZY,
-    "dgl.set_src_lazy_features": _LAZY,
     "dgl.sparse.is_scalar": _SPARSE,
     "dgl.sparse.load_dgl_sparse": _NO_LIBRARY,
     "dgl.sparse.sp_add": _SPARSE,
@@ -121,7 +117,6 @@ _NOT_PLANNED = {
 }
 
 _NOT_YET = {
-    "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
     "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
     "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
 }
