@@ -22,6 +22,7 @@ _SHARED = "use torch.Tensor.share_memory_(), or pass the graph to forked process
 _NEVER_WAS = "DGL 2 lists the name, but no backend of DGL has it"
 _CUGRAPH = "RAPIDS cuGraph is not used"
 _LAZY = "dglite's subgraphs and blocks gather features when they are read, without it"
+_LOADER = "internal to DGL's loader; dglite.dataloading.DataLoader makes batches in threads of this process"
 _SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.SparseMatrix"
 _FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
 
@@ -49,6 +50,13 @@ _NOT_PLANNED = {
     "dgl.DGLGraph.to_cugraph": _CUGRAPH,
     "dgl.backend.set_default_backend": "set DGLITE_BACKEND, or write ~/.dglite/config.json",
     "dgl.base.dgl_warning_format": "warnings are shown as Python shows them",
+    "dgl.dataloading.CollateWrapper": _LOADER,
+    "dgl.dataloading.DDPTensorizedDataset": _LOADER,
+    "dgl.dataloading.TensorizedDataset": _LOADER,
+    "dgl.dataloading.WorkerInitWrapper": _LOADER,
+    "dgl.dataloading.create_tensorized_dataset": _LOADER,
+    "dgl.dataloading.remove_parent_storage_columns": _LOADER,
+    "dgl.dataloading.restore_parent_storage_columns": _LOADER,
     "dgl.distgnn": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.distributed": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.extract_ext_funcs": _NO_LIBRARY,

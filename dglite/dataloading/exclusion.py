@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..backend import Tensor, active, admitted
+from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.ids import integer_array
@@ -94,7 +94,7 @@ def _with_reverse_ids(g: DGLGraph, edges: Any, reverse: Any) -> Any:
 
 def _and_reverse(g: DGLGraph, edges: Any, etype: Any, reverse: Any) -> np.ndarray:
     own = g.edge_ids_of(edges, etype)
-    by_edge = integer_array(admitted(reverse, "reverse_eids"), "reverse_eids")
+    by_edge = integer_array(reverse, "reverse_eids")
     if len(own) and own.max() >= len(by_edge):
         raise DGLError(f"reverse_eids has {len(by_edge)} entries, none for edge {own.max()}; give one for each edge")
     return np.concatenate([own, by_edge[own].astype(np.int64, copy=False)])

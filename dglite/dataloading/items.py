@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backend import Backend, Tensor, active, admit, backend_of
+from ..backend import Backend, Tensor, active, backend_of
 from ..errors import DGLError
 from ..structure.ids import integer_array
 
@@ -58,11 +58,11 @@ class _Part:
     """The ids of one type, and the library and device that batches of them are for."""
 
     def __init__(self, given: Any, what: str) -> None:
-        tensor = given if active.is_tensor(given) else admit(given, what)
-        of = None if tensor is None else backend_of(tensor)
+        # Arrays become tensors of the active library, as in DGL; a tensor of another one stays that.
+        of = backend_of(given)
         self._of: Backend = active if of is None else of
-        self._device = None if tensor is None or self._of.on_cpu(tensor) else self._of.device(tensor)
-        self.ids = integer_array(given if tensor is None else tensor, what)
+        self._device = None if of is None or of.on_cpu(given) else of.device(given)
+        self.ids = integer_array(given, what)
         if self.ids.dtype.kind == "b":
             raise DGLError(f"{what} are a mask; give the ids that it selects, mask.nonzero().flatten() or the like")
         if self.ids.ndim != 1:
