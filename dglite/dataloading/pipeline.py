@@ -21,6 +21,8 @@ Produce = Callable[[int], Any]
 
 _AT_EXIT = 5.0
 """Seconds that the end of the program waits for a thread's current batch."""
+_HEEDS_INTERRUPTS = 0.2
+"""Seconds after which a wait is begun anew: on Windows Ctrl-C does not end one."""
 
 
 class _Cores:
@@ -101,7 +103,7 @@ class _Store:
         """Wait for the next result in order."""
         with self.changed:
             while self.taken not in self.results:
-                self.changed.wait()
+                self.changed.wait(_HEEDS_INTERRUPTS)
             result = self.results.pop(self.taken)
             self.taken += 1
             self.changed.notify_all()

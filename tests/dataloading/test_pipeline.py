@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -164,10 +165,7 @@ def test_an_exception_in_the_users_loop_frees_the_threads():
 def test_waiting_for_a_batch_can_be_interrupted():
     waits = threading.Event()
     made = iter(DataLoader(ring(), range(12), Says(waits=waits), num_workers=1))
-    # What Ctrl-C does: an exception in the main thread while it waits.
-    import _thread
-
-    timer = threading.Timer(0.05, _thread.interrupt_main)
+    timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         next(made)
