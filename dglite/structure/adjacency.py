@@ -206,6 +206,21 @@ class Adjacency(Lookups):
         self._csc = csc
         return self
 
+    @classmethod
+    def of_rows(
+        cls, num_src: int, num_dst: int, indptr: np.ndarray | None, indices: np.ndarray | None, idtype: Any
+    ) -> Adjacency:
+        """Make a relation of columns of sources as :meth:`from_csc` does, of arrays that are right and never change.
+
+        None for no edges.
+        """
+        if indptr is None or indices is None:
+            indptr, indices = np.zeros(num_dst + 1, np.int32), np.empty(0, np.int32)
+        self = cls(num_src, num_dst, len(indices), idtype)
+        dtype = self.index_dtype
+        self._csc = Compressed(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False))
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
         counts = self.num_src, self.num_dst, self.num_edges, self.idtype
         return _restore, (counts, self.allowed, self._endpoints, self._csr, self._csc)
