@@ -138,7 +138,7 @@ class GraphCollator:
     """Collates a list of samples: graphs to a batch, numbers, arrays and tensors to a tensor with a row for each.
 
     Samples may be tuples, lists, named tuples or dictionaries of these, which keep their form (tuples become lists);
-    strings stay a list.
+    strings stay as they are.
     """
 
     def collate(self, items: Sequence[Any]) -> Any:
@@ -157,7 +157,7 @@ class GraphCollator:
         if active.is_tensor(first):
             return active.stack(list(items), 0)
         if isinstance(first, str | bytes):
-            return list(items)
+            return items
         if isinstance(first, Mapping):
             return {key: self.collate([item[key] for item in items]) for key in first}
         if isinstance(first, tuple) and hasattr(first, "_fields"):
