@@ -23,17 +23,12 @@ __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborS
 class _Layered(BlockSampler):
     """What samplers with a fan-out for each layer share."""
 
-    formats = ("csc",)
-
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
         super().__init__(*prefetched)
         self.fanouts, self.edge_dir, self.prob = list(fanouts), edge_dir, weight
         if not self.fanouts:
             raise DGLError("fanouts is empty; give one fan-out for each layer of the model, such as [10, 10]")
-        if not is_inward(edge_dir):
-            raise DGLError(
-                "edge_dir='out': a block has the edges that enter its nodes; sample dglite.reverse(g) by 'in'"
-            )
+        self.formats = ("csc",) if is_inward(edge_dir) else ("csr",)
 
     def check(self, g: DGLGraph, indices: Any) -> None:
         """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
@@ -44,7 +39,7 @@ class _Layered(BlockSampler):
 
 
 class NeighborSampler(_Layered):
-    """Draws some of each node's in-edges, layer by layer from the seed nodes back (GraphSAGE).
+    """Draws some of each node's edges, layer by layer from the seed nodes back (GraphSAGE).
 
     Parameters
     ----------
@@ -52,7 +47,8 @@ class NeighborSampler(_Layered):
         for each layer, first layer first, how many edges each node has of each edge type: a number, or a dictionary of
         it by edge type; -1 for all.
     edge_dir
-        "in"; blocks have no others.
+        "in" for edges that enter the nodes; "out" for edges that leave them, as
+        :func:`dglite.sampling.sample_neighbors_fused` has it.
     prob, mask
         name of an edge feature: weights that edges are drawn in proportion to, or booleans that say which edges are
         there; not both. A type without the feature is sampled uniformly.
@@ -151,6 +147,8 @@ class LaborSampler(_Layered):
     ) -> None:
         prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
         super().__init__(fanouts, edge_dir, prob, *prefetched)
+        if edge_dir == "out":
+            raise DGLError("LaborSampler draws edges that enter nodes; with edge_dir='out' sample dglite.reverse(g)")
         if batch_dependency < 1:
             raise ValueError(f"batch_dependency must be at least 1, got {batch_dependency}")
         self.importance_sampling, self.layer_dependency = importance_sampling, layer_dependency

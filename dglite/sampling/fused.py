@@ -11,6 +11,7 @@ from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
 from ..ops.processors import Card, processor_on
 from ..transforms import to_block
 from ..transforms.block import block_of_rows
@@ -46,12 +47,12 @@ def sample_neighbors_fused(
 
     A seed that is given twice is sampled twice, and with ``edge_dir="in"`` each node of the block has its own edges.
     """
-    sets = seed_sets(g, nodes, edge_dir != "out")
+    require_graph(g)
     if g.is_block:
         raise DGLError("sample_neighbors_fused: the graph is a block already")
     if edge_dir != "in" or isinstance(processor_on(g._device), Card):
         return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
-    ends = g._metagraph.ends
+    sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
     chosen = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
     rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in chosen]
     block = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
@@ -73,7 +74,7 @@ def _by_way_of_a_graph(
     copy_edata: bool,
     exclude_edges: Any,
 ) -> DGLGraph:
-    """Return the block of a graph's edges: of those that leave seeds, or of a sample on a GPU, which also numbers it."""
+    """Return the block of a sample that is a graph: of edges that leave the seeds, or on a GPU, which numbers nodes."""
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )

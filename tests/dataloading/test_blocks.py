@@ -56,6 +56,14 @@ def test_fan_outs_are_first_layer_first():
     assert MultiLayerNeighborSampler is NeighborSampler
 
 
+def test_out_edges():
+    g = ring(12, 1)
+    (batch,) = DataLoader(g, [3, 4], NeighborSampler([-1], edge_dir="out"), batch_size=2, num_workers=1)
+    inputs, outputs, (block,) = batch
+    u, v = (inputs[end].tolist() for end in block.edges())
+    assert sorted(zip(u, v, strict=True)) == [(3, 4), (3, 5), (4, 5), (4, 6)] and outputs.tolist() == [3, 4]
+
+
 def test_masked_edges_are_not_drawn():
     g = ring()
     g.edata["open"] = torch.arange(g.num_edges()) % 2 == 0
@@ -129,7 +137,7 @@ def test_what_does_not_fit():
     g = shop()
     for sampler, indices, match in (
         (NeighborSampler([{"buys": 1}]), {"user": [0]}, "no number for the edge types"),
-        (NeighborSampler([-2]), {"user": [0]}, "fan-out of layer 0 must be at least 0"),
+        (NeighborSampler([-2]), {"user": [0]}, "fan-out of layer 0 must be an integer"),
         (NeighborSampler([1], prob="no"), {"user": [0]}, "'no' is not an edge feature"),
         (NeighborSampler([1]), {"user": [4]}, "4"),
         (NeighborSampler([1]), {"visitor": [0]}, "visitor"),
@@ -148,4 +156,6 @@ def test_what_does_not_fit():
     with pytest.raises(DGLError, match="fanouts is empty"):
         NeighborSampler([])
     with pytest.raises(DGLError, match="reverse"):
-        NeighborSampler([1], edge_dir="out")
+        LaborSampler([1], edge_dir="out")
+    with pytest.raises(DGLError, match="edge_dir='up'"):
+        NeighborSampler([1], edge_dir="up")
