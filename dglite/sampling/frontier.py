@@ -104,11 +104,11 @@ class Rows:
             total = compiled().sample.compact(self.offsets, counts, far, near, edges)
             far, near, edges = far[:total].copy(), near[:total].copy(), edges[:total].copy()
             indptr = np.concatenate([indptr[:1], np.cumsum(counts)])
-        return self.ordered(far, near, edges)._replace(indptr=indptr)
+        return self.ordered(far, near, edges, indptr)
 
-    def ordered(self, far: np.ndarray, near: np.ndarray, edges: np.ndarray) -> Chosen:
+    def ordered(self, far: np.ndarray, near: np.ndarray, edges: np.ndarray, indptr: np.ndarray | None = None) -> Chosen:
         """Return edges given from the rows' view, far end first, as source, destination and id."""
-        return Chosen(far, near, edges) if self._inward else Chosen(near, far, edges)
+        return Chosen(far, near, edges, indptr) if self._inward else Chosen(near, far, edges, indptr)
 
 
 def check_weights(bad: np.ndarray, what: str) -> None:

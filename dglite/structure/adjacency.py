@@ -188,14 +188,17 @@ class Adjacency(Lookups):
         edge_ids: np.ndarray | None = None,
         idtype: Any = None,
         copy: bool = True,
+        validate: bool = True,
     ) -> Adjacency:
         """Make a relation of columns of sources: ``indices[indptr[v]:indptr[v + 1]]`` are v's predecessors.
 
-        Edge ids and errors are those of :meth:`from_csr`. Without ``copy`` arrays of ``index_dtype`` become the
-        relation's own: nobody may write to them afterwards.
+        Edge ids and errors are those of :meth:`from_csr`; ``indptr`` and indices are not looked at without
+        ``validate``. Without ``copy`` arrays of ``index_dtype`` become the relation's own: nobody may write to them
+        afterwards.
         """
-        check_indptr(indptr, num_dst, len(indices))
-        check_range(indices, num_src, "node")
+        if validate:
+            check_indptr(indptr, num_dst, len(indices))
+            check_range(indices, num_src, "node")
         self = cls(num_src, num_dst, len(indices), indices.dtype if idtype is None else idtype)
         csc = Compressed(*(array.astype(self.index_dtype, copy=copy) for array in (indptr, indices)))
         if edge_ids is None or len(edge_ids) == 0:
@@ -204,21 +207,6 @@ class Adjacency(Lookups):
             check_permutation(edge_ids, len(indices))
             csc = compress(scattered(csc.rows(), edge_ids), scattered(csc.indices, edge_ids), num_dst)
         self._csc = csc
-        return self
-
-    @classmethod
-    def of_rows(
-        cls, num_src: int, num_dst: int, indptr: np.ndarray | None, indices: np.ndarray | None, idtype: Any
-    ) -> Adjacency:
-        """Make a relation of columns of sources as :meth:`from_csc` does, of arrays that are right and never change.
-
-        None for no edges.
-        """
-        if indptr is None or indices is None:
-            indptr, indices = np.zeros(num_dst + 1, np.int32), np.empty(0, np.int32)
-        self = cls(num_src, num_dst, len(indices), idtype)
-        dtype = self.index_dtype
-        self._csc = Compressed(indptr.astype(dtype, copy=False), indices.astype(dtype, copy=False))
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -246,7 +246,11 @@ def block_of_rows(g: DGLGraph, dst_ids: list[np.ndarray], rows: list[tuple[np.nd
     adjacencies = []
     for (src_set, dst_set), row, numbers in zip(ends, rows, sources, strict=True):
         num_src, num_dst = len(src_ids[src_set]), len(dst_ids[dst_set])
-        adjacencies.append(Adjacency.of_rows(num_src, num_dst, None if row is None else row[0], numbers, g._idtype))
+        indptr = np.zeros(num_dst + 1, dtype) if row is None else row[0]
+        indices = _NO_IDS if numbers is None else numbers
+        adjacencies.append(
+            Adjacency.from_csc(num_src, num_dst, indptr, indices, None, g._idtype, copy=False, validate=False)
+        )
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
     made = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
     made._idtype = g._idtype
