@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
 from .errors import DGLError
 
-__all__ = ["draw_key", "generator", "seed"]
+__all__ = ["draw_key", "draws_keyed_by", "generator", "key_here", "seed"]
 
 _generator = np.random.default_rng()
 _forked: np.random.SeedSequence | None = None
+
+
+class _Here(threading.local):
+    """What the draws of one thread are keyed by, if they are, and the generator made of that."""
+
+    key: tuple[int, ...] | None = None
+    generator: np.random.Generator | None = None
+
+
+_here = _Here()
 
 
 def seed(val: int) -> None:
@@ -29,13 +42,33 @@ def seed(val: int) -> None:
 
 
 def generator() -> np.random.Generator:
-    """Return the generator in use."""
-    return _generator
+    """Return the generator in use, in this thread."""
+    own = _here.generator
+    return _generator if own is None else own
 
 
 def draw_key() -> int:
     """Return a number in [0, 2**62) from the generator, the key of one call's random choices."""
-    return int(_generator.integers(1 << 62))
+    return int(generator().integers(1 << 62))
+
+
+@contextmanager
+def draws_keyed_by(*key: int) -> Iterator[None]:
+    """Let what this thread draws meanwhile depend on some numbers >= 0 alone, not on what was drawn before.
+
+    A loader's batches are drawn so: by their place in an epoch, in whatever order and thread they are made.
+    """
+    before = _here.key, _here.generator
+    _here.key, _here.generator = key, np.random.default_rng(key)
+    try:
+        yield
+    finally:
+        _here.key, _here.generator = before
+
+
+def key_here() -> tuple[int, ...] | None:
+    """Return the numbers that this thread's draws are keyed by, None where they follow :func:`seed`."""
+    return _here.key
 
 
 def _before_fork() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -220,7 +221,19 @@ class ArrayBackend(Backend):
         return int(library.generator.integers(2**63 - 1))
 
     def num_threads(self) -> int:
-        return _threads()
+        return _asked.threads or _threads()
+
+    def set_num_threads(self, count: int) -> None:
+        _asked.threads = count
+
+
+class _Asked(threading.local):
+    """How many threads a thread was told to use; 0 for what the process may."""
+
+    threads = 0
+
+
+_asked = _Asked()
 
 
 @cache

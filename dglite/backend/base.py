@@ -393,4 +393,8 @@ class Backend(ABC):
 
     @abstractmethod
     def num_threads(self) -> int:
-        """Return how many threads the library uses, which kernels follow."""
+        """Return how many threads the library uses when this thread calls it, which kernels follow."""
+
+    @abstractmethod
+    def set_num_threads(self, count: int) -> None:
+        """Let the library use ``count`` threads when this thread calls it; others that start later may follow."""

@@ -283,6 +283,9 @@ class TorchBackend(Backend):
     def num_threads(self) -> int:
         return torch.get_num_threads()
 
+    def set_num_threads(self, count: int) -> None:
+        torch.set_num_threads(count)
+
 
 def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:
     """Return (number, begin, end) of the segments that are not empty."""

@@ -22,6 +22,7 @@ _SHARED = "use torch.Tensor.share_memory_(), or pass the graph to forked process
 _NEVER_WAS = "DGL 2 lists the name, but no backend of DGL has it"
 _CUGRAPH = "RAPIDS cuGraph is not used"
 _LAZY = "dglite's subgraphs and blocks gather features when they are read, without it"
+_LOADER = "internal to DGL's loader; dglite.dataloading.DataLoader makes batches in threads of this process"
 _SPARSE = "internal to DGL; use the operators, and the methods of dglite.sparse.SparseMatrix"
 _FUNCTION = "internal to DGL; dglite.function.MessageFunction and ReduceFunction are what its functions return"
 
@@ -49,6 +50,13 @@ _NOT_PLANNED = {
     "dgl.DGLGraph.to_cugraph": _CUGRAPH,
     "dgl.backend.set_default_backend": "set DGLITE_BACKEND, or write ~/.dglite/config.json",
     "dgl.base.dgl_warning_format": "warnings are shown as Python shows them",
+    "dgl.dataloading.CollateWrapper": _LOADER,
+    "dgl.dataloading.DDPTensorizedDataset": _LOADER,
+    "dgl.dataloading.TensorizedDataset": _LOADER,
+    "dgl.dataloading.WorkerInitWrapper": _LOADER,
+    "dgl.dataloading.create_tensorized_dataset": _LOADER,
+    "dgl.dataloading.remove_parent_storage_columns": _LOADER,
+    "dgl.dataloading.restore_parent_storage_columns": _LOADER,
     "dgl.distgnn": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.distributed": "training over several machines is not planned; dglite.metis_partition cuts a graph into parts",
     "dgl.extract_ext_funcs": _NO_LIBRARY,
@@ -83,10 +91,6 @@ _NOT_PLANNED = {
     "dgl.nn.pytorch.CuGraphSAGEConv": f"{_CUGRAPH}; use SAGEConv",
     "dgl.register_func": _NO_LIBRARY,
     "dgl.sampling.utils": _NO_LIBRARY,
-    "dgl.set_dst_lazy_features": _LAZY,
-    "dgl.set_edge_lazy_features": _LAZY,
-    "dgl.set_node_lazy_features": _LAZY,
-    "dgl.set_src_lazy_features": _LAZY,
     "dgl.sparse.is_scalar": _SPARSE,
     "dgl.sparse.load_dgl_sparse": _NO_LIBRARY,
     "dgl.sparse.sp_add": _SPARSE,
@@ -121,7 +125,6 @@ _NOT_PLANNED = {
 }
 
 _NOT_YET = {
-    "dgl.dataloading": "sample with dglite.sampling.sample_neighbors and dglite.to_block over batches of seed nodes",
     "dgl.data": "pass the files' content to dglite.graph; dglite.data.DGLDataset is the base of data sets of your own",
     "dgl.nn": "write it with dglite.function and update_all; a fused kernel runs it",
 }

@@ -5,6 +5,12 @@ from __future__ import annotations
 import logging
 
 from .. import backend
+from ..dataloading import (
+    set_dst_lazy_features,
+    set_edge_lazy_features,
+    set_node_lazy_features,
+    set_src_lazy_features,
+)
 from ..graph import DGLGraph
 from .base import dgl_warning
 from .containers import apply_each
@@ -18,6 +24,10 @@ __all__ = [
     "enable_verbose_logging",
     "is_libxsmm_enabled",
     "load_backend",
+    "set_dst_lazy_features",
+    "set_edge_lazy_features",
+    "set_node_lazy_features",
+    "set_src_lazy_features",
     "use_libxsmm",
 ]
 

@@ -22,6 +22,7 @@ __all__ = [
     "numbers",
     "offsets_of",
     "probability",
+    "seed_sets",
     "seeds_of",
 ]
 
@@ -35,9 +36,14 @@ def is_inward(edge_dir: str) -> bool:
 
 def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
     """Return the int64 seeds by edge type; None for the types whose end on the seeds' side is not among them."""
+    sets, side = seed_sets(g, nodes, inward), 1 if inward else 0
+    return [sets.get(ends[side]) for ends in g._metagraph.ends]
+
+
+def seed_sets(g: DGLGraph, nodes: Any, inward: bool) -> dict[int, np.ndarray]:
+    """Return the int64 seeds of those node sets that have some."""
     require_graph(g)
     metagraph = g._metagraph
-    side = 1 if inward else 0
     if isinstance(nodes, Mapping):
         sets: dict[int, np.ndarray] = {}
         for ntype, ids in nodes.items():
@@ -51,7 +57,7 @@ def seeds_of(g: DGLGraph, nodes: Any, inward: bool) -> list[np.ndarray | None]:
                 "give a dictionary by node type"
             )
         sets = {0: g._set_ids(nodes, 0)}
-    return [sets.get(ends[side]) for ends in metagraph.ends]
+    return sets
 
 
 def fanouts_of(g: DGLGraph, fanout: Any, what: str = "fanout") -> list[int]:

@@ -16,7 +16,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 
-__all__ = ["NO_EDGES", "Chosen", "Rows", "compiled", "frontier"]
+__all__ = ["NO_EDGES", "Chosen", "Rows", "compiled", "edge_frame", "frontier"]
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -31,11 +31,16 @@ def compiled() -> SimpleNamespace:
 
 
 class Chosen(NamedTuple):
-    """Edges chosen from one relation: their sources, destinations and ids."""
+    """Edges chosen from one relation: their sources, destinations and ids.
+
+    ``indptr`` says where the edges of each seed begin, seed after seed, and where the last ones end; None where edges
+    are ordered otherwise.
+    """
 
     src: np.ndarray
     dst: np.ndarray
     edge_ids: np.ndarray
+    indptr: np.ndarray | None = None
 
 
 NO_EDGES = Chosen(_NO_IDS, _NO_IDS, _NO_IDS)
@@ -94,15 +99,16 @@ class Rows:
 
     def chosen(self, counts: np.ndarray | None = None) -> Chosen:
         """Return what was chosen; ``counts`` by row where rows may have fewer choices than room."""
-        far, near, edges = self.outputs
+        (far, near, edges), indptr = self.outputs, self.offsets
         if counts is not None and counts.sum() < self.room:
             total = compiled().sample.compact(self.offsets, counts, far, near, edges)
             far, near, edges = far[:total].copy(), near[:total].copy(), edges[:total].copy()
-        return self.ordered(far, near, edges)
+            indptr = np.concatenate([indptr[:1], np.cumsum(counts)])
+        return self.ordered(far, near, edges, indptr)
 
-    def ordered(self, far: np.ndarray, near: np.ndarray, edges: np.ndarray) -> Chosen:
+    def ordered(self, far: np.ndarray, near: np.ndarray, edges: np.ndarray, indptr: np.ndarray | None = None) -> Chosen:
         """Return edges given from the rows' view, far end first, as source, destination and id."""
-        return Chosen(far, near, edges) if self._inward else Chosen(near, far, edges)
+        return Chosen(far, near, edges, indptr) if self._inward else Chosen(near, far, edges, indptr)
 
 
 def check_weights(bad: np.ndarray, what: str) -> None:
@@ -128,11 +134,12 @@ def frontier(
     if copy_ndata:
         made._node_frames = copies(g._node_frames)
     if copy_edata:
-        made._edge_frames = [_edge_frame(g, made, i, edges.edge_ids) for i, edges in enumerate(chosen)]
+        made._edge_frames = [edge_frame(g, made, i, edges.edge_ids) for i, edges in enumerate(chosen)]
     return made if output_device is None else made.to(output_device)
 
 
-def _edge_frame(g: DGLGraph, made: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
+def edge_frame(g: DGLGraph, made: DGLGraph, index: int, edge_ids: np.ndarray) -> Any:
+    """Return the features of chosen edges of relation ``index`` of ``g``, and their ids."""
     frame = g._edge_frames[index]
     # Columns wait for their rows: the tensor of ids, which users may write to, must not share them.
     taken = made._edge_frame(index) if frame is None or not len(frame) else frame.take(edge_ids.copy())

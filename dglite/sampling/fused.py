@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..graph.attached import attach
+from ..graph.storage import require_graph
+from ..ops.processors import Card, processor_on
 from ..transforms import to_block
-from .neighbor import sample_neighbors
+from ..transforms.block import block_of_rows
+from .arguments import seed_sets
+from .frontier import edge_frame
+from .neighbor import choose, sample_neighbors
 
 __all__ = ["sample_neighbors_fused"]
+
+_NO_IDS = np.empty(0, np.int64)
 
 
 def sample_neighbors_fused(
@@ -35,8 +43,38 @@ def sample_neighbors_fused(
 
     ``srcdata[NID]``, ``dstdata[NID]`` and ``edata[EID]`` have the ids in ``g``; the first two need ``copy_ndata``, the
     third ``copy_edata``. Arguments and errors are those of :func:`sample_neighbors`; ``mapping`` is accepted for DGL's
-    sake.
+    sake. A graph that is a block is refused.
+
+    A seed that is given twice is sampled twice, and with ``edge_dir="in"`` each node of the block has its own edges.
     """
+    require_graph(g)
+    if g.is_block:
+        raise DGLError("sample_neighbors_fused: the graph is a block already")
+    if edge_dir != "in" or isinstance(processor_on(g._device), Card):
+        return _by_way_of_a_graph(g, nodes, fanout, edge_dir, prob, replace, copy_ndata, copy_edata, exclude_edges)
+    sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
+    chosen = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
+    rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in chosen]
+    block = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
+    if not copy_ndata:
+        block._node_frames = [None] * len(block._node_frames)
+    if copy_edata:
+        block._edge_frames = [edge_frame(g, block, i, edges.edge_ids) for i, edges in enumerate(chosen)]
+    return block
+
+
+def _by_way_of_a_graph(
+    g: DGLGraph,
+    nodes: Any,
+    fanout: Any,
+    edge_dir: str,
+    prob: Any,
+    replace: bool,
+    copy_ndata: bool,
+    copy_edata: bool,
+    exclude_edges: Any,
+) -> DGLGraph:
+    """Return the block of a sample that is a graph: of edges that leave the seeds, or on a GPU, which numbers nodes."""
     frontier = sample_neighbors(
         g, nodes, fanout, edge_dir, prob, replace, copy_ndata, True, exclude_edges=exclude_edges
     )

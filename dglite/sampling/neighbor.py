@@ -86,7 +86,21 @@ def sample_neighbors(
     tensor([2, 5, 0, 3])
     """
     inward = is_inward(edge_dir)
-    seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
+    chosen = choose(g, seeds_of(g, nodes, inward), fanout, inward, prob, replace, exclude_edges)
+    return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+
+
+def choose(
+    g: DGLGraph,
+    seeds: list[np.ndarray | None],
+    fanout: Any,
+    inward: bool,
+    prob: Any,
+    replace: bool,
+    exclude_edges: Any,
+) -> list[Chosen]:
+    """Return the edges that :func:`sample_neighbors` chooses around the seeds of each edge type."""
+    fanouts = fanouts_of(g, fanout)
     weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
     key, processor = draw_key(), processor_on(g._device)
     chosen = []
@@ -101,7 +115,7 @@ def sample_neighbors(
             chosen.append(
                 _weighted(adjacency, ids, inward, fanouts[i], replace, key + i, what, weights[i], excluded[i])
             )
-    return frontier(g, chosen, copy_ndata, copy_edata, output_device)
+    return chosen
 
 
 def _uniform(

@@ -188,14 +188,17 @@ class Adjacency(Lookups):
         edge_ids: np.ndarray | None = None,
         idtype: Any = None,
         copy: bool = True,
+        validate: bool = True,
     ) -> Adjacency:
         """Make a relation of columns of sources: ``indices[indptr[v]:indptr[v + 1]]`` are v's predecessors.
 
-        Edge ids and errors are those of :meth:`from_csr`. Without ``copy`` arrays of ``index_dtype`` become the
-        relation's own: nobody may write to them afterwards.
+        Edge ids and errors are those of :meth:`from_csr`; ``indptr`` and indices are not looked at without
+        ``validate``. Without ``copy`` arrays of ``index_dtype`` become the relation's own: nobody may write to them
+        afterwards.
         """
-        check_indptr(indptr, num_dst, len(indices))
-        check_range(indices, num_src, "node")
+        if validate:
+            check_indptr(indptr, num_dst, len(indices))
+            check_range(indices, num_src, "node")
         self = cls(num_src, num_dst, len(indices), indices.dtype if idtype is None else idtype)
         csc = Compressed(*(array.astype(self.index_dtype, copy=copy) for array in (indptr, indices)))
         if edge_ids is None or len(edge_ids) == 0:

@@ -221,6 +221,45 @@ class _Sides:
         return sources, destinations
 
 
+def block_of_rows(g: DGLGraph, dst_ids: list[np.ndarray], rows: list[tuple[np.ndarray, np.ndarray] | None]) -> DGLGraph:
+    """Return a block whose edges are listed by destination; without edge features.
+
+    For each relation, ``rows`` has ``indptr`` and the edges' sources: those into ``dst_ids[node set][i]`` are
+    ``src[indptr[i]:indptr[i + 1]]``; None for no edges. Nodes are numbered as by :func:`to_block`, and the relations
+    are made by destination at once, the format that training reads.
+    """
+    # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+    from ..kernels.cpu.hashing import Numbering
+
+    ends, dtype, count = g._metagraph.ends, _index_dtype(g), len(dst_ids)
+    most = [len(ids) for ids in dst_ids]
+    for (src_set, _), row in zip(ends, rows, strict=True):
+        most[src_set] += 0 if row is None else len(row[1])
+    numberings = [Numbering(*sizes, dtype) for sizes in zip(g._num_nodes, most, strict=True)]
+    for numbering, ids in zip(numberings, dst_ids, strict=True):
+        numbering.place(ids.astype(dtype))
+    sources = [
+        None if row is None else numberings[src_set].add(row[1]) for (src_set, _), row in zip(ends, rows, strict=True)
+    ]
+    # A copy: the numbering has room for every end of an edge, which the block must not keep alive.
+    src_ids = [numbering.ids.copy() for numbering in numberings]
+    adjacencies = []
+    for (src_set, dst_set), row, numbers in zip(ends, rows, sources, strict=True):
+        num_src, num_dst = len(src_ids[src_set]), len(dst_ids[dst_set])
+        indptr = np.zeros(num_dst + 1, dtype) if row is None else row[0]
+        indices = _NO_IDS if numbers is None else numbers
+        adjacencies.append(
+            Adjacency.from_csc(num_src, num_dst, indptr, indices, None, g._idtype, copy=False, validate=False)
+        )
+    counts = [len(ids) for ids in (*src_ids, *dst_ids)]
+    made = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
+    made._idtype = g._idtype
+    # The ids of the destinations that begin the sources: the arrays given may be the user's.
+    dst_ids = [ids[: len(given)] for ids, given in zip(src_ids, dst_ids, strict=True)]
+    made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
+    return made
+
+
 @lru_cache(maxsize=64)
 def _block_metagraph(metagraph: Metagraph) -> Metagraph:
     return Metagraph(metagraph.ntypes, metagraph.canonical_etypes, metagraph.ntypes)

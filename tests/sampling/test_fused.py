@@ -8,7 +8,7 @@ import torch
 import dglite
 from dglite import DGLError
 from dglite.sampling import sample_neighbors_fused
-from tests.sampling.graphs import random_graph
+from tests.sampling.graphs import hetero, random_graph
 
 
 @pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
@@ -48,3 +48,56 @@ def test_the_block_of_out_edges():
         assert torch.equal(*ids)
     with pytest.raises(DGLError, match="edge_dir"):
         sample_neighbors_fused(g, {"a": [1]}, -1, edge_dir="both")
+
+
+OPTIONS = {
+    "uniform": {"fanout": 3},
+    "all": {"fanout": -1},
+    "replace": {"fanout": 6, "replace": True},
+    "weights": {"fanout": 3, "prob": "w"},
+    "excluded": {"fanout": 3, "exclude_edges": torch.arange(0, 400, 3)},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_is_what_to_block_makes_of_the_sample(name):
+    g, seeds = random_graph(), torch.tensor([0, 1, 58, 7])
+    g.edata["w"] = (torch.arange(400) % 4).float()  # rows with fewer edges of positive weight than are asked for
+    check_same(g, seeds, **OPTIONS[name])
+
+
+@pytest.mark.parametrize("seeds", [{"user": [2, 0]}, {"game": [1], "user": [3]}, {}])
+def test_it_is_what_to_block_makes_of_a_sample_of_several_types(seeds):
+    check_same(hetero(), seeds, fanout={"follows": -1, "plays": 1, "known": 0})
+
+
+def check_same(g, seeds, **options):
+    dglite.seed(4)
+    frontier = dglite.sampling.sample_neighbors(g, seeds, **options)
+    expected = dglite.to_block(frontier, seeds)
+    dglite.seed(4)
+    block = sample_neighbors_fused(g, seeds, **options)
+    assert block._num_nodes == expected._num_nodes and block.canonical_etypes == expected.canonical_etypes
+    for ntype in g.ntypes:
+        for made, right in ((block.srcnodes, expected.srcnodes), (block.dstnodes, expected.dstnodes)):
+            assert torch.equal(made[ntype].data[dglite.NID], right[ntype].data[dglite.NID])
+    for etype in g.canonical_etypes:
+        assert block.adjacency(etype).formats == ("csc",)  # what training reads is not sorted again
+        assert torch.equal(block.edges[etype].data[dglite.EID], frontier.edges[etype].data[dglite.EID])
+        for made, right in zip(block.edges(etype=etype), expected.edges(etype=etype), strict=True):
+            assert torch.equal(made, right)
+
+
+def test_a_seed_that_is_repeated_has_edges_each_time():
+    g = dglite.graph(([1, 2, 3], [0, 0, 0]))
+    block = sample_neighbors_fused(g, [0, 0, 1], 2)
+    assert block.in_degrees().tolist() == [2, 2, 0] and block.dstdata[dglite.NID].tolist() == [0, 0, 1]
+
+
+def test_users_may_write_to_the_seeds_that_they_gave():
+    g, seeds = random_graph(), torch.tensor([3, 4])
+    block = sample_neighbors_fused(g, seeds, 2)
+    seeds[:] = 0
+    assert torch.equal(block.dstdata["x"], g.ndata["x"][3:5]) and block.dstdata[dglite.NID].tolist() == [3, 4]
+    with pytest.raises(DGLError, match="a block already"):
+        sample_neighbors_fused(block, [0], 2)

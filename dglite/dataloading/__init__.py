@@ -1,0 +1,64 @@
+"""Mini-batches: samplers, and loaders that run them in threads. See docs/dataloading.md."""
+
+from . import negative_sampler
+from .base import (
+    BlockSampler,
+    Sampler,
+    SubgraphSampler,
+    set_dst_lazy_features,
+    set_edge_lazy_features,
+    set_node_lazy_features,
+    set_src_lazy_features,
+)
+from .collator import Collator, EdgeCollator, GraphCollator, NodeCollator
+from .dataloader import (
+    DataLoader,
+    DistDataLoader,
+    DistEdgeDataLoader,
+    DistNodeDataLoader,
+    EdgeDataLoader,
+    NodeDataLoader,
+)
+from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
+from .exclusion import SpotTarget, find_exclude_eids
+from .graph_loader import GraphDataLoader
+from .neighbor_sampler import (
+    LaborSampler,
+    MultiLayerFullNeighborSampler,
+    MultiLayerNeighborSampler,
+    NeighborSampler,
+)
+from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSampler
+
+__all__ = [
+    "BlockSampler",
+    "ClusterGCNSampler",
+    "Collator",
+    "DataLoader",
+    "DistDataLoader",
+    "DistEdgeDataLoader",
+    "DistNodeDataLoader",
+    "EdgeCollator",
+    "EdgeDataLoader",
+    "EdgePredictionSampler",
+    "GraphCollator",
+    "GraphDataLoader",
+    "LaborSampler",
+    "MultiLayerFullNeighborSampler",
+    "MultiLayerNeighborSampler",
+    "NeighborSampler",
+    "NodeCollator",
+    "NodeDataLoader",
+    "SAINTSampler",
+    "Sampler",
+    "ShaDowKHopSampler",
+    "SpotTarget",
+    "SubgraphSampler",
+    "as_edge_prediction_sampler",
+    "find_exclude_eids",
+    "negative_sampler",
+    "set_dst_lazy_features",
+    "set_edge_lazy_features",
+    "set_node_lazy_features",
+    "set_src_lazy_features",
+]

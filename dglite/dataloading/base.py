@@ -1,0 +1,197 @@
+"""What samplers are: classes to derive from, and features that are gathered with a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+
+__all__ = [
+    "BlockSampler",
+    "Sampler",
+    "SubgraphSampler",
+    "set_dst_lazy_features",
+    "set_edge_lazy_features",
+    "set_node_lazy_features",
+    "set_src_lazy_features",
+]
+
+Names = Sequence[str] | Mapping[Any, Sequence[str]] | None
+"""Feature names of the only type, or by type."""
+
+
+def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
+    """Gather features of a subgraph's nodes now, in the thread that samples, not when they are first read.
+
+    Parameters
+    ----------
+    feature_names
+        names for a graph of one node type, or a dictionary of them by type.
+
+    Raises
+    ------
+    DGLError
+        The nodes of a type have no such feature, or there are several types and no dictionary.
+    """
+    _gather(g.nodes, g.ntypes, feature_names, "node")
+
+
+def set_edge_lazy_features(g: DGLGraph, feature_names: Names) -> None:
+    """Gather features of a subgraph's or block's edges; see :func:`set_node_lazy_features`."""
+    _gather(g.edges, g.canonical_etypes, feature_names, "edge")
+
+
+def set_src_lazy_features(g: DGLGraph, feature_names: Names) -> None:
+    """Gather features of a block's source nodes; see :func:`set_node_lazy_features`."""
+    _gather(g.srcnodes, g.srctypes, feature_names, "source node")
+
+
+def set_dst_lazy_features(g: DGLGraph, feature_names: Names) -> None:
+    """Gather features of a block's destination nodes; see :func:`set_node_lazy_features`."""
+    _gather(g.dstnodes, g.dsttypes, feature_names, "destination node")
+
+
+def _gather(view: Any, types: Sequence[Any], names: Names, what: str) -> None:
+    if not names:
+        return
+    if isinstance(names, str):
+        raise DGLError(f"features to prefetch must be a list of names, got {names!r}; write [{names!r}]")
+    if not isinstance(names, Mapping):
+        if len(types) != 1:
+            raise DGLError(
+                f"the graph has {what}s of types {list(types)}; give the features to prefetch, {list(names)}, "
+                f"as a dictionary by type"
+            )
+        names = {types[0]: names}
+    for type_, wanted in names.items():
+        columns = view[type_].data
+        for name in wanted:
+            if name not in columns:
+                raise DGLError(
+                    f"feature {name!r} cannot be prefetched: the {what}s of type {type_!r} have "
+                    f"{sorted(columns) or 'no features'}"
+                )
+            columns[name]
+
+
+class Sampler:
+    """Base of all samplers: override :meth:`sample`.
+
+    A loader calls ``sample(g, indices)`` from its threads, several at a time: draw from ``dglite.random.generator()``
+    and keep no state in ``self``, and batches are the same for any number of threads.
+    """
+
+    formats: tuple[str, ...] = ("csr", "csc")
+    """Sparse formats that :meth:`sample` reads, which are made before threads need them."""
+    output_device: Any = None
+    """Where samples are put; None for where the graph is."""
+
+    def sample(self, g: DGLGraph, indices: Any) -> Any:
+        """Return what a batch of indices, in whatever form the loader was given them, stands for."""
+        raise NotImplementedError(f"{type(self).__name__} must define sample(g, indices)")
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise an error where the loader's indices, or the sampler's arguments, do not fit the graph."""
+
+
+class BlockSampler(Sampler):
+    """Base of samplers that make a list of blocks: override :meth:`sample_blocks`.
+
+    Parameters
+    ----------
+    prefetch_node_feats
+        features of the source nodes of the first block that are gathered with the sample; names, or by node type.
+    prefetch_labels
+        the same for the destination nodes of the last block.
+    prefetch_edge_feats
+        the same for the edges of every block; names, or by edge type.
+    output_device
+        device of the blocks; the graph's by default.
+    """
+
+    def __init__(
+        self,
+        prefetch_node_feats: Names = None,
+        prefetch_labels: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        super().__init__()
+        self.prefetch_node_feats = prefetch_node_feats or []
+        self.prefetch_labels = prefetch_labels or []
+        self.prefetch_edge_feats = prefetch_edge_feats or []
+        self.output_device = output_device
+
+    def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return the input nodes, the output nodes and the blocks, first layer first, that seed nodes need.
+
+        Nodes are ids in ``g``: a tensor, or a dictionary by type.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define sample_blocks(g, seed_nodes, exclude_eids)")
+
+    def assign_lazy_features(self, result: tuple[Any, Any, list[DGLGraph]]) -> tuple[Any, Any, list[DGLGraph]]:
+        """Gather the features to prefetch."""
+        input_nodes, output_nodes, blocks = result
+        set_src_lazy_features(blocks[0], self.prefetch_node_feats)
+        set_dst_lazy_features(blocks[-1], self.prefetch_labels)
+        for block in blocks:
+            set_edge_lazy_features(block, self.prefetch_edge_feats)
+        return input_nodes, output_nodes, blocks
+
+    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return :meth:`sample_blocks` of the seed nodes, with the features to prefetch gathered."""
+        return self.assign_lazy_features(self.sample_blocks(g, seed_nodes, exclude_eids=exclude_eids))
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where a seed is no node of the graph."""
+        if type(self).sample is BlockSampler.sample:
+            check_nodes(g, indices)
+
+
+class SubgraphSampler(Sampler):
+    """Base of samplers that make a subgraph: override :meth:`sample`.
+
+    Parameters
+    ----------
+    prefetch_ndata, prefetch_edata
+        features of the subgraph's nodes and edges that :meth:`finish` gathers; names, or by type.
+    output_device
+        device of the subgraph; the graph's by default.
+    """
+
+    def __init__(self, prefetch_ndata: Names = None, prefetch_edata: Names = None, output_device: Any = None) -> None:
+        super().__init__()
+        self.prefetch_ndata, self.prefetch_edata = prefetch_ndata or [], prefetch_edata or []
+        self.output_device = output_device
+
+    def finish(self, subgraph: DGLGraph) -> DGLGraph:
+        """Gather the features to prefetch of a subgraph and return it."""
+        set_node_lazy_features(subgraph, self.prefetch_ndata)
+        set_edge_lazy_features(subgraph, self.prefetch_edata)
+        return subgraph
+
+
+def check_nodes(g: DGLGraph, nodes: Any) -> None:
+    """Raise :class:`DGLError` unless ``nodes``, ids or ids by type, are nodes of the graph."""
+    if isinstance(nodes, Mapping):
+        for ntype, ids in nodes.items():
+            g.node_ids(ids, ntype)
+        return
+    if len(g.ntypes) != 1:
+        raise DGLError(f"seed nodes have no type, but the graph has {g.ntypes}; give a dictionary by node type")
+    g.node_ids(nodes)
+
+
+def check_edges(g: DGLGraph, edges: Any) -> None:
+    """Raise :class:`DGLError` unless ``edges``, ids or ids by type, are edges of the graph."""
+    if isinstance(edges, Mapping):
+        for etype, ids in edges.items():
+            g.edge_ids_of(ids, etype)
+        return
+    if len(g.canonical_etypes) != 1:
+        raise DGLError(
+            f"seed edges have no type, but the graph has {g.canonical_etypes}; give a dictionary by edge type"
+        )
+    g.edge_ids_of(edges)

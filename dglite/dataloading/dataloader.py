@@ -1,0 +1,207 @@
+"""The loader of samples of one graph, and its older spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError, warn_deprecated
+from ..graph import DGLGraph
+from .base import Sampler
+from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
+from .items import Items
+from .loader import Loader, shortened
+
+__all__ = [
+    "DataLoader",
+    "DistDataLoader",
+    "DistEdgeDataLoader",
+    "DistNodeDataLoader",
+    "EdgeDataLoader",
+    "NodeDataLoader",
+]
+
+
+class DataLoader(Loader):
+    """Iterates over batches of indices as a sampler makes them of a graph.
+
+    Parameters
+    ----------
+    graph
+        the graph to sample from.
+    indices
+        integers, or a dictionary of them by type: ids of nodes or edges, or what else ``graph_sampler`` takes.
+    graph_sampler
+        an object with ``sample(graph, indices)``, commonly a :class:`Sampler`; batches are what it returns.
+    device
+        where to put graphs and tensors of a batch; the graph's by default.
+    use_ddp, ddp_seed
+        give each process of ``torch.distributed`` its share: disjoint, except for some items repeated so that all have
+        the same number of batches. Shuffling is by ``ddp_seed``, alike in all processes.
+    batch_size, drop_last, shuffle
+        indices in a batch; whether to leave out a last batch that is smaller; whether to shuffle in each epoch.
+    use_prefetch_thread, use_alternate_streams, pin_prefetcher, use_uva, gpu_cache
+        accepted for DGL's sake.
+    num_workers
+        threads of this process that sample, and gather the features to prefetch, ahead. Batches are the same for any
+        number, 0 included, in which case ``next`` does it.
+    generator
+        torch's or NumPy's, from which the seed of shuffling and sampling is drawn; by default it follows
+        :func:`dglite.seed`.
+    sampler, batch_sampler
+        positions in ``indices``, or lists of them: torch's samplers, instead of ``shuffle`` and ``batch_size``.
+    prefetch_factor
+        batches that each thread may be ahead: 2.
+    worker_init_fn
+        called in each thread with its number.
+    kwargs
+        ``pin_memory``, ``persistent_workers``, ``timeout``, ``multiprocessing_context`` are accepted for torch's sake.
+
+    Raises
+    ------
+    DGLError
+        There are no indices, they are not integers, or they and the sampler do not fit the graph.
+    TypeError
+        The graph is none, or an argument is unknown.
+    ValueError
+        A number is out of range, or arguments exclude each other.
+
+    Notes
+    -----
+    An exception while a batch is made is raised where the batch would have come, with a note of its indices; the loader
+    can be iterated again.
+    """
+
+    def __init__(
+        self,
+        graph: DGLGraph,
+        indices: Any,
+        graph_sampler: Any,
+        device: Any = None,
+        use_ddp: bool = False,
+        ddp_seed: int = 0,
+        batch_size: int = 1,
+        drop_last: bool = False,
+        shuffle: bool = False,
+        use_prefetch_thread: bool | None = None,
+        use_alternate_streams: bool | None = None,
+        pin_prefetcher: bool | None = None,
+        use_uva: bool = False,
+        gpu_cache: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(graph, DGLGraph):
+            raise TypeError(f"expected a graph, got {type(graph).__name__}")
+        if not callable(getattr(graph_sampler, "sample", None)):
+            raise TypeError(f"{type(graph_sampler).__name__} is no sampler: it has no method sample(graph, indices)")
+        self._items = Items(indices)
+        super().__init__(len(self._items), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
+        if isinstance(graph_sampler, Sampler):
+            graph_sampler.check(graph, indices)
+        self.graph, self.indices, self.graph_sampler = graph, indices, graph_sampler
+        self.dataset, self.device, self.use_uva = indices, graph.device if device is None else device, use_uva
+        self._target = device
+
+    def _prepare(self) -> None:
+        formats = self.graph_sampler.formats if isinstance(self.graph_sampler, Sampler) else Sampler.formats
+        for adjacency in self.graph.adjacencies:
+            for format_ in formats:
+                if format_ not in adjacency.allowed:
+                    continue
+                if format_ == "coo":
+                    adjacency.endpoints()
+                else:
+                    (adjacency.csc() if format_ == "csc" else adjacency.csr()).make_edge_ids()
+
+    def _make(self, positions: np.ndarray) -> Any:
+        made = self.graph_sampler.sample(self.graph, self._items.at(positions))
+        return made if self._target is None else _moved(made, self._target)
+
+    def _describe(self, positions: np.ndarray) -> str:
+        found = self._items.at(positions)
+        if isinstance(found, Mapping):
+            return "indices " + ", ".join(f"{key!r}: {shortened(active.to_numpy(ids))}" for key, ids in found.items())
+        return f"indices {shortened(active.to_numpy(found))}"
+
+
+def _moved(x: Any, device: Any) -> Any:
+    """Return a batch on a device."""
+    if isinstance(x, DGLGraph):
+        return x.to(device)
+    if active.is_tensor(x):
+        return active.to_device(x, device)
+    if isinstance(x, Mapping):
+        return {key: _moved(value, device) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        parts = [_moved(value, device) for value in x]
+        return parts if isinstance(x, list) else type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
+    return x
+
+
+class NodeDataLoader(DataLoader):
+    """Deprecated: :class:`DataLoader` of nodes."""
+
+    def __init__(self, g: DGLGraph, nids: Any, graph_sampler: Any, *args: Any, **kwargs: Any) -> None:
+        warn_deprecated("NodeDataLoader", "use DataLoader")
+        super().__init__(g, nids, graph_sampler, *args, **kwargs)
+
+
+class EdgeDataLoader(DataLoader):
+    """Deprecated: :class:`DataLoader` of edges by :func:`as_edge_prediction_sampler`, which takes the other arguments.
+
+    Blocks are of ``g_sampling`` where it is given, from which no edges are then left out.
+    """
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        eids: Any,
+        graph_sampler: Any,
+        *args: Any,
+        g_sampling: DGLGraph | None = None,
+        exclude: Any = None,
+        reverse_eids: Any = None,
+        reverse_etypes: Any = None,
+        negative_sampler: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        warn_deprecated("EdgeDataLoader", "use DataLoader with as_edge_prediction_sampler(graph_sampler, ...)")
+        if g_sampling is not None:
+            exclude = None
+        of_edges = as_edge_prediction_sampler(graph_sampler, exclude, reverse_eids, reverse_etypes, negative_sampler)
+        of: Any = of_edges if g_sampling is None else _Elsewhere(of_edges, g_sampling)
+        super().__init__(g, eids, of, *args, **kwargs)
+
+
+@final
+class _Elsewhere(Sampler):
+    """Takes edges of one graph and samples blocks of another."""
+
+    formats = EdgePredictionSampler.formats
+
+    def __init__(self, of_edges: EdgePredictionSampler, g_sampling: DGLGraph) -> None:
+        self._of_edges, self._g_sampling = of_edges, g_sampling
+
+    def sample(self, g: DGLGraph, indices: Any) -> Any:
+        return self._of_edges.sample_in(g, indices, self._g_sampling)
+
+
+class DistDataLoader:
+    """Spelled for DGL's sake; a graph over several machines is not loaded here."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise DGLError(
+            f"{type(self).__name__} loads from a graph over several machines, which belongs to dglite.distributed and "
+            "is not there yet; for several processes on one machine use DataLoader(..., use_ddp=True)"
+        )
+
+
+class DistNodeDataLoader(DistDataLoader):
+    """See :class:`DistDataLoader`."""
+
+
+class DistEdgeDataLoader(DistDataLoader):
+    """See :class:`DistDataLoader`."""

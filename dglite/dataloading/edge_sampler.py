@@ -1,0 +1,125 @@
+"""Batches of edges, with or without negative pairs, from samplers of nodes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+from ..convert import heterograph
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..subgraph import edge_subgraph
+from ..transforms import compact_graphs
+from .base import Names, Sampler, check_edges, set_edge_lazy_features
+from .exclusion import find_exclude_eids
+
+__all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler"]
+
+
+def as_edge_prediction_sampler(
+    sampler: Any,
+    exclude: Any = None,
+    reverse_eids: Any = None,
+    reverse_etypes: Any = None,
+    negative_sampler: Callable[[DGLGraph, Any], Any] | None = None,
+    prefetch_labels: Names = None,
+) -> EdgePredictionSampler:
+    """Return a sampler of edges: what ``sampler``, one of nodes, makes of the ends of a batch of edges.
+
+    Parameters
+    ----------
+    sampler
+        its ``sample`` takes a third argument, the edges to leave out.
+    exclude, reverse_eids, reverse_etypes
+        edges that samples must not contain: see :func:`find_exclude_eids`.
+    negative_sampler
+        a function of the graph and the edges that returns pairs of nodes, (source, destination), or a dictionary of
+        them by edge type: see :mod:`dglite.dataloading.negative_sampler`.
+    prefetch_labels
+        edge features to gather for the graph of the batch's edges; names, or by edge type.
+
+    Raises
+    ------
+    TypeError
+        ``sampler.sample`` takes no edges to leave out.
+    """
+    return EdgePredictionSampler(sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels)
+
+
+@final
+class EdgePredictionSampler(Sampler):
+    """What :func:`as_edge_prediction_sampler` returns."""
+
+    def __init__(
+        self,
+        sampler: Any,
+        exclude: Any = None,
+        reverse_eids: Any = None,
+        reverse_etypes: Any = None,
+        negative_sampler: Callable[[DGLGraph, Any], Any] | None = None,
+        prefetch_labels: Names = None,
+    ) -> None:
+        super().__init__()
+        parameters = inspect.signature(sampler.sample).parameters.values()
+        positional = [x for x in parameters if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)]
+        if len(positional) < 3 and not any(x.kind is x.VAR_POSITIONAL for x in parameters):
+            raise TypeError(
+                f"{type(sampler).__name__}.sample(g, indices) takes no edges to leave out, so it cannot sample for "
+                "edges; give it a third argument, exclude_eids=None"
+            )
+        self.sampler, self.negative_sampler = sampler, negative_sampler
+        self.exclude, self.reverse_eids, self.reverse_etypes = exclude, reverse_eids, reverse_etypes
+        self.prefetch_labels = prefetch_labels or []
+        self.output_device = sampler.output_device if isinstance(sampler, Sampler) else None
+
+    formats = ("coo", "csr", "csc")
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where a seed is no edge of the graph, or the node sampler does not fit it."""
+        check_edges(g, indices)
+        if isinstance(self.sampler, Sampler):
+            self.sampler.check(g, {g.ntypes[0]: []})
+
+    def sample(self, g: DGLGraph, seed_edges: Any) -> tuple[Any, ...]:
+        """Return input nodes, the graph of the seed edges, that of the negative pairs if any, and the blocks.
+
+        The two graphs have the same nodes, numbered as the last block's destinations.
+        """
+        return self.sample_in(g, seed_edges, g)
+
+    def sample_in(self, g: DGLGraph, seed_edges: Any, g_sampling: DGLGraph) -> tuple[Any, ...]:
+        """Return what :meth:`sample` does, with blocks of another graph over the same nodes."""
+        if isinstance(seed_edges, Mapping):
+            seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
+        pairs = edge_subgraph(g, seed_edges, relabel_nodes=False)
+        ids = [pairs._edge_frame(i)[EID] for i in range(len(pairs.adjacencies))]
+        graphs = [pairs]
+        if self.negative_sampler is not None:
+            graphs.append(self._negative_graph(g, seed_edges))
+        graphs = compact_graphs(graphs)
+        for i, column in enumerate(ids):
+            graphs[0]._edge_frame(i)[EID] = column
+        excluded = find_exclude_eids(g_sampling, seed_edges, self.exclude, self.reverse_eids, self.reverse_etypes)
+        input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
+        set_edge_lazy_features(graphs[0], self.prefetch_labels)
+        if self.output_device is not None:
+            graphs = [graph.to(self.output_device) for graph in graphs]
+        return input_nodes, *graphs, blocks
+
+    def _negative_graph(self, g: DGLGraph, seed_edges: Any) -> DGLGraph:
+        assert self.negative_sampler is not None
+        pairs = self.negative_sampler(g, seed_edges)
+        if not isinstance(pairs, Mapping):
+            if len(g.canonical_etypes) != 1:
+                raise DGLError(
+                    f"the negative sampler returned pairs without a type, but the graph has {g.canonical_etypes}; "
+                    "return a dictionary by edge type"
+                )
+            pairs = {g.canonical_etypes[0]: pairs}
+        given = {g.to_canonical_etype(etype): ends for etype, ends in pairs.items()}
+        none: tuple[list[int], list[int]] = [], []
+        edges = {etype: given.get(etype, none) for etype in g.canonical_etypes}
+        counts = {ntype: g.num_nodes(ntype) for ntype in g.ntypes}
+        return heterograph(edges, counts, idtype=g.idtype, device=g.device)

@@ -1,0 +1,78 @@
+"""The loader of data sets of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from .collator import GraphCollator
+from .loader import Loader
+
+__all__ = ["GraphDataLoader"]
+
+
+class GraphDataLoader(Loader):
+    """Iterates over batches of a data set whose samples are graphs, alone or with labels.
+
+    Parameters
+    ----------
+    dataset
+        a sequence: anything with ``__len__`` and ``__getitem__``, called from the worker threads.
+    collate_fn
+        makes a batch of a list of samples; by default :class:`GraphCollator`'s, by which graphs become one batched
+        graph. With ``batch_size=None`` it is called with each sample, if it is given.
+    use_ddp, ddp_seed
+        as for :class:`DataLoader`.
+    kwargs
+        ``batch_size`` (1), ``shuffle``, ``drop_last``, ``num_workers``, ``generator``, ``sampler``, ``batch_sampler``
+        and what else :class:`DataLoader` takes.
+
+    Raises
+    ------
+    DGLError
+        The data set is empty.
+    TypeError
+        The data set has no length or items.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        use_ddp: bool = False,
+        ddp_seed: int = 0,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not (callable(getattr(dataset, "__len__", None)) and callable(getattr(dataset, "__getitem__", None))):
+            raise TypeError(
+                f"a {type(dataset).__name__} has no length or no items; make it a list, or use torch's DataLoader with "
+                "collate_fn=GraphCollator().collate"
+            )
+        super().__init__(len(dataset), batch_size, drop_last, shuffle, use_ddp, ddp_seed, **kwargs)
+        self.dataset = dataset
+        self.collate_fn = GraphCollator().collate if collate_fn is None and batch_size is not None else collate_fn
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter`` begin an epoch of this number, which shuffles by it; with ``use_ddp`` only.
+
+        Raises
+        ------
+        DGLError
+            ``use_ddp`` was not set.
+        """
+        if not self.use_ddp:
+            raise DGLError("set_epoch is for use_ddp=True; otherwise epochs count themselves")
+        self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
+
+    def _make(self, positions: np.ndarray) -> Any:
+        samples = [self.dataset[i] for i in positions.tolist()]
+        if self.batch_size is None:
+            return samples[0] if self.collate_fn is None else self.collate_fn(samples[0])
+        assert self.collate_fn is not None
+        return self.collate_fn(samples)

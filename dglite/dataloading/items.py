@@ -1,0 +1,72 @@
+"""The indices that a loader is given, by position: one tensor, or a tensor for each type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..backend import Backend, Tensor, active, backend_of
+from ..errors import DGLError
+from ..structure.ids import integer_array
+
+__all__ = ["Items"]
+
+
+class Items:
+    """Ids of nodes, of edges, or of whatever a sampler takes.
+
+    Parameters
+    ----------
+    indices
+        a tensor, array or list of integers, or a dictionary of them by type.
+
+    Raises
+    ------
+    DGLError
+        Something else is given: no integers, a mask, more than one dimension.
+    """
+
+    def __init__(self, indices: Any) -> None:
+        self.types: list[Any] | None = None
+        if isinstance(indices, Mapping):
+            self.types = list(indices)
+            parts = [_Part(indices[key], f"indices of type {key!r}") for key in self.types]
+        else:
+            parts = [_Part(indices, "indices")]
+        self._parts = parts
+        self._offsets = np.cumsum([0, *(len(part.ids) for part in parts)])
+
+    def __len__(self) -> int:
+        return int(self._offsets[-1])
+
+    def at(self, positions: np.ndarray) -> Tensor | dict[Any, Tensor]:
+        """Return the ids at some positions; by type if they were given so, types without any left out."""
+        if self.types is None:
+            return self._parts[0].at(positions)
+        kinds = np.searchsorted(self._offsets, positions, "right") - 1
+        found = {}
+        for i, key in enumerate(self.types):
+            own = positions[kinds == i]
+            if len(own):
+                found[key] = self._parts[i].at(own - self._offsets[i])
+        return found
+
+
+class _Part:
+    """The ids of one type, and the library and device that batches of them are for."""
+
+    def __init__(self, given: Any, what: str) -> None:
+        # Arrays become tensors of the active library, as in DGL; a tensor of another one stays that.
+        of = backend_of(given)
+        self._of: Backend = active if of is None else of
+        self._device = None if of is None or of.on_cpu(given) else of.device(given)
+        self.ids = integer_array(given, what)
+        if self.ids.dtype.kind == "b":
+            raise DGLError(f"{what} are a mask; give the ids that it selects, mask.nonzero().flatten() or the like")
+        if self.ids.ndim != 1:
+            raise DGLError(f"{what} must be one-dimensional, got shape {self.ids.shape}")
+
+    def at(self, positions: np.ndarray) -> Tensor:
+        return self._of.from_numpy(self.ids[positions], self._device)

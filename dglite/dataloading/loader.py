@@ -1,0 +1,174 @@
+"""The base of the loaders: epochs, worker threads, resumption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from ..random import draws_keyed_by
+from .order import BatchOrder, Share, check_count, seed_from
+from .pipeline import Ordered
+
+__all__ = ["Loader"]
+
+_ACCEPTED = frozenset(
+    "pin_memory pin_memory_device persistent_workers timeout multiprocessing_context in_order batch_size".split()
+)
+"""Options of torch's loader that mean nothing to threads of one process."""
+
+_SHOWN = 8
+"""Items of a batch that an error names."""
+
+
+class _Progress:
+    """How far an epoch has come."""
+
+    __slots__ = ("epoch", "position")
+
+    def __init__(self, epoch: int, position: int) -> None:
+        self.epoch, self.position = epoch, position
+
+
+class Loader:
+    """An iterable over batches, one epoch for each ``iter``: made here, or ahead by threads.
+
+    Attributes
+    ----------
+    num_workers
+        threads that make batches; 0 for none.
+    batch_size, drop_last, shuffle, use_ddp, ddp_seed
+        as given.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        batch_size: int | None,
+        drop_last: bool,
+        shuffle: bool,
+        use_ddp: bool,
+        ddp_seed: int,
+        num_workers: int = 0,
+        generator: Any = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        prefetch_factor: int | None = None,
+        worker_init_fn: Callable[[int], None] | None = None,
+        **others: Any,
+    ) -> None:
+        unknown = sorted(set(others) - _ACCEPTED)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
+        self.num_workers = check_count(num_workers, "num_workers", 0)
+        self.prefetch_factor = 2 if prefetch_factor is None else check_count(prefetch_factor, "prefetch_factor", 1)
+        self.worker_init_fn, self.generator = worker_init_fn, generator
+        self.batch_size, self.drop_last, self.shuffle = batch_size, drop_last, shuffle
+        self.use_ddp, self.ddp_seed = use_ddp, ddp_seed
+        self._share = Share.of_this_process(ddp_seed) if use_ddp else Share()
+        self._seed = seed_from(generator)
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self._order = BatchOrder(count, batch_size, drop_last, shuffle, sampler, batch_sampler, self._seed, self._share)
+        self._next = _Progress(0, 0)
+        self._now: _Progress | None = None
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch: the next one, or the rest of the one that :meth:`load_state_dict` gave."""
+        progress = _Progress(self._next.epoch, self._next.position)
+        batches = self._order.of_epoch(progress.epoch)
+        if progress.position > len(batches):
+            raise DGLError(
+                f"the state is of batch {progress.position} of an epoch, but epochs have {len(batches)} batches; load "
+                "it into a loader of the same items, batch size and number of processes"
+            )
+        if self.num_workers:
+            self._prepare()
+        seed, rank, make = self._seed, self._share.rank, self._make
+
+        def produce(position: int) -> Any:
+            try:
+                with draws_keyed_by(seed, rank, progress.epoch, position):
+                    return make(batches[position])
+            except Exception as error:
+                error.add_note(f"(batch {position} of epoch {progress.epoch}: {self._describe(batches[position])})")
+                raise
+
+        ahead = self.prefetch_factor * self.num_workers
+        made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
+        self._now, self._next = progress, _Progress(progress.epoch + 1, 0)
+        return _Epoch(made, progress)
+
+    def _prepare(self) -> None:
+        """Make what threads would otherwise each make for themselves."""
+
+    def _make(self, positions: np.ndarray) -> Any:
+        """Return the batch of some items."""
+        raise NotImplementedError
+
+    def _describe(self, positions: np.ndarray) -> str:
+        """Return a batch's items, in words for an error."""
+        return f"items {shortened(positions)}"
+
+    # -- resumption ---------------------------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, int]:
+        """Return the place in the epoch that was begun last: what has been taken, not what threads have made ahead."""
+        now = self._now or self._next
+        epoch, position = now.epoch, now.position
+        if self._now is not None and position >= len(self._order):
+            epoch, position = epoch + 1, 0
+        return {"seed": self._seed, "epoch": epoch, "position": position}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave.
+
+        What it gives is what the other loader would have given next, if the loaders were made alike.
+
+        Raises
+        ------
+        DGLError
+            The state has other keys than that.
+        """
+        if set(state_dict) != {"seed", "epoch", "position"}:
+            raise DGLError(f"the state of a loader has seed, epoch and position; got {sorted(state_dict)}")
+        self._seed = self._order.seed = int(state_dict["seed"])
+        self._next, self._now = _Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
+
+    @contextmanager
+    def enable_cpu_affinity(
+        self, loader_cores: Any = None, compute_cores: Any = None, verbose: bool = True
+    ) -> Iterator[None]:
+        """Do nothing: threads are placed by the operating system. There for scripts that call it."""
+        yield
+
+
+class _Epoch:
+    """The batches of an epoch, counted as they are taken."""
+
+    def __init__(self, made: Ordered, progress: _Progress) -> None:
+        self._made, self._progress = made, progress
+
+    def __iter__(self) -> _Epoch:
+        return self
+
+    def __next__(self) -> Any:
+        made = next(self._made)
+        self._progress.position += 1
+        return made
+
+    def close(self) -> None:
+        """End the worker threads; nothing more comes."""
+        self._made.close()
+
+
+def shortened(ids: Any) -> str:
+    """Return some of many numbers as text."""
+    listed = ids[:_SHOWN].tolist()
+    rest = len(ids) - len(listed)
+    return f"{listed}" if rest <= 0 else f"{str(listed)[:-1]}, ... {rest} more]"

@@ -1,0 +1,209 @@
+"""Samplers that draw neighbours layer by layer and give blocks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..random import draw_key, key_here
+from ..sampling import sample_labors, sample_neighbors_fused
+from ..sampling.arguments import edge_weights, fanouts_of, is_inward
+from ..transforms import to_block
+from .base import BlockSampler, Names
+
+__all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
+
+
+class _Layered(BlockSampler):
+    """What samplers with a fan-out for each layer share."""
+
+    def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
+        super().__init__(*prefetched)
+        self.fanouts, self.edge_dir, self.prob = list(fanouts), edge_dir, weight
+        if not self.fanouts:
+            raise DGLError("fanouts is empty; give one fan-out for each layer of the model, such as [10, 10]")
+        self.formats = ("csc",) if is_inward(edge_dir) else ("csr",)
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
+        super().check(g, indices)
+        for layer, fanout in enumerate(self.fanouts):
+            fanouts_of(g, fanout, f"the fan-out of layer {layer}")
+        edge_weights(g, self.prob)
+
+
+class NeighborSampler(_Layered):
+    """Draws some of each node's edges, layer by layer from the seed nodes back (GraphSAGE).
+
+    Parameters
+    ----------
+    fanouts
+        for each layer, first layer first, how many edges each node has of each edge type: a number, or a dictionary of
+        it by edge type; -1 for all.
+    edge_dir
+        "in" for edges that enter the nodes; "out" for edges that leave them, as
+        :func:`dglite.sampling.sample_neighbors_fused` has it.
+    prob, mask
+        name of an edge feature: weights that edges are drawn in proportion to, or booleans that say which edges are
+        there; not both. A type without the feature is sampled uniformly.
+    replace
+        draw with replacement.
+    prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
+        as for :class:`BlockSampler`.
+    fused
+        accepted for DGL's sake: sampling and numbering are one call in any case.
+
+    Raises
+    ------
+    DGLError
+        There are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the graph, a
+        feature is missing, or a weight is negative or NaN.
+    ValueError
+        ``prob`` and ``mask`` are both given.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[Any],
+        edge_dir: str = "in",
+        prob: str | None = None,
+        mask: str | None = None,
+        replace: bool = False,
+        prefetch_node_feats: Names = None,
+        prefetch_labels: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+        fused: bool = True,
+    ) -> None:
+        if mask is not None and prob is not None:
+            raise ValueError("give prob or mask, not both; the product of the two is a prob")
+        prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
+        super().__init__(fanouts, edge_dir, prob or mask, *prefetched)
+        self.replace, self.fused = replace, fused
+
+    def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
+        output_nodes, blocks = seed_nodes, []
+        for fanout in reversed(self.fanouts):
+            block = sample_neighbors_fused(
+                g, seed_nodes, fanout, self.edge_dir, self.prob, self.replace, exclude_edges=exclude_eids
+            )
+            seed_nodes = block.srcdata[NID]
+            blocks.append(block)
+        return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+
+MultiLayerNeighborSampler = NeighborSampler
+
+
+class MultiLayerFullNeighborSampler(NeighborSampler):
+    """Takes all in-edges of each node, for ``num_layers`` layers; other arguments are :class:`NeighborSampler`'s."""
+
+    def __init__(self, num_layers: int, **kwargs: Any) -> None:
+        super().__init__([-1] * num_layers, **kwargs)
+
+
+class LaborSampler(_Layered):
+    """Draws neighbours that seeds share together, so that fewer are needed: see :func:`dglite.sampling.sample_labors`.
+
+    Parameters
+    ----------
+    fanouts, edge_dir, prob, prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
+        as for :class:`NeighborSampler`. With ``prob`` or ``importance_sampling``, ``edata["edge_weights"]`` of the
+        blocks has what messages are to be multiplied by.
+    importance_sampling
+        rounds of optimisation; negative: until convergence.
+    layer_dependency
+        use the same random numbers in all layers: fewer nodes still.
+    batch_dependency
+        k > 1: random numbers change slowly over k batches, so that they share nodes.
+
+    Raises
+    ------
+    DGLError
+        As :class:`NeighborSampler`.
+    ValueError
+        ``batch_dependency`` is below 1.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[Any],
+        edge_dir: str = "in",
+        prob: str | None = None,
+        importance_sampling: int = 0,
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
+        prefetch_node_feats: Names = None,
+        prefetch_labels: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
+        super().__init__(fanouts, edge_dir, prob, *prefetched)
+        if edge_dir == "out":
+            raise DGLError("LaborSampler draws edges that enter nodes; with edge_dir='out' sample dglite.reverse(g)")
+        if batch_dependency < 1:
+            raise ValueError(f"batch_dependency must be at least 1, got {batch_dependency}")
+        self.importance_sampling, self.layer_dependency = importance_sampling, layer_dependency
+        self.batch_dependency = batch_dependency
+        self.set_seed()
+
+    def set_seed(self, random_seed: int | None = None) -> None:
+        """Let the random numbers follow from a seed, alike for all samplers that have it; None: from dglite's."""
+        self._seed = random_seed
+        self._own_seed = draw_key() if random_seed is None else random_seed
+        self._batches = itertools.count()
+
+    def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
+        output_nodes, blocks = seed_nodes, []
+        seeds, share = self._random_seeds()
+        weighted = self.prob is not None or self.importance_sampling != 0
+        for layer, fanout in enumerate(reversed(self.fanouts)):
+            frontier, weights = sample_labors(
+                g,
+                seed_nodes,
+                fanout,
+                self.edge_dir,
+                self.prob,
+                self.importance_sampling,
+                seeds if self.layer_dependency else seeds + layer,
+                share,
+                exclude_edges=exclude_eids,
+            )
+            block = to_block(frontier, seed_nodes)
+            for etype, weight in zip(g.canonical_etypes, weights, strict=True):
+                columns = block.edges[etype].data
+                columns[EID] = frontier.edges[etype].data[EID]
+                if weighted and weight.shape[0] == block.num_edges(etype):
+                    columns["edge_weights"] = weight
+            seed_nodes = block.srcdata[NID]
+            blocks.append(block)
+        return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+    def _random_seeds(self) -> tuple[np.ndarray, float]:
+        """Return the seeds of this batch's random numbers and how far they have gone from the first to the second."""
+        key = key_here()
+        if key is None:
+            key = self._own_seed, next(self._batches)
+        elif self._seed is not None:
+            key = self._seed, *key[1:]
+        window, step = divmod(key[-1], self.batch_dependency)
+        kept = [int(np.random.default_rng((*key[:-1], w)).integers(1 << 61)) for w in (window, window + 1)]
+        return np.array(kept[: 1 if self.batch_dependency == 1 else 2]), step / self.batch_dependency
+
+
+def _result(inputs: Any, outputs: Any, blocks: list[DGLGraph], device: Any) -> tuple[Any, Any, list[DGLGraph]]:
+    """Return blocks, last layer first, and nodes as a sampler gives them."""
+    blocks.reverse()
+    if device is not None:
+        blocks = [block.to(device) for block in blocks]
+        inputs = blocks[0].srcdata[NID]
+    return inputs, outputs, blocks

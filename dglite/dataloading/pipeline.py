@@ -1,0 +1,251 @@
+"""Results made ahead by threads and handed out in order: the engine of every loader.
+
+A thread claims the next position, makes its result and leaves it in a bounded store; the consumer takes results by
+position. Who made a result, and when, changes nothing about it: see ``dglite.random.draws_keyed_by``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, final
+
+from ..backend import active
+
+__all__ = ["Ordered"]
+
+Produce = Callable[[int], Any]
+"""Makes the result of a position."""
+
+_AT_EXIT = 5.0
+"""Seconds that the end of the program waits for a thread's current batch."""
+_HEEDS_INTERRUPTS = 0.2
+"""Seconds after which a wait is begun anew: on Windows Ctrl-C does not end one."""
+
+
+class _Cores:
+    """How many threads the trainer keeps while workers run: those that it had less one for each worker, at least 1.
+
+    Only the thread that began is told, because thread counts are kept by thread.
+    """
+
+    def __init__(self) -> None:
+        # Reentrant: a loader that the garbage collector drops while the lock is held gives its workers back here.
+        self._lock = threading.RLock()
+        self._workers, self._before, self._owner = 0, 0, 0
+
+    def reserve(self, workers: int) -> None:
+        """Take ``workers`` threads from the thread that calls this."""
+        with self._lock:
+            if not self._before:
+                self._before, self._owner = active.num_threads(), threading.get_ident()
+            self._workers += workers
+            self._tell()
+
+    def release(self, workers: int) -> None:
+        """Give them back."""
+        with self._lock:
+            self._workers -= workers
+            self._tell()
+
+    def _tell(self) -> None:
+        if threading.get_ident() == self._owner:
+            active.set_num_threads(max(1, self._before - self._workers))
+            if not self._workers:
+                self._before = 0
+
+
+_cores = _Cores()
+
+
+class _Failed:
+    """An exception in the place of a result."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Store:
+    """What workers and the consumer share. It knows no iterator, so that one that is dropped can end its workers."""
+
+    def __init__(self, produce: Produce, first: int, count: int, ahead: int) -> None:
+        self.produce = produce
+        self.taken, self.claimed, self.count, self.ahead = first, first, count, ahead
+        self.results: dict[int, Any] = {}
+        self.closed = False
+        # The condition's lock is reentrant: the garbage collector may close another store's iterator in a wait.
+        self.changed = threading.Condition()
+        self.threads: list[threading.Thread] = []
+
+    def claim(self) -> int | None:
+        """Return the next position to work on, once there is room for its result; None when there is no more."""
+        with self.changed:
+            while not self.closed and self.claimed < self.count and self.claimed - self.taken >= self.ahead:
+                self.changed.wait()
+            if self.closed or self.claimed >= self.count:
+                return None
+            self.claimed += 1
+            return self.claimed - 1
+
+    def put(self, position: int, result: Any) -> None:
+        """Leave a result; after one that failed no more work is begun."""
+        with self.changed:
+            if self.closed:
+                return
+            self.results[position] = result
+            if isinstance(result, _Failed):
+                self.count = min(self.count, self.claimed)
+            self.changed.notify_all()
+
+    def get(self) -> Any:
+        """Wait for the next result in order."""
+        with self.changed:
+            while self.taken not in self.results:
+                self.changed.wait(_HEEDS_INTERRUPTS)
+            result = self.results.pop(self.taken)
+            self.taken += 1
+            self.changed.notify_all()
+        return result
+
+    def close(self) -> None:
+        """Let every worker end after the result that it is making, which is dropped."""
+        with self.changed:
+            self.closed = True
+            self.results.clear()
+            self.changed.notify_all()
+
+
+def _work(store: _Store, number: int, begin: Callable[[int], None] | None, ready: threading.Barrier) -> None:
+    active.set_num_threads(1)
+    try:
+        ready.wait()
+    except threading.BrokenBarrierError:
+        return  # not all threads could be started
+    try:
+        if begin is not None:
+            begin(number)
+    except BaseException as error:  # the consumer raises it
+        position = store.claim()
+        if position is not None:
+            store.put(position, _Failed(error))
+        return
+    while (position := store.claim()) is not None:
+        try:
+            result = store.produce(position)
+        except BaseException as error:  # the consumer raises it
+            result = _Failed(error)
+        store.put(position, result)
+        del result  # or a consumed batch would live until the next one is made
+
+
+_open: weakref.WeakSet[_Store] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End workers before the interpreter goes: a thread that asks for it afterwards never returns."""
+    stores = list(_open)
+    for store in stores:
+        store.close()
+    for thread in [thread for store in stores for thread in store.threads]:
+        thread.join(_AT_EXIT)
+
+
+@final
+class Ordered:
+    """An iterator over ``produce(i)`` for i from ``first`` up to ``count``, in order.
+
+    Parameters
+    ----------
+    workers
+        threads that call ``produce``, in this process; 0 calls it in ``next``.
+    ahead
+        at most so many results are made or waiting at a time.
+    begin
+        called in each thread with its number before the first result.
+
+    Notes
+    -----
+    An exception of ``produce`` is raised by ``next`` in its turn, with its own traceback; after it, and after the last
+    result, the iterator is closed. Dropping the iterator closes it. While it is open, the trainer keeps its threads
+    less one for each worker.
+    """
+
+    def __init__(
+        self,
+        produce: Produce,
+        first: int,
+        count: int,
+        workers: int,
+        ahead: int,
+        begin: Callable[[int], None] | None = None,
+    ) -> None:
+        self._store: _Store | None = _Store(produce, first, count, ahead)
+        self._workers = min(workers, count - first)
+        if self._workers <= 0:
+            self._workers = 0
+            return
+        store, ready = self._store, threading.Barrier(self._workers + 1)
+        for number in range(self._workers):
+            thread = threading.Thread(
+                target=_work, args=(store, number, begin, ready), name=f"dglite-loader-{number}", daemon=True
+            )
+            store.threads.append(thread)
+        started = 0
+        try:
+            for thread in store.threads:
+                thread.start()
+                started += 1
+            ready.wait()
+        except BaseException:
+            del store.threads[started:]
+            self._store, self._workers = None, 0
+            store.close()
+            ready.abort()
+            raise
+        _open.add(store)
+        # After the workers have set theirs to 1: torch also remembers the number that was set last, by any thread.
+        _cores.reserve(self._workers)
+
+    def __iter__(self) -> Ordered:
+        return self
+
+    def __next__(self) -> Any:
+        store = self._store
+        if store is None:
+            raise StopIteration
+        try:
+            if store.taken >= store.count:
+                self._finish(store)
+                raise StopIteration
+            if not self._workers:
+                result = store.produce(store.taken)
+                store.taken += 1
+                return result
+            result = store.get()
+            if isinstance(result, _Failed):
+                raise result.error
+        except BaseException:
+            self.close()
+            raise
+        return result
+
+    def _finish(self, store: _Store) -> None:
+        """Wait for the threads, which have nothing left to do."""
+        self.close()
+        for thread in store.threads:
+            thread.join()
+
+    def close(self) -> None:
+        """End the workers, each after the result that it is making; nothing more comes."""
+        store, self._store = self._store, None
+        if store is None:
+            return
+        store.close()
+        if self._workers:
+            _cores.release(self._workers)
+
+    def __del__(self) -> None:
+        self.close()

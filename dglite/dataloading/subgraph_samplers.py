@@ -1,0 +1,258 @@
+"""Samplers that give a subgraph for each batch: clusters, GraphSAINT, ShaDow."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import active
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..random import generator
+from ..sampling import random_walk, sample_neighbors_fused
+from ..sampling.arguments import edge_weights, excluded_edges, fanouts_of
+from ..structure.ids import as_ids
+from ..subgraph import edge_subgraph, node_subgraph
+from ..transforms import metis_partition_assignment
+from .base import Names, SubgraphSampler, check_nodes
+
+__all__ = ["ClusterGCNSampler", "SAINTSampler", "ShaDowKHopSampler"]
+
+
+@final
+class ClusterGCNSampler(SubgraphSampler):
+    """Gives the subgraph of the nodes of some parts, of ``k`` that METIS cuts the graph into (Cluster-GCN).
+
+    The indices of a loader are numbers of parts, ``range(k)``.
+
+    Parameters
+    ----------
+    g
+        a homogeneous graph.
+    cache_path
+        file that keeps the parts, in NumPy's ``.npz`` format, to be read by the next run; None keeps none.
+    balance_ntypes, balance_edges, mode
+        as for :func:`dglite.metis_partition_assignment`.
+    prefetch_ndata, prefetch_edata, output_device
+        as for :class:`SubgraphSampler`.
+
+    Raises
+    ------
+    DGLError
+        The graph is not homogeneous, ``k`` is not from 1 to the number of nodes, or the file is not one of parts of
+        such a graph.
+    """
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        k: int,
+        cache_path: str | Path | None = "cluster_gcn.pkl",
+        balance_ntypes: Any = None,
+        balance_edges: bool = False,
+        mode: str = "k-way",
+        prefetch_ndata: Names = None,
+        prefetch_edata: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        super().__init__(prefetch_ndata, prefetch_edata, output_device)
+        _require_homogeneous(g, "ClusterGCNSampler")
+        if cache_path is not None and Path(cache_path).exists():
+            offsets, nodes = _read_parts(Path(cache_path), g, k)
+        else:
+            parts = active.to_numpy(metis_partition_assignment(g, k, balance_ntypes, balance_edges, mode))
+            nodes = np.argsort(parts, kind="stable")
+            offsets = np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=k))])
+            if cache_path is not None:
+                with open(cache_path, "wb") as file:
+                    np.savez(file, offsets=offsets, nodes=nodes)
+        self._offsets, self._nodes = offsets, nodes
+        self.partition_offset, self.partition_node_ids = active.from_numpy(offsets), active.from_numpy(nodes)
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where an index is no part, or the graph is another one."""
+        if g.num_nodes() != len(self._nodes):
+            raise DGLError(f"the graph has {g.num_nodes()} nodes; the sampler was made for {len(self._nodes)}")
+        as_ids(indices, len(self._offsets) - 1, "part")
+
+    def sample(self, g: DGLGraph, partition_ids: Any) -> DGLGraph:
+        """Return the subgraph of the nodes of some parts."""
+        parts = as_ids(partition_ids, len(self._offsets) - 1, "part")
+        nodes = [self._nodes[self._offsets[i] : self._offsets[i + 1]] for i in parts.tolist()]
+        none = np.empty(0, np.int64)
+        return self.finish(node_subgraph(g, np.concatenate([none, *nodes]), output_device=self.output_device))
+
+
+def _read_parts(path: Path, g: DGLGraph, k: int) -> tuple[np.ndarray, np.ndarray]:
+    help_ = f"remove {path}, or give another cache_path"
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            offsets, nodes = file["offsets"], file["nodes"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise DGLError(f"{path} is not a file of parts written by dglite ({error}); {help_}") from error
+    if len(offsets) != k + 1 or len(nodes) != g.num_nodes():
+        raise DGLError(
+            f"{path} has {len(offsets) - 1} parts of a graph of {len(nodes)} nodes; expected {k} parts of "
+            f"{g.num_nodes()} nodes: {help_}"
+        )
+    return offsets, nodes
+
+
+@final
+class SAINTSampler(SubgraphSampler):
+    """Gives the subgraph of nodes drawn at random (GraphSAINT); the indices of a loader only count its batches.
+
+    Parameters
+    ----------
+    mode
+        ``"node"`` draws nodes in proportion to their out-degree; ``"edge"`` the ends of edges, each in proportion to
+        1 / in-degree of its destination + 1 / out-degree of its source; ``"walk"`` the nodes on random walks from nodes
+        drawn uniformly.
+    budget
+        how many draws, which may repeat; for ``"walk"`` a pair of the number of walks and of their steps.
+    cache
+        keep the probabilities from one batch to the next, as long as the graph has the same edges.
+    prefetch_ndata, prefetch_edata, output_device
+        as for :class:`SubgraphSampler`.
+
+    Raises
+    ------
+    DGLError
+        The mode or budget is not understood; when sampling, the graph is not homogeneous or has nothing to draw.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        budget: int | tuple[int, int],
+        cache: bool = True,
+        prefetch_ndata: Names = None,
+        prefetch_edata: Names = None,
+        output_device: Any = "cpu",
+    ) -> None:
+        super().__init__(prefetch_ndata, prefetch_edata, output_device)
+        if mode not in ("node", "edge", "walk"):
+            raise DGLError(f"mode={mode!r} is not understood; expected 'node', 'edge' or 'walk'")
+        numbers = list(budget) if isinstance(budget, tuple | list) else [budget]
+        if len(numbers) != (2 if mode == "walk" else 1) or not all(isinstance(x, int) and x > 0 for x in numbers):
+            expected = "a pair (walks, steps)" if mode == "walk" else "a number"
+            raise DGLError(f"budget of mode {mode!r} must be {expected} above 0, got {budget!r}")
+        self.mode, self.budget, self.cache = mode, budget, cache
+        self._numbers = numbers
+        self._known: tuple[Any, np.ndarray] | None = None
+
+    def sample(self, g: DGLGraph, indices: Any = None) -> DGLGraph:
+        """Return the subgraph of the nodes drawn, in ascending order; ``indices`` are not read."""
+        _require_homogeneous(g, "SAINTSampler")
+        if self.mode == "walk":
+            nodes = self._on_walks(g)
+        else:
+            drawn = self._draw(self._cumulated(g))
+            nodes = drawn if self.mode == "node" else np.concatenate(g.adjacencies[0].find_edges(drawn))
+        return self.finish(node_subgraph(g, np.unique(nodes), output_device=self.output_device))
+
+    def _cumulated(self, g: DGLGraph) -> np.ndarray:
+        """Return the running sum of the weights of nodes or edges."""
+        adjacency, known = g.adjacencies[0], self._known
+        if known is not None and known[0] is adjacency:
+            return known[1]
+        out_degrees = np.maximum(adjacency.out_degrees(), 1)
+        if self.mode == "node":
+            weights = out_degrees.astype(np.float64)
+        else:
+            src, dst = adjacency.endpoints()
+            weights = 1 / np.maximum(adjacency.in_degrees(), 1)[dst] + 1 / out_degrees[src]
+        if not len(weights):
+            raise DGLError(f"the graph has no {self.mode}s to draw")
+        summed = np.cumsum(weights)
+        if self.cache:
+            self._known = adjacency, summed
+        return summed
+
+    def _draw(self, summed: np.ndarray) -> np.ndarray:
+        drawn = np.searchsorted(summed, generator().random(self._numbers[0]) * summed[-1], "right")
+        return np.unique(np.minimum(drawn, len(summed) - 1))
+
+    def _on_walks(self, g: DGLGraph) -> np.ndarray:
+        walks, steps = self._numbers
+        if not g.num_nodes():
+            raise DGLError("the graph has no nodes to walk from")
+        traces, _ = random_walk(g, generator().integers(g.num_nodes(), size=walks), length=steps)
+        nodes = active.to_numpy(traces)
+        return nodes[nodes >= 0]
+
+
+@final
+class ShaDowKHopSampler(SubgraphSampler):
+    """Gives the subgraph of the seed nodes and of the neighbours that are drawn from them, hop after hop (ShaDow-GNN).
+
+    Parameters
+    ----------
+    fanouts, replace, prob
+        as for :class:`NeighborSampler`.
+    prefetch_node_feats, prefetch_edge_feats, output_device
+        as ``prefetch_ndata``, ``prefetch_edata`` and ``output_device`` of :class:`SubgraphSampler`.
+
+    Raises
+    ------
+    DGLError
+        As :class:`NeighborSampler`.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[Any],
+        replace: bool = False,
+        prob: str | None = None,
+        prefetch_node_feats: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
+        self.fanouts, self.replace, self.prob = list(fanouts), replace, prob
+        if not self.fanouts:
+            raise DGLError("fanouts is empty; give one fan-out for each hop, such as [10, 10]")
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
+        check_nodes(g, indices)
+        for hop, fanout in enumerate(self.fanouts):
+            fanouts_of(g, fanout, f"the fan-out of hop {hop}")
+        edge_weights(g, self.prob)
+
+    def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
+        """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
+
+        Edges ``exclude_eids`` are not in it, nor followed.
+        """
+        nodes = seed_nodes
+        for fanout in reversed(self.fanouts):
+            block = sample_neighbors_fused(
+                g, nodes, fanout, prob=self.prob, replace=self.replace, exclude_edges=exclude_eids
+            )
+            nodes = block.srcdata[NID]
+        subgraph = node_subgraph(g, nodes)
+        if exclude_eids is not None:
+            subgraph = _without(g, subgraph, exclude_eids)
+        if self.output_device is not None:
+            subgraph = subgraph.to(self.output_device)
+        return nodes, seed_nodes, self.finish(subgraph)
+
+
+def _without(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
+    """Return a subgraph without some edges of the graph that it is of."""
+    kept = {}
+    for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
+        own = active.to_numpy(subgraph._edge_frame(index)[EID])
+        kept[etype] = np.arange(len(own)) if ids is None else np.isin(own, ids, invert=True).nonzero()[0]
+    return edge_subgraph(subgraph, kept, relabel_nodes=False, store_ids=False)
+
+
+def _require_homogeneous(g: DGLGraph, what: str) -> None:
+    if not g.is_homogeneous:
+        raise DGLError(f"{what} needs a graph of one node and one edge type; see dglite.to_homogeneous")

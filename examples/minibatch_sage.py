@@ -1,0 +1,134 @@
+"""Train GraphSAGE by mini-batches of sampled neighbours, or on the whole graph, and compare.
+
+    python examples/minibatch_sage.py --seeds 3 --expect 0.78 --within 0.01
+    python examples/minibatch_sage.py --dataset pubmed --fanouts 10 10 --workers 2
+
+Each batch of labelled papers comes with the blocks that its two layers need, sampled ahead by worker threads, and the
+features of the first block's source nodes. Both ways train the same model by as many steps, and test it on the
+whole graph with the parameters that did best in validation. ``--within`` fails when the mean accuracy by mini-batches
+is further below that on the whole graph.
+
+Papers are downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+import sys
+from collections.abc import Iterator
+
+import dglite
+from dglite.backend import framework
+from dglite.data import CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
+from dglite.dataloading import DataLoader, NeighborSampler
+from dglite.nn import SAGEConv
+
+nn, F, Tensor = framework.nn, framework.nn.functional, framework.Tensor
+DATASETS = {"cora": CoraGraphDataset, "citeseer": CiteseerGraphDataset, "pubmed": PubmedGraphDataset}
+
+
+class GraphSAGE(nn.Module):
+    """Two layers that average the neighbours: Hamilton, Ying and Leskovec, 2017."""
+
+    def __init__(self, in_feats: int, num_classes: int, hidden: int = 16, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.first = SAGEConv(in_feats, hidden, "mean", feat_drop=dropout, activation=F.relu)
+        self.second = SAGEConv(hidden, num_classes, "mean", feat_drop=dropout)
+
+    def forward(self, blocks: list[dglite.DGLGraph], x: Tensor) -> Tensor:
+        """Return logits of the last block's destination nodes; a whole graph stands for a block of itself."""
+        return self.second(blocks[1], self.first(blocks[0], x))
+
+
+Step = tuple[list[dglite.DGLGraph], Tensor, Tensor]
+"""Blocks, input features, and the labels of the nodes that are trained on: logits come for these nodes first."""
+
+
+def sampled(loader: DataLoader) -> Iterator[Step]:
+    """Yield an epoch of mini-batches."""
+    for _, _, blocks in loader:
+        yield blocks, blocks[0].srcdata["feat"], blocks[-1].dstdata["label"]
+
+
+def train(graph: dglite.DGLGraph, num_classes: int, loader: DataLoader | None, epochs: int, lr: float) -> float:
+    """Return the test accuracy after training by a loader, or without one on the whole graph."""
+    features, labels = graph.ndata["feat"], graph.ndata["label"]
+    nodes = {part: framework.nonzero(graph.ndata[f"{part}_mask"]).flatten() for part in ("train", "val", "test")}
+    model = GraphSAGE(features.shape[1], num_classes)
+    optimizer = framework.optim.Adam(model.parameters(), lr=lr, weight_decay=5e-4)
+
+    def accuracy(part: str) -> float:
+        model.eval()
+        with framework.no_grad():
+            logits = model([graph, graph], features)[nodes[part]]
+        return (logits.argmax(1) == labels[nodes[part]]).float().mean().item()
+
+    def update(logits: Tensor, right: Tensor) -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(logits, right).backward()
+        optimizer.step()
+
+    best, checkpoint = -1.0, copy.deepcopy(model.state_dict())
+    for _ in range(epochs):
+        model.train()
+        if loader is None:
+            update(model([graph, graph], features)[nodes["train"]], labels[nodes["train"]])
+        else:
+            for blocks, x, right in sampled(loader):
+                update(model(blocks, x), right)
+        validation = accuracy("val")
+        if validation > best:
+            best, checkpoint = validation, copy.deepcopy(model.state_dict())
+    model.load_state_dict(checkpoint)
+    return accuracy("test")
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--dataset", choices=DATASETS, default="cora")
+    parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
+    parser.add_argument("--fanouts", type=int, nargs=2, default=[10, 10], help="neighbours for each layer; -1 for all")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--workers", type=int, default=1, help="threads that sample ahead")
+    parser.add_argument("--epochs", type=int, default=40, help="of mini-batches")
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="train N times")
+    parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the mean test accuracy is below")
+    parser.add_argument(
+        "--within", type=float, metavar="DIFFERENCE", help="also train on the whole graph; fail when that is so better"
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train once per seed, both ways where they are compared, and print what came out."""
+    arguments = parse_arguments()
+    dataset = DATASETS[arguments.dataset](raw_dir=arguments.raw_dir)
+    graph, num_classes = dataset[0], dataset.num_classes
+    training = framework.nonzero(graph.ndata["train_mask"]).flatten()
+    sampler = NeighborSampler(arguments.fanouts, prefetch_node_feats=["feat"], prefetch_labels=["label"])
+    mini, whole = [], []
+    for seed in range(arguments.seeds):
+        framework.manual_seed(seed)
+        dglite.seed(seed)
+        loader = DataLoader(
+            graph, training, sampler, batch_size=arguments.batch_size, shuffle=True, num_workers=arguments.workers
+        )
+        mini.append(train(graph, num_classes, loader, arguments.epochs, arguments.lr))
+        print(f"seed {seed}: test accuracy by mini-batches {mini[-1]:.3f}")
+        if arguments.within is not None:
+            whole.append(train(graph, num_classes, None, arguments.epochs * len(loader), arguments.lr))
+            print(f"seed {seed}: test accuracy on the whole graph {whole[-1]:.3f}")
+    mean = statistics.mean(mini)
+    print(f"mean test accuracy by mini-batches {mean:.3f}")
+    if arguments.expect is not None and mean < arguments.expect:
+        sys.exit(f"expected at least {arguments.expect}")
+    if whole and mean < statistics.mean(whole) - arguments.within:
+        sys.exit(f"on the whole graph it is {statistics.mean(whole):.3f}, more than {arguments.within} better")
+
+
+if __name__ == "__main__":
+    main()

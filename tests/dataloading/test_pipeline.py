@@ -1,0 +1,243 @@
+"""Threads that make batches ahead: order, errors, what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import traceback
+from pathlib import Path
+
+import pytest
+import torch
+
+import dglite
+from dglite import DGLError
+from dglite.dataloading import DataLoader, NeighborSampler, Sampler
+from dglite.dataloading.pipeline import Ordered
+from tests.dataloading.graphs import plain, ring
+
+ROOT = Path(__file__).parents[2]
+
+
+def workers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("dglite-loader")]
+
+
+def none_left():
+    """Wait until worker threads have ended; they may be in the middle of a batch."""
+    end = time.monotonic() + 10
+    while workers() and time.monotonic() < end:
+        time.sleep(0.001)
+    return not workers()
+
+
+@pytest.fixture(autouse=True)
+def threads():
+    """Check that every test leaves torch's number of threads and no worker behind."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    assert none_left() and torch.get_num_threads() == 4
+    torch.set_num_threads(before)
+
+
+class Says(Sampler):
+    """Gives its indices; fails, or waits for an event, at some of them."""
+
+    def __init__(self, fails=(), waits=None):
+        self.fails, self.waits = fails, waits
+
+    def sample(self, g, indices):
+        if self.waits is not None:
+            self.waits.wait(10)
+        if set(indices.tolist()) & set(self.fails):
+            raise self.error()
+        return indices.tolist()
+
+    @staticmethod
+    def error():
+        return ZeroDivisionError("mine")
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2, 8])
+def test_results_come_in_order(num_workers):
+    made = Ordered(lambda i: (time.sleep(0.002 * (i % 3)), i)[1], 2, 20, num_workers, 2 * num_workers)
+    assert list(made) == list(range(2, 20)) and list(made) == []
+
+
+def test_no_more_is_made_ahead_than_asked_for():
+    begun, made = [], None
+
+    def produce(i):
+        begun.append(i)
+        return i
+
+    made = Ordered(produce, 0, 100, 2, 3)
+    deadline = time.monotonic() + 10
+    while len(begun) < 3 and time.monotonic() < deadline:
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert sorted(begun) == [0, 1, 2] and next(made) == 0
+    made.close()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 8])
+def test_batches_are_the_same_for_any_number_of_workers(num_workers):
+    g = ring(40, 6)
+
+    def epochs(num_workers):
+        dglite.seed(5)
+        loader = DataLoader(g, range(40), NeighborSampler([2, 3]), batch_size=6, shuffle=True, num_workers=num_workers)
+        return [plain(list(loader)) for _ in range(2)]
+
+    first, second = epochs(num_workers)
+    assert [first, second] == epochs(0) and first != second
+
+
+def test_draws_of_a_sampler_of_ones_own_are_keyed_too():
+    class Draws(Sampler):
+        def sample(self, g, indices):
+            return dglite.random.generator().random()
+
+    def drawn(num_workers):
+        dglite.seed(5)
+        return list(DataLoader(ring(), range(12), Draws(), num_workers=num_workers))
+
+    assert drawn(0) == drawn(3) and len(set(drawn(0))) == 12
+
+
+def test_the_trainer_keeps_the_cores_that_workers_do_not_take():
+    g = ring()
+    inside = [torch.get_num_threads() for _ in DataLoader(g, range(12), Says(), num_workers=1)]
+    assert set(inside) == {3} and torch.get_num_threads() == 4
+    outer, inner = (DataLoader(g, range(12), Says(), num_workers=n) for n in (1, 2))
+    one, two = iter(outer), iter(inner)
+    assert torch.get_num_threads() == 1
+    list(one)
+    assert torch.get_num_threads() == 2
+    list(two)
+    many = iter(DataLoader(g, range(12), Says(), num_workers=9))
+    assert torch.get_num_threads() == 1
+    del many
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_an_exception_comes_in_its_turn_with_its_traceback_and_indices(num_workers):
+    loader = DataLoader(ring(), range(12), Says(fails=[5]), batch_size=2, num_workers=num_workers)
+    seen = []
+    with pytest.raises(ZeroDivisionError, match="mine") as raised:
+        seen.extend(loader)
+    assert seen == [] or seen == [[0, 1], [2, 3]]
+    assert "raise self.error()" in "".join(traceback.format_exception(raised.value))
+    assert raised.value.__notes__ == ["(batch 2 of epoch 0: indices [4, 5])"]
+    broken = iter(loader)
+    assert [next(broken), next(broken)] == [[0, 1], [2, 3]]
+    with pytest.raises(ZeroDivisionError):
+        next(broken)
+    with pytest.raises(StopIteration):
+        next(broken)
+
+
+def test_an_iterator_that_is_dropped_frees_its_threads():
+    loader = DataLoader(ring(), range(12), Says(), num_workers=3)
+    for _ in loader:
+        break
+    assert none_left() and torch.get_num_threads() == 4
+    held = iter(loader)
+    next(held)
+    held.close()
+    assert next(held, None) is None and none_left()
+
+
+def test_an_exception_in_the_users_loop_frees_the_threads():
+    with pytest.raises(KeyboardInterrupt):
+        for _ in DataLoader(ring(), range(12), Says(), num_workers=3):
+            raise KeyboardInterrupt
+    gc.collect()
+
+
+def test_waiting_for_a_batch_can_be_interrupted():
+    waits = threading.Event()
+    made = iter(DataLoader(ring(), range(12), Says(waits=waits), num_workers=1))
+    timer = threading.Timer(0.05, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        next(made)
+    assert torch.get_num_threads() == 4
+    waits.set()
+
+
+def test_worker_init_fn_runs_in_each_thread():
+    begun = []
+    loader = DataLoader(ring(), range(12), Says(), num_workers=2, worker_init_fn=begun.append)
+    assert len(list(loader)) == 12 and set(begun) == {0, 1}
+
+    def wrong(number):
+        raise ValueError(f"worker {number}")
+
+    with pytest.raises(ValueError, match="worker"):
+        list(DataLoader(ring(), range(12), Says(), num_workers=2, worker_init_fn=wrong))
+
+
+def test_many_epochs_leave_nothing_behind():
+    def open_files():
+        return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+    loader = DataLoader(ring(), range(4), NeighborSampler([1]), batch_size=2, num_workers=2)
+    list(loader)
+    files = open_files()
+    for i in range(300):
+        for _ in loader:
+            if i % 3 == 0:
+                break
+    assert none_left() and open_files() <= files
+
+
+def test_a_program_ends_though_a_loader_is_open():
+    code = """
+        import dglite, torch
+        from dglite.dataloading import DataLoader, NeighborSampler
+        g = dglite.graph((torch.arange(9), torch.arange(9)))
+        held = iter(DataLoader(g, range(9), NeighborSampler([1]), num_workers=2))
+        next(held)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_threads_that_cannot_be_started(monkeypatch):
+    started = []
+
+    def start(self):
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        original(self)
+
+    original = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError, match="can't start"):
+        iter(DataLoader(ring(), range(12), Says(), num_workers=2))
+
+
+def test_numbers_that_are_none():
+    for option, value in (("num_workers", -1), ("num_workers", 1.5), ("batch_size", 0), ("prefetch_factor", 0)):
+        with pytest.raises(ValueError, match=f"{option} must be an integer"):
+            DataLoader(ring(), range(12), Says(), **{option: value})
+    with pytest.raises(TypeError, match="'workers'"):
+        DataLoader(ring(), range(12), Says(), workers=2)
+    with pytest.raises(DGLError, match="nothing to load"):
+        DataLoader(ring(), [], Says())
