@@ -33,13 +33,8 @@ _BY_SEQUENCE = ("concat", "stack")
 """The first argument is a sequence of tensors."""
 _BY_DEVICE = {"empty": 2, "full": 3, "from_numpy": 1, "stream": 0}
 """Places of the device among the arguments."""
-<<<<<<< HEAD
 _BY_LAYER = ("layers_in",)
-_HOME = "cpu compiling register autocast_dtype draw_seed num_threads".split()
-=======
-_BY_LAYER = ("layers_in", "has_state", "has_hooks")
 _HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads".split()
->>>>>>> loader
 """About no tensor: asked of the backend that the process began with."""
 _OWN = "is_tensor is_layer asarray apply defer call gradients random_state restore_random_state".split()
 """Written out below."""
