@@ -176,9 +176,7 @@ class EdgeScorer(Explainer):
     def _neighbourhoods(self, graph: DGLGraph, feat: Any, nodes: dict[str, Any]) -> _Neighbourhoods:
         """Return the subgraphs around the given nodes, their features in ``ndata["feat"]``, the nodes in "train"."""
         if self.num_hops is None:
-            raise DGLError(
-                f"{type(self).__name__} explains nodes if it is constructed with num_hops, the model's steps"
-            )
+            raise DGLError(f"{type(self).__name__} needs num_hops, the model's number of steps, to explain nodes")
         features = self._features(graph, feat)
         missing = set(graph.ntypes) - set(features)
         if missing:

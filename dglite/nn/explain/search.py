@@ -63,7 +63,7 @@ class SubgraphSearcher(Explainer):
             )
         with self._model_on(graph.device) as model:
             values = SetValues(model, graph, features, self._given, target_class, kwargs)
-            nodes = _Search(self, _links(graph), values).best()
+            nodes = Search(self, _links(graph), values).best()
         found, start = {}, 0
         for ntype in graph.ntypes:
             end = start + graph.num_nodes(ntype)
@@ -90,7 +90,7 @@ def _links(graph: DGLGraph) -> Any:
     return scipy.sparse.csr_array((np.ones(2 * len(src), np.int64), ends), shape=(sum(counts), sum(counts)))
 
 
-class _Part:
+class Part:
     """A connected part of the graph: a node of the search tree."""
 
     def __init__(self, nodes: np.ndarray) -> None:
@@ -98,29 +98,29 @@ class _Part:
         self.shapley = 0.0
         self.num_visits = 0
         self.total_reward = 0.0
-        self.children: list[_Part] = []
+        self.children: list[Part] = []
 
 
-class _Search:
+class Search:
     """Monte Carlo tree search; a child is its parent without one node, or the largest component of what is left."""
 
     def __init__(self, settings: SubgraphSearcher, links: Any, values: Callable[[np.ndarray], np.ndarray]) -> None:
         self._settings, self._links, self._values = settings, links, values
         self._num_nodes = links.shape[0]
-        self._parts: dict[bytes, _Part] = {}
+        self.parts: dict[bytes, Part] = {}
 
     def best(self) -> np.ndarray:
         """Return the nodes of the part, of at most ``node_min`` nodes, with the largest Shapley value that was met."""
-        root = _Part(np.arange(self._num_nodes))
-        self._parts[root.nodes.tobytes()] = root
+        root = Part(np.arange(self._num_nodes))
+        self.parts[root.nodes.tobytes()] = root
         with tqdm(range(self._settings.num_rollouts), desc="Rollouts", disable=not self._settings.log) as progress:
             for _ in progress:
                 self._roll_out(root)
-                progress.set_postfix(parts=len(self._parts))
-        leaves = [part for part in self._parts.values() if len(part.nodes) <= self._settings.node_min]
+                progress.set_postfix(parts=len(self.parts))
+        leaves = [part for part in self.parts.values() if len(part.nodes) <= self._settings.node_min]
         return max(leaves, key=lambda part: part.shapley).nodes
 
-    def _roll_out(self, part: _Part) -> None:
+    def _roll_out(self, part: Part) -> None:
         """Walk down to a leaf, the most promising child each time, and credit the parts passed with its value."""
         path = []
         while len(part.nodes) > self._settings.node_min:
@@ -130,16 +130,16 @@ class _Search:
             passed.num_visits += 1
             passed.total_reward += part.shapley
 
-    def _most_promising(self, children: list[_Part]) -> _Part:
+    def _most_promising(self, children: list[Part]) -> Part:
         effort = self._settings.coef * sqrt(sum(child.num_visits for child in children))
 
-        def promise(child: _Part) -> float:
+        def promise(child: Part) -> float:
             mean = child.total_reward / max(child.num_visits, 1)
             return mean + effort * child.shapley / (1 + child.num_visits)
 
         return max(children, key=promise)
 
-    def _expanded(self, part: _Part) -> list[_Part]:
+    def _expanded(self, part: Part) -> list[Part]:
         """Return the children of a part, made and valued at the first call."""
         if part.children:
             return part.children
@@ -154,15 +154,15 @@ class _Search:
             _, component = connected_components(links[rest][:, rest], directed=False)
             nodes = part.nodes[rest[component == np.bincount(component).argmax()]]
             key = nodes.tobytes()
-            if key not in self._parts:
-                self._parts[key] = _Part(nodes)
-                new.append(self._parts[key])
-            made[key] = self._parts[key]
-        self._value(new)
+            if key not in self.parts:
+                self.parts[key] = Part(nodes)
+                new.append(self.parts[key])
+            made[key] = self.parts[key]
+        self.estimate(new)
         part.children = list(made.values())
         return part.children
 
-    def _value(self, parts: list[_Part]) -> None:
+    def estimate(self, parts: list[Part]) -> None:
         """Estimate the Shapley values of parts."""
         steps = self._settings.shapley_steps
         at_once = max(1, _BITS // (2 * steps * self._num_nodes))

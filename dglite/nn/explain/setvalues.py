@@ -45,20 +45,20 @@ class SetValues:
         }
         self._batches: dict[int, tuple[DGLGraph, dict[str, Any]]] = {1: (graph, kwargs)}
         num_edges = sum(graph.num_edges(etype) for etype in graph.canonical_etypes)
-        self._copies = 1 << max(_ROWS // max(sum(counts) + num_edges, 1), 1).bit_length() - 1
-        if self._copies > 1 and not self._takes_batches():
-            self._copies = 1
+        self.copies = 1 << max(_ROWS // max(sum(counts) + num_edges, 1), 1).bit_length() - 1
+        if self.copies > 1 and not self._takes_batches():
+            self.copies = 1
 
     def __call__(self, sets: np.ndarray) -> np.ndarray:
         """Return the values of ``sets`` (num_sets, num_nodes); equal sets are computed once."""
         packed = np.packbits(sets, axis=1)
         _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
         distinct = sets[first]
-        values = [self._run(distinct[start : start + self._copies]) for start in range(0, len(distinct), self._copies)]
+        values = [self._run(distinct[start : start + self.copies]) for start in range(0, len(distinct), self.copies)]
         return np.concatenate(values)[inverse.reshape(-1)]
 
     def _run(self, sets: np.ndarray) -> np.ndarray:
-        """Return the values of at most ``_copies`` sets.
+        """Return the values of at most ``copies`` sets.
 
         Numbers of copies are powers of two, so that few batches are made; spare copies repeat the last set.
         """
