@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 __all__ = ["EdgeScorer"]
+
+_NO_IDS = np.empty(0, np.int64)
 
 
 class _Neighbourhoods(NamedTuple):
@@ -134,12 +136,18 @@ class EdgeScorer(Explainer):
         These are its source's and destination's embeddings, and that of the node that its graph is the neighbourhood
         of, where ``centers`` has one for each graph of a batch.
         """
-        embeddings = self._by_ntype(graph, embed)
-        self._require_embeddings(graph, embeddings, {ntype for ntype, _ in centers})
-        of_centers = [embeddings[ntype][node] for ntype, node in centers]
+        relations = [relation for relation in graph.canonical_etypes if graph.num_edges(relation)]
+        ends = {ntype for source, _, destination in relations for ntype in (source, destination)}
+        embeddings = self._by_ntype(graph, embed, ends)
+        size = self.num_features // (2 if self.graph_explanation else 3)
+        for ntype in ends:
+            self._require_embeddings(embeddings[ntype], (graph.num_nodes(ntype), size), ntype)
+        # A node of a type that has no embeddings has no edges near it, so that its own is not read.
+        none = framework.zeros(graph.num_nodes(), size, device=graph.device)
+        of_centers = [embeddings.get(ntype, none)[node] for ntype, node in centers]
         offsets = dict(zip(graph.ntypes, np.cumsum([0, *map(graph.num_nodes, graph.ntypes)]).tolist(), strict=False))
-        rows, sources, destinations = [], [], []
-        for relation in graph.canonical_etypes:
+        rows, sources, destinations = [none.new_zeros(0, self.num_features)], [_NO_IDS], [_NO_IDS]
+        for relation in relations:
             src, dst = graph.edges(etype=relation)
             parts = [embeddings[relation[0]][src.long()], embeddings[relation[2]][dst.long()]]
             if of_centers:
@@ -151,26 +159,24 @@ class EdgeScorer(Explainer):
         reverse = _reverse_edges(np.concatenate(sources), np.concatenate(destinations), graph.num_nodes())
         return framework.cat(rows), framework.from_numpy(reverse).to(graph.device)
 
-    def _by_ntype(self, graph: DGLGraph, output: Any) -> Mapping[str, Tensor]:
-        """Return what the model gave for nodes, by node type."""
+    def _by_ntype(self, graph: DGLGraph, output: Any, ntypes: Collection[str] = ()) -> Mapping[str, Tensor]:
+        """Return what the model gave for nodes, by node type. Raises ``DGLError`` without one of ``ntypes``."""
         if not self.typed:
             return {graph.ntypes[0]: output}
-        if not isinstance(output, Mapping):
-            name, given = type(self).__name__, type(output).__name__
-            raise DGLError(f"{name}: the model must return a dictionary by node type for nodes; got {given}")
+        if not isinstance(output, Mapping) or not set(ntypes) <= set(output):
+            given = list(output) if isinstance(output, Mapping) else type(output).__name__
+            raise DGLError(
+                f"{type(self).__name__}: the model must return a dictionary by node type with embed=True, and to "
+                f"explain nodes, here of {sorted(ntypes)}; got {given}"
+            )
         return output
 
-    def _require_embeddings(self, graph: DGLGraph, embeddings: Mapping[str, Tensor], ntypes: set[str]) -> None:
-        """Raise ``DGLError`` unless there are embeddings of the given types and of both ends of all edges."""
-        size = self.num_features // (2 if self.graph_explanation else 3)
-        needed = ntypes.union(*((source, destination) for source, _, destination in graph.canonical_etypes))
-        for ntype in sorted(needed):
-            given = tuple(embeddings[ntype].shape) if ntype in embeddings else None
-            if given != (graph.num_nodes(ntype), size):
-                raise DGLError(
-                    f"{type(self).__name__}: with embed=True the model must return embeddings "
-                    f"{(graph.num_nodes(ntype), size)}, (num_nodes, num_features), of node type {ntype!r}; got {given}"
-                )
+    def _require_embeddings(self, x: Tensor, expected: tuple[int, int], ntype: str) -> None:
+        if tuple(x.shape) != expected:
+            raise DGLError(
+                f"{type(self).__name__}: with embed=True the model must return embeddings {expected}, (num_nodes, "
+                f"num_features), of node type {ntype!r}; got {tuple(x.shape)}"
+            )
 
     # -- neighbourhoods of nodes ---------------------------------------------------------------------------------------
     def _neighbourhoods(self, graph: DGLGraph, feat: Any, nodes: dict[str, Any]) -> _Neighbourhoods:
@@ -205,11 +211,12 @@ class EdgeScorer(Explainer):
     ) -> Tensor:
         self._require(False)
         near = self._neighbourhoods(graph, feat, nodes)
-        with self._model_on(graph.device) as model, framework.no_grad():
-            predicted = self._by_ntype(graph, model(near.batch, self._given(near.features), embed=False, **kwargs))
-        output, _ = self._masked(near.batch, near.features, near.centers, temperature, True, kwargs)
-        masked = self._by_ntype(graph, output)
         places = {name: rows for name, rows in near.places().items() if len(rows)}
+        with self._model_on(graph.device) as model, framework.no_grad():
+            output = model(near.batch, self._given(near.features), embed=False, **kwargs)
+        predicted = self._by_ntype(graph, output, places)
+        output, _ = self._masked(near.batch, near.features, near.centers, temperature, True, kwargs)
+        masked = self._by_ntype(graph, output, places)
         return self.loss(
             framework.cat([masked[name][rows].softmax(-1) for name, rows in places.items()]),
             framework.cat([predicted[name][rows].argmax(-1) for name, rows in places.items()]),

@@ -55,7 +55,7 @@ class MaskLearner(Explainer):
 
         ``read`` takes the logits (num_classes,) of what is explained out of the model's output.
         """
-        with self._model_on(graph.device) as model:
+        with self._model_on(graph.device) as model, framework.enable_grad():
             with framework.no_grad():
                 label = read(model(graph=graph, feat=self._given(features), **kwargs)).argmax()
             masks = _Masks(self, graph, features)

@@ -92,6 +92,26 @@ def test_typed_nodes() -> None:
     assert weight["user", "plays", "game"][chosen].min() > weight["user", "plays", "game"][~chosen].max()
 
 
+def test_types_that_no_edge_reaches_need_no_embeddings() -> None:
+    """As layers do that compute nothing for types without edges."""
+
+    class Reached(torch.nn.Module):
+        def forward(self, graph, feat, embed=False, edge_weight=None):  # type: ignore[no-untyped-def]
+            reached = {etype[2] for etype in graph.canonical_etypes if graph.num_edges(etype)}
+            return {ntype: x for ntype, x in feat.items() if ntype in reached}
+
+    g = dglite.heterograph(
+        {("user", "likes", "user"): ([0, 1], [1, 0]), ("user", "plays", "game"): ([0], [0])}, {"user": 2, "game": 2}
+    )
+    x = {"user": torch.ones(2, 4), "game": torch.ones(2, 4)}
+    explainer = HeteroPGExplainer(Reached(), 4, 1, explain_graph=False)
+    probabilities, weight, near, _ = explainer.explain_node({"user": [1], "game": [1]}, g, x)
+    assert list(probabilities) == ["user"] and near.batch_size == 2
+    assert weight["user", "likes", "user"].shape == (2,) and weight["user", "plays", "game"].shape == (0,)
+    with pytest.raises(DGLError, match=r"here of \['game', 'user'\]; got \['user'\]"):
+        explainer.train_step_node({"user": [1], "game": [1]}, g, x, 1.0)
+
+
 def test_the_prediction_trains_the_network_alone() -> None:
     torch.manual_seed(0)
     g, model = tree_with_triangle(), MarkedPairs(bias=9.0)
