@@ -60,6 +60,7 @@ _INNER = {
     "dgl.mpops": "edgewise fused nodewise",
     "dgl.nn": "conv explain factory glob gt hetero linear link network_emb softmax sparse_emb",
     "dgl.nn.pytorch": "conv explain factory glob gt hetero linear link network_emb softmax sparse_emb",
+    "dgl.nn.pytorch.explain": "gnnexplainer pgexplainer subgraphx",
     "dgl.ops": "edge_softmax gather_mm sddmm segment spmm",
     "dgl.optim": "pytorch",
     "dgl.optim.pytorch": "sparse_optim",

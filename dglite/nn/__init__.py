@@ -1,7 +1,8 @@
 """Neural network layers, one per module, with DGL's names, signatures and parameter names."""
 
-from . import conv, factory, functional, glob, gt, hetero, link, network_emb, utils
+from . import conv, explain, factory, functional, glob, gt, hetero, link, network_emb, utils
 from .conv import *  # noqa: F403
+from .explain import *  # noqa: F403
 from .factory import *  # noqa: F403
 from .glob import *  # noqa: F403
 from .gt import *  # noqa: F403
@@ -23,5 +24,5 @@ __all__ = [
     "load_state_dict",
     "save_state_dict",
 ]
-__all__ += conv.__all__ + factory.__all__ + glob.__all__ + gt.__all__ + hetero.__all__ + link.__all__
+__all__ += conv.__all__ + explain.__all__ + factory.__all__ + glob.__all__ + gt.__all__ + hetero.__all__ + link.__all__
 __all__ += network_emb.__all__ + utils.__all__

@@ -113,6 +113,7 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
     "statement, same",
     [
         ("from dgl.nn.pytorch.conv.graphconv import GraphConv as x", "nn.GraphConv"),
+        ("from dgl.nn.pytorch.explain.gnnexplainer import GNNExplainer as x", "nn.GNNExplainer"),
         ("from dgl.nn.pytorch.conv import GATConv as x", "nn.GATConv"),
         ("from dgl.nn.pytorch.softmax import edge_softmax as x", "ops.edge_softmax"),
         ("from dgl.nn import GraphConv as x", "nn.GraphConv"),

@@ -1,0 +1,72 @@
+"""What all explainers share: the model while it is explained, and values by type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ...backend import Tensor, active
+from ...errors import DGLError
+from ..base import nn
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["Explainer"]
+
+
+class Explainer(nn.Module):
+    """A model to explain, and how features and masks are given: dictionaries by type, or single tensors.
+
+    Inside, they are dictionaries in either case; a homogeneous graph has one node type and one edge type.
+    """
+
+    typed: ClassVar[bool]
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        if active.name != "torch":
+            raise DGLError(f"{type(self).__name__} needs torch's autograd; the backend is {active.name}")
+        self.model = model
+
+    @contextmanager
+    def _model_on(self, device: Any) -> Iterator[nn.Module]:
+        """Lend the model: on the device, for evaluation, its parameters constant. Modes are then as they were."""
+        modes = [(module, module.training) for module in self.model.modules()]
+        learned = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        try:
+            for parameter in learned:
+                parameter.requires_grad_(False)
+            yield self.model.to(device).eval()
+        finally:
+            for module, training in modes:
+                module.training = training
+            for parameter in learned:
+                parameter.requires_grad_(True)
+
+    def _features(self, graph: DGLGraph, feat: Any) -> dict[str, Tensor]:
+        """Return the features by node type. Raises ``DGLError`` for other types and for wrong numbers of rows."""
+        name = type(self).__name__
+        if not self.typed:
+            if len(graph.ntypes) != 1 or len(graph.canonical_etypes) != 1:
+                raise DGLError(
+                    f"{name} explains graphs of one node type and one edge type; this one has node types "
+                    f"{graph.ntypes} and {len(graph.canonical_etypes)} edge types: use Hetero{name}"
+                )
+            feat = {graph.ntypes[0]: feat}
+        elif not isinstance(feat, Mapping) or not feat or not set(feat) <= set(graph.ntypes):
+            given = list(feat) if isinstance(feat, Mapping) else type(feat).__name__
+            raise DGLError(f"{name}: feat must be a dictionary by node type, of {graph.ntypes}; got {given}")
+        for ntype, x in feat.items():
+            if not active.is_tensor(x) or x.ndim < 2 or x.shape[0] != graph.num_nodes(ntype):
+                given = f"shape {tuple(x.shape)}" if active.is_tensor(x) else type(x).__name__
+                raise DGLError(
+                    f"{name}: the features of node type {ntype!r} are {given}; expected a dense tensor "
+                    f"({graph.num_nodes(ntype)}, size), a row for each node"
+                )
+        return {ntype: x.detach() for ntype, x in feat.items()}
+
+    def _given(self, by_type: dict[Any, Any]) -> Any:
+        """Return values by type as the user gives and gets them."""
+        return by_type if self.typed else next(iter(by_type.values()))

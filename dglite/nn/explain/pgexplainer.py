@@ -1,0 +1,171 @@
+"""PGExplainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from ...backend import Tensor
+from .edgescorer import EdgeScorer
+
+if TYPE_CHECKING:
+    from ...graph import DGLGraph
+
+__all__ = ["PGExplainer"]
+
+
+@final
+class PGExplainer(EdgeScorer):
+    r"""PGExplainer of Luo et al., "Parameterized explainer for graph neural network", 2020.
+
+    One network :math:`f` scores the edges of all graphs or nodes that are explained, from embeddings of their ends:
+
+    .. math:: w_{uv} = f(z_u \Vert z_v), \quad
+        m_{uv} = \sigma\big((\log \epsilon - \log(1 - \epsilon) + w_{uv}) / t\big)
+
+    where :math:`\epsilon` is uniform in (0, 1) and :math:`t` is the temperature; without training,
+    :math:`m = \sigma(w)`. For a node :math:`v'`, :math:`f` reads :math:`z_{v'}` too. An edge and its reverse get the
+    mean of the two. Trained so that the model with edges weighted by :math:`m` predicts what it predicts without:
+
+    .. math:: -\log p(\hat y \mid m) + c \cdot \mathrm{relu}\Big(\sum_e m_e - c\Big) + c' \overline{H(m)}
+
+    Parameters
+    ----------
+    model
+        The model, called as ``model(graph, feat, embed=False)``, which returns logits, ``model(graph, feat,
+        embed=True)``, which returns embeddings (num_nodes, num_features), and ``model(graph, feat, edge_weight=)``,
+        where edge_weight (num_edges,) multiplies the messages.
+    num_features
+        The size of the embeddings.
+    num_hops
+        How many steps messages take in the model; needed to explain nodes.
+    explain_graph
+        Explain graphs, else nodes.
+    coff_budget
+        :math:`c`, for small explanations.
+    coff_connect
+        :math:`c'`, for decided ones.
+    sample_bias
+        Keeps :math:`\epsilon` so far from 0 and 1.
+
+    The model's modes, and what requires a gradient in it, are afterwards as they were: the losses' gradients reach
+    ``elayers``, :math:`f`, only. ``parameters()`` are its parameters. Random numbers are torch's. Needs torch's
+    autograd: with another backend, constructing it raises ``DGLError``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite import graph
+    >>> from dglite.nn import GraphConv
+    >>> class Model(torch.nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.conv, self.last = GraphConv(4, 3), torch.nn.Linear(3, 2)
+    ...
+    ...     def forward(self, graph, feat, embed=False, edge_weight=None):
+    ...         h = self.conv(graph, feat, edge_weight=edge_weight)
+    ...         return h if embed else self.last(h)
+    >>> g, feat = graph(([0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2])), torch.randn(3, 4)
+    >>> explainer = PGExplainer(Model(), num_features=3, num_hops=1, explain_graph=False)
+    >>> optimizer = torch.optim.Adam(explainer.parameters(), lr=0.01)
+    >>> for temperature in (5.0, 2.0, 1.0):
+    ...     loss = explainer.train_step_node([0, 1, 2], g, feat, temperature)
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
+    >>> probabilities, edge_weight, near, places = explainer.explain_node(1, g, feat)
+    >>> probabilities[places].shape, edge_weight.shape
+    (torch.Size([1, 2]), torch.Size([6]))
+    """
+
+    typed = False
+
+    def train_step(self, graph: DGLGraph, feat: Tensor, temperature: float, **kwargs: Any) -> Tensor:
+        """Return the loss for a batch of graphs, a number to minimise.
+
+        Parameters
+        ----------
+        graph
+            A homogeneous graph or a batch of them.
+        feat
+            Features (num_nodes, size).
+        temperature
+            The temperature; usually lowered from 5 to 1.
+        kwargs
+            Further arguments of the model.
+
+        Raises
+        ------
+        DGLError
+            The explainer is for nodes, the graph has several types, or features or embeddings do not have a row for
+            each node.
+        """
+        return self._train_step(graph, feat, temperature, kwargs)
+
+    def train_step_node(self, nodes: Any, graph: DGLGraph, feat: Tensor, temperature: float, **kwargs: Any) -> Tensor:
+        """Return the loss for some nodes, a number to minimise.
+
+        ``nodes`` are one or several ids; otherwise as :meth:`train_step`, for an explainer of nodes.
+        """
+        return self._train_nodes({graph.ntypes[0]: nodes}, graph, feat, temperature, kwargs)
+
+    def explain_graph(
+        self, graph: DGLGraph, feat: Tensor, temperature: float = 1.0, training: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Explain the prediction for a graph or a batch of graphs.
+
+        Parameters
+        ----------
+        graph
+            A homogeneous graph.
+        feat
+            Features (num_nodes, size).
+        temperature, training
+            With ``training``, the mask is drawn at this temperature, and the results have gradients.
+        kwargs
+            Further arguments of the model.
+
+        Returns
+        -------
+        (Tensor, Tensor)
+            The classes' probabilities with the mask, (batch_size, num_classes), and how much each edge counts,
+            (num_edges,), between 0 and 1.
+
+        Raises
+        ------
+        DGLError
+            As :meth:`train_step`.
+        """
+        return self._explain_graph(graph, feat, temperature, training, kwargs)
+
+    def explain_node(
+        self, nodes: Any, graph: DGLGraph, feat: Tensor, temperature: float = 1.0, training: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, Tensor, DGLGraph, Tensor]:
+        """Explain the predictions for some nodes.
+
+        Parameters
+        ----------
+        nodes
+            One or several ids.
+        graph
+            A homogeneous graph.
+        feat
+            Features (num_nodes, size).
+        temperature, training
+            With ``training``, the mask is drawn at this temperature, and the results have gradients.
+        kwargs
+            Further arguments of the model, given to it as they are, with the batch.
+
+        Returns
+        -------
+        (Tensor, Tensor, DGLGraph, Tensor)
+            The classes' probabilities with the mask for each node of the batch, (num_nodes, num_classes); how much
+            each edge counts, (num_edges,), between 0 and 1; the batch of the subgraphs within ``num_hops`` steps to
+            each node; the ids in it of the nodes explained, in their order.
+
+        Raises
+        ------
+        DGLError
+            The explainer is for graphs or has no ``num_hops``, there is no node, the graph has several types, or
+            features or embeddings do not have a row for each node.
+        """
+        return self._explain_nodes({graph.ntypes[0]: nodes}, graph, feat, temperature, training, kwargs)

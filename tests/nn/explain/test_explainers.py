@@ -1,0 +1,128 @@
+"""What holds for all explainers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dglite import nn
+from dglite.errors import DGLError
+from tests.nn.explain.models import (
+    MarkedPairs,
+    TypedMarkedPairs,
+    marks,
+    tree_with_triangle,
+    typed_marks,
+    users_and_games,
+)
+
+GRAPH, TYPED = tree_with_triangle(), users_and_games()
+Call = Callable[[torch.nn.Module, Any, Any], Any]
+CALLS: dict[str, Call] = {
+    "GNNExplainer": lambda model, g, x: nn.GNNExplainer(model, 1, num_epochs=3, log=False).explain_graph(g, x),
+    "HeteroGNNExplainer": lambda model, g, x: nn.HeteroGNNExplainer(model, 1, num_epochs=3, log=False).explain_graph(
+        g, x
+    ),
+    "SubgraphX": lambda model, g, x: nn.SubgraphX(model, 2, num_rollouts=2, shapley_steps=3).explain_graph(g, x, 1),
+    "HeteroSubgraphX": lambda model, g, x: nn.HeteroSubgraphX(model, 2, num_rollouts=2, shapley_steps=3).explain_graph(
+        g, x, 1
+    ),
+    "PGExplainer": lambda model, g, x: nn.PGExplainer(model, 4).explain_graph(g, x, training=True),
+    "HeteroPGExplainer": lambda model, g, x: nn.HeteroPGExplainer(model, 4).explain_graph(g, x, training=True),
+}
+BOTH = pytest.mark.parametrize("name", list(CALLS))
+
+
+def given(name: str, **options: Any) -> tuple[Any, Any, Any]:
+    """Return a model, a graph and features."""
+    if name.startswith("Hetero"):
+        return TypedMarkedPairs(**options), TYPED, typed_marks(TYPED)
+    return MarkedPairs(**options), GRAPH, marks(GRAPH)
+
+
+@BOTH
+def test_the_seed_decides(name: str) -> None:
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        found.append(CALLS[name](*given(name)))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
+
+
+@BOTH
+def test_the_model_is_left_as_it_was(name: str) -> None:
+    model, g, x = given(name)
+    model.frozen = torch.nn.Parameter(torch.ones(1), requires_grad=False)
+    model.dropout, model.norm = torch.nn.Dropout(), torch.nn.BatchNorm1d(1).eval()
+    columns = [sorted(g.nodes[ntype].data) for ntype in g.ntypes]
+    CALLS[name](model, g, x)
+    assert model.training and model.dropout.training and not model.norm.training
+    assert model.scale.requires_grad and not model.frozen.requires_grad
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert [sorted(g.nodes[ntype].data) for ntype in g.ntypes] == columns
+
+
+@BOTH
+def test_the_model_is_left_as_it_was_when_it_fails(name: str) -> None:
+    model, g, x = given(name)
+    model.register_forward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        CALLS[name](model, g, x)
+    assert model.training and model.scale.requires_grad
+
+
+@BOTH
+def test_features_that_do_not_fit(name: str) -> None:
+    model, g, x = given(name)
+    short = {**x, "user": x["user"][1:]} if isinstance(x, dict) else x[1:]
+    with pytest.raises(DGLError, match=r"features of node type .* are shape \(\d+, 4\); expected a dense tensor"):
+        CALLS[name](model, g, short)
+    sparse = nn.SparseFeatures(torch.eye(4).to_sparse())
+    with pytest.raises(DGLError, match="are SparseFeatures; expected a dense tensor"):
+        CALLS[name](model, g, {"user": sparse} if isinstance(x, dict) else sparse)
+
+
+@BOTH
+def test_the_other_kind_of_graph(name: str) -> None:
+    if name.startswith("Hetero"):
+        with pytest.raises(DGLError, match=r"feat must be a dictionary by node type.*got Tensor"):
+            CALLS[name](TypedMarkedPairs(), TYPED, marks(GRAPH))
+        with pytest.raises(DGLError, match=r"of \['game', 'user'\]; got \['shop'\]"):
+            CALLS[name](TypedMarkedPairs(), TYPED, {"shop": marks(GRAPH)})
+    else:
+        with pytest.raises(DGLError, match=f"use Hetero{name}"):
+            CALLS[name](MarkedPairs(), TYPED, typed_marks(TYPED))
+
+
+def test_another_backend_is_refused() -> None:
+    program = """
+import sys, dglite
+for name in sys.argv[1:]:
+    try:
+        getattr(dglite.nn, name)(None, 1)
+    except dglite.DGLError as error:
+        print(error)
+assert "torch" not in sys.modules
+"""
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "DGLITE_BACKEND": "numpy", "PYTHONPATH": str(root)}
+    command = [sys.executable, "-c", program, *CALLS]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines() == [f"{name} needs torch's autograd; the backend is numpy" for name in CALLS]
+
+
+def test_progress_is_shown_where_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    nn.GNNExplainer(MarkedPairs(), 1, num_epochs=2, log=True).explain_graph(GRAPH, marks(GRAPH))
+    assert "Explain graph: 100%" in capsys.readouterr().err
+    nn.SubgraphX(MarkedPairs(), 1, num_rollouts=2, shapley_steps=2, log=True).explain_graph(GRAPH, marks(GRAPH), 1)
+    assert "Rollouts: 100%" in capsys.readouterr().err
+    CALLS["GNNExplainer"](*given("GNNExplainer"))
+    CALLS["SubgraphX"](*given("SubgraphX"))
+    assert capsys.readouterr().err == ""
