@@ -76,9 +76,7 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     return call
 
 
-for (
-    _name
-) in "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid softplus silu relu".split():
+for _name in "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid silu relu".split():
     method(_name)(_unary(_name))
 
 
@@ -175,6 +173,12 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """Return x above 0, ``alpha * (exp(x) - 1)`` elsewhere."""
     return apply("elu", x, alpha=alpha)
+
+
+@method()
+def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """Return ``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` exceeds ``threshold``."""
+    return apply("softplus", x if x.dtype.kind == "f" else astype(x, _F32), beta=beta, threshold=threshold)
 
 
 @method("clamp", "clip")

@@ -57,6 +57,16 @@ def _elu(x: Array, alpha: float) -> Array:
     return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
 
+def _softplus(x: Array, beta: float, threshold: float) -> Array:
+    steep = beta * x
+    return np.where(steep > threshold, x, np.logaddexp(steep, x.dtype.type(0)) / beta)
+
+
+def _of_softplus(g: Array, out: Array, x: Array, beta: float, threshold: float) -> Array:
+    steep = beta * x
+    return np.where(steep > threshold, g, g * _sigmoid(steep))
+
+
 def _clamp(x: Array, low: float | None, high: float | None) -> Array:
     return np.clip(x, low, high)
 
@@ -94,7 +104,7 @@ _ELEMENTWISE = {
     "cos": Rule(np.cos, (lambda g, out, x: -g * np.sin(x),)),
     "tanh": Rule(np.tanh, (lambda g, out, x: g * (1 - out * out),)),
     "sigmoid": Rule(_sigmoid, (lambda g, out, x: g * out * (1 - out),)),
-    "softplus": Rule(lambda x: np.logaddexp(x, x.dtype.type(0)), (lambda g, out, x: g * _sigmoid(x),)),
+    "softplus": Rule(_softplus, (_of_softplus,)),
     "silu": Rule(lambda x: x * _sigmoid(x), (lambda g, out, x: g * (out + _sigmoid(x) * (1 - out)),)),
     "relu": Rule(_relu, (lambda g, out, x: g * (out > 0),)),
     "leaky_relu": Rule(_leaky_relu, (lambda g, out, x, slope: np.where(x > 0, g, slope * g),)),

@@ -34,6 +34,7 @@ CASES: dict[str, Case] = {
     **{name: (lambda lib, x, name=name: getattr(x, name)(), (POSITIVE,)) for name in POSITIVE_ONLY.split()},
     "silu": (lambda lib, x: lib.nn.functional.silu(x), (WIDE,)),
     "softplus": (lambda lib, x: lib.nn.functional.softplus(x), (30 * WIDE,)),
+    "softplus steep": (lambda lib, x: lib.nn.functional.softplus(x, 2.0, 0.5), (WIDE,)),
     "leaky_relu": (lambda lib, x: lib.nn.functional.leaky_relu(x, 0.1), (WIDE,)),
     "elu": (lambda lib, x: lib.nn.functional.elu(x, 0.7), (WIDE,)),
     "clamp": (lambda lib, x: x.clamp(-0.5, 0.5), (WIDE,)),

@@ -208,8 +208,77 @@ def test_layer_norm_is_torchs(lib: Any, affine: bool) -> None:
     np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@BOTH
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("given", [True, False])
+def test_gru_cell_is_torchs(lib: Any, bias: bool, given: bool) -> None:
+    rng = np.random.default_rng(0)
+    ours, theirs = _twins(lib, "GRUCell", 3, 2, bias)
+    drawn = [rng.standard_normal((4, size)).astype(np.float32) for size in ((3, 2) if given else (3,))]
+    mine, right = ([make(x, requires_grad=True) for x in drawn] for make in (lib.tensor, torch.tensor))
+    _agree(lib, ours, theirs, [ours(*mine)], [theirs(*right)])
+    for a, b in zip(mine, right, strict=True):
+        np.testing.assert_allclose(a.grad.numpy(), b.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ours(mine[0][0]).detach().numpy(), theirs(right[0][0]).detach().numpy(), rtol=1e-5)
+
+
+NORMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "mean of all": {"momentum": None, "eps": 0.1},
+    "no parameters": {"affine": False, "momentum": 0.5},
+    "no statistics": {"track_running_stats": False},
+}
+
+
+@BOTH
+@pytest.mark.parametrize("how", NORMS)
+@pytest.mark.parametrize("behind", [(), (2,)], ids=["rows", "rows of lengths"])
+def test_batch_norm_is_torchs(lib: Any, how: str, behind: tuple[int, ...]) -> None:
+    ours, theirs = _twins(lib, "BatchNorm1d", 3, **NORMS[how])
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    rng = np.random.default_rng(0)
+    for rows, training in ((4, True), (5, True), (0, True), (4, False)):
+        x = 2 + 3 * rng.standard_normal((rows, 3, *behind)).astype(np.float32)
+        mine, right = lib.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        ours.train(training), theirs.train(training)
+        _agree(lib, ours, theirs, [ours(mine)], [theirs(right)])
+        np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-4, atol=1e-5)
+        for name, buffer in theirs.named_buffers():
+            found = ours.state_dict()[name]
+            assert str(found.dtype).endswith(str(buffer.dtype).removeprefix("torch."))
+            np.testing.assert_allclose(found.numpy(), buffer.numpy(), rtol=1e-5, err_msg=name)
+    ours.train()
+    with pytest.raises(ValueError, match=r"more than (one|1) value"):
+        ours(lib.ones(1, 3))
+    ours.reset_parameters()
+    assert [x.tolist() for x in ours.buffers()] == [x.tolist() for x in lib.nn.BatchNorm1d(3, **NORMS[how]).buffers()]
+
+
+@BOTH
+@pytest.mark.parametrize("name, how", [("SiLU", {}), ("Softplus", {}), ("Softplus", {"beta": 2, "threshold": 1})])
+def test_activations_are_torchs(lib: Any, name: str, how: dict[str, Any]) -> None:
+    x = 30 * np.random.default_rng(0).standard_normal((4, 3))
+    mine, right = lib.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+    _agree(
+        lib, *_twins(lib, name, **how), [getattr(lib.nn, name)(**how)(mine)], [getattr(torch.nn, name)(**how)(right)]
+    )
+    np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@BOTH
+def test_lists_of_parameters(lib: Any) -> None:
+    parameters = lib.nn.ParameterList([lib.nn.Parameter(lib.ones(2)), lib.zeros(1)])
+    assert parameters.append(lib.nn.Parameter(lib.ones(3))) is parameters and len(parameters) == 3
+    assert [name for name, _ in parameters.named_parameters()] == ["0", "1", "2"]
+    assert [x.shape[0] for x in parameters] == [2, 1, 3] and parameters[-1].requires_grad
+    by_name = lib.nn.ModuleDict({"a": lib.nn.ReLU(), "b": lib.nn.SiLU()})
+    assert list(by_name.keys()) == ["a", "b"] and list(by_name.values()) == [by_name["a"], by_name["b"]]
+
+
 def test_wrong_arguments_are_explained() -> None:
     nn = toolkit.nn
+    with pytest.raises(DGLError, match=r"got shape \(2, 4\); expected \(rows, 3\)"):
+        nn.BatchNorm1d(3)(toolkit.ones(2, 4))
     with pytest.raises(DGLError, match="expected a probability"):
         nn.Dropout(2)
     with pytest.raises(DGLError, match="num_layers=True"):

@@ -1,16 +1,18 @@
 """Layers, under the names that torch has for them."""
 
 from . import functional, init
-from .layers import ELU, Dropout, Identity, LeakyReLU, Linear, ReLU, Sigmoid, Tanh
-from .module import Module, ModuleDict, ModuleList, Parameter, Sequential
-from .recurrent import LSTM
-from .tables import Embedding, LayerNorm
+from .layers import ELU, Dropout, Identity, LeakyReLU, Linear, ReLU, Sigmoid, SiLU, Softplus, Tanh
+from .module import Module, ModuleDict, ModuleList, Parameter, ParameterList, Sequential
+from .recurrent import LSTM, GRUCell
+from .tables import BatchNorm1d, Embedding, LayerNorm
 
 __all__ = [
     "ELU",
     "LSTM",
+    "BatchNorm1d",
     "Dropout",
     "Embedding",
+    "GRUCell",
     "Identity",
     "LayerNorm",
     "LeakyReLU",
@@ -19,9 +21,12 @@ __all__ = [
     "ModuleDict",
     "ModuleList",
     "Parameter",
+    "ParameterList",
     "ReLU",
     "Sequential",
+    "SiLU",
     "Sigmoid",
+    "Softplus",
     "Tanh",
     "functional",
     "init",

@@ -10,7 +10,7 @@ from ...library import library
 from . import functional, init
 from .module import Module, Parameter
 
-__all__ = ["ELU", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "Sigmoid", "Tanh"]
+__all__ = ["ELU", "Dropout", "Identity", "LeakyReLU", "Linear", "ReLU", "SiLU", "Sigmoid", "Softplus", "Tanh"]
 
 
 def _empty(*shape: int) -> Parameter:
@@ -128,3 +128,21 @@ class ELU(_Activation):
 
     def __init__(self, alpha: float = 1.0) -> None:
         super().__init__(alpha=alpha)
+
+
+@final
+class SiLU(_Activation):
+    """``x / (1 + exp(-x))``."""
+
+    name = "silu"
+
+
+@final
+class Softplus(_Activation):
+    """``log(1 + exp(beta * x)) / beta``, and ``x`` where ``beta * x`` exceeds ``threshold``."""
+
+    name = "softplus"
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__(beta=beta, threshold=threshold)
+        self.beta, self.threshold = beta, threshold

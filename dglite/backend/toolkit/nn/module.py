@@ -10,7 +10,7 @@ import numpy as np
 from ....errors import DGLError
 from ...autograd import Tensor, as_array, no_grad
 
-__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "Sequential"]
+__all__ = ["Module", "ModuleDict", "ModuleList", "Parameter", "ParameterList", "Sequential"]
 
 
 @final
@@ -292,6 +292,42 @@ class ModuleDict(Module):
     def __len__(self) -> int:
         return len(self._modules)
 
+    def keys(self) -> Any:
+        """Return the names."""
+        return self._modules.keys()
+
+    def values(self) -> Any:
+        """Return the modules."""
+        return self._modules.values()
+
     def items(self) -> Any:
         """Return the names and modules."""
         return self._modules.items()
+
+
+@final
+class ParameterList(Module):
+    """Parameters in a list; tensors become parameters."""
+
+    def __init__(self, values: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        for value in values:
+            self.append(value)
+
+    def append(self, value: Tensor) -> Self:
+        """Add a parameter at the end; return self."""
+        self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        return self
+
+    def __len__(self) -> int:
+        return len(self._parameters)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parameters.values())
+
+    def __getitem__(self, number: int) -> Any:
+        return list(self._parameters.values())[number]
+
+    def extra_repr(self) -> str:
+        """Describe the parameters when a model is printed."""
+        return ", ".join(f"{parameter.dtype} {tuple(parameter.shape)}" for parameter in self)

@@ -10,13 +10,25 @@ from ...library import library
 from . import functional, init
 from .module import Module, Parameter
 
-__all__ = ["LSTM"]
+__all__ = ["LSTM", "GRUCell"]
 
 State = tuple[Tensor, Tensor]
 
 
+class _Recurrent(Module):
+    """A network with a state of ``hidden_size``."""
+
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters from -1/sqrt(hidden_size) to 1/sqrt(hidden_size)."""
+        bound = self.hidden_size**-0.5 if self.hidden_size else 0.0
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+
 @final
-class LSTM(Module):
+class LSTM(_Recurrent):
     """Layers of long short-term memory: Hochreiter and Schmidhuber, 1997.
 
     Sequences are (steps, batch, input_size), or (batch, steps, input_size) with ``batch_first``; ``bidirectional``
@@ -52,12 +64,6 @@ class LSTM(Module):
                 }.items():
                     self.register_parameter(f"{name}_l{layer}{end}", Parameter(library.xp.empty(shape, "float32")))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw all parameters from -1/sqrt(hidden_size) to 1/sqrt(hidden_size)."""
-        bound = self.hidden_size**-0.5 if self.hidden_size else 0.0
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
 
     def forward(self, x: Any, states: State | None = None) -> tuple[Tensor, State]:
         """Return the last layer's states of all steps, and all layers' last states and cells; from ``states`` or 0."""
@@ -106,3 +112,37 @@ class LSTM(Module):
         named |= {"dropout": (self.dropout, 0.0), "bidirectional": (self.bidirectional, False)}
         changed = [f", {name}={value}" for name, (value, default) in named.items() if value != default]
         return f"{self.input_size}, {self.hidden_size}" + "".join(changed)
+
+
+@final
+class GRUCell(_Recurrent):
+    """One step of a gated recurrent unit: Cho et al., 2014.
+
+    (batch, input_size) and the state (batch, hidden_size), 0 unless given -> the next state; or all without ``batch``.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        rows = 3 * hidden_size
+        shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, hidden_size), "bias_ih": (rows,)}
+        for name, shape in (shapes | {"bias_hh": (rows,)}).items():
+            wanted = bias or name.startswith("weight")
+            self.register_parameter(name, Parameter(library.xp.empty(shape, "float32")) if wanted else None)
+        self.reset_parameters()
+
+    def forward(self, x: Any, hx: Any = None) -> Tensor:
+        """Return the next state."""
+        size = self.hidden_size
+        if hx is None:
+            hx = Tensor(library.xp.zeros((*x.shape[:-1], size), x.dtype))
+        given: Any = functional.linear(x, self.weight_ih, self.bias_ih)  # type: ignore[attr-defined]
+        kept: Any = functional.linear(hx, self.weight_hh, self.bias_hh)  # type: ignore[attr-defined]
+        both = (given[..., : 2 * size] + kept[..., : 2 * size]).sigmoid()
+        reset, keep = both[..., :size], both[..., size:]
+        new = (given[..., 2 * size :] + reset * kept[..., 2 * size :]).tanh()
+        return new + keep * (hx - new)  # type: ignore[no-any-return]
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")

@@ -11,7 +11,7 @@ from ...operations import functions
 from . import init
 from .module import Module, Parameter
 
-__all__ = ["Embedding", "LayerNorm"]
+__all__ = ["BatchNorm1d", "Embedding", "LayerNorm"]
 
 
 @final
@@ -78,3 +78,98 @@ class LayerNorm(Module):
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+@final
+class BatchNorm1d(Module):
+    """Mean 0 and variance 1 of each feature over the batch, scaled and shifted. Ioffe and Szegedy, 2015.
+
+    (rows, num_features) or (rows, num_features, length), unchanged in shape. Out of training, the running mean and
+    variance take the place of the batch's; ``momentum`` is how far a batch moves them, None for the mean of all. A
+    batch without rows moves nothing.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        xp = library.xp
+        for name in ("weight", "bias"):
+            self.register_parameter(name, Parameter(xp.empty(num_features, "float32")) if affine else None)
+        for name in ("running_mean", "running_var"):
+            self.register_buffer(name, Tensor(xp.empty(num_features, "float32")) if track_running_stats else None)
+        self.register_buffer("num_batches_tracked", Tensor(xp.zeros((), "int64")) if track_running_stats else None)
+        self.reset_parameters()
+
+    def reset_running_stats(self) -> None:
+        """Set the running mean to 0, the variance to 1, and forget the batches."""
+        if self.track_running_stats:
+            init.zeros_(self.running_mean)
+            init.ones_(self.running_var)
+            init.zeros_(self.num_batches_tracked)
+
+    def reset_parameters(self) -> None:
+        """Set the scale to 1, the shift to 0, and the running statistics as at first."""
+        self.reset_running_stats()
+        if self.weight is not None and self.bias is not None:
+            init.ones_(self.weight)
+            init.zeros_(self.bias)
+
+    def forward(self, x: Any) -> Any:
+        """Return the normalised rows; raises ``DGLError`` for another shape, ``ValueError`` for a single value."""
+        if x.ndim not in (2, 3) or x.shape[1] != self.num_features:
+            raise DGLError(
+                f"BatchNorm1d: got shape {tuple(x.shape)}; expected (rows, {self.num_features}) or "
+                f"(rows, {self.num_features}, length)"
+            )
+        if self.training or not self.track_running_stats:
+            mean, variance = self._of_batch(x)
+        else:
+            mean, variance = self._wide(self.running_mean, x), self._wide(self.running_var, x)
+        result = (x - mean) / (variance + self.eps).sqrt()
+        return result if self.weight is None else result * self._wide(self.weight, x) + self._wide(self.bias, x)
+
+    def _of_batch(self, x: Any) -> tuple[Any, Any]:
+        """Return the batch's mean and variance, to which the running ones are moved while training."""
+        axes, count = (0, 2)[: x.ndim - 1], x.numel() // max(self.num_features, 1)
+        if count == 1:
+            raise ValueError(f"BatchNorm1d: got shape {tuple(x.shape)}; expected more than one value of each feature")
+        mean = x.sum(axes, keepdim=True) / max(count, 1)
+        centred = x - mean
+        variance = (centred * centred).sum(axes, keepdim=True) / max(count, 1)
+        if self.training and self.track_running_stats:
+            self.num_batches_tracked.add_(1)
+            if count:
+                self._move(mean.detach().reshape(-1), variance.detach().reshape(-1) * (count / (count - 1)))
+        return mean, variance
+
+    def _move(self, mean: Any, variance: Any) -> None:
+        """Move the running statistics towards those of a batch."""
+        share = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        for kept, met in ((self.running_mean, mean), (self.running_var, variance)):
+            kept.copy_(kept + share * (met - kept))
+
+    @staticmethod
+    def _wide(x: Any, like: Any) -> Any:
+        """Return what each feature has such that it meets (rows, features, ...)."""
+        return x.reshape(-1, 1) if like.ndim == 3 else x
+
+    def extra_repr(self) -> str:
+        """Describe the layer when a model is printed."""
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
+            f"track_running_stats={self.track_running_stats}"
+        )
