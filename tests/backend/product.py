@@ -25,6 +25,8 @@ import dglite.function as fn
 from dglite import nn, ops, sampling, transforms
 from dglite import sparse as dglsp
 from dglite.backend import active
+from dglite.errors import DGLError
+from tests.backend import layers
 
 TENSORS = os.environ.get("PRODUCT_TENSORS", active.name)
 framework: Any = importlib.import_module("torch" if TENSORS == "torch" else "dglite.backend.toolkit")
@@ -342,10 +344,10 @@ LAYERS: dict[str, Callable[[], Any]] = {
 
 def filled(layer: Any) -> Any:
     """Give a layer parameters that are the same under every backend."""
-    state = {}
-    for i, (name, x) in enumerate(sorted(layer.state_dict().items())):
-        state[name] = values(*tuple(x.shape), seed=i, grad=False).to(x.dtype)
-    layer.load_state_dict(state)
+    for i, (_, x) in enumerate(sorted(layer.named_parameters())):
+        if x.requires_grad:
+            with framework.no_grad():
+                x.copy_(values(*tuple(x.shape), seed=i, grad=False))
     return layer
 
 
@@ -363,6 +365,50 @@ def _add_layers() -> None:
 
 
 _add_layers()
+
+
+def _tensors_of(value: Any, inputs: list[Any]) -> Any:
+    """Return arguments with tensors for arrays, and note those with a gradient in ``inputs``."""
+    if isinstance(value, np.ndarray):
+        made = framework.tensor(value, requires_grad=value.dtype.kind == "f")
+        inputs += [made] if made.requires_grad else []
+        return made
+    if isinstance(value, dict):
+        return {key: _tensors_of(part, inputs) for key, part in value.items()}
+    return type(value)(_tensors_of(part, inputs) for part in value) if isinstance(value, list | tuple) else value
+
+
+def _joined(result: Any) -> Any:
+    """Return all numbers of a layer's result, which may be several tensors."""
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, tuple) else (result,)
+    return framework.cat([part.reshape(-1) for part in parts])
+
+
+def _add_table() -> None:
+    for name, (g, make, arguments) in layers.CASES.items():
+
+        def run(g: Any = g, make: Callable[[], Any] = make, arguments: Any = arguments) -> dict[str, Any]:
+            layer, inputs = filled(make().double()), []
+            given = _tensors_of(arguments, inputs)
+            trained = [(name, x) for name, x in sorted(layer.named_parameters()) if x.requires_grad]
+            result = layer(*given) if g is None else layer(g, *given)
+            found = {"result": result} if not inputs and not trained else with_gradients(_joined(result), *inputs)
+            found |= {name: x.grad for name, x in trained}
+            found |= dict(layer.named_buffers())
+            return {name: x for name, x in found.items() if x is not None}
+
+        CASES[f"layer {name} of the table"] = run
+
+
+_add_table()
+
+
+@case("layer that makes graphs")
+def _() -> dict[str, Any]:
+    points = values(6, 2, grad=False)
+    makers = nn.KNNGraph(2), nn.RadiusGraph(1.0)
+    graphs = [*(make(points) for make in makers), nn.SegmentedKNNGraph(2)(points, [2, 4])]
+    return {f"{i} {part}": ends for i, g in enumerate(graphs) for part, ends in enumerate(g.edges())}
 
 
 @case("sparse features, dropout, weights of edges")
@@ -415,6 +461,8 @@ def run_all() -> dict[str, np.ndarray]:
     """Return what every case gives, by ``case/result``; of a case that fails, its error."""
     results = {}
     for name, function in CASES.items():
+        if active.name != TENSORS and needs_layers(name):
+            continue
         try:
             results |= {f"{name}/{key}": to_array(value) for key, value in function().items()}
         except Exception as error:
@@ -422,7 +470,18 @@ def run_all() -> dict[str, np.ndarray]:
     return results
 
 
+def refusals() -> dict[str, np.ndarray]:
+    """Return what each layer of torch alone says when it is made under another backend."""
+    said = {}
+    for name, make in layers.NEEDS_TORCH.items():
+        try:
+            make()
+        except DGLError as error:
+            said[f"refused {name}"] = np.array(str(error))
+    return said
+
+
 if __name__ == "__main__":
     found = run_all()
     assert "torch" in (active.name, TENSORS) or "torch" not in sys.modules
-    np.savez(sys.argv[1], **found)
+    np.savez(sys.argv[1], **found, **(refusals() if active.name != "torch" else {}))

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dglite import nn
+from tests.backend.layers import CASES as LAYERS
+from tests.backend.layers import ELSEWHERE, NEEDS_TORCH
 from tests.backend.product import CASES, needs_layers, to_array
 
 BACKENDS = [name for name in ("numpy", "cupy") if importlib.util.find_spec(name) is not None]
@@ -34,7 +37,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
     assert run.returncode == 0, run.stderr
     with np.load(path) as file:
-        return {**file, "guests": backend != tensors}
+        return {**file, "backend": backend, "guests": backend != tensors}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -52,3 +55,20 @@ def test_another_backend_gives_the_same(name: str, results: dict[str, Any]) -> N
             continue
         tolerance = {"rtol": 1e-5, "atol": 1e-6} if value.dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-12}
         np.testing.assert_allclose(found[key], value, err_msg=key, **tolerance)
+
+
+@pytest.mark.parametrize("name", NEEDS_TORCH)
+def test_a_layer_of_torch_alone_says_so(name: str, results: dict[str, Any]) -> None:
+    NEEDS_TORCH[name]()
+    if results["backend"] == "torch":
+        pytest.skip("torch is the backend")
+    said = str(results.get(f"refused {name}"))
+    assert said.startswith(f"{name} needs torch, but the backend is {results['backend']}; set DGLITE_BACKEND=torch")
+
+
+def test_every_layer_is_compared_or_refused() -> None:
+    made = [name for name in nn.__all__ if isinstance(getattr(nn, name), type)]
+    named = {name for name in made if issubclass(getattr(nn, name), nn.base.nn.Module)}
+    compared = {name.split()[0] for name in LAYERS}
+    assert not compared & NEEDS_TORCH.keys()
+    assert named <= compared | NEEDS_TORCH.keys() | ELSEWHERE

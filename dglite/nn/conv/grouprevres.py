@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from .. import functional
 from ..base import nn
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class GroupRevRes(nn.Module):
 
     def __init__(self, gnn_module: nn.Module, groups: int = 2) -> None:
         super().__init__()
-        if active.name != "torch":
-            raise DGLError(f"GroupRevRes needs torch's autograd; the backend is {active.name}")
+        functional.require_torch(self)
         self.gnn_modules = nn.ModuleList([gnn_module, *(deepcopy(gnn_module) for _ in range(groups - 1))])
         self.groups = groups
 
