@@ -41,6 +41,10 @@ def sum_to(g: Array, shape: tuple[int, ...]) -> Array:
 
 
 # -- element-wise ------------------------------------------------------------------------------------------------------
+_silent = np.errstate(divide="ignore", invalid="ignore")
+"""Decorates what is infinite at 0, where layers take it for nodes without edges and read none of it."""
+
+
 def _sigmoid(x: Array) -> Array:
     return 0.5 * (np.tanh(0.5 * x) + 1.0)  # never overflows
 
@@ -95,9 +99,9 @@ _ELEMENTWISE = {
     "log": Rule(np.log, (lambda g, out, x: g / x,)),
     "log1p": Rule(np.log1p, (lambda g, out, x: g / (1 + x),)),
     "sqrt": Rule(np.sqrt, (lambda g, out, x: g / (2 * out),)),
-    "rsqrt": Rule(lambda x: 1 / np.sqrt(x), (lambda g, out, x: -0.5 * g * out / x,)),
+    "rsqrt": Rule(_silent(lambda x: 1 / np.sqrt(x)), (_silent(lambda g, out, x: -0.5 * g * (out * out * out)),)),
     "square": Rule(np.square, (lambda g, out, x: 2 * g * x,)),
-    "reciprocal": Rule(lambda x: 1 / x, (lambda g, out, x: -g * out * out,)),
+    "reciprocal": Rule(_silent(lambda x: 1 / x), (_silent(lambda g, out, x: -g * out * out),)),
     "abs": Rule(np.abs, (lambda g, out, x: g * np.sign(x),)),
     "sign": Rule(np.sign, (lambda g, out, x: np.zeros_like(g),)),
     "sin": Rule(np.sin, (lambda g, out, x: g * np.cos(x),)),

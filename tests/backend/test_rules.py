@@ -182,6 +182,18 @@ def test_empty_and_single(lib: Any) -> None:
     assert lib.tensor(3.0).item() == 3 and int(lib.tensor(4)) == 4 and f"{lib.tensor(0.5):.2f}" == "0.50"
 
 
+@pytest.mark.parametrize("name", ["rsqrt", "reciprocal"])
+def test_inverses_of_zero_are_silent_as_torchs(name: str) -> None:
+    x = toolkit.zeros(2, requires_grad=True)
+    with np.errstate(all="raise"):
+        out = getattr(x, name)()
+        out.backward([0.0, 1.0])
+    theirs = torch.zeros(2, requires_grad=True)
+    getattr(theirs, name)().backward(torch.tensor([0.0, 1.0]))
+    assert out.tolist() == [np.inf] * 2
+    np.testing.assert_array_equal(x.grad.numpy(), theirs.grad.numpy())
+
+
 def test_numpy_functions_take_tensors() -> None:
     x = toolkit.tensor([1.0, -2.0], requires_grad=True)
     out = np.exp(x) + np.maximum(np.ones(2, np.float32), x) - np.array([1.0, 1.0], np.float32) * x

@@ -91,7 +91,7 @@ def normalise_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str, eps: 
         return weight
     incoming = core.spmm(adjacency, _EDGE, Reducer.SUM, (weight,)) + eps
     if norm == "right":
-        return core.sddmm(adjacency, _EDGE_DESTINATION_SCALED, (weight, 1 / incoming))
+        return core.sddmm(adjacency, _EDGE_DESTINATION_SCALED, (weight, incoming.reciprocal()))
     outgoing = core.spmm(core.reversed_of(adjacency), _EDGE, Reducer.SUM, (weight,)) + eps
     return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
 
