@@ -17,6 +17,10 @@ Call = tuple[Callable[[], Any], tuple[Any, ...]]
 
 F = framework.nn.functional
 GRAPH = dglite.graph(([0, 1, 2, 3, 3, 0, 2, 2], [1, 2, 0, 0, 3, 1, 2, 1]), num_nodes=4)
+EDGELESS = dglite.graph(([], []), num_nodes=4)
+ENDS = ([0, 1, 4, 2, 2], [0, 0, 2, 1, 2])
+BIPARTITE = dglite.heterograph({("user", "buys", "item"): ENDS}, {"user": 5, "item": 3})
+BLOCK = dglite.create_block(ENDS, num_src_nodes=5, num_dst_nodes=3)
 COMPLETE = dglite.graph(tuple(zip(*[(u, v) for u in range(4) for v in range(4) if u != v], strict=True)))
 """The root of a moment has no gradient at 0, as moments of a single message are."""
 BATCH = dglite.batch([GRAPH, dglite.graph(([], []), num_nodes=0), dglite.graph(([], []), num_nodes=3)])
@@ -43,6 +47,11 @@ def mlp(*sizes: int) -> Any:
 
 def numbers(*values: float) -> Any:
     return framework.tensor(list(values))
+
+
+def _without_edges(x: Any) -> Any:
+    """Return an argument for GRAPH without its edges: what has a row for each of the 8 has none."""
+    return x[:0] if isinstance(x, np.ndarray) and len(x) == 8 else x
 
 
 X, Y, E, W = rows(4, 4), rows(4, 4, seed=3), rows(8, 2), positive(8)
@@ -122,6 +131,36 @@ ON_GRAPH: dict[str, Call] = {
         (X,),
     ),
 }
+ON_EDGELESS: dict[str, Call] = {
+    f"{name} without edges": (ON_GRAPH[name][0], tuple(_without_edges(x) for x in ON_GRAPH[name][1]))
+    for name in (
+        "APPNPConv weighted",
+        "CFConv",
+        "EGNNConv",
+        "GatedGCNConv",
+        "GatedGraphConv",
+        "GINConv max",
+        "HGTConv",
+        "NNConv max",
+        "PNAConv",
+        "RelGraphConv",
+        "TWIRLSUnfoldingAndAttention",
+    )
+}
+SIDES = (rows(5, 4), rows(3, 4, seed=1))
+ON_PAIR: dict[str, Call] = {
+    "CFConv pair": (lambda: nn.CFConv(4, 2, 3, 5), (SIDES, E[:5])),
+    "EdgeConv pair": (lambda: nn.EdgeConv(4, 3), (SIDES,)),
+    "EdgeGATConv pair": (lambda: nn.EdgeGATConv((4, 4), 2, 3, 2, residual=False), (SIDES, E[:5])),
+    "EGATConv pair": (lambda: nn.EGATConv(4, 2, 3, 2, 2), (SIDES, E[:5])),
+    "GINConv pair": (lambda: nn.GINConv(mlp(4, 5, 3), "mean"), (SIDES,)),
+    "NNConv pair": (lambda: nn.NNConv(4, 5, mlp(2, 3, 20), "mean", True), (SIDES, E[:5])),
+}
+ON_BLOCK: dict[str, Call] = {
+    "HGTConv block": (lambda: nn.HGTConv(4, 3, 2, 2, 3, 0.0), (SIDES[0], np.arange(5) % 2, ETYPES[:5])),
+    "RelGraphConv block": (lambda: nn.RelGraphConv(4, 6, 3), (SIDES[0], ETYPES[:5])),
+    "GATv2Conv block": (lambda: nn.GATv2Conv(4, 3, 2), (SIDES[0],)),
+}
 ON_COMPLETE: dict[str, Call] = {
     "PNAConv towers": (
         lambda: nn.PNAConv(4, 6, ["moment3", "moment4", "moment5", "mean"], ["attenuation"], 1.5, 0.0, 2, 3),
@@ -184,6 +223,9 @@ CASES = {
     name: (graph, *call)
     for graph, calls in (
         (GRAPH, ON_GRAPH),
+        (EDGELESS, ON_EDGELESS),
+        (BIPARTITE, ON_PAIR),
+        (BLOCK, ON_BLOCK),
         (COMPLETE, ON_COMPLETE),
         (BATCH, ON_BATCH),
         (HETERO, ON_HETERO),
