@@ -239,15 +239,21 @@ NEEDS_TORCH: dict[str, Callable[[], Any]] = {
     "BiasedMHA": lambda: nn.BiasedMHA(4, 2),
     "DeepWalk": lambda: nn.DeepWalk(GRAPH, 4),
     "EGTLayer": lambda: nn.EGTLayer(4, 4, 2, 2),
+    "GNNExplainer": lambda: nn.GNNExplainer(nn.GraphConv(2, 2), 1),
     "GraphormerLayer": lambda: nn.GraphormerLayer(4, 4, 2),
+    "HeteroGNNExplainer": lambda: nn.HeteroGNNExplainer(nn.GraphConv(2, 2), 1),
+    "HeteroPGExplainer": lambda: nn.HeteroPGExplainer(nn.GraphConv(2, 2), 2),
+    "HeteroSubgraphX": lambda: nn.HeteroSubgraphX(nn.GraphConv(2, 2), 1),
     "GroupRevRes": lambda: nn.GroupRevRes(nn.GraphConv(2, 2)),
     "LapPosEncoder": lambda: nn.LapPosEncoder("Transformer", 1, 2, 4),
     "MetaPath2Vec": lambda: nn.MetaPath2Vec(HETERO, ["a", "b"], 1, 4),
     "NodeEmbedding": lambda: nn.NodeEmbedding(3, 4, "needs torch"),
+    "PGExplainer": lambda: nn.PGExplainer(nn.GraphConv(2, 2), 2),
     "PathEncoder": lambda: nn.PathEncoder(2, 4),
     "SetTransformerDecoder": lambda: nn.SetTransformerDecoder(4, 2, 2, 4, 1, 2),
     "SetTransformerEncoder": lambda: nn.SetTransformerEncoder(4, 2, 2, 4),
     "SpatialEncoder3d": lambda: nn.SpatialEncoder3d(2),
+    "SubgraphX": lambda: nn.SubgraphX(nn.GraphConv(2, 2), 1),
 }
 """What refuses to be made under the other backends."""
 

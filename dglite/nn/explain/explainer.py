@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...backend import Tensor, active
 from ...errors import DGLError
+from .. import functional
 from ..base import nn
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ class Explainer(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        if active.name != "torch":
-            raise DGLError(f"{type(self).__name__} needs torch's autograd; the backend is {active.name}")
+        functional.require_torch(self)
         self.model = model
 
     @contextmanager
