@@ -125,7 +125,7 @@ class SAGEConv(nn.Module):
             functional.require_dense(source, 'aggregator_type="lstm"')
         separate = isinstance(feat, tuple)
         source = self.feat_drop(source)
-        destination = self.feat_drop(destination) if separate else source[: adjacency.num_dst]
+        destination = self.feat_drop(destination) if separate else functional.first_rows(source, adjacency.num_dst)
         if self._aggre_type == "gcn":
             result = self._mean_with_self(adjacency, source, destination if separate else None, edge_weight)
         else:
@@ -157,7 +157,7 @@ class SAGEConv(nn.Module):
         if narrow_first:
             source = self.fc_neigh(source)
             destination = None if destination is None else self.fc_neigh(destination)
-        own = source[: adjacency.num_dst] if destination is None else destination
+        own = functional.first_rows(source, adjacency.num_dst) if destination is None else destination
         result = functional.mean_with_self(adjacency, source, own, edge_weight)
         result = result if narrow_first else self.fc_neigh(result)
         return result if self.bias is None else result + self.bias
