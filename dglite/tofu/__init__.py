@@ -1,0 +1,1 @@
+"""Partition a training step over workers (Tofu; Wang's dissertation, chapter 3)."""
