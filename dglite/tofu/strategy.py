@@ -13,10 +13,10 @@ Combine = Literal["concat", "sum", "max", "min", "prod"]
 
 @dataclass(frozen=True)
 class Span:
-    """Rows ``[scale_lo * lo + scale_hi * hi + before, ... + after)`` of a dimension, where a part has the indices [lo, hi).
+    """The rows of a dimension that a part with the indices ``[lo, hi)`` has to do with.
 
-    A plain split is ``Span()``; a halo of one row on both sides ``Span(before=-1, after=1)``; a stride of two
-    ``Span(start=(2, 0), stop=(0, 2))``. Executors clip the rows to the tensor.
+    They are ``[start[0] * lo + start[1] * hi + before, stop[0] * lo + stop[1] * hi + after)``, clipped to the tensor. A
+    plain split is ``Span()``; a halo of one row on both sides ``Span(before=-1, after=1)``.
 
     Attributes
     ----------
