@@ -90,7 +90,10 @@ class Expr:
             return _binary(name, self, *others)
         if name == "power" and others[0] in (Constant(0.0), Constant(1.0)):
             return self if others[0] == Constant(1.0) else Constant(1.0)
-        return Call(OPERATORS[name], (self, *(x if isinstance(x, Expr) else Constant(float(x)) for x in others)))
+        exprs = [x if isinstance(x, Expr) else Constant(float(x)) for x in others]
+        if name == "where" and isinstance(self, Call) and not operands_of(self):
+            return exprs[0] if evaluate(self, ()) else exprs[1]
+        return Call(OPERATORS[name], (self, *exprs))
 
     def __str__(self) -> str:
         return formula(self)
@@ -245,12 +248,18 @@ def _whole_power(x: Expr, exponent: int) -> Expr:
     return Call(OPERATORS["mul"], (square, x)) if exponent % 2 else square
 
 
-def evaluate(expr: Expr, values: Sequence[Any], functions: Mapping[str, Callable[..., Any]] | None = None) -> Any:
+def evaluate(
+    expr: Expr,
+    values: Sequence[Any],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+    known: Mapping[Expr, Any] | None = None,
+) -> Any:
     """Compute ``expr`` by ordinary arithmetic; ``values[slot]`` (array, tensor, number) stands for each operand.
 
-    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``.
+    ``functions`` gives what operators that are not arithmetic call by name, such as ``exp`` and ``where``; ``known``
+    the values of parts that need not be computed again.
     """
-    known: dict[Expr, Any] = {}
+    known = dict(known or {})
 
     def value(node: Expr) -> Any:
         if isinstance(node, Operand):

@@ -1,7 +1,8 @@
 """The one table of operators and reducers: scalar expression, derivative, identity element.
 
-CPU source, CUDA source, the NumPy oracle and every gradient are derived from these entries, so an operator's meaning
-is written here and nowhere else.
+Kernels for CPU and GPU, the NumPy oracle, the libraries' functions and every gradient are derived from these entries.
+What torch computes element by element and can be said in these operators is in `formulas`; an operator is needed only
+where its value or its derivative would lose digits.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import numpy as np
+
 __all__ = ["COMPARISONS", "OPERATORS", "Operator", "Reducer", "operator"]
 
 
@@ -19,15 +22,20 @@ __all__ = ["COMPARISONS", "OPERATORS", "Operator", "Reducer", "operator"]
 class Operator:
     """An element-wise operator.
 
-    ``source`` is a format string over its arguments, the same text in Python, in CUDA C++ and on SIMD vectors; the
-    functions that it calls are given by whoever runs it. ``gradient`` gives d(result)/d(argument i) for each argument,
-    written with arithmetic and ``call`` on expressions.
+    ``source`` is a format string over its arguments, the same text in Python, in CUDA C++ and on SIMD vectors. A
+    function that it calls is ``numpy`` on arrays, ``torch`` by its name there, and in kernels one of
+    ``kernels/cpu/elementary.py`` and ``kernels/cuda/common.cuh``. ``gradient`` gives d(result)/d(argument i) for each
+    argument, written with arithmetic and ``call`` on expressions. What is ``costly`` is kept for the gradient, the rest
+    computed again.
     """
 
     name: str
     arity: int
     source: str
     gradient: tuple[Callable[..., Any], ...]
+    numpy: Callable[..., Any] | None = None
+    torch: str | None = None
+    costly: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -36,43 +44,86 @@ class Operator:
         return operator, (self.name,)
 
 
-def _step(x: Any, y: Any) -> Any:
+def _arithmetic(name: str, arity: int, source: str, *gradient: Callable[..., Any], costly: bool = False) -> Operator:
+    """Return an operator that Python writes with a sign."""
+    return Operator(name, arity, source, gradient, costly=costly)
+
+
+def _function(
+    name: str, numpy: Callable[..., Any], *gradient: Callable[..., Any], torch: str | None = None, costly: bool = True
+) -> Operator:
+    """Return an operator that is a function, in torch called as here unless ``torch`` says how."""
+    arguments = ", ".join(f"{{{place}}}" for place in range(len(gradient)))
+    return Operator(name, len(gradient), f"{name}({arguments})", gradient, numpy, torch or name, costly)
+
+
+def _erf(x: Any) -> Any:
+    """Return the error function; SciPy is imported with the first one."""
+    from scipy.special import erf
+
+    return erf(x)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 0.5 * (np.tanh(0.5 * x) + 1.0)  # never overflows
+
+
+def _share(x: Any, y: Any) -> Any:
     """Return 1/2 where x and y are equal, 0 where x < y, 1 elsewhere: how a maximum shares its gradient."""
     return x.call("eq", y).call("where", 0.5, x.call("lt", y).call("where", 0.0, 1.0))
+
+
+def _of_base(x: Any, y: Any) -> Any:
+    """Return d(x ** y)/dx, 0 for y = 0 even where x is 0."""
+    return y.call("eq", 0.0).call("where", 0.0, y * x.call("power", y - 1.0))
+
+
+def _of_exponent(x: Any, y: Any) -> Any:
+    """Return d(x ** y)/dy, 0 where x is 0 and stays it."""
+    slope = x.call("power", y) * x.call("log")
+    return y.call("ge", 0.0).call("where", x.call("eq", 0.0).call("where", 0.0, slope), slope)
+
+
+def _nothing(*_: Any) -> float:
+    return 0.0
 
 
 OPERATORS = {
     entry.name: entry
     for entry in (
-        Operator("neg", 1, "(-{0})", (lambda x: -1.0,)),
-        Operator("add", 2, "({0} + {1})", (lambda x, y: 1.0, lambda x, y: 1.0)),
-        Operator("sub", 2, "({0} - {1})", (lambda x, y: 1.0, lambda x, y: -1.0)),
-        Operator("mul", 2, "({0} * {1})", (lambda x, y: y, lambda x, y: x)),
-        Operator("div", 2, "({0} / {1})", (lambda x, y: 1.0 / y, lambda x, y: -(x / y) / y)),
-        Operator("exp", 1, "exp({0})", (lambda x: x.call("exp"),)),
-        Operator("expm1", 1, "expm1({0})", (lambda x: x.call("exp"),)),
-        Operator("log", 1, "log({0})", (lambda x: 1.0 / x,)),
-        Operator("sqrt", 1, "sqrt({0})", (lambda x: 0.5 / x.call("sqrt"),)),
-        Operator("abs", 1, "abs({0})", (lambda x: x.call("sign"),)),
-        Operator("sign", 1, "sign({0})", (lambda x: 0.0,)),
-        Operator("tanh", 1, "tanh({0})", (lambda x: 1.0 - x.call("tanh") * x.call("tanh"),)),
-        Operator("sigmoid", 1, "sigmoid({0})", (lambda x: x.call("sigmoid") * (1.0 - x.call("sigmoid")),)),
-        Operator("softplus", 1, "softplus({0})", (lambda x: x.call("sigmoid"),)),
-        # The exponent is a number, not a feature: no gradient is taken of it.
-        Operator("power", 2, "power({0}, {1})", (lambda x, y: y * x.call("power", y - 1.0), lambda x, y: 0.0)),
-        Operator("maximum", 2, "maximum({0}, {1})", (_step, lambda x, y: _step(y, x))),
-        Operator("minimum", 2, "minimum({0}, {1})", (lambda x, y: _step(y, x), _step)),
-        Operator("gt", 2, "({0} > {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator("ge", 2, "({0} >= {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator("lt", 2, "({0} < {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator("le", 2, "({0} <= {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator("eq", 2, "({0} == {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator("ne", 2, "({0} != {1})", (lambda x, y: 0.0, lambda x, y: 0.0)),
-        Operator(
+        _arithmetic("neg", 1, "(-{0})", lambda x: -1.0),
+        _arithmetic("add", 2, "({0} + {1})", lambda x, y: 1.0, lambda x, y: 1.0),
+        _arithmetic("sub", 2, "({0} - {1})", lambda x, y: 1.0, lambda x, y: -1.0),
+        _arithmetic("mul", 2, "({0} * {1})", lambda x, y: y, lambda x, y: x),
+        _arithmetic("div", 2, "({0} / {1})", lambda x, y: 1.0 / y, lambda x, y: -(x / y) / y, costly=True),
+        _arithmetic("gt", 2, "({0} > {1})", _nothing, _nothing),
+        _arithmetic("ge", 2, "({0} >= {1})", _nothing, _nothing),
+        _arithmetic("lt", 2, "({0} < {1})", _nothing, _nothing),
+        _arithmetic("le", 2, "({0} <= {1})", _nothing, _nothing),
+        _arithmetic("eq", 2, "({0} == {1})", _nothing, _nothing),
+        _arithmetic("ne", 2, "({0} != {1})", _nothing, _nothing),
+        _function("exp", np.exp, lambda x: x.call("exp")),
+        _function("expm1", np.expm1, lambda x: x.call("exp")),
+        _function("log", np.log, lambda x: 1.0 / x),
+        _function("sqrt", np.sqrt, lambda x: 0.5 / x.call("sqrt")),
+        _function("abs", np.abs, lambda x: x.call("sign"), costly=False),
+        _function("sign", np.sign, _nothing, costly=False),
+        _function("tanh", np.tanh, lambda x: 1.0 - x.call("tanh") * x.call("tanh")),
+        _function("sigmoid", _sigmoid, lambda x: x.call("sigmoid") * (1.0 - x.call("sigmoid"))),
+        _function(
+            "softplus", lambda x: np.logaddexp(x, 0), lambda x: x.call("sigmoid"), torch="nn.functional.softplus"
+        ),
+        _function("erf", _erf, lambda x: 2 / math.sqrt(math.pi) * (-(x * x)).call("exp")),
+        _function("power", np.power, _of_base, _of_exponent, torch="pow"),
+        _function("maximum", np.maximum, _share, lambda x, y: _share(y, x), costly=False),
+        _function("minimum", np.minimum, lambda x, y: _share(y, x), _share, costly=False),
+        _function(
             "where",
-            3,
-            "where({0}, {1}, {2})",
-            (lambda c, x, y: 0.0, lambda c, x, y: c.call("where", 1.0, 0.0), lambda c, x, y: c.call("where", 0.0, 1.0)),
+            np.where,
+            _nothing,
+            lambda c, x, y: c.call("where", 1.0, 0.0),
+            lambda c, x, y: c.call("where", 0.0, 1.0),
+            costly=False,
         ),
     )
 }

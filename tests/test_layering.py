@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "dglite"
 
 FLOORS = {
     0: "errors config locks",
-    1: "opspec expr",
+    1: "opspec expr formulas",
     2: "backend kernels random",
     3: "structure frame function",
     4: "udf ops recorder",
@@ -29,6 +29,8 @@ FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.spl
 NEIGHBOURS = {
     ("config", "errors"),
     ("expr", "opspec"),
+    ("formulas", "expr"),
+    ("formulas", "opspec"),
     ("generators", "convert"),
     ("io", "convert"),
     ("optim", "nn"),

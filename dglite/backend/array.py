@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse
 
 from ..errors import DGLError
+from ..opspec import OPERATORS
 from . import toolkit
 from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
 from .base import Backend, DifferentiableOp, MakeOp
@@ -31,8 +32,7 @@ class ArrayBackend(Backend):
     framework = toolkit
     modules = ("numpy", "cupy", "torch", "dglite.backend")
     functions: Mapping[str, Callable[..., Tensor]] = {
-        name: functions[name]
-        for name in "exp expm1 log sqrt abs sign tanh sigmoid softplus power maximum minimum where".split()
+        name: functions[name] for name, entry in OPERATORS.items() if entry.torch is not None
     }
 
     def is_tensor(self, x: object) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any, final
 
 import cupy
+from cupyx.scipy.special import erf
 
 from .array import ArrayBackend
 from .autograd import Tensor
 from .library import Device, library
+from .rules import FUNCTIONS
 
 __all__ = ["CupyBackend"]
 
 library.xp = cupy
+FUNCTIONS["erf"] = erf
 
 
 @final

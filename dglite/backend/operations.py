@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
+from ..formulas import ALIASES, FORMULAS, Formula
+from ..opspec import COMPARISONS
 from .autograd import Tensor, apply, as_array, not_torchs
 
 __all__ = ["agreed", "astype", "attach", "dtype_of", "functions", "method", "overridable"]
@@ -63,7 +65,7 @@ def dtype_of(dtype: Any) -> np.dtype:
 
 
 # -- element-wise ------------------------------------------------------------------------------------------------------
-_OF_INTEGERS = frozenset("neg abs sign square relu".split())
+_OF_INTEGERS = frozenset("neg abs sign square relu clamp clamp_min clamp_max".split())
 
 
 def _unary(name: str) -> Callable[[Tensor], Tensor]:
@@ -76,7 +78,26 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     return call
 
 
-for _name in "neg exp expm1 log log1p sqrt rsqrt square reciprocal abs sign sin cos tanh sigmoid silu relu".split():
+def _by_formula(formula: Formula) -> Callable[..., Tensor]:
+    """Return torch's function of that name: options as there, integers computed in float32."""
+
+    def call(*args: Any, **kwargs: Any) -> Tensor:
+        operands, options = formula.arguments(*args, **kwargs)
+        values = list(operands.values())
+        if formula.name not in _OF_INTEGERS:
+            values = [astype(x, _F32) if isinstance(x, Tensor) and x.dtype.kind in "iub" else x for x in values]
+        return apply(formula.name, *values, names=tuple(operands), **options)
+
+    call.__name__, call.__doc__ = formula.name, formula.expression.__doc__
+    return call
+
+
+for _name, _formula in FORMULAS.items():
+    if _formula.operands == ("input",) and not _formula.options:
+        method(_name)(_unary(_name))
+    elif _name not in (*COMPARISONS, "add", "sub", "mul", "div", "maximum", "minimum"):
+        method(_name)(_by_formula(_formula))
+for _name in ("log1p", "sin", "cos"):
     method(_name)(_unary(_name))
 
 
@@ -153,7 +174,7 @@ for _name, _spelling in {"add": "add", "sub": "sub", "mul": "mul", "div": "trued
     setattr(Tensor, f"__r{_spelling}__", _operator(_function, reflected=True))
 for _name in ("maximum", "minimum"):
     method(_name)(_binary(_name))
-for _name in ("gt", "ge", "lt", "le", "eq", "ne"):
+for _name in COMPARISONS:
     _function = method(_name)(_compare(getattr(operator, _name)))
     setattr(Tensor, f"__{_name}__", _operator(_function))
 for _name in ("and_", "or_", "xor", "mod", "floordiv"):
@@ -163,28 +184,8 @@ for _name in ("and_", "or_", "xor", "mod", "floordiv"):
 attach("__invert__", lambda self: Tensor(~self.data))
 
 
-@method()
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """Return x above 0, ``negative_slope * x`` elsewhere."""
-    return apply("leaky_relu", x, slope=negative_slope)
-
-
-@method()
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """Return x above 0, ``alpha * (exp(x) - 1)`` elsewhere."""
-    return apply("elu", x, alpha=alpha)
-
-
-@method()
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """Return ``log(1 + exp(beta * x)) / beta``, and x where ``beta * x`` exceeds ``threshold``."""
-    return apply("softplus", x if x.dtype.kind == "f" else astype(x, _F32), beta=beta, threshold=threshold)
-
-
-@method("clamp", "clip")
-def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
-    """Return x between ``min`` and ``max``."""
-    return apply("clamp", x, low=min, high=max)
+for _alias, _name in ALIASES.items():
+    method(_alias)(functions[_name])
 
 
 @method("pow")

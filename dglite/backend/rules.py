@@ -14,9 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..errors import DGLError
+from ..expr import Operand, Side, derivative, evaluate
+from ..formulas import FORMULAS, Formula
+from ..opspec import COMPARISONS, OPERATORS
 from .blas import product
 
-__all__ = ["RULES", "Rule", "sum_to"]
+__all__ = ["FUNCTIONS", "RULES", "Rule", "sum_to"]
 
 Array = Any
 """A NumPy or CuPy array."""
@@ -43,89 +47,65 @@ def sum_to(g: Array, shape: tuple[int, ...]) -> Array:
 # -- element-wise ------------------------------------------------------------------------------------------------------
 _silent = np.errstate(divide="ignore", invalid="ignore")
 """Decorates what is infinite at 0, where layers take it for nodes without edges and read none of it."""
+FUNCTIONS = {name: entry.numpy for name, entry in OPERATORS.items() if entry.numpy is not None}
+"""What operators that are not arithmetic call, on arrays."""
 
 
-def _sigmoid(x: Array) -> Array:
-    return 0.5 * (np.tanh(0.5 * x) + 1.0)  # never overflows
+def _by_formula(formula: Formula) -> Rule:
+    """Return the rule of a formula; its static arguments are the names of the operands given, and options."""
+
+    @_silent
+    def value(*arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any) -> Array:
+        expr = formula.of(names, tuple(options.items()))
+        if expr is None:
+            raise DGLError(f"{formula.name} has no formula for {options}; use torch, or write it out")
+        return evaluate(expr, arrays, FUNCTIONS)
+
+    def each(
+        place: int, g: Array, out: Array, *arrays: Array, names: tuple[str, ...] = formula.operands, **options: Any
+    ) -> Array:
+        return _slope(formula.of(names, tuple(options.items())), place, g, out, arrays)
+
+    return Rule(value, each=each)
+
+
+@_silent
+def _slope(expr: Any, place: int, g: Array, out: Array, arrays: tuple[Array, ...]) -> Array:
+    """Return the gradient of an expression for one of its operands; ``out`` is its value."""
+    slope = evaluate(derivative(expr, Operand(Side.E, place)), arrays, FUNCTIONS, {expr: out})
+    gradient = g * slope
+    return gradient if gradient.dtype == g.dtype else gradient.astype(g.dtype)
 
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, 0)
 
 
-def _leaky_relu(x: Array, slope: float) -> Array:
-    return np.where(x > 0, x, slope * x)
+def _clamp(x: Array, *bounds: Any, names: tuple[str, ...]) -> Array:
+    """Return integers as integers, which the formula, for the sake of NaN, does not."""
+    given = dict(zip(names[1:], bounds, strict=True))
+    return np.clip(x, given.get("min"), given.get("max"))
 
 
-def _elu(x: Array, alpha: float) -> Array:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-def _softplus(x: Array, beta: float, threshold: float) -> Array:
-    steep = beta * x
-    return np.where(steep > threshold, x, np.logaddexp(steep, x.dtype.type(0)) / beta)
-
-
-def _of_softplus(g: Array, out: Array, x: Array, beta: float, threshold: float) -> Array:
-    steep = beta * x
-    return np.where(steep > threshold, g, g * _sigmoid(steep))
-
-
-def _clamp(x: Array, low: float | None, high: float | None) -> Array:
-    return np.clip(x, low, high)
-
-
-def _inside(x: Array, low: float | None, high: float | None) -> Array:
-    return (x >= (-math.inf if low is None else low)) & (x <= (math.inf if high is None else high))
-
-
-def _first_wins(g: Array, x: Array, y: Array) -> Array:
-    """Return g where x is chosen over y, half of it where they are equal."""
-    return g * ((x > y) + 0.5 * (x == y)).astype(g.dtype)
-
-
-def _of_base(g: Array, out: Array, x: Array, y: Array) -> Array:
-    return g * np.where(y == 0, 0, y * np.power(x, np.where(y == 0, 1, y - 1)))
-
-
-def _of_exponent(g: Array, out: Array, x: Array, y: Array) -> Array:
-    return g * np.where((x == 0) & (y >= 0), 0, out * np.log(np.where(x == 0, 1, x)))
-
-
+_POWER = Formula("power", lambda input, exponent: input.call("power", exponent), ("input", "exponent"), 2, {})
 _ELEMENTWISE = {
-    "neg": Rule(np.negative, (lambda g, out, x: -g,)),
-    "exp": Rule(np.exp, (lambda g, out, x: g * out,)),
-    "expm1": Rule(np.expm1, (lambda g, out, x: g * (out + 1),)),
-    "log": Rule(np.log, (lambda g, out, x: g / x,)),
+    **{name: _by_formula(formula) for name, formula in FORMULAS.items() if name not in COMPARISONS},
+    **{name: _by_formula(FORMULAS[name])._replace(value=_clamp) for name in ("clamp", "clamp_min", "clamp_max")},
+    "power": _by_formula(_POWER),
     "log1p": Rule(np.log1p, (lambda g, out, x: g / (1 + x),)),
-    "sqrt": Rule(np.sqrt, (lambda g, out, x: g / (2 * out),)),
-    "rsqrt": Rule(_silent(lambda x: 1 / np.sqrt(x)), (_silent(lambda g, out, x: -0.5 * g * (out * out * out)),)),
-    "square": Rule(np.square, (lambda g, out, x: 2 * g * x,)),
-    "reciprocal": Rule(_silent(lambda x: 1 / x), (_silent(lambda g, out, x: -g * out * out),)),
-    "abs": Rule(np.abs, (lambda g, out, x: g * np.sign(x),)),
-    "sign": Rule(np.sign, (lambda g, out, x: np.zeros_like(g),)),
     "sin": Rule(np.sin, (lambda g, out, x: g * np.cos(x),)),
     "cos": Rule(np.cos, (lambda g, out, x: -g * np.sin(x),)),
-    "tanh": Rule(np.tanh, (lambda g, out, x: g * (1 - out * out),)),
-    "sigmoid": Rule(_sigmoid, (lambda g, out, x: g * out * (1 - out),)),
-    "softplus": Rule(_softplus, (_of_softplus,)),
-    "silu": Rule(lambda x: x * _sigmoid(x), (lambda g, out, x: g * (out + _sigmoid(x) * (1 - out)),)),
-    "relu": Rule(_relu, (lambda g, out, x: g * (out > 0),)),
-    "leaky_relu": Rule(_leaky_relu, (lambda g, out, x, slope: np.where(x > 0, g, slope * g),)),
-    "elu": Rule(_elu, (lambda g, out, x, alpha: np.where(x > 0, g, g * (out + alpha)),)),
-    "clamp": Rule(_clamp, (lambda g, out, x, low, high: g * _inside(x, low, high),)),
     "astype": Rule(lambda x, dtype: x.astype(dtype), (lambda g, out, x, dtype: g.astype(x.dtype),)),
     "clone": Rule(lambda x: x.copy(), (lambda g, out, x: g,)),
+    "where": Rule(
+        np.where, (None, lambda g, out, c, x, y: np.where(c, g, 0), lambda g, out, c, x, y: np.where(c, 0, g))
+    ),
+    # The rest says again what its formula says, in fewer passes over the arrays.
+    "relu": Rule(_relu, (lambda g, out, x: g * (out > 0),)),
     "add": Rule(np.add, (lambda g, out, x, y: g, lambda g, out, x, y: g)),
     "sub": Rule(np.subtract, (lambda g, out, x, y: g, lambda g, out, x, y: -g)),
     "mul": Rule(np.multiply, (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)),
     "div": Rule(np.divide, (lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)),
-    "power": Rule(np.power, (_of_base, _of_exponent)),
-    "maximum": Rule(np.maximum, (lambda g, out, x, y: _first_wins(g, x, y), lambda g, out, x, y: _first_wins(g, y, x))),
-    "minimum": Rule(np.minimum, (lambda g, out, x, y: _first_wins(g, y, x), lambda g, out, x, y: _first_wins(g, x, y))),
-    "where": Rule(
-        np.where, (None, lambda g, out, c, x, y: np.where(c, g, 0), lambda g, out, c, x, y: np.where(c, 0, g))
-    ),
 }
 
 

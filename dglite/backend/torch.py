@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
 import torch
 
 from ..errors import DGLError
+from ..opspec import OPERATORS
 from . import torch_library
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, native
 from .torch_deferred import Deferred, can_wait, values, waiting_of
@@ -44,19 +46,9 @@ class TorchBackend(Backend):
     framework = torch
     modules = ("torch", "numpy", "dglite.backend")
     functions: Mapping[str, Callable[..., torch.Tensor]] = {
-        "exp": torch.exp,
-        "expm1": torch.expm1,
-        "log": torch.log,
-        "sqrt": torch.sqrt,
-        "abs": torch.abs,
-        "sign": torch.sign,
-        "tanh": torch.tanh,
-        "sigmoid": torch.sigmoid,
-        "softplus": torch.nn.functional.softplus,
-        "power": torch.pow,
+        **{name: attrgetter(entry.torch)(torch) for name, entry in OPERATORS.items() if entry.torch is not None},
         "maximum": _extremum(torch.maximum),
         "minimum": _extremum(torch.minimum),
-        "where": torch.where,
     }
 
     def is_tensor(self, x: object) -> bool:

@@ -19,10 +19,7 @@ from ..backend import active
 from ..expr import Call, Constant, Expr, Operand, Side, evaluate
 from ..opspec import COMPARISONS, OPERATORS
 
-__all__ = ["COSTLY", "Builder", "Domain", "Kind", "Node"]
-
-COSTLY = ("exp", "expm1", "log", "sqrt", "tanh", "sigmoid", "softplus", "power", "div")
-"""Operators whose results are kept for the gradient; the others are computed again."""
+__all__ = ["Builder", "Domain", "Kind", "Node"]
 
 
 class Domain(Enum):
@@ -191,12 +188,12 @@ class Builder:
         """Return the sum, or ``y`` when there is no ``x`` yet."""
         return y if x is None else self.pointwise("add", x, y)
 
-    def formula(self, expr: Expr, values: Sequence[Node], like: Node) -> Node:
-        """Return an expression over ``values`` as nodes."""
+    def formula(self, expr: Expr, values: Sequence[Node | float], like: Node | None = None) -> Any:
+        """Return an expression over ``values`` as a node, or as a number where it depends on no node."""
         if isinstance(expr, Operand):
             return values[expr.slot]
         if isinstance(expr, Constant):
-            return self.full(expr.value, like)
+            return expr.value if like is None else self.full(expr.value, like)
         assert isinstance(expr, Call)
         return self.pointwise(expr.op.name, *(self.formula(arg, values, like) for arg in expr.args), like=like)
 
@@ -205,7 +202,7 @@ class Builder:
         operands = [Operand(Side.E, i) for i in range(len(node.inputs))]
         gradient = OPERATORS[node.attr].gradient[argument](*operands)
         expr = gradient if isinstance(gradient, Expr) else Constant(float(gradient))
-        return self.formula(expr, node.inputs, node)
+        return self.formula(expr, node.inputs, node)  # type: ignore[no-any-return]
 
     # -- places -------------------------------------------------------------------------------------------------
     def slice(self, x: Node, start: int, stop: int) -> Node:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import DGLError
+from ..formulas import FORMULAS, Formula
 from .ir import Builder, Domain, Kind, Node
 
 __all__ = ["LOWERINGS", "Lower"]
@@ -19,46 +20,16 @@ Lower = Callable[..., Any]
 """``lower(builder, *args, **kwargs)``: nodes and plain values in, a node, several, or ``NotImplemented`` out."""
 
 
-def _unary(name: str) -> Lower:
-    return lambda builder, x: builder.pointwise(name, x)
+def _by_formula(formula: Formula) -> Lower:
+    def lower(builder: Builder, *args: Any, **kwargs: Any) -> Any:
+        try:
+            operands, options = formula.arguments(*args, **kwargs)
+        except TypeError:
+            return NotImplemented
+        expr = formula.of(tuple(operands), tuple(options.items()))
+        return NotImplemented if expr is None else builder.formula(expr, list(operands.values()))
 
-
-def _binary(name: str) -> Lower:
-    return lambda builder, x, y: builder.pointwise(name, x, y)
-
-
-def _add(builder: Builder, x: Any, y: Any, alpha: float = 1) -> Node:
-    return builder.pointwise("add", x, y if alpha == 1 else builder.pointwise("mul", y, alpha))
-
-
-def _sub(builder: Builder, x: Any, y: Any, alpha: float = 1) -> Node:
-    return builder.pointwise("sub", x, y if alpha == 1 else builder.pointwise("mul", y, alpha))
-
-
-def _div(builder: Builder, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
-    return NotImplemented if rounding_mode else builder.pointwise("div", x, y)
-
-
-def _relu(builder: Builder, x: Node) -> Node:
-    # Not a maximum: that would share the gradient at 0, where torch's is 0. NaN stays NaN.
-    return builder.pointwise("where", builder.pointwise("le", x, 0.0), 0.0, x)
-
-
-def _leaky_relu(builder: Builder, x: Node, slope: float = 0.01) -> Node:
-    return builder.pointwise("where", builder.pointwise("gt", x, 0.0), x, builder.pointwise("mul", x, slope))
-
-
-def _elu(builder: Builder, x: Node, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
-    if (scale, input_scale) != (1.0, 1.0):
-        return NotImplemented
-    # The exponential sees nothing above 0, where it could overflow and spoil the gradient.
-    above = builder.pointwise("gt", x, 0.0)
-    low = builder.pointwise("mul", builder.pointwise("expm1", builder.pointwise("where", above, 0.0, x)), alpha)
-    return builder.pointwise("where", above, x, low)
-
-
-def _softplus(builder: Builder, x: Node, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    return builder.pointwise("softplus", x) if beta == 1 else NotImplemented
+    return lower
 
 
 def _power(builder: Builder, x: Any, exponent: Any) -> Any:
@@ -66,30 +37,6 @@ def _power(builder: Builder, x: Any, exponent: Any) -> Any:
         square = builder.pointwise("mul", x, x)
         return square if exponent == 2 else builder.pointwise("mul", square, x)
     return NotImplemented
-
-
-def _clamp(builder: Builder, x: Node, low: Any = None, high: Any = None) -> Any:
-    if isinstance(low, Node) or isinstance(high, Node):
-        return NotImplemented
-    # As torch: the gradient passes at the bounds; a NaN stays one, and has none.
-    for bound, inside, beyond in ((low, "ge", "lt"), (high, "le", "gt")):
-        if bound is not None:
-            within = builder.pointwise("where", builder.pointwise(inside, x, bound), x, math.nan)
-            x = builder.pointwise("where", builder.pointwise(beyond, x, bound), bound, within)
-    return x
-
-
-def _silu(builder: Builder, x: Node) -> Node:
-    return builder.pointwise("mul", x, builder.pointwise("sigmoid", x))
-
-
-def _addcmul(builder: Builder, x: Any, y: Any, z: Any, value: float = 1) -> Node:
-    product = builder.pointwise("mul", y, z)
-    return builder.pointwise("add", x, product if value == 1 else builder.pointwise("mul", product, value))
-
-
-def _lerp(builder: Builder, x: Any, y: Any, weight: Any) -> Node:
-    return builder.pointwise("add", x, builder.pointwise("mul", weight, builder.pointwise("sub", y, x)))
 
 
 def _where(builder: Builder, condition: Any, x: Any, y: Any) -> Any:
@@ -239,31 +186,9 @@ def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None
     return builder.make(Kind.RANDOM, (), float(keep), x.domain, x.shape, x.dtype, unique=True)
 
 
-_FLOAT_COMPARISONS = {name: _binary(name) for name in ("gt", "ge", "lt", "le", "eq", "ne")}
-
 LOWERINGS: Mapping[str, Lower] = {
-    **{name: _unary(name) for name in ("neg", "exp", "expm1", "log", "sqrt", "abs", "tanh", "sigmoid")},
-    **{name: _binary(name) for name in ("mul", "maximum", "minimum")},
-    **_FLOAT_COMPARISONS,
-    "add": _add,
-    "sub": _sub,
-    "rsub": lambda builder, x, y, alpha=1: _sub(builder, y, x, alpha),
-    "div": _div,
-    "reciprocal": lambda builder, x: builder.pointwise("div", 1.0, x),
-    "rsqrt": lambda builder, x: builder.pointwise("div", 1.0, builder.pointwise("sqrt", x)),
-    "square": lambda builder, x: builder.pointwise("mul", x, x),
+    **{name: _by_formula(formula) for name, formula in FORMULAS.items()},
     "pow": _power,
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
-    "elu": _elu,
-    "silu": _silu,
-    "softplus": _softplus,
-    "clamp": _clamp,
-    "clamp_min": _clamp,
-    "clamp_max": lambda builder, x, high: _clamp(builder, x, None, high),
-    "hardtanh": lambda builder, x, low=-1.0, high=1.0: _clamp(builder, x, low, high),
-    "addcmul": _addcmul,
-    "lerp": _lerp,
     "where": _where,
     "mm": _mm,
     "addmm": _addmm,

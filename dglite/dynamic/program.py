@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from ..opspec import OPERATORS
 from .gradient import Gradients, ancestors, differentiate
 from .inplace import reuse_places
-from .ir import COSTLY, Builder, Domain, Kind, Node
+from .ir import Builder, Domain, Kind, Node
 from .layout import Layout
 from .options import Options
 from .plan import make_plan
@@ -130,7 +131,7 @@ def _kept(roots: Sequence[Root], made: set[Node], forward: Plan) -> list[Node]:
     """Return what of the forward program its gradient reads and what would be dear to compute again."""
 
     def is_kept(node: Node) -> bool:
-        costly = node.kind is Kind.POINTWISE and node.attr in COSTLY
+        costly = node.kind is Kind.POINTWISE and OPERATORS[node.attr].costly
         return node in made and (node in forward.places or node.kind in _SAVED or costly)
 
     everything = ancestors(root.node for root in roots)

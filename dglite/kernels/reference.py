@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..expr import Expr, Operand, Side, evaluate, operands_of
-from ..opspec import Reducer
+from ..opspec import OPERATORS, Reducer
 
 __all__ = [
     "attention",
@@ -25,21 +25,7 @@ __all__ = [
 ]
 
 
-FUNCTIONS: dict[str, Any] = {
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "abs": np.abs,
-    "sign": np.sign,
-    "tanh": np.tanh,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "softplus": lambda x: np.logaddexp(x, 0),
-    "power": np.power,
-    "maximum": np.maximum,
-    "minimum": np.minimum,
-    "where": np.where,
-}
+FUNCTIONS = {name: entry.numpy for name, entry in OPERATORS.items() if entry.numpy is not None}
 """What the operator table's sources call."""
 
 _COPY_U = Operand(Side.U, 0)

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..backend import Tensor
 from ..backend import active as backend
-from ..expr import Call, Constant, Expr, Operand, Side
+from ..expr import Call, Constant, Expr, Operand, Side, operands_of
+from ..formulas import ALIASES
 from ..kernels.layout import broadcast_shape
 from ..opspec import COMPARISONS, OPERATORS
 from .deferred import Column, Tape, is_deferred, real
@@ -20,23 +21,6 @@ __all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "row
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-
-_ALIASES = {
-    "absolute": "abs",
-    "divide": "truediv",
-    "div": "truediv",
-    "true_divide": "truediv",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "less": "lt",
-    "less_equal": "le",
-    "not_equal": "ne",
-    "multiply": "mul",
-    "negative": "neg",
-    "subtract": "sub",
-    "positive": "pos",
-    "clip": "clamp",
-}
 
 
 class Table:
@@ -62,13 +46,13 @@ class Table:
     @property
     def names(self) -> frozenset[str]:
         """The names of the operations, other spellings included."""
-        aliases = (alias for alias, name in _ALIASES.items() if name in self._entries)
+        aliases = (alias for alias, name in ALIASES.items() if name in self._entries)
         return frozenset(self._entries).union(aliases)
 
     def find(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., Any] | None:
         """Return the operation if it takes so many arguments and such keywords."""
         name = name.strip("_") if name.startswith("__") else name
-        entry = self._entries.get(_ALIASES.get(name, name))
+        entry = self._entries.get(ALIASES.get(name, name))
         if entry is None or len(args) > entry[1] or not kwargs.keys() <= entry[2]:
             return None
         return entry[0]
@@ -95,8 +79,11 @@ def stored(tape: Tape, column: Column) -> Column:
     return column if isinstance(column._expr, Operand) else tape.capture(Side.E, tape.compute(column))
 
 
-def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
-    """Return ``op`` of columns, tensors and numbers, or ``NotImplemented``; the first ``truths`` must be truths."""
+def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 0) -> Any:
+    """Return an operator, or an expression, of columns, tensors and numbers; or ``NotImplemented``.
+
+    The first ``truths`` arguments must be truths.
+    """
     if not all(type(arg) is Column and is_truth(arg) for arg in args[:truths]):
         return NotImplemented
     columns = [arg for arg in args if type(arg) is Column]
@@ -119,10 +106,11 @@ def combine(tape: Tape, op: str, *args: Any, truths: int = 0) -> Any:
         feat = broadcast_shape(tuple(feats))
     except ValueError:
         return NotImplemented  # the library's own error, on tensors
-    expr = Call(OPERATORS[op], tuple(exprs))
-    if expr.size > LARGEST:
+    expr = exprs[0].call(op, *exprs[1:]) if isinstance(op, str) else op(*exprs)
+    if expr is None or not operands_of(expr) or (isinstance(expr, Call) and expr.size > LARGEST):
         return NotImplemented
-    return Column(tape, expr, feat, None if op in COMPARISONS else dtype)
+    truth = isinstance(expr, Call) and expr.op.name in COMPARISONS
+    return Column(tape, expr, feat, None if truth else dtype)
 
 
 def _float_of(args: tuple[Any, ...]) -> str | None:

@@ -5,13 +5,15 @@ An operation returns ``NotImplemented`` where its arguments are beyond it; the c
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 from ..backend import active as backend
-from ..expr import Call, Constant, write_out_powers
-from ..opspec import COMPARISONS, OPERATORS
+from ..expr import Call, Constant, Expr, write_out_powers
+from ..formulas import FORMULAS, Formula
+from ..opspec import OPERATORS
 from .combine import LARGEST, Table, combine, is_truth, reshaped, rowwise, settled
 from .deferred import Column, Tape, is_deferred
 
@@ -22,26 +24,33 @@ MESSAGES = Table()
 
 
 # -- element-wise ------------------------------------------------------------------------------------------------------
-def _plain(op: str, arity: int) -> Callable[..., Any]:
-    if arity == 1:
-        return lambda tape, input: combine(tape, op, input)
-    return lambda tape, input, other: combine(tape, op, input, other)
+def _by_formula(formula: Formula) -> Callable[..., Any]:
+    """Return the operation of a formula; like torch's functions, it may be asked to work in place."""
+
+    def operation(tape: Tape, *args: Any, inplace: bool = False, **kwargs: Any) -> Any:
+        try:
+            operands, options = formula.arguments(*args, **kwargs)
+        except TypeError:  # a last argument that is torch's ``inplace``
+            return NotImplemented
+        if inplace or (formula.name in _OF_NUMBERS and not _are_numbers(*operands.values())):
+            return NotImplemented
+        if any(x is not None and not isinstance(x, int | float | str) for x in options.values()):
+            return NotImplemented
+
+        def expression(*exprs: Expr) -> Any:
+            return formula.expression(**dict(zip(operands, exprs, strict=True)), **options)
+
+        return combine(tape, expression, *operands.values())
+
+    parameters = list(formula.signature.parameters.values())
+    flag = inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False)
+    operation.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("tape", inspect.Parameter.POSITIONAL_OR_KEYWORD), *parameters, flag]
+    )
+    return operation
 
 
-for _name in ("exp", "expm1", "log", "sqrt", "abs", "sign", "tanh", "sigmoid"):
-    MESSAGES.add(_name)(_plain(_name, 1))
-for _name in ("mul", "maximum", "minimum", *COMPARISONS):
-    MESSAGES.add(_name)(_plain(_name, 2))
-
-
-@MESSAGES.add("pos", "contiguous")
-def _same(tape: Tape, input: Any) -> Any:
-    return input
-
-
-@MESSAGES.add("add")
-def _add(tape: Tape, input: Any, other: Any, *, alpha: float = 1) -> Any:
-    return combine(tape, "add", input, other) if alpha == 1 else NotImplemented
+_OF_NUMBERS = ("neg", "sub", "rsub")
 
 
 def _are_numbers(*args: Any) -> bool:
@@ -49,34 +58,13 @@ def _are_numbers(*args: Any) -> bool:
     return not any(type(arg) is Column and is_truth(arg) for arg in args)
 
 
-@MESSAGES.add("sub")
-def _sub(tape: Tape, input: Any, other: Any, *, alpha: float = 1) -> Any:
-    return combine(tape, "sub", input, other) if alpha == 1 and _are_numbers(input, other) else NotImplemented
+for _name, _formula in FORMULAS.items():
+    MESSAGES.add(_name)(_by_formula(_formula))
 
 
-@MESSAGES.add("neg")
-def _neg(tape: Tape, input: Any) -> Any:
-    return combine(tape, "neg", input) if _are_numbers(input) else NotImplemented
-
-
-@MESSAGES.add("truediv")
-def _div(tape: Tape, input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    return combine(tape, "div", input, other) if rounding_mode is None else NotImplemented
-
-
-@MESSAGES.add("reciprocal")
-def _reciprocal(tape: Tape, input: Any) -> Any:
-    return combine(tape, "div", 1.0, input)
-
-
-@MESSAGES.add("square")
-def _square(tape: Tape, input: Any) -> Any:
-    return combine(tape, "mul", input, input)
-
-
-@MESSAGES.add("rsqrt")
-def _rsqrt(tape: Tape, input: Any) -> Any:
-    return _then(tape, combine(tape, "sqrt", input), lambda root: combine(tape, "div", 1.0, root))
+@MESSAGES.add("pos", "contiguous")
+def _same(tape: Tape, input: Any) -> Any:
+    return input
 
 
 @MESSAGES.add("pow")
@@ -92,81 +80,6 @@ def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     if write_out_powers(expr).size > LARGEST:  # type: ignore[attr-defined]
         return NotImplemented
     return Column(tape, expr, column._feat, column._dtype)
-
-
-def _then(tape: Tape, result: Any, step: Callable[[Column], Any]) -> Any:
-    return result if result is NotImplemented else step(result)
-
-
-def _chosen(tape: Tape, condition: Any, yes: Any, no: Any) -> Any:
-    return condition if condition is NotImplemented else combine(tape, "where", condition, yes, no, truths=1)
-
-
-@MESSAGES.add("relu")
-def _relu(tape: Tape, input: Any, inplace: bool = False) -> Any:
-    return NotImplemented if inplace else _chosen(tape, combine(tape, "le", input, 0.0), 0.0, input)
-
-
-@MESSAGES.add("leaky_relu")
-def _leaky_relu(tape: Tape, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    if inplace:
-        return NotImplemented
-    low = combine(tape, "mul", Constant(float(negative_slope)), input)
-    return _then(tape, low, lambda low: _chosen(tape, combine(tape, "gt", input, 0.0), input, low))
-
-
-@MESSAGES.add("elu")
-def _elu(tape: Tape, input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """The exponential sees nothing above 0, where it could overflow and spoil the gradient."""
-    above = combine(tape, "gt", input, 0.0)
-    if inplace or above is NotImplemented:
-        return NotImplemented
-    low = _then(tape, _chosen(tape, above, 0.0, input), lambda x: combine(tape, "expm1", x))
-    low = _then(tape, low, lambda x: combine(tape, "mul", Constant(float(alpha)), x))
-    return _then(tape, low, lambda x: _chosen(tape, above, input, x))
-
-
-@MESSAGES.add("silu")
-def _silu(tape: Tape, input: Any, inplace: bool = False) -> Any:
-    gate = NotImplemented if inplace else combine(tape, "sigmoid", input)
-    return _then(tape, gate, lambda gate: combine(tape, "mul", input, gate))
-
-
-@MESSAGES.add("softplus")
-def _softplus(tape: Tape, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    return combine(tape, "softplus", input) if (beta, threshold) == (1, 20) else NotImplemented
-
-
-@MESSAGES.add("logsigmoid", "log_sigmoid")
-def _logsigmoid(tape: Tape, input: Any) -> Any:
-    inner = _then(tape, combine(tape, "neg", input), lambda x: combine(tape, "softplus", x))
-    return _then(tape, inner, lambda x: combine(tape, "neg", x))
-
-
-@MESSAGES.add("clamp")
-def _clamp(tape: Tape, input: Any, min: Any = None, max: Any = None) -> Any:
-    """A NaN stays one, and has no gradient."""
-    result: Any = NotImplemented if min is None and max is None else input
-    for bound, relation in ((min, "lt"), (max, "gt")):
-        if result is NotImplemented or isinstance(bound, Column):
-            return NotImplemented
-        if bound is not None:
-            if not isinstance(bound, int | float):
-                return NotImplemented
-            inside = {"lt": "ge", "gt": "le"}[relation]
-            within = _chosen(tape, combine(tape, inside, result, bound), result, math.nan)
-            result = _chosen(tape, combine(tape, relation, result, bound), bound, within)
-    return result
-
-
-@MESSAGES.add("clamp_min")
-def _clamp_min(tape: Tape, input: Any, min: Any) -> Any:
-    return _clamp(tape, input, min)
-
-
-@MESSAGES.add("clamp_max")
-def _clamp_max(tape: Tape, input: Any, max: Any) -> Any:
-    return _clamp(tape, input, None, max)
 
 
 @MESSAGES.add("where")

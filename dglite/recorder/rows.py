@@ -13,6 +13,7 @@ from typing import Any
 
 from ..backend import Tensor, library_of
 from ..backend import active as backend
+from ..formulas import ALIASES, FORMULAS
 from .deferred import Column, Deferred, Unrecordable, deferred_in, is_deferred, real, realised
 
 __all__ = ["Rows", "is_rows"]
@@ -124,20 +125,17 @@ for _name in ("bool", "float", "int", "len", "iter", "contains", "array"):
 # -- which operations work on each row alone ---------------------------------------------------------------------------
 _Rule = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 _RULES: dict[str, _Rule] = {}
-_NEW = """
-    add sub subtract mul multiply div divide truediv true_divide floordiv floor_divide mod remainder fmod pow
-    float_power neg negative abs absolute invert and or xor gt ge lt le eq ne greater greater_equal less
-    less_equal not_equal isclose logical_and logical_or logical_not logical_xor
-    exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal square sign sgn sin cos tan asin acos atan atan2 sinh cosh
-    tanh asinh acosh atanh hypot erf erfc erfinv lgamma digamma ceil floor round trunc frac nan_to_num isnan isinf
-    isfinite sigmoid logit relu relu6 leaky_relu elu selu celu gelu silu mish softplus softsign softshrink hardshrink
-    tanhshrink hardtanh hardsigmoid hardswish logsigmoid log_sigmoid threshold maximum minimum fmax fmin where
-    clamp clip clamp_min clamp_max lerp addcmul addcdiv masked_fill
-    zeros_like ones_like full_like empty_like clone
+_NEW = f"""
+    {" ".join((*FORMULAS, *ALIASES))}
+    floordiv floor_divide mod remainder fmod pow float_power invert and or xor isclose
+    logical_and logical_or logical_not logical_xor
+    exp2 log1p sgn sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh hypot erfc erfinv lgamma digamma
+    ceil floor round trunc frac nan_to_num isnan isinf isfinite logit softshrink hardshrink hardsigmoid hardswish
+    threshold fmax fmin where addcdiv masked_fill zeros_like ones_like full_like empty_like clone
 """
 """Element-wise operations whose result has memory of its own, unless they are told to work in place."""
 _PERHAPS_NEW = "pos positive dropout detach contiguous to type type_as float double half bfloat16 int long short bool"
-_FRESH = frozenset((_NEW + "linear matmul mm bmm cat concat concatenate stack").split())
+_FRESH = frozenset((*FORMULAS, *ALIASES, *(_NEW + "linear matmul mm bmm cat concat concatenate stack").split()))
 
 
 def _rule(names: str) -> Callable[[_Rule], _Rule]:

@@ -20,7 +20,7 @@ from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
 from .fusion import Step, fused
 from .generic import Recorded, made_call, only, record_call
-from .pointwise import same_session
+from .pointwise import ELEMENTWISE, same_session
 from .session import Macro, Session
 from .signatures import Kind, Signature, kind_of
 from .structure import getitem
@@ -252,8 +252,7 @@ def _losses(record: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _install() -> None:
-    same = "neg exp log sqrt abs tanh sigmoid relu square add sub mul div maximum minimum".split()
-    for name in same:
+    for name in ELEMENTWISE:
         record = METHODS[name]
         _RULES[record] = _same(record)
     for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...errors import DGLError
+from ...formulas import FORMULAS
 from .matrices import TorchCall
 from .pointwise import same_session
 from .session import Session
@@ -21,7 +22,7 @@ from .tensor import LazyTensor, fallback
 
 __all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
 
-_BATCH_WISE = ("dropout", "gelu", "silu", "elu", "leaky_relu", "hardtanh", "softsign", "logsigmoid", "alpha_dropout")
+_BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
 
 

@@ -12,27 +12,31 @@ import torch.nn.functional as F
 
 from ...errors import DGLError
 from ...expr import Expr
+from ...formulas import ALIASES, FORMULAS
 from ...kernels.cpu.batching import PLACE_BITS
+from ...opspec import COMPARISONS
 from .signatures import DTYPES, Kind, Part, Signature, kind_of, operand, pointwise, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
-__all__ = ["as_lazy", "broadcast", "same_session"]
+__all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
 
-_X, _Y = operand(0), operand(1)
-_UNARY: dict[str, Expr] = {
-    **{name: _X.call(name) for name in ("neg", "exp", "log", "sqrt", "abs", "tanh", "sigmoid", "softplus")},
-    "relu": _X.call("le", 0.0).call("where", 0.0, _X),
-    "square": _X * _X,
-}
-"""At 0 torch gives relu no slope, where the operator table shares a maximum's between both arguments."""
-_BINARY = {
-    "add": _X + _Y,
-    "sub": _X - _Y,
-    "mul": _X * _Y,
-    "div": _X / _Y,
-    "maximum": _X.call("maximum", _Y),
-    "minimum": _X.call("minimum", _Y),
-}
+_X = operand(0)
+
+
+def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]]]:
+    """Return (expression, torch's function) of the formulas of so many tensors, by name."""
+    found = {}
+    for name, formula in FORMULAS.items():
+        function = getattr(torch, name, None) or getattr(F, name, None)
+        expr = formula.of(formula.operands) if len(formula.operands) == formula.required == count else None
+        if function is not None and expr is not None and name not in COMPARISONS:
+            found[name] = expr, function
+    return found
+
+
+_UNARY, _BINARY = _recorded_by_formula(1), _recorded_by_formula(2)
+ELEMENTWISE = (*_UNARY, *_BINARY)
+"""Functions that are recorded as expressions."""
 
 
 def same_session(x: LazyTensor, y: LazyTensor) -> None:
@@ -170,14 +174,10 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
 
 # -- under which names they are called ---------------------------------------------------------------------------------
 def _install() -> None:
-    aliases = {"neg": ["negative"], "abs": ["absolute"], "sub": ["subtract"], "mul": ["multiply"]}
-    aliases |= {"div": ["divide", "true_divide"]}
-    made = {
-        name: _unary(name, formula, getattr(torch, name, None) or getattr(F, name)) for name, formula in _UNARY.items()
-    }
-    made |= {name: _binary(name, formula, getattr(torch, name)) for name, formula in _BINARY.items()}
+    made = {name: _unary(name, formula, function) for name, (formula, function) in _UNARY.items()}
+    made |= {name: _binary(name, formula, function) for name, (formula, function) in _BINARY.items()}
     made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
-    named = {alias: call for name, call in made.items() for alias in (name, *aliases.get(name, ()))}
+    named = made | {alias: made[name] for alias, name in ALIASES.items() if name in made}
     install_methods(named)
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
     install(named | {f"__{operator}__": made[name] for operator, name in operators.items()})

@@ -1,6 +1,6 @@
 """What rendered kernels import: vectors in registers, memory, lanes, elementary functions."""
 
-from .elementary import abs, exp, expm1, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
+from .elementary import abs, erf, exp, expm1, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
 from .lanes import greater, reduce_add, reduce_max, select, splat
 from .memory import (
     ahead_loader,
@@ -23,6 +23,7 @@ __all__ = [
     "edge_gather",
     "edge_index_loader",
     "edge_scatter",
+    "erf",
     "exp",
     "expm1",
     "greater",

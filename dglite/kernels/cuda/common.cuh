@@ -99,6 +99,8 @@ template <int N, class T> __device__ inline void store(T* at, const compute_t<T>
 }
 
 // -- the operator table's functions -----------------------------------------------------------------------------------
+__device__ inline float erf(float x) { return ::erff(x); }
+__device__ inline double erf(double x) { return ::erf(x); }
 __device__ inline float exp(float x) { return ::expf(x); }
 __device__ inline double exp(double x) { return ::exp(x); }
 __device__ inline float expm1(float x) { return ::expm1f(x); }

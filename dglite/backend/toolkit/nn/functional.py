@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DGLError
+from ....formulas import FORMULAS
 from ...autograd import Tensor, apply, as_array
 from ...library import library
 from ...operations import functions, overridable
@@ -16,25 +17,18 @@ __all__ = [
     "cross_entropy",
     "dropout",
     "dropout_mask",
-    "elu",
-    "leaky_relu",
     "linear",
     "log_softmax",
     "mse_loss",
     "nll_loss",
     "normalize",
     "one_hot",
-    "relu",
-    "sigmoid",
-    "silu",
     "softmax",
-    "softplus",
-    "tanh",
 ]
 
 
-relu, leaky_relu, elu, silu = (functions[_name] for _name in ("relu", "leaky_relu", "elu", "silu"))
-sigmoid, tanh, softplus = (functions[_name] for _name in ("sigmoid", "tanh", "softplus"))
+globals().update({_name: functions[_name] for _name in FORMULAS if _name in functions})
+__all__ += [_name for _name in FORMULAS if _name in functions]
 softmax, log_softmax = functions["softmax"], functions["log_softmax"]
 
 
