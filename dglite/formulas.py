@@ -268,10 +268,11 @@ def silu(input: Any) -> Any:
 
 @_formula()
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    """``log(1 + exp(beta * input)) / beta``, to rounding what torch gives beyond its ``threshold``, too."""
-    if beta <= 0 or threshold < 20:
+    """``log(1 + exp(beta * input)) / beta``, and ``input`` where ``beta * input`` exceeds ``threshold``."""
+    if not beta:
         return None
-    return (input * float(beta)).call("softplus") * (1.0 / beta)
+    steep = input * float(beta)
+    return steep.call("gt", threshold).call("where", input, steep.call("softplus") * (1.0 / beta))
 
 
 @_formula()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from itertools import permutations
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import warn_deprecated
 from .expr import Call, Expr, Operand, Side
-from .opspec import Reducer, operator
+from .opspec import MESSAGES, Reducer, operator
 
 __all__ = [
     "BinaryMessageFunction",
@@ -26,16 +27,7 @@ __all__ = [
     "copy_edge",
     "copy_src",
     "copy_u",
-    "e_add_u",
-    "e_add_v",
-    "e_div_u",
-    "e_div_v",
-    "e_dot_u",
-    "e_dot_v",
-    "e_mul_u",
-    "e_mul_v",
-    "e_sub_u",
-    "e_sub_v",
+    "logsumexp",
     "max",
     "mean",
     "message_function",
@@ -44,26 +36,6 @@ __all__ = [
     "reduce_function",
     "src_mul_edge",
     "sum",
-    "u_add_e",
-    "u_add_v",
-    "u_div_e",
-    "u_div_v",
-    "u_dot_e",
-    "u_dot_v",
-    "u_mul_e",
-    "u_mul_v",
-    "u_sub_e",
-    "u_sub_v",
-    "v_add_e",
-    "v_add_u",
-    "v_div_e",
-    "v_div_u",
-    "v_dot_e",
-    "v_dot_u",
-    "v_mul_e",
-    "v_mul_u",
-    "v_sub_e",
-    "v_sub_u",
 ]
 
 
@@ -114,7 +86,7 @@ class MessageFunction:
         return self.fields[-1][1]
 
     def __str__(self) -> str:
-        if self.name not in _NAMES:
+        if self.name not in __all__:
             return f"{self.name}: {self.out_field!r}"
         return f"{self.name}({', '.join(repr(field) for _, field in self.fields)}, {self.out_field!r})"
 
@@ -136,10 +108,6 @@ class ReduceFunction:
         return f"{self.name}({self.msg_field!r}, {self.out_field!r})"
 
 
-_NAMES = frozenset(name for name in __all__ if "_" in name and name[0].islower())
-"""What built-in messages are called."""
-
-
 @lru_cache(maxsize=4096)
 def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFunction:
     """Return the built-in message called ``name``, e.g. ``message_function("u_mul_e", ("h", "w"), "m")``."""
@@ -147,7 +115,7 @@ def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFun
     sides = [Side(part) for part in ((parts[1],) if parts[0] == "copy" else (parts[0], parts[2]))]
     operands: tuple[Expr, ...] = tuple(Operand(side, slot) for slot, side in enumerate(sides))
     dot = parts[1] == "dot"
-    expr = operands[0] if len(operands) == 1 else Call(operator("mul" if dot else parts[1]), operands)
+    expr = operands[0] if len(operands) == 1 else Call(operator(MESSAGES[parts[1]]), operands)
     return MessageFunction(name, expr, tuple(zip(sides, fields, strict=True)), out, dot)
 
 
@@ -227,39 +195,19 @@ def _reducer(name: str) -> Callable[[str, str], ReduceFunction]:
     return build
 
 
-u_add_v = _binary("u_add_v")
-u_add_e = _binary("u_add_e")
-v_add_u = _binary("v_add_u")
-v_add_e = _binary("v_add_e")
-e_add_u = _binary("e_add_u")
-e_add_v = _binary("e_add_v")
-u_sub_v = _binary("u_sub_v")
-u_sub_e = _binary("u_sub_e")
-v_sub_u = _binary("v_sub_u")
-v_sub_e = _binary("v_sub_e")
-e_sub_u = _binary("e_sub_u")
-e_sub_v = _binary("e_sub_v")
-u_mul_v = _binary("u_mul_v")
-u_mul_e = _binary("u_mul_e")
-v_mul_u = _binary("v_mul_u")
-v_mul_e = _binary("v_mul_e")
-e_mul_u = _binary("e_mul_u")
-e_mul_v = _binary("e_mul_v")
-u_div_v = _binary("u_div_v")
-u_div_e = _binary("u_div_e")
-v_div_u = _binary("v_div_u")
-v_div_e = _binary("v_div_e")
-e_div_u = _binary("e_div_u")
-e_div_v = _binary("e_div_v")
-u_dot_v = _binary("u_dot_v")
-u_dot_e = _binary("u_dot_e")
-v_dot_u = _binary("v_dot_u")
-v_dot_e = _binary("v_dot_e")
-e_dot_u = _binary("e_dot_u")
-e_dot_v = _binary("e_dot_v")
-
 sum = _reducer("sum")
 mean = _reducer("mean")
 max = _reducer("max")
 min = _reducer("min")
 prod = _reducer("prod")
+logsumexp = _reducer("logsumexp")
+
+for _lhs, _rhs in permutations("uve", 2):
+    for _op in MESSAGES:
+        _name = f"{_lhs}_{_op}_{_rhs}"
+        globals()[_name] = _binary(_name)
+        __all__ += [_name]
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[[str, str, str], MessageFunction]: ...

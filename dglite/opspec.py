@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COMPARISONS", "OPERATORS", "Operator", "Reducer", "operator"]
+__all__ = ["COMPARISONS", "MESSAGES", "OPERATORS", "Operator", "Reducer", "operator"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +128,9 @@ OPERATORS = {
     )
 }
 
+MESSAGES = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "dot": "mul", "pow": "power"}
+"""The operator of each built-in binary message, ``u_add_v`` and its kin; ``dot`` sums the last axis, too."""
+
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 """Operators whose value is a truth, fit to be the first argument of ``where`` and for nothing else."""
 
@@ -144,7 +147,7 @@ class Reducer(Enum):
     """A commutative reduction over the messages that reach a node. A node without messages gets 0.
 
     ``identity`` starts the accumulation. ``PROD`` has no fused kernel: it runs over degree buckets, where its gradient
-    is exact even with zeros among the messages.
+    is exact even with zeros among the messages. ``LOGSUMEXP`` is composed of two passes, a maximum and a sum.
     """
 
     SUM = "sum"
@@ -152,13 +155,14 @@ class Reducer(Enum):
     MAX = "max"
     MIN = "min"
     PROD = "prod"
+    LOGSUMEXP = "logsumexp"
 
     __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
 
     @property
     def identity(self) -> float:
         """The value that leaves any other unchanged when combined with it."""
-        return {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}[self.value]
+        return {"max": -math.inf, "min": math.inf, "prod": 1.0, "logsumexp": -math.inf}.get(self.value, 0.0)
 
     @property
     def selects(self) -> bool:
@@ -167,5 +171,10 @@ class Reducer(Enum):
 
     @property
     def fused(self) -> bool:
-        """Whether a g-SpMM kernel exists for it."""
+        """Whether g-SpMM computes it, in one pass or composed."""
         return self is not Reducer.PROD
+
+    @property
+    def composed(self) -> bool:
+        """Whether it takes several reductions, so that no kernel has it by its name."""
+        return self is Reducer.LOGSUMEXP

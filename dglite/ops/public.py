@@ -14,7 +14,7 @@ import numpy as np
 from ..backend import Tensor, admitted
 from ..errors import DGLError
 from ..expr import Call, Expr, Operand, Side
-from ..opspec import Reducer, operator
+from ..opspec import MESSAGES, Reducer, operator
 from ..structure.adjacency import Adjacency
 from ..structure.ids import ALL, integer_array, is_all
 from . import core
@@ -35,7 +35,7 @@ __all__ = [
     "segment_softmax",
 ]
 
-_BINARY = ("add", "sub", "mul", "div")
+_BINARY = tuple(name for name in MESSAGES if name != "dot")
 _COPIES = ("copy_lhs", "copy_rhs")
 
 
@@ -45,9 +45,9 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
     Parameters
     ----------
     op
-        ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs`` (sources only) or ``copy_rhs`` (edges only).
+        ``add``, ``sub``, ``mul``, ``div``, ``pow``, ``copy_lhs`` (sources only) or ``copy_rhs`` (edges only).
     reduce_op
-        ``sum``, ``mean``, ``max`` or ``min``; a node without in-edges gets 0.
+        ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``; a node without in-edges gets 0.
     lhs_data, rhs_data
         ``(num_src, *feat)`` and ``(num_edges, *feat)``; feature axes broadcast. The one that is not read may be None.
 
@@ -78,7 +78,8 @@ def gsddmm(
     Parameters
     ----------
     op
-        ``add``, ``sub``, ``mul``, ``div``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, which is kept.
+        ``add``, ``sub``, ``mul``, ``div``, ``pow``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, which is
+        kept.
     lhs_target, rhs_target
         Whose rows the operands have: ``u`` (source), ``v`` (destination) or ``e`` (edge).
 
@@ -91,8 +92,7 @@ def gsddmm(
     for target in (lhs_target, rhs_target):
         if target not in sides:
             raise DGLError(f"unknown target {target!r}; expected 'u', 'v' or 'e'")
-    names = (*_BINARY, "dot")
-    expr, operands = _expression(op, sides[lhs_target], sides[rhs_target], lhs_data, rhs_data, names)
+    expr, operands = _expression(op, sides[lhs_target], sides[rhs_target], lhs_data, rhs_data, tuple(MESSAGES))
     return sddmm(adjacency_of(g), expr, operands, dot=op == "dot")
 
 
@@ -220,7 +220,8 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     """Reduce consecutive segments of rows: the first ``seglen[0]`` rows, the next ``seglen[1]``, and so on.
 
     ``value`` is ``(sum(seglen), *feat)``; returns ``(len(seglen), *feat)``, 0 for an empty segment. ``reducer`` is
-    ``sum``, ``mean``, ``max`` or ``min``. A sum of lengths other than the number of rows raises :class:`DGLError`.
+    ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``. A sum of lengths other than the number of rows raises
+    :class:`DGLError`.
     """
     return core.segment_reduce(_offsets(seglen), _tensor(value), _reducer(reducer))
 
@@ -248,7 +249,7 @@ def _reducer(name: str) -> Reducer:
     except ValueError:
         reducer = Reducer.PROD
     if not reducer.fused:
-        raise DGLError(f"no reduce operation {name!r}; expected sum, mean, max or min")
+        raise DGLError(f"no reduce operation {name!r}; expected sum, mean, max, min or logsumexp")
     return reducer
 
 
@@ -267,14 +268,13 @@ def _expression(
         return Operand(side, 0), (_tensor(data),)
     if op not in names:
         raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
-    name = "mul" if op == "dot" else op
-    return Call(operator(name), (Operand(lhs, 0), Operand(rhs, 1))), (_tensor(lhs_data), _tensor(rhs_data))
+    return Call(operator(MESSAGES[op]), (Operand(lhs, 0), Operand(rhs, 1))), (_tensor(lhs_data), _tensor(rhs_data))
 
 
 # -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
 def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
     """Return ``u_<op>_e_<reduce_op>(g, x, y)``."""
-    expr, reducer = Call(operator(op), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
+    expr, reducer = Call(operator(MESSAGES[op]), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return spmm(adjacency_of(g), expr, reducer, (_tensor(x), _tensor(y)))
@@ -297,7 +297,7 @@ def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
 
 def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
     """Return ``<lhs>_<op>_<rhs>(g, x, y)``."""
-    expr = Call(operator("mul" if op == "dot" else op), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
+    expr = Call(operator(MESSAGES[op]), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return sddmm(adjacency_of(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")

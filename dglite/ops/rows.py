@@ -49,7 +49,7 @@ class _TakeRows:
 def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
     """Reduce ``x[offsets[i]:offsets[i + 1]]`` for every i: ``(len(offsets) - 1, *feat)``, 0 for an empty segment."""
     if not reducer.fused:
-        raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max or min")
+        raise DGLError(f"segments have no kernel for {reducer.value!r}; expected sum, mean, max, min or logsumexp")
     count = int(offsets[-1])
     check_tensor(x, count, "element of a segment")
     segments = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=offsets.dtype))

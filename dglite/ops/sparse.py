@@ -37,7 +37,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         ``(1, *feat)`` for what all edges share.
         Feature axes broadcast from the right. One floating dtype; float16 and bfloat16 accumulate in float32.
     reducer
-        SUM, MEAN, MAX or MIN. A destination without in-edges gets 0.
+        SUM, MEAN, MAX, MIN or LOGSUMEXP. A destination without in-edges gets 0.
 
     Returns
     -------
@@ -50,6 +50,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
+    if reducer.composed:
+        return _logsumexp(adj, expr, operands)
     if is_traced(adj):
         needed = reducer.selects and any(active.requires_grad(x) for x in operands)
         return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
@@ -60,6 +62,16 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
     if True not in needs:
         return _run_spmm(adj, expr, reducer, operands, None)
     return active.apply(_Spmm(adj, expr, reducer, needs), *operands)
+
+
+def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor:
+    """Return log(sum(exp(messages))), their maximum taken out; minus infinity where all of them are that."""
+    where = active.functions["where"]
+    largest = active.detach(spmm(adj, expr, Reducer.MAX, operands))
+    top = where(active.functions["abs"](largest) == math.inf, 0.0, largest)
+    total = spmm(adj, (expr - Operand(Side.V, len(operands))).call("exp"), Reducer.SUM, (*operands, top))
+    sums = active.functions["log"](where(total == 0, 1.0, total))
+    return sums + where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
 
 
 def _run_spmm(

@@ -6,7 +6,6 @@ tensor with a row for every node; nothing else in a mailbox has a value before.
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections import namedtuple
 from collections.abc import Callable, Sequence
@@ -213,16 +212,7 @@ class _WithGradientOf:
 def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> Any:
     if not _over_messages(input, dim):
         return NotImplemented
-    column = settled(tape, input)
-    top = backend.detach(tape.reduce(Reducer.MAX, column))
-    top = backend.functions["where"](backend.functions["abs"](top) == math.inf, 0.0, top)
-    shifted = combine(tape, "sub", column, _kept(top))
-    powers = NotImplemented if shifted is NotImplemented else combine(tape, "exp", shifted)
-    if powers is NotImplemented:
-        return NotImplemented
-    total, where = tape.reduce(Reducer.SUM, powers), backend.functions["where"]
-    nothing = total == 0  # messages of minus infinity alone
-    result = backend.functions["log"](where(nothing, 1.0, total)) + where(nothing, -math.inf, top)
+    result = tape.reduce(Reducer.LOGSUMEXP, settled(tape, input))
     return _kept(result) if keepdim else Rows(result)
 
 

@@ -246,7 +246,7 @@ def _reduce_together(plan: Plan) -> Plan:
     steps, reasons = list(plan.steps), list(plan.reasons)
     groups: dict[Any, list[int]] = {}
     for index, step in enumerate(steps):
-        if isinstance(step, FusedReduce):
+        if isinstance(step, FusedReduce) and not step.reducer.composed:
             groups.setdefault((step.relation, step.operands), []).append(index)
     for first, *others in groups.values():
         made = steps[first]

@@ -28,14 +28,14 @@ def test_every_name_is_there_and_says_what_it_does():
 
 
 def test_shorthands_equal_the_general_form(g):
-    for op in ("add", "sub", "mul", "div"):
-        for reducer in ("sum", "mean", "max", "min"):
+    for op in ("add", "sub", "mul", "div", "pow"):
+        for reducer in ("sum", "mean", "max", "min", "logsumexp"):
             short = getattr(ops, f"u_{op}_e_{reducer}")(g, X, W)
             assert torch.equal(short, ops.gspmm(g, op, reducer, X, W))
-    for reducer in ("sum", "mean", "max", "min"):
+    for reducer in ("sum", "mean", "max", "min", "logsumexp"):
         assert torch.equal(getattr(ops, f"copy_u_{reducer}")(g, X), ops.gspmm(g, "copy_lhs", reducer, X, None))
         assert torch.equal(getattr(ops, f"copy_e_{reducer}")(g, W), ops.gspmm(g, "copy_rhs", reducer, None, W))
-    for op in ("add", "sub", "mul", "div", "dot"):
+    for op in ("add", "sub", "mul", "div", "pow", "dot"):
         for lhs, rhs in (("u", "v"), ("v", "e"), ("e", "u")):
             rows = {"u": X, "v": X * 2, "e": W.expand(4, 2)}
             short = getattr(ops, f"{lhs}_{op}_{rhs}")(g, rows[lhs], rows[rhs])
@@ -50,6 +50,42 @@ def test_values_by_hand(g):
     assert ops.edge_softmax(g, torch.zeros(4)).tolist() == [1, 1, 0.5, 0.5]
     assert ops.edge_softmax(g, torch.zeros(4), norm_by="src").tolist() == [1, 0.5, 0.5, 1]
     assert ops.edge_softmax(g, torch.zeros(2), eids=[0, 2]).tolist() == [1, 1]
+
+
+def test_log_sum_exp_is_torchs(g):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    src, dst = g.edges()
+    found = ops.copy_u_logsumexp(g, x)
+    rows = [torch.logsumexp(x[src[dst == v]], 0) if (dst == v).any() else x.new_zeros(3) for v in range(4)]
+    torch.testing.assert_close(found, torch.stack(rows))
+    assert torch.autograd.gradcheck(lambda x: ops.copy_u_logsumexp(g, x), x)
+    assert torch.autograd.gradgradcheck(lambda x: ops.copy_u_logsumexp(g, x), x)
+
+
+def test_log_sum_exp_of_infinite_messages(g):
+    x = torch.tensor([[-torch.inf, 1e4], [-torch.inf, 1e4], [2.0, torch.inf], [0.0, 0.0]])
+    log2 = torch.log(torch.tensor(2.0)).item()
+    want = torch.tensor([[-torch.inf, 1e4], [-torch.inf, 1e4], [2.0, torch.inf], [0.0, 0.0]])
+    found = ops.copy_u_logsumexp(dglite.graph(([0, 1, 2, 1], [0, 1, 2, 2]), num_nodes=4), x)
+    torch.testing.assert_close(found, want)
+    assert ops.copy_u_logsumexp(g, x)[2, 1] == torch.inf
+    torch.testing.assert_close(
+        ops.copy_e_logsumexp(g, torch.full((4,), 500.0)), torch.tensor([500, 500, 500 + log2, 0])
+    )
+
+
+def test_powers_of_features(g):
+    x = torch.tensor([-2.0, 0.0, 0.5, 3.0], dtype=torch.float64).requires_grad_()
+    y = torch.tensor([3.0, 2.0, 0.0, 1.5], dtype=torch.float64).requires_grad_()
+    src, _ = g.edges()
+    torch.testing.assert_close(ops.u_pow_e(g, x, y), x[src] ** y)
+    for found, want in zip(
+        torch.autograd.grad(ops.u_pow_e(g, x, y).sum(), (x, y)),
+        torch.autograd.grad((x[src] ** y).sum(), (x, y)),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, want, equal_nan=True)
 
 
 @pytest.mark.parametrize("norm_by", ["dst", "src"])
@@ -94,7 +130,7 @@ def test_segments():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: ops.gspmm(g, "pow", "sum", X, W), "no operation 'pow'; expected one of add, sub"),
+        (lambda g: ops.gspmm(g, "mod", "sum", X, W), "no operation 'mod'; expected one of add, sub"),
         (lambda g: ops.gspmm(g, "dot", "sum", X, W), "no operation 'dot'"),
         (lambda g: ops.gspmm(g, "add", "prod", X, W), "no reduce operation 'prod'; expected sum, mean"),
         (lambda g: ops.gsddmm(g, "add", X, W, "u", "w"), "unknown target 'w'"),

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 
 from dglite.expr import Call, Constant, Expr, Operand, Side
@@ -39,6 +40,10 @@ def exact_sigmoid(x: np.ndarray) -> np.ndarray:
     return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
+def exact_erf(x: np.ndarray) -> np.ndarray:
+    return scipy.special.erf(x.astype(float))
+
+
 EXACT = {
     "exp": np.exp,
     "expm1": np.expm1,
@@ -48,6 +53,7 @@ EXACT = {
     "sign": np.sign,
     "tanh": np.tanh,
     "sigmoid": exact_sigmoid,
+    "erf": exact_erf,
     "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
 }
 """Each function in extended precision."""
@@ -69,7 +75,7 @@ def wide(name: str, dtype: str) -> np.ndarray:
         return np.concatenate([np.linspace(low + 1, high, 40_000), either_sign(np.exp2(np.linspace(-30, 5, 2000)))])
     if name == "sigmoid":
         return np.linspace(-high, 60, 40_000)
-    if name in ("tanh", "softplus"):
+    if name in ("tanh", "softplus", "erf"):
         spread = np.linspace(-high if name == "softplus" else -25, 25, 40_000)
         return np.concatenate([spread, either_sign(np.exp2(np.linspace(-30, 4, 2000)))])
     return either_sign(np.exp2(np.linspace(-140, 127, 2000)))
@@ -95,6 +101,14 @@ SPECIAL = {
     "abs": [(0.0, 0.0), (-0.0, 0.0), (math.inf, math.inf), (-math.inf, math.inf), (-2.5, 2.5)],
     "sign": [(0.0, 0.0), (math.inf, 1.0), (-math.inf, -1.0), (1e-30, 1.0), (-1e-30, -1.0)],
     "tanh": [(0.0, 0.0), (-0.0, -0.0), (math.inf, 1.0), (-math.inf, -1.0), (1e30, 1.0), (-1e30, -1.0), (1e-30, 1e-30)],
+    "erf": [
+        (0.0, 0.0),
+        (-0.0, -0.0),
+        (math.inf, 1.0),
+        (-math.inf, -1.0),
+        (1e30, 1.0),
+        (7.0, 1.0),
+    ],
     "sigmoid": [(0.0, 0.5), (-0.0, 0.5), (math.inf, 1.0), (-math.inf, 0.0), (1e30, 1.0), (-1e30, 0.0)],
     "softplus": [(0.0, math.log(2)), (math.inf, math.inf), (-math.inf, 0.0), (1e30, 1e30), (-1e30, 0.0)],
 }
