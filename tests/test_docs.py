@@ -25,7 +25,7 @@ def _blocks(page: str, language: str) -> list[str]:
 PAGES = ["README.md"] + [
     f"docs/{page}.md"
     for page in (
-        "message_passing graphs sampling dataloading large_graphs compile file_format backends "
+        "message_passing coming_from graphs sampling dataloading large_graphs compile file_format backends "
         "dynamic dynamic_lazy dynamic_persistent"
     ).split()
 ]
