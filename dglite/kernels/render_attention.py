@@ -6,20 +6,23 @@ is kept for an edge. With p the weight, m its dropout multiplier and edge weight
 
     d score = p * (m * (g[v] . x[u]) - g[v] . out[v])     d x[u] = sum over v of p * m * g[v] + (d score / d x) ...
 
-An additive score needs no product for an edge: with s the slope of the leaky ReLU at the edge,
-
-    d left[u]  = x[u] . (sum over v of s * p * m * g[v]) - sum over v of s * p * (g[v] . out[v])
-    d right[v] = g[v] . (sum over u of s * p * m * x[u]) - (g[v] . out[v]) * (sum over u of s * p)
-
-so the same weighted sums serve, once with the weights and once with the *sloped* weights, s * p.
+Additive scores, which need no product for an edge, are in :mod:`.render_additive`.
 """
 
 from __future__ import annotations
 
 from .render import LEAST_AHEAD, MOST_AHEAD
-from .render_columns import accumulate, dots, fill, sweeps_of
+from .render_additive import (
+    EDGE_FEATURES,
+    additive_destination,
+    additive_scores,
+    additive_source,
+    edge_out_row,
+    edge_term_destination,
+    edge_term_source,
+)
+from .render_columns import AHEAD, FAR_RIGHT, FAR_X, accumulate, addresses, dots, far_grad, operands, sweeps_of
 from .render_tiles import (
-    STATE,
     AttentionSpec,
     Phase,
     Score,
@@ -31,16 +34,10 @@ from .render_tiles import (
     multiplier,
     operand_words,
     per_head,
-    runs_of,
 )
 from .spec import ITEM_BYTES
 
 __all__ = ["attention_source"]
-
-_AHEAD = "index_ahead(indices, j, num_entries)"
-_FAR_X = "x + {far} * x_stride * ITEM"
-_FAR_RIGHT = "right + {far} * right_stride * ITEM"
-"""Templates of addresses of far rows."""
 
 
 def attention_source(spec: AttentionSpec) -> str:
@@ -50,53 +47,33 @@ def attention_source(spec: AttentionSpec) -> str:
     sources it is the other way round, over the reversed structure. Rows without entries are not visited.
     """
     additive = spec.score is Score.ADDITIVE
-    if spec.phase is Phase.FORWARD:
-        body = _forward(spec)
-    elif spec.phase is Phase.DESTINATION:
-        body = _additive_destination(spec) if additive else _product_destination(spec)
-    else:
-        body = _additive_source(spec) if additive else _product_source(spec)
+    destination, source = _product_destination, _product_source
+    if additive:
+        destination, source = additive_destination, additive_source
+    if spec.edges:
+        destination, source = edge_term_destination, edge_term_source
+    body = {Phase.FORWARD: _forward, Phase.DESTINATION: destination, Phase.SOURCE: source}[spec.phase](spec)
     distance = MOST_AHEAD if additive else LEAST_AHEAD
     return "\n".join([*header(spec, distance), *block(body)]) + "\n"
 
 
-def _operands(spec: AttentionSpec, *names: str) -> list[str]:
-    """Return the lines that read the operands of the score and ``names``."""
-    wanted = ["x", "x_stride", "right", "right_stride", *names]
-    if spec.score is Score.ADDITIVE:
-        wanted += ["left", "left_stride"]
-    if spec.score is Score.GATED:
-        wanted += ["attn"]
-    wanted += ["score_scale"] if spec.score is Score.DOT else ["slope"]
-    wanted += ["weight"] if spec.weighted else []
-    wanted += ["seed", "threshold", "keep_scale"] if spec.dropout else []
-    lines = operand_words(wanted)
-    lines += ["scores, second, drawn = by_entry(), by_entry(), by_draw()"]
-    widths = {width for _, width in runs_of(spec)} | {spec.register, 1}
-    for lanes in (spec.lanes, spec.lanes // 2):
-        widths |= {piece.width for sweep in sweeps_of(spec, lanes) for piece in sweep.pieces}
-    constant = ("scale", "score_scale") if spec.score is Score.DOT else ("slope", "slope")
-    for width in sorted(widths):
-        lines.append(f"zero{width}, one{width} = splat{width}(0.0), splat{width}(1.0)")
-        lines.append(f"{constant[0]}{width} = splat{width}({constant[1]})")
-    return lines
-
-
 # -- forward -----------------------------------------------------------------------------------------------------------
 def _forward(spec: AttentionSpec) -> list[str]:
-    sloped = spec.training and spec.score is Score.ADDITIVE
-    lines = _operands(spec, "out", "log_sum", *(("sloped_out", "sloped_sum") if sloped else ()))
+    sloped = spec.sloped
+    lines = operands(spec, "out", "log_sum", *(("sloped_out", "sloped_sum") if sloped else ()))
+    lines += operand_words(["edge_out"]) if spec.edge_features else []
     lines += ["rescales, tops, out_row = by_head(), by_head(), out + row * " + f"{spec.width} * COMPUTE"]
     if sloped:
         lines += [f"sloped_row = sloped_out + row * {spec.width} * COMPUTE"]
+    lines += [edge_out_row(spec, "edge_out_row", "edge_out", "COMPUTE")] if spec.edge_features else []
     lines += per_head(spec, 'top{i}, total{i} = splat{w}(float("-inf")), splat{w}(0.0)')
     lines += per_head(spec, "sloped_total{i} = splat{w}(0.0)") if sloped else []
     if spec.score is Score.ADDITIVE:
         lines += per_head(spec, "right{i} = load{w}(right + row * right_stride * ITEM + {t})")
-        tile = _additive_scores(spec, sloped)
+        tile = additive_scores(spec, sloped)
     else:
         lines += ["near = right + row * right_stride * ITEM"]
-        tile = _product_scores(spec, {"x_row": _FAR_X}, "x_row", "near")
+        tile = _product_scores(spec, {"x_row": FAR_X}, "x_row", "near")
     tile += _running_maximum(spec, sloped) + draw_multipliers(spec) + _forward_weights(spec, sloped)
     sums = {"sum": "{weight:scores + at} * {load:x_row}"}
     finish = {"out_row": "sum{n}"}
@@ -104,25 +81,13 @@ def _forward(spec: AttentionSpec) -> list[str]:
         sums["sloped"] = "{weight:second + at} * {load:x_row}"
         finish["sloped_row"] = "sloped{n}"
     lanes = spec.lanes // 2 if sloped else spec.lanes
-    ahead = _FAR_X.format(far=_AHEAD) if spec.score is Score.ADDITIVE else ""
-    tile += accumulate(spec, lanes, sums, _addresses({"x_row": _FAR_X}), finish, ahead, "{weight:rescales}")
+    ahead = FAR_X.format(far=AHEAD) if spec.score is Score.ADDITIVE else ""
+    tile += accumulate(spec, lanes, sums, addresses({"x_row": FAR_X}), finish, ahead, "{weight:rescales}")
+    if spec.edge_features:
+        rows = {"feat_row": EDGE_FEATURES.format(width=spec.edge_features)}
+        sums, finish = {"sum": "{weight:scores + at} * {shared:feat_row}"}, {"edge_out_row": "sum{n}"}
+        tile += accumulate(spec.of_edges, spec.lanes, sums, rows, finish, "", "{weight:rescales}")
     return [*lines, *in_tiles(spec, tile), *_normalised(spec, sloped)]
-
-
-def _additive_scores(spec: AttentionSpec, sloped: bool) -> list[str]:
-    """Return the lines that store the scores of the tile's entries, and the slopes of the leaky ReLU."""
-    entry = [
-        "prefetch(left + index_ahead(indices, j, num_entries) * left_stride * ITEM)",
-        "far_left, at = left + index(indices, j) * left_stride * ITEM, (j - start) * HEADS",
-        *per_head(
-            spec,
-            "raw{i} = load{w}(far_left + {t}) + right{i}",
-            "slant{i} = steep(raw{i}, slope{w})",
-            "put{w}(scores + at + {o}, raw{i} * slant{i})",
-            *(["put{w}(second + at + {o}, slant{i})"] if sloped else []),
-        ),
-    ]
-    return ["for j in range(start, stop):", *block(entry)]
 
 
 def _product_scores(
@@ -135,7 +100,7 @@ def _product_scores(
     lines = min(16, -(-spec.width * ITEM_BYTES[spec.dtype] // 64))
     entry = ["far, at = index(indices, j), (j - start) * HEADS"]
     for name, address in far_rows.items():
-        entry.append(f"{name}, ahead = {address.format(far='far')}, {address.format(far=_AHEAD)}")
+        entry.append(f"{name}, ahead = {address.format(far='far')}, {address.format(far=AHEAD)}")
         entry += [f"prefetch(ahead + {64 * i})" for i in range(lines)]
     if spec.score is Score.DOT:
         entry += dots(spec, f"{{load:{far}}} * {{load:{near}}}", "scores + at")
@@ -144,11 +109,6 @@ def _product_scores(
         both = _both(far, near)
         entry += dots(spec, f"{{load:attn}} * {both} * {_steepness(both)}", "scores + at")
     return ["for j in range(start, stop):", *block(entry + (extra or []))]
-
-
-def _addresses(far_rows: dict[str, str]) -> dict[str, str]:
-    """Return the addresses of the rows of ``far``."""
-    return {name: address.format(far="far") for name, address in far_rows.items()}
 
 
 def _both(far: str, near: str) -> str:
@@ -203,8 +163,11 @@ def _normalised(spec: AttentionSpec, sloped: bool) -> list[str]:
             else []
         ),
     )
-    for row in ("out_row", *(("sloped_row",) if sloped else ())):
-        for sweep in sweeps_of(spec, spec.lanes):
+    rows = {"out_row": spec}
+    rows |= {"sloped_row": spec} if sloped else {}
+    rows |= {"edge_out_row": spec.of_edges} if spec.edge_features else {}
+    for row, swept in rows.items():
+        for sweep in sweeps_of(swept, spec.lanes):
             body = [piece.put(row, f"{piece.get(row)} * {piece.weight('rescales')}") for piece in sweep.pieces]
             lines += sweep.inside(body)
     if spec.training:
@@ -215,126 +178,11 @@ def _normalised(spec: AttentionSpec, sloped: bool) -> list[str]:
     return lines
 
 
-# -- gradients of additive scores --------------------------------------------------------------------------------------
-def _additive_destination(spec: AttentionSpec) -> list[str]:
-    """Return a row's share of what sources will read, and the gradient of its own score."""
-    names = ("right", "right_stride", "log_sum", "out", "sloped_out", "sloped_sum", "grad", "state")
-    lines = operand_words([*names, "right_grad", "right_grad_stride"])
-    lines += [
-        f"out_row, sloped_row = out + row * {spec.width} * COMPUTE, sloped_out + row * {spec.width} * COMPUTE",
-        f"grad_row, own = grad + row * {spec.width} * ITEM, state + row * {STATE[spec.score]} * HEADS",
-        "products, sums = own + HEADS, by_head()",
-        *dots(spec, "{load:grad_row} * {get:out_row}", "products"),
-        *dots(spec, "{load:grad_row} * {get:sloped_row}", "sums"),
-        *per_head(
-            spec,
-            "put{w}(own + {o}, get{w}(log_sum + row * HEADS + {o}))",
-            "put{w}(own + 2 * HEADS + {o}, load{w}(right + row * right_stride * ITEM + {t}))",
-            "near{i} = get{w}(products + {o}) * get{w}(sloped_sum + row * HEADS + {o})",
-            "put{w}(right_grad + row * right_grad_stride * COMPUTE + {o}, get{w}(sums + {o}) - near{i})",
-        ),
-    ]
-    return lines
-
-
-def _additive_source(spec: AttentionSpec) -> list[str]:
-    lines = _operands(spec, "grad", "state", "x_grad", "x_grad_stride", "left_grad", "left_grad_stride")
-    lines += operand_words(["weight_grad"]) if spec.weight_gradient else []
-    lines += [
-        "own_x, x_grad_row = x + row * x_stride * ITEM, x_grad + row * x_grad_stride * COMPUTE",
-        "sums, plain, products = by_head(), by_entry(), by_entry()",
-        *per_head(spec, "left{i} = load{w}(left + row * left_stride * ITEM + {t})", "lost{i} = splat{w}(0.0)"),
-        *per_head(spec, "put{w}(sums + {o}, zero{w})"),
-    ]
-    size = STATE[spec.score]
-    scores = [
-        f"ahead = state + index_ahead(indices, j, num_entries) * {size} * HEADS",
-        *[f"prefetch(ahead + {64 * i})" for i in range(-(-size * spec.heads * 4 // 64))],
-        f"far_state, at = state + index(indices, j) * {size} * HEADS, (j - start) * HEADS",
-        *per_head(
-            spec,
-            "raw{i} = left{i} + get{w}(far_state + 2 * HEADS + {o})",
-            "slant{i} = steep(raw{i}, slope{w})",
-            "put{w}(scores + at + {o}, raw{i} * slant{i} - get{w}(far_state + {o}))",
-            "put{w}(second + at + {o}, slant{i})",
-        ),
-    ]
-    tile = ["for j in range(start, stop):", *block(scores), *exponentials(spec), *draw_multipliers(spec)]
-    before, dropped, weight = multiplier(spec)
-    weights = [
-        *before,
-        f"products_row = state + index(indices, j) * {size} * HEADS + HEADS",
-        *per_head(
-            spec,
-            "value{i} = get{w}(scores + at + {o})",
-            "steep{i} = value{i} * get{w}(second + at + {o})",
-            "lost{i} = lost{i} + steep{i} * get{w}(products_row + {o})",
-            *(["put{w}(plain + at + {o}, value{i}" + dropped + ")"] if spec.weight_gradient else []),
-            "put{w}(scores + at + {o}, value{i}" + dropped + weight + ")",
-            "put{w}(second + at + {o}, steep{i}" + dropped + weight + ")",
-        ),
-    ]
-    tile += ["for j in range(start, stop):", *block(weights)]
-    sums = {"sum": "{weight:scores + at} * {load:grad_row}", "sloped": "{weight:second + at} * {load:grad_row}"}
-    tile += accumulate(
-        spec,
-        spec.lanes // 2,
-        sums,
-        _addresses({"grad_row": _far_grad(spec)}),
-        {"x_grad_row": "sum{n}"},
-        _far_grad(spec).format(far=_AHEAD),
-        products=("sums", "sloped{n} * {load:own_x}"),
-    )
-    tile += _weight_gradients(spec) if spec.weight_gradient else []
-    lines += in_tiles(spec, tile)
-    lines += per_head(
-        spec,
-        "change{i} = get{w}(sums + {o}) - lost{i}",
-        "put{w}(left_grad + row * left_grad_stride * COMPUTE + {o}, change{i})",
-        "put{w}(sums + {o}, change{i})",
-    )
-    return lines + (_through_projection(spec) if spec.projected else [])
-
-
-def _through_projection(spec: AttentionSpec) -> list[str]:
-    """Return the lines that add to the gradient of x what its scores, as a source and as a destination, pass on."""
-    lines = operand_words(["attn", "attn_right", "num_right", "right_grad", "right_grad_stride"])
-    lines += ["own_right, right_row = by_head(), right_grad + row * right_grad_stride * COMPUTE"]
-    lines += per_head(spec, "put{w}(own_right + {o}, zero{w})")
-    lines += ["if row < num_right:", *block(per_head(spec, "put{w}(own_right + {o}, get{w}(right_row + {o}))"))]
-    for sweep in sweeps_of(spec, spec.lanes):
-        body = []
-        for piece in sweep.pieces:
-            passed = "{weight:sums} * {load:attn} + {weight:own_right} * {load:attn_right}"
-            body.append(piece.put("x_grad_row", f"{piece.get('x_grad_row')} + {fill(passed, piece)}"))
-        lines += sweep.inside(body)
-    return lines
-
-
-def _far_grad(spec: AttentionSpec) -> str:
-    """Return the template of the address of a far row of the result's gradient."""
-    return f"grad + {{far}} * {spec.width} * ITEM"
-
-
-def _weight_gradients(spec: AttentionSpec) -> list[str]:
-    """Return the lines that store the gradient of each entry's edge weight: sum of weight * grad * x."""
-    entry = ["far, at = index(indices, j), (j - start) * HEADS", "found = zero1"]
-    entry.append(f"grad_row = {_far_grad(spec).format(far='far')}")
-    for sweep in sweeps_of(spec, spec.lanes):
-        values = [
-            f"reduce_add({fill('{weight:plain + at} * {load:grad_row} * {load:own_x}', piece)})"
-            for piece in sweep.pieces
-        ]
-        entry += sweep.inside([f"found = found + {' + '.join(values)}"])
-    entry.append("put1(weight_grad + edge_index(edge_ids, j) * COMPUTE, found)")
-    return ["for j in range(start, stop):", *block(entry)]
-
-
 # -- gradients of scores that are products -----------------------------------------------------------------------------
 def _product_destination(spec: AttentionSpec) -> list[str]:
     """Return a row's share of what sources will read, and the gradients of its features and of ``attn``."""
     gated = spec.score is Score.GATED
-    lines = _operands(spec, "log_sum", "out", "grad", "state", "right_grad", "right_grad_stride")
+    lines = operands(spec, "log_sum", "out", "grad", "state", "right_grad", "right_grad_stride")
     lines += operand_words(["attn_grad"]) if gated else []
     lines += [
         f"grad_row, out_row = grad + row * {spec.width} * ITEM, out + row * {spec.width} * COMPUTE",
@@ -349,7 +197,7 @@ def _product_destination(spec: AttentionSpec) -> list[str]:
         ),
     ]
     extra = dots(spec, "{load:grad_row} * {load:x_row}", "second + at")
-    tile = _product_scores(spec, {"x_row": _FAR_X}, "x_row", "near", extra)
+    tile = _product_scores(spec, {"x_row": FAR_X}, "x_row", "near", extra)
     tile += exponentials(spec, "shift{i}") + draw_multipliers(spec)
     before, dropped, weight = multiplier(spec)
     change = "get{w}(scores + at + {o}) * (get{w}(second + at + {o})" + dropped + weight + " - product{i})"
@@ -362,17 +210,17 @@ def _product_destination(spec: AttentionSpec) -> list[str]:
         stores = {"right_grad_row": "{load:attn} * sum{n}", "attn_grad_row": "leaky{n}"}
     else:
         sums, stores = {"sum": "{weight:second + at} * {load:x_row}"}, {"right_grad_row": "sum{n}"}
-    tile += accumulate(spec, spec.lanes // len(sums), sums, _addresses({"x_row": _FAR_X}), stores)
+    tile += accumulate(spec, spec.lanes // len(sums), sums, addresses({"x_row": FAR_X}), stores)
     return [*lines, *in_tiles(spec, tile)]
 
 
 def _product_source(spec: AttentionSpec) -> list[str]:
     """Return the gradient of a row's features, and of the weights of its edges."""
     gated = spec.score is Score.GATED
-    lines = _operands(spec, "grad", "state", "x_grad", "x_grad_stride")
+    lines = operands(spec, "grad", "state", "x_grad", "x_grad_stride")
     lines += operand_words(["weight_grad"]) if spec.weight_gradient else []
     lines += ["own_x, x_grad_row = x + row * x_stride * ITEM, x_grad + row * x_grad_stride * COMPUTE"]
-    far = {"right_row": _FAR_RIGHT, "grad_row": _far_grad(spec)}
+    far = {"right_row": FAR_RIGHT, "grad_row": far_grad(spec)}
     extra = [
         "far_state = state + far * 2 * HEADS",
         *per_head(spec, "put{w}(scores + at + {o}, get{w}(scores + at + {o}) - get{w}(far_state + {o}))"),
@@ -403,7 +251,7 @@ def _product_source(spec: AttentionSpec) -> list[str]:
         stores = {"x_grad_row": "sum{n} + {load:attn} * steep{n}"}
     else:
         sums["sum"] += " + {weight:second + at} * {load:right_row}"
-    tile += accumulate(spec, spec.lanes // 2, sums, _addresses(far), stores)
+    tile += accumulate(spec, spec.lanes // 2, sums, addresses(far), stores)
     return [*lines, *in_tiles(spec, tile)]
 
 

@@ -6,12 +6,19 @@ Columns are taken in blocks whose accumulators stay in vector registers while a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .render_tiles import AttentionSpec, block
+from .render_tiles import AttentionSpec, Score, block, operand_words, runs_of
 from .spec import ITEM_BYTES, compute_dtype, pieces_of
 
-__all__ = ["Piece", "Sweep", "accumulate", "dots", "fill", "sweeps_of"]
+__all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "Piece", "Sweep", "accumulate", "addresses", "dots", "far_grad", "fill"]
+__all__ += ["operands", "sweeps_of"]
+
+
+AHEAD = "index_ahead(indices, j, num_entries)"
+FAR_X = "x + {far} * x_stride * ITEM"
+FAR_RIGHT = "right + {far} * right_stride * ITEM"
+"""Templates of addresses of far rows."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,7 @@ class Piece:
     """A vector of neighbouring columns: of one head, or of several whole heads with ``repeat`` columns each.
 
     ``column`` and ``head`` count from the sweep's first, which for a sweep inside loops is found at run time.
+    ``inner`` counts from the first column of the head; it is None where that is the loop's ``k``.
     """
 
     number: int
@@ -28,6 +36,7 @@ class Piece:
     repeat: int
     dtype: str
     looped: bool
+    inner: int | None = 0
 
     def load(self, base: str) -> str:
         """Return the given values at a row."""
@@ -40,6 +49,13 @@ class Piece:
     def put(self, base: str, value: str) -> str:
         """Return the statement that stores computed values at a row."""
         return f"put{self.width}({self._computed(base)}, {value})"
+
+    def shared(self, base: str) -> str:
+        """Return the given values at a row that all heads share; not of a piece of several heads."""
+        start = (
+            " + k * ITEM" if self.inner is None else f" + {self.inner * ITEM_BYTES[self.dtype]}" if self.inner else ""
+        )
+        return f"load{self.width}({base}{start})"
 
     def weight(self, base: str) -> str:
         """Return the value of each column's head, from computed values by head."""
@@ -86,9 +102,10 @@ def sweeps_of(spec: AttentionSpec, lanes: int) -> Iterator[Sweep]:
     if features > lanes:
         loops, rest, start = (f"for head in range({heads}):",), features % lanes, f"head * {features}"
         blocks = (*loops, f"for k in range(0, {features - lanes + 1}, {lanes}):")
-        yield Sweep(blocks, "head", f"{start} + k", lanes, (Piece(0, lanes, 0, 0, 0, spec.dtype, True),))
+        yield Sweep(blocks, "head", f"{start} + k", lanes, (Piece(0, lanes, 0, 0, 0, spec.dtype, True, None),))
         if rest:
-            yield Sweep(loops, "head", f"{start} + {features - rest}", rest, _pieces(spec, 0, 1, rest, True))
+            pieces = tuple(replace(p, inner=features - rest + p.column) for p in _pieces(spec, 0, 1, rest, True))
+            yield Sweep(loops, "head", f"{start} + {features - rest}", rest, pieces)
         return
     many = lanes // features
     full = heads // many * many
@@ -112,7 +129,8 @@ def _pieces(spec: AttentionSpec, first: int, count: int, features: int, looped: 
     for column, size in runs:
         for width in pieces_of(size):
             repeat = features if spec.grouped else 0
-            pieces.append(Piece(len(pieces), width, column, column // features, repeat, spec.dtype, looped))
+            place = column, column // features, repeat, spec.dtype, looped, column % features
+            pieces.append(Piece(len(pieces), width, *place))
             column += width
     return tuple(pieces)
 
@@ -172,17 +190,17 @@ def fill(template: str, piece: Piece) -> str:
         def __format__(self, base: str) -> str:
             return str(getattr(piece, self.read)(base))
 
-    readers = {name: _Reader(name) for name in ("load", "get", "weight")}
+    readers = {name: _Reader(name) for name in ("load", "get", "weight", "shared")}
     return template.format(n=piece.number, w=piece.width, **readers)
 
 
-def dots(spec: AttentionSpec, value: str, target: str) -> list[str]:
-    """Return the lines that store, for each head at ``target``, the sum of ``value`` over the head's columns."""
+def dots(spec: AttentionSpec, value: str, target: str, add: bool = False) -> list[str]:
+    """Return the lines that store, or ``add``, for each head at ``target``, the sum of ``value`` over its columns."""
     text, cut = [], spec.features > spec.lanes
-    if cut:
+    if cut and not add:
         text += [f"for head in range({spec.heads}):", f"    put1({target} + head * COMPUTE, 0.0)"]
     for sweep in sweeps_of(spec, spec.lanes):
-        text += sweep.inside(_head_sums(spec, sweep, value, target, cut))
+        text += sweep.inside(_head_sums(spec, sweep, value, target, cut or add))
     return text
 
 
@@ -199,3 +217,38 @@ def _head_sums(spec: AttentionSpec, sweep: Sweep, value: str, target: str, add: 
         f"put{count}({at}, {f'get{count}({at}) + ' if add else ''}{' + '.join(sums)})"
         for at, (count, sums) in found.items()
     ]
+
+
+# -- operands and far rows ---------------------------------------------------------------------------------------------
+def operands(spec: AttentionSpec, *names: str) -> list[str]:
+    """Return the lines that read the operands of the score and ``names``."""
+    wanted = ["x", "x_stride", "right", "right_stride", *names]
+    if spec.score is Score.ADDITIVE:
+        wanted += ["left", "left_stride"]
+    wanted += ["edge"] if spec.edges else []
+    wanted += ["edge_feat"] if spec.edge_features else []
+    if spec.score is Score.GATED:
+        wanted += ["attn"]
+    wanted += ["score_scale"] if spec.score is Score.DOT else ["slope"]
+    wanted += ["weight"] if spec.weighted else []
+    wanted += ["seed", "threshold", "keep_scale"] if spec.dropout else []
+    lines = operand_words(wanted)
+    lines += ["scores, second, drawn = by_entry(), by_entry(), by_draw()"]
+    widths = {width for _, width in runs_of(spec)} | {spec.register, 1}
+    for lanes in (spec.lanes, spec.lanes // 2):
+        widths |= {piece.width for sweep in sweeps_of(spec, lanes) for piece in sweep.pieces}
+    constant = ("scale", "score_scale") if spec.score is Score.DOT else ("slope", "slope")
+    for width in sorted(widths):
+        lines.append(f"zero{width}, one{width} = splat{width}(0.0), splat{width}(1.0)")
+        lines.append(f"{constant[0]}{width} = splat{width}({constant[1]})")
+    return lines
+
+
+def far_grad(spec: AttentionSpec) -> str:
+    """Return the template of the address of a far row of the result's gradient."""
+    return f"grad + {{far}} * {spec.width} * ITEM"
+
+
+def addresses(far_rows: dict[str, str]) -> dict[str, str]:
+    """Return the addresses of the rows of ``far``."""
+    return {name: address.format(far="far") for name, address in far_rows.items()}

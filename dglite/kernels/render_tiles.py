@@ -8,7 +8,7 @@ kernel's own memory; only then are the far features, the costly part, gathered o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from .render import WORDS_BEFORE_OPERANDS
@@ -46,7 +46,9 @@ class AttentionSpec:
     ``lanes`` is how many values a block of accumulators holds, ``register`` how many one vector register does. With
     ``training`` the forward kernel keeps what the gradients need. ``projected``: the additive scores are products of x
     with the vectors ``attn`` and ``attn_right``, destinations being the first ``num_right`` sources, and the gradient
-    of x is made whole.
+    of x is made whole. ``edges``: the additive scores have a term of the edge, (num_edges, heads). Then
+    ``edge_features`` of the edge, the same for all heads, are weighted and added up beside x; with
+    ``edge_gradient`` their gradient is wanted.
     """
 
     score: Score
@@ -62,6 +64,19 @@ class AttentionSpec:
     weight_gradient: bool = False
     training: bool = False
     projected: bool = False
+    edges: bool = False
+    edge_features: int = 0
+    edge_gradient: bool = False
+
+    @property
+    def sloped(self) -> bool:
+        """Whether the forward kernel keeps sums with sloped weights, from which gradients of scores follow."""
+        return self.training and self.score is Score.ADDITIVE and not self.edges
+
+    @property
+    def of_edges(self) -> AttentionSpec:
+        """What the sums of the edges' features are swept by: no vector spans heads, whose features are the same."""
+        return replace(self, features=self.edge_features, register=1)
 
     @property
     def width(self) -> int:
@@ -97,6 +112,7 @@ WORDS = {
             *("x_grad", "x_grad_stride", "left_grad", "left_grad_stride", "right_grad", "right_grad_stride"),
             *("attn_grad", "weight_grad", "attn_right", "num_right", "seed", "threshold"),
             *NUMBERS,
+            *("edge", "edge_grad", "edge_feat", "edge_feat_grad", "edge_out", "edge_out_grad"),
         )
     )
 }
@@ -160,6 +176,8 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         f"by_entry = tiles.scratch({spec.tile * spec.heads * compute + 512})",
         f"by_draw = tiles.scratch({spec.tile * drawn})",
     ]
+    if spec.edges:
+        lines.append(f'edge_ahead = simd.edge_ahead_loader("{spec.index}", {distance})')
     for width in widths:
         lines.append(
             f'load{width}, get{width} = simd.loader("{spec.dtype}", {width}), simd.loader("{spec.compute}", {width})'

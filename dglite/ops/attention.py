@@ -25,7 +25,7 @@ from .softmax import edge_softmax
 from .sparse import sddmm, spmm
 from .traced import is_traced
 
-__all__ = ["Attention", "Score", "attention", "attention_weights"]
+__all__ = ["Attention", "Score", "attention", "attention_weights", "attention_with_edges"]
 
 MOST_HEADS = 64
 """A kernel's text grows with the number of heads; beyond this it is composed."""
@@ -34,7 +34,9 @@ MOST_ON_CARD = 1024
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _MUL: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+_THREE: Expr = _ADD + Operand(Side.E, 2)
 _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
+_WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 
 
 def attention(
@@ -50,6 +52,7 @@ def attention(
         Of the score. Additive: ``(num_src, *heads)`` and ``(num_dst, *heads)``, perhaps with a last axis of length 1;
         projected: ``(*heads, d)`` twice, whose products with x are these two, the first sources being destinations.
         Gated: ``(num_dst, *heads, d)`` and a vector for each head, ``(*heads, d)``. Dot: ``(num_dst, *heads, d)``.
+        Of ``how.edges``: the edges' terms follow, ``(num_edges, *heads)``, perhaps with a last axis of length 1.
     edge_weight
         ``(num_edges,)``, multiplies the weights after the softmax and dropout.
 
@@ -63,19 +66,45 @@ def attention(
     DGLError
         Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
     """
+    result = _attended(adj, how, x, operands, edge_weight)
+    return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
+
+
+def attention_with_edges(
+    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return :func:`attention`, and the sum of the in-edges' own features with the same weights.
+
+    ``how`` has ``edges`` and ``edge_features``; the features, ``(num_edges, f)``, are the last of ``operands``. The
+    second result is ``(num_dst, *heads, f)``, 0 for a node without in-edges. Both come of one pass over the edges, in
+    which no message exists.
+    """
+    whole = _attended(adj, how, x, operands, edge_weight)
+    _, *heads, features = active.shape(x)
+    width = active.shape(operands[-1])[1]
+    count = adj.num_dst * math.prod(heads)
+    nodes, edges = active.split(whole, [count * features, count * width])
+    rows = adj.num_dst, *heads
+    return active.reshape(nodes, (*rows, features)), active.reshape(edges, (*rows, width))
+
+
+def _attended(
+    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None
+) -> Tensor:
+    """Return the attention with one axis of heads, in one kernel where there is one; see :class:`FusedAttention`."""
     inputs = _checked(adj, how, x, operands, edge_weight)
     _, *heads, features = active.shape(x)
     flat = _flat(how, inputs, math.prod(heads), features)
     if is_traced(adj):  # a compiler keeps the operations that it is composed of
-        return active.reshape(composed(adj, how, flat), (adj.num_dst, *heads, features))
+        return composed(adj, how, flat)
     how = how.seeded()
-    beyond = not 0 < math.prod(heads) <= MOST_HEADS or (features > MOST_ON_CARD and not active.on_cpu(x))
+    beyond = not 0 < math.prod(heads) <= MOST_HEADS
+    if not active.on_cpu(x):
+        beyond = beyond or features > MOST_ON_CARD or how.edges
     if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
-        result = composed(adj, how, flat)
-    else:
-        needs = any(active.requires_grad(tensor) for tensor in flat)
-        result = active.apply(FusedAttention(adj, how, needs, composed), *flat)
-    return active.reshape(result, (adj.num_dst, *heads, features))
+        return composed(adj, how, flat)
+    needs = any(active.requires_grad(tensor) for tensor in flat)
+    return active.apply(FusedAttention(adj, how, needs, composed), *flat)
 
 
 def attention_weights(
@@ -104,6 +133,7 @@ def _checked(
     sides = {
         "left": (adj.num_src, "source node", tuple(heads)),
         "right": (adj.num_dst, "destination node", (*heads, features) if how.score.of_features else tuple(heads)),
+        "edge": (adj.num_edges, "edge", tuple(heads)),
     }
     for name, operand in how.named([x, *operands]).items():
         if name in sides:
@@ -112,6 +142,10 @@ def _checked(
             own = tuple(active.shape(operand)[1:])
             if own != feat and (how.score.of_features or own != (*feat, 1)):
                 raise DGLError(f"got {own} for each {owner}, with {tuple(heads)} heads of {features}; expected {feat}")
+        elif name == "edge_feat":
+            check_tensor(operand, adj.num_edges, "edge")
+            if len(active.shape(operand)) != 2 or not active.shape(operand)[1]:
+                raise DGLError(f"got edge features of shape {tuple(active.shape(operand))}; expected (num_edges, f)")
         elif name != "x" and tuple(active.shape(operand)) != (*heads, features):
             raise DGLError(f"got {name} of shape {tuple(active.shape(operand))}; expected {(*heads, features)}")
     if how.projected and adj.num_dst > adj.num_src:
@@ -131,9 +165,11 @@ def _flat(how: Attention, inputs: Sequence[Tensor], heads: int, features: int) -
     """Return the inputs with one axis of heads: (rows, heads[, d]), attn (heads, d), edge weights (num_edges,)."""
     wide = (heads, features)
     side = wide if how.score.of_features else (heads,)
-    feat = {"x": wide, "left": side, "right": side, "weight": ()}
+    feat = {"x": wide, "left": side, "right": side, "edge": (heads,), "weight": ()}
     return [
-        active.reshape(tensor, (active.shape(tensor)[0], *feat[name]) if name in feat else wide)
+        tensor
+        if name == "edge_feat"
+        else active.reshape(tensor, (active.shape(tensor)[0], *feat[name]) if name in feat else wide)
         for name, tensor in how.named(inputs).items()
     ]
 
@@ -148,12 +184,15 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
     elif how.score is Score.GATED:
         both = leaky_relu(sddmm(adj, _ADD, (x, given["right"])), how.slope)
         scores = active.sum(both * given["attn"], -1, keepdims=True)
-    elif how.projected:
-        left, right = (active.sum(x * given[name], -1, keepdims=True) for name in ("attn", "attn_right"))
-        scores = leaky_relu(sddmm(adj, _ADD, (left, right[: adj.num_dst])), how.slope)
     else:
-        left, right = (active.reshape(given[name], (*active.shape(given[name]), 1)) for name in ("left", "right"))
-        scores = leaky_relu(sddmm(adj, _ADD, (left, right)), how.slope)
+        if how.projected:
+            left, right = (active.sum(x * given[name], -1) for name in ("attn", "attn_right"))
+            terms = [left, right[: adj.num_dst]]
+        else:
+            terms = [given["left"], given["right"]]
+        terms += [given["edge"]] if how.edges else []
+        wide = [active.reshape(term, (*active.shape(term), 1)) for term in terms]
+        scores = leaky_relu(sddmm(adj, _THREE if how.edges else _ADD, wide), how.slope)
     weights = normalised(adj, how, scores)
     if "weight" in given:
         weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))
@@ -170,7 +209,13 @@ def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
 
 def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
     """Return the attention of inputs with one axis of heads, made of differentiable operations."""
-    return spmm(adj, _WEIGHTED, Reducer.SUM, (inputs[0], _weights(adj, how, inputs)))
+    weights = _weights(adj, how, inputs)
+    result = spmm(adj, _WEIGHTED, Reducer.SUM, (inputs[0], weights))
+    if not how.edge_features:
+        return result
+    feat = how.named(inputs)["edge_feat"]
+    edges = spmm(adj, _WEIGHTED_EDGE, Reducer.SUM, (feat[:, None, :], weights))
+    return active.concat([active.reshape(part, (-1,)) for part in (result, edges)])
 
 
 def leaky_relu(x: Tensor, slope: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .attention import Attention, Score, attention, attention_weights
+from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import segment_reduce, take_rows
@@ -19,6 +19,7 @@ __all__ = [
     "attends",
     "attention",
     "attention_weights",
+    "attention_with_edges",
     "degree_scale",
     "edge_scores",
     "edge_softmax",

@@ -32,6 +32,8 @@ class Attention:
     are given by a vector for each side, whose product with x is the score. With ``dropout``, weight (e,
     h) is dropped with that probability and otherwise divided by what is left of 1; word h % 4 of Philox4x32-10 with the
     key ``seed`` and the counter (e, h // 4) decides. Without a seed one is drawn from the backend's generator.
+    ``edges``: a term of the edge is added in additive scores. ``edge_features``: features of the edge, the same for all
+    heads, are weighted and added up, too; these sums are the end of the result.
     """
 
     score: Score
@@ -40,6 +42,8 @@ class Attention:
     dropout: float = 0.0
     seed: int | None = None
     projected: bool = False
+    edges: bool = False
+    edge_features: bool = False
 
     def seeded(self) -> Attention:
         """Return this with a seed where one is needed."""
@@ -50,7 +54,8 @@ class Attention:
     @property
     def operands(self) -> tuple[str, ...]:
         """The tensors by their names in the kernels; ``weight`` follows where there are edge weights."""
-        return ("x", "attn", "attn_right") if self.projected else _OPERANDS[self.score]
+        nodes = ("x", "attn", "attn_right") if self.projected else _OPERANDS[self.score]
+        return (*nodes, *["edge"] * self.edges, *["edge_feat"] * self.edge_features)
 
     def named(self, inputs: Sequence[Tensor]) -> dict[str, Tensor]:
         """Return the tensors by name."""
@@ -59,6 +64,9 @@ class Attention:
 
 class FusedAttention:
     """One recorded attention. Its inputs are the tensors of ``how.operands``, then edge weights where there are any.
+
+    The result is that of nodes, (num_dst, heads, d). With ``how.edge_features`` that of edges, (num_dst, heads, of the
+    edge), follows it in one tensor of one axis: what is recorded has one result.
 
     ``composed`` does the same with differentiable operations: its gradient is taken where a second derivative is
     wanted.
@@ -72,15 +80,18 @@ class FusedAttention:
     def forward(self, *inputs: Tensor) -> Tensor:
         adj, x = self.adj, inputs[0]
         _, heads, features = active.shape(x)
-        wide = (adj.num_dst, heads, features)
+        named, wide = self.how.named(inputs), (adj.num_dst, heads, features)
         shapes: dict[str, tuple[int, ...]] = {"out": wide}
+        if self.how.edge_features:
+            shapes["out"] = (math.prod(wide) + math.prod(wide[:2]) * active.shape(named["edge_feat"])[1],)
         if self.training:
             shapes["log_sum"] = wide[:2]
-            if self.how.score is Score.ADDITIVE:
+            if self.how.score is Score.ADDITIVE and not self.how.edges:
                 shapes |= {"sloped_out": wide, "sloped_sum": wide[:2]}
-        self.kept = self._projections(self.how.named(inputs)) if self.how.projected else {}
+        self.kept = self._projections(named) if self.how.projected else {}
         self.kept |= {name: _rows(adj, shape, x) for name, shape in shapes.items()}
-        self._run(Phase.FORWARD, adj, inputs, self.kept, training=self.training)
+        parts = self._parts(("out", "edge_out"), self.kept["out"], x)
+        self._run(Phase.FORWARD, adj, inputs, {**self.kept, **parts}, training=self.training)
         out = self.kept["out"]
         if active.dtype(out) == active.dtype(x):
             # The result comes back through the backend: kept here it would keep itself alive.
@@ -94,29 +105,49 @@ class FusedAttention:
         given = list(inputs[:-1])
         if active.requires_grad(grad) or any(active.requires_grad(tensor) for tensor in given):
             return active.gradients(lambda *tensors: self.composed(self.adj, self.how, tensors), given, grad, needs)
-        adj, named = self.adj, self.how.named(given)
+        adj, how, named = self.adj, self.how, self.how.named(given)
         wanted = {name for name, needed in zip(named, needs, strict=True) if needed}
         x, heads = given[0], active.shape(given[0])[1]
         state = active.empty((adj.num_dst, 3, heads), compute_dtype(active.dtype(x)), active.device(x))
-        shared = {"out": inputs[RESULT], **self.kept, "grad": active.contiguous(grad), "state": state}
+        shared = {**self.kept, "state": state}
+        shared |= self._parts(("out", "edge_out"), self.kept.get("out", inputs[RESULT]), x)
+        shared |= self._parts(("grad", "edge_out_grad"), active.contiguous(grad), x)
         sides = {**named, **self.kept}
         results = {"right_grad": _rows(adj, active.shape(sides["right"]), x)}
-        if self.how.score is Score.GATED:
+        if how.score is Score.GATED:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
-        self._run(Phase.DESTINATION, adj, given, {**shared, **results})
-        if wanted - {"right", "attn"} or self.how.projected:
-            behind, flags = adj.reverse(), {"weight_gradient": "weight" in wanted, "projected": self.how.projected}
+        of_edges = {
+            name: active.empty(active.shape(named[name]), active.dtype(state), active.device(x))
+            for name in ("edge", "edge_feat", "weight")
+            if name in wanted or (name == "edge" and how.edges)
+        }
+        edge_grads = {f"{name}_grad": made for name, made in of_edges.items()}
+        flags, elsewhere = {"weight_gradient": "weight" in wanted}, {"right", "attn"}
+        if how.edges:
+            results |= edge_grads
+            elsewhere |= of_edges.keys()
+            flags["edge_gradient"] = "edge_feat" in wanted
+        self._run(Phase.DESTINATION, adj, given, {**shared, **results}, **(flags if how.edges else {}))
+        if wanted - elsewhere or how.projected:
+            behind, results = adj.reverse(), {**results, **edge_grads}
             for name in ("x", "left"):
                 if name in sides:
                     results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
-            if "weight" in wanted:
-                results["weight_grad"] = active.empty((adj.num_edges,), active.dtype(state), active.device(x))
-            self._run(Phase.SOURCE, behind, given, {**shared, **results}, **flags)
+            flags = {} if how.edges else flags
+            self._run(Phase.SOURCE, behind, given, {**shared, **results}, projected=how.projected, **flags)
         if self.how.projected:
             self._through_projections(named, results)
         elif "attn" in wanted:
             results["attn_grad"] = active.sum(results["attn_grad"], 0)
         return [active.astype(results[f"{name}_grad"], active.dtype(x)) if name in wanted else None for name in named]
+
+    def _parts(self, names: tuple[str, str], whole: Tensor, x: Tensor) -> dict[str, Tensor]:
+        """Return by ``names`` what a result, or its gradient, has of nodes and of edges."""
+        if not self.how.edge_features:
+            return {names[0]: whole}
+        of_nodes = self.adj.num_dst * math.prod(active.shape(x)[1:])
+        parts = active.split(whole, [of_nodes, active.shape(whole)[0] - of_nodes])
+        return dict(zip(names, parts, strict=True))
 
     def _projections(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the scores of both sides, (num_src, heads) and (num_dst, heads), in one product of matrices.
@@ -161,10 +192,11 @@ class FusedAttention:
         how, processor = self.how, processor_of(inputs[0])
         compiled = processor.kernels("attention")
         named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
-        structure, index = processor.structure(rows, edges=how.dropout > 0 or "weight" in named)
+        structure, index = processor.structure(rows, edges=how.dropout > 0 or how.edges or "weight" in named)
         _, heads, features = active.shape(inputs[0])
-        flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named}
-        spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, **flags)
+        flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named, "edges": how.edges}
+        of_edge = active.shape(named["edge_feat"])[1] if how.edge_features else 0
+        spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags)
         arguments: dict[str, int | float] = {"slope": float(how.slope), "score_scale": float(how.scale)}
         for name, tensor in {**named, **others}.items():
             arguments[name] = active.address(tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -27,6 +28,34 @@ def test_it_is_python_with_one_kernel(score, phase, heads, features):
     functions = [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     assert functions == ["kernel"]
     assert score.value in source and source == attention_source(specified(score, phase, heads, features, **flags))
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize(("heads", "features"), SHAPES)
+@pytest.mark.parametrize("edge_features", [0, 1, 100])
+def test_edges_are_read_where_they_have_a_part(phase, heads, features, edge_features):
+    plain = attention_source(specified(Score.ADDITIVE, phase, heads, features, training=True))
+    assert "edge_row" not in plain and "edge_feat" not in plain
+    flags = {"edges": True, "training": True, "edge_gradient": edge_features > 0}
+    spec = replace(specified(Score.ADDITIVE, phase, heads, features, **flags), edge_features=edge_features)
+    source = attention_source(spec)
+    assert [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)] == ["kernel"]
+    assert "edge_row" in source and "sloped" not in source
+    assert ("feat_row" in source) == (edge_features > 0 and phase is not Phase.SOURCE)
+
+
+@pytest.mark.parametrize(("heads", "features"), SHAPES)
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_columns_that_heads_share_are_those_within_the_head(heads, features, lanes):
+    spec = specified(Score.ADDITIVE, Phase.FORWARD, heads, 1, edges=True)
+    found = []
+    for sweep in sweeps_of(replace(spec, edge_features=features).of_edges, lanes):
+        for values in _loop_values(sweep.loops):
+            head = eval(sweep.head, {}, values)
+            for piece in sweep.pieces:
+                offset = eval(piece.shared("row").removeprefix(f"load{piece.width}"), {"row": 0, "ITEM": 4}, values)
+                found += [(head + piece.head, offset // 4 + i) for i in range(piece.width)]
+    assert sorted(found) == [(head, column) for head in range(heads) for column in range(features)]
 
 
 @pytest.mark.parametrize(("heads", "features"), SHAPES)

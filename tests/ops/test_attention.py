@@ -25,6 +25,7 @@ from tests.kernels.sparse_cases import Coo, assert_close, graph
 from tests.pairs import cases, turns
 
 SCORES = ["additive", "gated", "dot", "projected"]
+EDGE_SCORES = ["additive+edge", "projected+edge", "additive+edge+feat", "projected+edge+feat"]
 SLOPE, SCALE, SEED = 0.2, 0.7, 11
 SHAPES = [(1, 7), (8, 8), (2, 70), *([(3, 5), (12, 2)] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]
 """Heads and features. Most tests below share (2, 3): each further pair is compiled for."""
@@ -43,42 +44,57 @@ def small(square: bool = False) -> tuple[Adjacency, np.ndarray, np.ndarray]:
 
 def attention(score: str, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED) -> core.Attention:
     """Return how to attend."""
+    score, *parts = score.split("+")
     kind = {"additive": "ADDITIVE", "projected": "ADDITIVE", "gated": "GATED", "dot": "DOT"}[score]
-    return core.Attention(core.Score[kind], slope, SCALE, dropout, seed, projected=score == "projected")
+    flags = {"projected": score == "projected", "edges": "edge" in parts, "edge_features": "feat" in parts}
+    return core.Attention(core.Score[kind], slope, SCALE, dropout, seed, **flags)
 
 
 def attend(score: str, adj: Adjacency, xs, dropout: float = 0.0, slope: float = SLOPE, seed: int | None = SEED):
-    """Return the attention of ``xs`` as :func:`tensors` orders them."""
+    """Return the attention of ``xs`` as :func:`tensors` orders them; what is of edges joins what is of nodes."""
     how = attention(score, dropout, slope, seed)
     count = len(how.operands)
-    return core.attention(adj, how, xs[0], xs[1:count], xs[count] if len(xs) > count else None)
+    given = adj, how, xs[0], xs[1:count], xs[count] if len(xs) > count else None
+    return torch.cat(core.attention_with_edges(*given), -1) if how.edge_features else core.attention(*given)
 
 
 def composed(score: str, adj: Adjacency, xs, dropout: float = 0.0):
     """Return the same by smaller operations, one after the other."""
-    return module.composed(adj, attention(score, dropout), xs)
+    result = module.composed(adj, attention(score, dropout), xs)
+    if not score.endswith("feat"):
+        return result
+    size = adj.num_dst * xs[0][0].numel()
+    parts = result[:size].reshape(adj.num_dst, *xs[0].shape[1:]), result[size:].reshape(adj.num_dst, xs[0].shape[1], -1)
+    return torch.cat(parts, -1)
 
 
 def expected(score: str, src, dst, num_dst: int, xs, dropout: float = 0.0, slope: float = SLOPE) -> np.ndarray:
     """Return the same by the oracle."""
     x, *others = [value.detach().double().numpy() for value in xs]
+    score, *parts = score.split("+")
+    of_edges = [others.pop(2) for _ in parts]
     if score == "dot":
         scores = SCALE * (x[src] * others[0][dst]).sum(-1)
     elif score == "gated":
         scores = (others[1] * reference.leaky_relu(x[src] + others[0][dst], slope)).sum(-1)
     else:
         sides = [(x * side).sum(-1) for side in others[:2]] if score == "projected" else others
-        scores = reference.leaky_relu(sides[0][src] + sides[1][dst], slope)
+        scores = reference.leaky_relu(sides[0][src] + sides[1][dst] + (of_edges[0] if parts else 0), slope)
     factors = reference.dropout_multipliers(np.arange(len(src)), x.shape[1], dropout, SEED)
     if len(others) > (1 if score == "dot" else 2):
         factors = factors * others[-1][:, None]
-    return reference.attention(scores, src, dst, num_dst, x, factors)
+    result = reference.attention(scores, src, dst, num_dst, x, factors)
+    if "feat" not in parts:
+        return result
+    features = np.repeat(of_edges[1][:, None], x.shape[1], 1)
+    numbers = np.arange(len(src))
+    return np.concatenate([result, reference.attention(scores, numbers, dst, num_dst, features, factors)], -1)
 
 
 @pytest.mark.parametrize(
     ("score", "dtype", "shape", "kind", "dropout", "weighted", "grad", "threads"),
     cases(
-        SCORES,
+        SCORES + EDGE_SCORES,
         ["float32", "float64", "float16", "bfloat16"],
         SHAPES,
         ["random", "star", "no edges", "no nodes", "one edge"],
@@ -105,7 +121,7 @@ def test_value_equals_the_oracle(score, dtype, shape, kind, dropout, weighted, g
 
 @pytest.mark.parametrize(
     ("score", "dtype", "shape", "kind"),
-    turns(SCORES, ["float32", "bfloat16"], [(8, 8), (2, 70)], ["random", "star"]),
+    turns(SCORES + EDGE_SCORES, ["float32", "bfloat16"], [(8, 8), (2, 70)], ["random", "star"]),
 )
 def test_gradients_in_lower_precision(score, dtype, shape, kind):
     """Held against the composition's in float64 on the same, rounded values."""
@@ -127,8 +143,8 @@ def test_gradients_in_lower_precision(score, dtype, shape, kind):
 @pytest.mark.parametrize(
     ("score", "shape", "dropout", "weighted", "square"),
     [
-        *cases(SCORES, [(2, 3)], [0.0, 0.4], [False, True], [False, True]),
-        *turns(SCORES, [(5, 1), (4, 2)], [0.4, 0.0, 0.4], [True, False, False], [False]),
+        *cases(SCORES + EDGE_SCORES, [(2, 3)], [0.0, 0.4], [False, True], [False, True]),
+        *turns(SCORES + EDGE_SCORES, [(5, 1), (4, 2)], [0.4, 0.0, 0.4], [True, False, False], [False]),
     ],
 )
 def test_gradients(score, shape, dropout, weighted, square):
@@ -137,14 +153,14 @@ def test_gradients(score, shape, dropout, weighted, square):
     assert gradcheck(lambda *xs: attend(score, adj, xs, dropout), xs)
 
 
-@pytest.mark.parametrize(("score", "dropout", "weighted"), cases(SCORES, [0.0, 0.4], [False, True]))
+@pytest.mark.parametrize(("score", "dropout", "weighted"), cases(SCORES + EDGE_SCORES, [0.0, 0.4], [False, True]))
 def test_second_gradients(score, dropout, weighted):
     adj, _, _ = small()
     xs = tensors(score, adj, 2, 3, weighted)
     assert gradgradcheck(lambda *xs: attend(score, adj, xs, dropout), xs)
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", SCORES + EDGE_SCORES)
 def test_rows_longer_than_a_tile(score):
     """Maxima run from tile to tile; the largest scores stand at the end, the start or in between."""
     rng = np.random.default_rng(0)
@@ -170,7 +186,7 @@ def test_any_slope(score, slope):
 
 def test_some_inputs_without_gradient():
     adj, _, _ = small()
-    for score in SCORES:
+    for score in SCORES + EDGE_SCORES:
         xs = tensors(score, adj, 2, 3, True)
         whole = torch.autograd.grad(attend(score, adj, xs).sin().sum(), xs)
         for i, want in enumerate(whole):
@@ -179,7 +195,7 @@ def test_some_inputs_without_gradient():
             torch.testing.assert_close(got, want)
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", SCORES + EDGE_SCORES)
 @pytest.mark.parametrize("index", ["int32", "int64"])
 def test_edge_ids_in_order_and_out_of_order_and_wide_ids(score, index):
     """The same edges stored by destination, shuffled, or with 64-bit ids inside give the same, dropout included."""
@@ -236,7 +252,7 @@ def test_large_and_masked_scores():
     torch.testing.assert_close(ops.gat_attention(adj, el, er, x)[0], x[150])
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", SCORES + EDGE_SCORES)
 def test_more_heads_than_kernels_are_made_for_are_composed(score, monkeypatch):
     adj, src, dst = small()
     xs = tensors(score, adj, module.MOST_HEADS + 1, 2)
@@ -254,7 +270,7 @@ def test_several_axes_of_heads():
     torch.testing.assert_close(attend("additive", adj, wide).reshape(5, 6, 3), attend("additive", adj, (x, el, er)))
 
 
-@pytest.mark.parametrize("score", SCORES)
+@pytest.mark.parametrize("score", SCORES + EDGE_SCORES)
 def test_weights_as_applied(score):
     adj, src, dst = small()
     xs = tensors(score, adj, 2, 3, True)
@@ -262,7 +278,10 @@ def test_weights_as_applied(score):
     count = len(how.operands)
     weights = core.attention_weights(adj, how, xs[0], xs[1:count], xs[count])
     assert weights.shape == (8, 2, 1)
-    result = torch.zeros(5, 2, 3, dtype=torch.float64).index_add(0, torch.tensor(dst), weights * xs[0][src])
+    summed = xs[0][src]
+    if how.edge_features:
+        summed = torch.cat([summed, xs[count - 1][:, None].expand(8, 2, 3)], -1)
+    result = torch.zeros(5, *summed.shape[1:], dtype=torch.float64).index_add(0, torch.tensor(dst), weights * summed)
     torch.testing.assert_close(result, attend(score, adj, xs, 0.4))
 
 
@@ -279,7 +298,7 @@ def test_nothing_keeps_results_alive(monkeypatch):
     adj, _, _ = small()
     gc.disable()
     try:
-        for score in SCORES:
+        for score in SCORES + EDGE_SCORES:
             result = attend(score, adj, tensors(score, adj, 2, 3))
             result.sum().backward()
             assert seen[-1]() is not None

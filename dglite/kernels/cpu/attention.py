@@ -21,11 +21,20 @@ Structure = tuple[int, int, int, int, int]
 
 
 def specify(
-    score: Score, phase: Phase, dtype: str, index: str, heads: int, features: int, **flags: bool
+    score: Score,
+    phase: Phase,
+    dtype: str,
+    index: str,
+    heads: int,
+    features: int,
+    edge_features: int = 0,
+    **flags: bool,
 ) -> AttentionSpec:
     """Return the specification of a kernel for this machine's vectors."""
     lanes = block_lanes(dtype)
-    return AttentionSpec(score, phase, dtype, index, heads, features, lanes, lanes // 8, **flags)
+    return AttentionSpec(
+        score, phase, dtype, index, heads, features, lanes, lanes // 8, edge_features=edge_features, **flags
+    )
 
 
 def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int) -> None:

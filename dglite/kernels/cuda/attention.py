@@ -34,7 +34,14 @@ _VECTORS = ("x", "right", "grad", "attn", "attn_right")
 
 
 def specify(
-    score: Score, phase: Phase, dtype: str, index: str, heads: int, features: int, **flags: bool
+    score: Score,
+    phase: Phase,
+    dtype: str,
+    index: str,
+    heads: int,
+    features: int,
+    edge_features: int = 0,
+    **flags: bool,
 ) -> AttentionSpec:
     """Return what the kernels of a phase are compiled for."""
     return AttentionSpec(score, phase, dtype, index, heads, features, 1, 1, **flags)

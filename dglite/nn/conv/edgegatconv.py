@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
-from ...opspec import Reducer
+from ...ops.core import Attention, Score
 from .. import functional
 from ..base import InEdgesRequired, nn
 
@@ -25,7 +25,7 @@ class EdgeGATConv(InEdgesRequired):
               \alpha_{uv} = \mathrm{softmax}_u(\mathrm{LeakyReLU}(a_l^T W h_u + a_r^T W h_v + a_e^T W_e f_{uv}))
 
     for each head. Edge features are added up with the attention before they go through :math:`W_e`, and their scores
-    are products with :math:`W_e^T a_e`: of edges there are scores only.
+    are products with :math:`W_e^T a_e`: of edges there is that score only, and the rest is one attention kernel.
 
     Parameters
     ----------
@@ -126,16 +126,24 @@ class EdgeGATConv(InEdgesRequired):
         else:
             destination = functional.first_rows(source, adjacency.num_dst)
         values = functional.by_head(fc_src(source), self._num_heads)
-        scores = functional.leaky_sum_of_three(
-            adjacency,
-            (values * self.attn_l).sum(-1),
-            destination @ self._folded(fc_dst, self.attn_r),
-            edge_feat @ self._folded(self.fc_edge, self.attn_edge),
+        # One tensor for both sides: the kernel makes the scores, products with two vectors, of what it adds up.
+        projected = not isinstance(feat, tuple) and not self._paired
+        if projected:
+            operands = self.attn_l[0], self.attn_r[0]
+        else:
+            operands = (values * self.attn_l).sum(-1), destination @ self._folded(fc_dst, self.attn_r)
+        how = Attention(
+            Score.ADDITIVE,
             self.leaky_relu.negative_slope,
+            dropout=self.attn_drop.p * self.training,
+            projected=projected,
+            edges=True,
+            edge_features=True,
         )
-        weights = self.attn_drop(functional.edge_softmax(adjacency, scores[:, :, None]))
-        result = functional.reduce_neighbours(adjacency, values, Reducer.SUM, weights)
-        met = functional.reduce_edges(adjacency, edge_feat[:, None, :], Reducer.SUM, weights)
+        terms = edge_feat @ self._folded(self.fc_edge, self.attn_edge)
+        result, met, weights = functional.attention_with_edges(
+            adjacency, how, values, (*operands, terms), edge_feat, get_attention
+        )
         result = result + functional.by_each_head(met, self.fc_edge.weight)
         if self.res_fc is not None:
             result = result + functional.by_head(self.res_fc(destination), self._num_heads)
@@ -143,7 +151,7 @@ class EdgeGATConv(InEdgesRequired):
             result = result + self.bias.reshape(self._num_heads, self._out_feats)
         if self.activation is not None:
             result = self.activation(result)
-        return (result, weights) if get_attention else result
+        return result if weights is None else (result, weights)
 
     def _folded(self, linear: nn.Linear, vector: Tensor) -> Tensor:
         """Return the matrix (in, heads) whose product is that of the heads' results with a vector each."""

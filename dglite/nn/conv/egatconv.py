@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from ...backend import Tensor, framework
-from ...opspec import Reducer
 from .. import functional
 from ..base import nn
 
@@ -23,7 +22,8 @@ class EGATConv(nn.Module):
     .. math:: f_{uv}' = \mathrm{LeakyReLU}(A_1 h_u + A_2 h_v + A_3 f_{uv} + b), \quad
               \alpha_{uv} = \mathrm{softmax}_u(a^T f_{uv}'), \quad h_v' = \sum_{u \to v} \alpha_{uv} W h_u
 
-    for each head. The new edge features are one kernel from products made for nodes.
+    for each head. The new edge features are one kernel from products made for nodes; their scores, softmax and weighted
+    sum are one attention kernel.
 
     Parameters
     ----------
@@ -97,10 +97,9 @@ class EGATConv(nn.Module):
         right = nn.functional.linear(destination, self.fc_nj.weight, self.bias)
         edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
         edges = functional.by_head(edges, self._num_heads)
-        weights = functional.edge_softmax(adjacency, (edges * self.attn).sum(-1, keepdim=True))
+        scores = functional.dots_by_head(adjacency, edges, self.attn[0])
         if edge_weight is not None:
             functional.require_rows(edge_weight, adjacency.num_edges, "edges")
-            weights = weights * edge_weight.reshape(-1, 1, 1)
         values = functional.by_head(self.fc_node_src(source), self._num_heads)
-        nodes = functional.reduce_neighbours(adjacency, values, Reducer.SUM, weights)
-        return (nodes, edges, weights) if get_attention else (nodes, edges)
+        nodes, weights = functional.attention_by_scores(adjacency, values, scores, edge_weight, get_attention)
+        return (nodes, edges) if weights is None else (nodes, edges, weights)

@@ -7,7 +7,7 @@ from ...ops import edge_softmax
 from ...ops.core import require_in_edges
 from ...ops.operands import adjacency_of
 from ..sparsefeatures import as_features
-from .attention import attention, cosine_attention
+from .attention import attention, attention_by_scores, attention_with_edges, cosine_attention
 from .convolution import (
     checked_edge_weight,
     gcn_norms,
@@ -25,6 +25,7 @@ from .convolution import (
 from .edges import (
     by_each_head,
     difference,
+    dots_by_head,
     filtered_sum,
     gated_mean,
     gaussians,
@@ -71,6 +72,8 @@ __all__ = [
     "as_module",
     "attended_by_graph",
     "attention",
+    "attention_by_scores",
+    "attention_with_edges",
     "batch_sizes",
     "by_each_head",
     "by_head",
@@ -79,6 +82,7 @@ __all__ = [
     "degree_scaler",
     "difference",
     "directional",
+    "dots_by_head",
     "edge_pairs",
     "edge_softmax",
     "edge_type_counts",

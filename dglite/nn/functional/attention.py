@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...backend import Tensor
+from ...backend import Tensor, active
 from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...ops.core import edge_softmax
@@ -12,9 +12,10 @@ from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ..base import nn
 from .convolution import reduce_neighbours
+from .edges import reduce_edges
 from .given import by_head
 
-__all__ = ["attention", "cosine_attention"]
+__all__ = ["attention", "attention_by_scores", "attention_with_edges", "cosine_attention"]
 
 _SOURCE: Expr = Operand(Side.U, 0)
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
@@ -38,6 +39,44 @@ def attention(
         return core.attention(adjacency, how, feat, operands, edge_weight), None
     weights = core.attention_weights(adjacency, how, feat, operands, edge_weight)
     return reduce_neighbours(adjacency, feat, Reducer.SUM, weights), weights
+
+
+def attention_by_scores(
+    adjacency: Adjacency,
+    feat: Tensor,
+    scores: Tensor,
+    edge_weight: Tensor | None = None,
+    get_attention: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Return what :func:`attention` does, of scores (num_edges, *heads) that exist."""
+    heads = active.shape(scores)[1:]
+    nothing = [
+        active.full((count, *heads), 0.0, active.dtype(scores), active.device(scores))
+        for count in (adjacency.num_src, adjacency.num_dst)
+    ]
+    how = core.Attention(core.Score.ADDITIVE, slope=1.0, edges=True)
+    return attention(adjacency, how, feat, (*nothing, scores), edge_weight, get_attention)
+
+
+def attention_with_edges(
+    adjacency: Adjacency,
+    how: core.Attention,
+    feat: Tensor,
+    operands: Sequence[Tensor],
+    edge_feat: Tensor,
+    get_attention: bool = False,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return what :func:`attention` does, with the sum of ``edge_feat``, (num_dst, *heads, f), by the same weights.
+
+    ``edge_feat`` (num_edges, f) is the same for all heads. ``how`` has ``edges`` and ``edge_features``; the last of
+    ``operands`` is the edges' term of the scores, (num_edges, *heads).
+    """
+    how, operands = how.seeded(), (*operands, edge_feat)
+    if not get_attention:
+        return *core.attention_with_edges(adjacency, how, feat, operands), None
+    weights = core.attention_weights(adjacency, how, feat, operands)
+    nodes = reduce_neighbours(adjacency, feat, Reducer.SUM, weights)
+    return nodes, reduce_edges(adjacency, edge_feat[:, None, :], Reducer.SUM, weights), weights
 
 
 def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, beta: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from .convolution import reduce_neighbours
 __all__ = [
     "by_each_head",
     "difference",
+    "dots_by_head",
     "filtered_sum",
     "gated_mean",
     "gaussians",
@@ -41,6 +42,7 @@ _WEIGHTED_DIFFERENCE: Expr = (_U - _V) * _E
 _GATE: Expr = Operand(Side.E, 0).call("sigmoid")
 _GATED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1).call("sigmoid")
 _FILTERED: Expr = Operand(Side.U, 0) * (Operand(Side.E, 1).call("softplus") - math.log(2))
+_DOT: Expr = Operand(Side.E, 0) * Operand(Side.G, 1)
 _STANDARD: Expr = (Operand(Side.E, 0) - Operand(Side.G, 1)) * Operand(Side.G, 2)
 _STANDARD_SQUARE: Expr = _STANDARD * _STANDARD
 
@@ -74,6 +76,14 @@ def gaussians(adjacency: Adjacency, x: Tensor, mean: Tensor, inverse_sigma: Tens
     operands = x[:, None, :], mean[None], inverse_sigma[None]
     squares = core.sddmm(adjacency, _STANDARD_SQUARE, operands, dot=True)
     return (-0.5 * squares[:, :, 0]).exp()
+
+
+def dots_by_head(adjacency: Adjacency, edge: Tensor, vectors: Tensor) -> Tensor:
+    """Return the product of each head's edge features with its vector, (num_edges, heads).
+
+    ``edge`` (num_edges, heads, d), ``vectors`` (heads, d). Nothing as large as ``edge`` is made for it.
+    """
+    return core.sddmm(adjacency, _DOT, (edge, vectors[None]), dot=True)[:, :, 0]
 
 
 # -- by node -----------------------------------------------------------------------------------------------------------
