@@ -98,6 +98,9 @@ class Recipe(Protocol):
     def compute(self, *sources: Tensor) -> Tensor:
         """Return its values, differentiable in the sources."""
 
+    def plus(self, term: Tensor) -> Recipe | None:
+        """Return the recipe of its sum with an ordinary tensor, None where that takes the values."""
+
     def leaky_relu(self, slope: float) -> Recipe | None:
         """Return the recipe of its leaky ReLU, None where that takes the values."""
 

@@ -68,6 +68,8 @@ class Deferred(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func in _SUMS and len(args) == 2 and not kwargs and waiting_of(args[0]) is None:
+            args = args[::-1]  # scores may come second
         waiting = waiting_of(args[0]) if args else None
         if waiting is not None:
             if func in _FACTS and waiting.computed is None:
@@ -269,7 +271,14 @@ def _dropout(recipe: Recipe, p: float = 0.5, training: bool = True, inplace: boo
     return None if inplace else recipe.dropout(p)
 
 
+def _plus(recipe: Recipe, other: Any, alpha: float = 1) -> Recipe | None:
+    return recipe.plus(other) if alpha == 1 and type(other) in _ORDINARY else None
+
+
+_SUMS = frozenset([torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__])
+
 _CHANGES: dict[Any, Callable[..., Recipe | None]] = {
+    **dict.fromkeys(_SUMS, _plus),
     torch.nn.functional.leaky_relu: _leaky_relu,
     torch.nn.functional.dropout: _dropout,
     torch.dropout: _dropout,
@@ -304,8 +313,8 @@ def _check_watch(func: Any, args: Any, kwargs: Any) -> None:
     asked = kwargs.get("inputs", args[1:2]) if func is torch.autograd.grad else args[:1]
     if any(waiting.taken for waiting in _waiting_in(asked)):
         raise DGLError(
-            f"{func.__name__} of edge scores after the next step (leaky_relu, edge_softmax, dropout, update_all) was "
-            "made of them: the steps are one, which has no gradient for what lies between. Call e.retain_grad() or "
+            f"{func.__name__} of edge scores after the next step (+, leaky_relu, edge_softmax, dropout, update_all) "
+            "was made of them: the steps are one, which has no gradient for what lies between. Call e.retain_grad() or "
             "e.register_hook(...) right after the step that makes e, before the next"
         )
 

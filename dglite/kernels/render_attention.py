@@ -85,8 +85,9 @@ def _forward(spec: AttentionSpec) -> list[str]:
     tile += accumulate(spec, lanes, sums, addresses({"x_row": FAR_X}), finish, ahead, "{weight:rescales}")
     if spec.edge_features:
         rows = {"feat_row": EDGE_FEATURES.format(width=spec.edge_features)}
-        sums, finish = {"sum": "{weight:scores + at} * {shared:feat_row}"}, {"edge_out_row": "sum{n}"}
-        tile += accumulate(spec.of_edges, spec.lanes, sums, rows, finish, "", "{weight:rescales}")
+        sums, finish = {"met": "{weight:scores + at} * {shared:feat_row}"}, {"edge_out_row": "met{n}"}
+        again = "{weight:rescales}"
+        tile += accumulate(spec.of_edges, spec.lanes, sums, rows, finish, again=again, result="finished")
     return [*lines, *in_tiles(spec, tile), *_normalised(spec, sloped)]
 
 

@@ -144,13 +144,15 @@ def accumulate(
     ahead: str = "",
     again: str = "",
     products: tuple[str, str] | None = None,
+    result: str = "result",
 ) -> list[str]:
     """Return the passes that add up, over the tile's entries, vectors of columns.
 
     ``sums`` names the accumulators and what is added for an entry, ``rows`` the rows of far operands and their
     addresses; ``ahead`` is the address of a later entry's row, which is prefetched. ``stores`` tells what goes where;
     there ``again`` multiplies what earlier tiles left. ``products`` (target, value) adds the sums over each head's
-    columns of a value. See :func:`fill` for the templates.
+    columns of a value. See :func:`fill` for the templates. Where a kernel adds up twice by columns of different widths,
+    sums and ``result`` have names of their own: a variable keeps its type.
     """
     text = []
     for sweep in sweeps_of(spec, lanes):
@@ -168,7 +170,7 @@ def accumulate(
         ]
         body += ["for j in range(start, stop):", *block(loop)]
         places = [(base, value, p) for base, value in stores.items() for p in sweep.pieces]
-        results = [f"result{i}" for i in range(len(places))]
+        results = [f"{result}{i}" for i in range(len(places))]
         body += [f"{name} = {fill(value, p)}" for name, (_, value, p) in zip(results, places, strict=True)]
         body.append("if start > first:")
         for name, (base, _, piece) in zip(results, places, strict=True):

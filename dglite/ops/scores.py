@@ -26,17 +26,19 @@ WORTH_DEFERRING = 1 << 14
 """Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
+_THREE: Expr = _ADD + Operand(Side.E, 2)
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeAttention:
     """Scores leaky_relu(left[u] + right[v]) of edges, or the weights that softmax and dropout make of them.
 
-    ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads).
+    ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads). Where ``how.edges``, a term of the edge
+    is the third.
     """
 
     adj: Adjacency
-    sources: tuple[Tensor, Tensor]
+    sources: tuple[Tensor, ...]
     how: Attention
     normalised: bool = False
 
@@ -51,6 +53,12 @@ class EdgeAttention:
             return None
         return replace(self, how=replace(self.how, slope=slope))
 
+    def plus(self, term: Tensor) -> EdgeAttention | None:
+        """Return the scores with a term of the edge added; None where they have had one, a slope or a softmax."""
+        if self.normalised or self.how.slope != 1.0 or self.how.edges or not _is_term(self.adj, self.sources[0], term):
+            return None
+        return replace(self, sources=(*self.sources, active.copy(term)), how=replace(self.how, edges=True))
+
     def softmax(self) -> EdgeAttention | None:
         """Return the weights; None where these are weights already."""
         return None if self.normalised else replace(self, normalised=True)
@@ -62,40 +70,40 @@ class EdgeAttention:
         return replace(self, how=replace(self.how, dropout=p).seeded())
 
     def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
-        """Return the same for other ends."""
-        left, right = sources
-        return replace(self, sources=(left, right))
+        """Return the same for other sources."""
+        return replace(self, sources=tuple(sources))
 
     def compute(self, *sources: Tensor) -> Tensor:
         """Return the values, differentiable."""
-        scores = sparse.sddmm(self.adj, _ADD, sources)
-        if self.how.slope != 1.0:
-            scores = leaky_relu(scores, self.how.slope)
+        scores = _computed(self.adj, sources, self.how.slope)
         if not self.normalised:
             return scores
         flat = active.reshape(scores, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
         return active.reshape(normalised(self.adj, self.how, flat), self.shape)
 
 
-def edge_scores(adj: Adjacency, left: Tensor, right: Tensor, slope: float = 1.0) -> Tensor:
+def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> Tensor:
     """Return leaky_relu(left[u] + right[v]) for every edge ``u -> v``, which may be computed when it is read.
 
-    ``left`` is (num_src, *heads, 1) or (num_src, *heads), ``right`` the same for destinations. Raises ``DGLError`` as
-    ``sddmm`` does.
+    ``terms`` are left, (num_src, *heads, 1) or (num_src, *heads), right, the same for destinations, and perhaps a term
+    of the edge, the same for edges. Raises ``DGLError`` as ``sddmm`` does.
     """
-    if is_traced(adj) or not scores_wait(adj, left, right):
-        scores = sparse.sddmm(adj, _ADD, (left, right))
-        return scores if slope == 1.0 else leaky_relu(scores, slope)
+    if is_traced(adj) or not scores_wait(adj, terms):
+        return _computed(adj, terms, slope)
     # Copies, a number for each node and head: whatever the user does to the columns in place, the scores are those of
     # now, and so is what attention keeps for its gradient.
-    ends = active.copy(left), active.copy(right)
-    return active.defer(EdgeAttention(adj, ends, Attention(Score.ADDITIVE, slope)))
+    return active.defer(
+        EdgeAttention(
+            adj, tuple([active.copy(x) for x in terms]), Attention(Score.ADDITIVE, slope, edges=len(terms) == 3)
+        )
+    )
 
 
-def scores_wait(adj: Adjacency, left: Tensor, right: Tensor) -> bool:
+def scores_wait(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
     """Whether :func:`edge_scores` waits: the kernel takes these, one number for each head, and there are enough."""
-    if not active.is_tensor(left) or not active.is_tensor(right):
+    if not all(map(active.is_tensor, terms)):
         return False
+    left, right, *edge = terms
     feat, dtype = tuple(active.shape(left)[1:]), active.dtype(left)
     heads = math.prod(feat)
     return (
@@ -110,7 +118,32 @@ def scores_wait(adj: Adjacency, left: Tensor, right: Tensor) -> bool:
         and adj.num_edges * heads >= WORTH_DEFERRING
         and active.can_defer(left)
         and active.can_defer(right)
+        and all(_is_term(adj, left, term) for term in edge)
     )
+
+
+def _is_term(adj: Adjacency, left: Tensor, term: Tensor) -> bool:
+    """Whether ``term`` has a number for each edge where ``left`` has one for each source."""
+    return (
+        active.is_tensor(term)
+        and tuple(active.shape(term)) == (adj.num_edges, *active.shape(left)[1:])
+        and active.dtype(term) == active.dtype(left)
+        and active.on_cpu(term)
+        and active.can_defer(term)
+    )
+
+
+def _computed(adj: Adjacency, terms: Sequence[Tensor], slope: float) -> Tensor:
+    """Return the scores now. With a term of the edge they may be of any width, and one kernel makes them."""
+    if len(terms) == 3:
+        return sparse.sddmm(adj, _three(slope), terms)
+    scores = sparse.sddmm(adj, _ADD, terms)
+    return scores if slope == 1.0 else leaky_relu(scores, slope)
+
+
+@lru_cache(maxsize=64)
+def _three(slope: float) -> Expr:
+    return _THREE if slope == 1.0 else _THREE.call("gt", 0.0).call("where", _THREE, _THREE * slope)
 
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:

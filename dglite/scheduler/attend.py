@@ -1,7 +1,7 @@
 """Rule 5: attention seen in a reduce function becomes one kernel.
 
 What is looked for is a softmax over leaky_relu(left + right), left a number for each source (and head) and right for
-each destination, times a feature of the source, summed over the messages.
+each destination, times a feature of the source, summed over the messages. A term of the edge may be added to the two.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from typing import NamedTuple
 
 from ..expr import Call, Constant, Expr, Operand, Side
 
-__all__ = ["Seen", "find_attention", "leaky_sum"]
+__all__ = ["Ends", "Seen", "find_attention", "leaky_sum"]
+
+
+class Ends(NamedTuple):
+    """The slots of the terms of a score, None where the edge has no term, and the slope of its leaky ReLU."""
+
+    left: int
+    right: int
+    edge: int | None
+    slope: float
 
 
 class Seen(NamedTuple):
-    """The slots of the operands of an attention, and the slope of its leaky ReLU."""
+    """The slot of the feature that an attention adds up, and its score."""
 
     x: int
-    left: int
-    right: int
-    slope: float
+    ends: Ends
 
 
 def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> Seen | None:
@@ -33,12 +40,12 @@ def find_attention(expr: Expr, scores: Mapping[int, Expr]) -> Seen | None:
     for weight, x in (expr.args, reversed(expr.args)):
         if isinstance(weight, Operand) and weight.slot in scores and isinstance(x, Operand) and x.side is Side.U:
             ends = leaky_sum(scores[weight.slot])
-            return None if ends is None else Seen(x.slot, *ends)
+            return None if ends is None else Seen(x.slot, ends)
     return None
 
 
-def leaky_sum(score: Expr) -> tuple[int, int, float] | None:
-    """Return the slots of left and right and the slope where ``score`` is leaky_relu(left + right)."""
+def leaky_sum(score: Expr) -> Ends | None:
+    """Return the terms and the slope where ``score`` is leaky_relu(left + right), or that with a term of the edge."""
     slope = 1.0
     if isinstance(score, Call) and score.op.name == "where":
         condition, score, low = score.args
@@ -49,7 +56,15 @@ def leaky_sum(score: Expr) -> tuple[int, int, float] | None:
         if not isinstance(low.args[0], Constant):
             return None
         slope = low.args[0].value
-    if not isinstance(score, Call) or score.op.name != "add":
+    terms = _terms(score)
+    ends = {operand.side: operand.slot for operand in terms if isinstance(operand, Operand)}
+    if len(ends) != len(terms) or not ends.keys() >= {Side.U, Side.V} or ends.keys() - {Side.U, Side.V, Side.E}:
         return None
-    ends = {operand.side: operand.slot for operand in score.args if isinstance(operand, Operand)}
-    return (ends[Side.U], ends[Side.V], slope) if ends.keys() == {Side.U, Side.V} else None
+    return Ends(ends[Side.U], ends[Side.V], ends.get(Side.E), slope)
+
+
+def _terms(expr: Expr) -> list[Expr]:
+    """Return what is added up."""
+    if isinstance(expr, Call) and expr.op.name == "add":
+        return [term for arg in expr.args for term in _terms(arg)]
+    return [expr]

@@ -107,8 +107,8 @@ def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
 
 
 def _edge_scores(step: EdgeScores, relation: Relation, run: Run) -> Table:
-    left, right = run.load(step.left, relation), run.load(step.right, relation)
-    return {step.out_field: core.edge_scores(relation.adjacency, left, right, step.slope)}
+    terms = [run.load(column, relation) for column in step.terms]
+    return {step.out_field: core.edge_scores(relation.adjacency, terms, step.slope)}
 
 
 def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 from ..backend import active as backend
@@ -228,10 +230,10 @@ class _Accountant:
         return Line(step, "row gather", "CSC; CSR in backward", read, moved, reason)
 
     def _edge_scores(self, step: EdgeScores, reason: str) -> Line:
-        ends = [self.relation.column(column.side, column.name) for column in (step.left, step.right)]
-        if not core.scores_wait(self.relation.adjacency, *ends):
-            expr = Operand(step.left.side, 0) + Operand(step.right.side, 1)
-            computed = EdgeCompute(step.out, step.relation, expr, (step.left, step.right), False, step.out_field)
+        terms = [self.relation.column(column.side, column.name) for column in step.terms]
+        if not core.scores_wait(self.relation.adjacency, terms):
+            expr = reduce(add, (Operand(column.side, i) for i, column in enumerate(step.terms)))
+            computed = EdgeCompute(step.out, step.relation, expr, step.terms, False, step.out_field)
             return self._edge_compute(computed, "not the scores of an attention, or few: computed at once")
         self.kinds[step.out] = {step.out_field: self._kind(step.left)}
         return Line(step, "none yet", "", 0, 0, reason)

@@ -176,16 +176,25 @@ class EdgeCompute(Instruction):
 
 @dataclass(frozen=True, slots=True)
 class EdgeScores(Instruction):
-    """Scores of an attention, leaky_relu(left of the source + right of the destination), computed when read."""
+    """Scores of an attention, leaky_relu(left of the source + right of the destination), computed when read.
+
+    A term of the edge may be added to the two.
+    """
 
     left: Column
     right: Column
+    edge: Column | None
     slope: float
     out_field: str
 
     @property
+    def terms(self) -> tuple[Column, ...]:
+        """The columns that are added up."""
+        return (self.left, self.right) if self.edge is None else (self.left, self.right, self.edge)
+
+    @property
     def text(self) -> str:
-        formula = f"({self.left} + {self.right})"
+        formula = f"({' + '.join(map(str, self.terms))})"
         return f"{formula if self.slope == 1 else f'leaky_relu{formula}'} -> {self.out_field!r}"
 
 

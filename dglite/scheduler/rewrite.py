@@ -163,9 +163,10 @@ def _score_later(step: Message, makers: Mapping[int, Instruction]) -> EdgeScores
     assert isinstance(function, MessageFunction)
     found = leaky_sum(function.expr)
     assert found is not None  # the pattern has seen it
-    left, right, slope = found
     columns = _columns(function)
-    return EdgeScores(step.out, step.relation, columns[left], columns[right], slope, function.out_field)
+    edge = None if found.edge is None else columns[found.edge]
+    ends = columns[found.left], columns[found.right], edge
+    return EdgeScores(step.out, step.relation, *ends, found.slope, function.out_field)
 
 
 def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF:

@@ -219,20 +219,20 @@ class RelationTape(Mailbox):
         seen = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
         if seen is None:
             return None
-        x, left, right = (self.tensors[slot] for slot in (seen.x, seen.left, seen.right))
+        left, right, edge, slope = seen.ends
+        slots = (left, right) if edge is None else (left, right, edge)
+        x, *terms = (self.tensors[slot] for slot in (seen.x, *slots))
         feat = tuple(backend.shape(x)[1:])
-        if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in (left, right)):
+        if not feat or feat != column._feat or any(backend.shape(y)[1:] != (*feat[:-1], 1) for y in terms):
             return None
         if self.log is not None:
             self.log.append(f"attention of {self.spelled(column)}")
             return backend.full((self.num_rows[Side.V], *feat), 0.0, str(column._dtype), self.tensor_device)
-        rows = [backend.shape(y)[0] for y in (x, left, right)]
         heads = feat[:-1] or (1,)
-        x, left, right = (
-            backend.reshape(y, (count, *heads, *rest))
-            for y, count, rest in zip((x, left, right), rows, (feat[-1:], (), ()), strict=True)
-        )
-        result = core.attention(self.adjacency, core.Attention(core.Score.ADDITIVE, seen.slope), x, (left, right))
+        x = backend.reshape(x, (backend.shape(x)[0], *heads, feat[-1]))
+        terms = [backend.reshape(y, (backend.shape(y)[0], *heads)) for y in terms]
+        how = core.Attention(core.Score.ADDITIVE, slope, edges=edge is not None)
+        result = core.attention(self.adjacency, how, x, terms)
         return backend.reshape(result, (self.num_rows[Side.V], *feat))
 
     def softmax(self, column: Column) -> Column:

@@ -173,6 +173,15 @@ def test_rows_longer_than_a_tile(score):
     torch.testing.assert_close(found, want)
 
 
+@pytest.mark.parametrize("width", [1, 150])
+def test_edge_features_narrow_and_wide(width):
+    adj, _, _ = small()
+    xs = [*tensors("additive+edge", adj, 2, 3), torch.randn(8, width, dtype=torch.float64, requires_grad=True)]
+    found = [run("additive+edge+feat", adj, xs, 0.3) for run in (attend, composed)]
+    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*[torch.autograd.grad(result.sin().sum(), xs) for result in found])
+
+
 @pytest.mark.parametrize("slope", [-0.5, 0.0, 1.0, 2.0])
 @pytest.mark.parametrize("score", ["additive", "gated"])
 def test_any_slope(score, slope):
@@ -338,6 +347,23 @@ def test_vectors_and_features_that_do_not_fit_are_refused():
     more = Adjacency.from_coo(2, 3, np.array([0]), np.array([1]))
     with pytest.raises(DGLError, match="3 destinations are not among 2 sources"):
         attend("projected", more, [torch.ones(2, 2, 3), torch.ones(2, 3), torch.ones(2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("place", "tensor", "message"),
+    [
+        (2, torch.ones(7, 2), "expected 8 rows, one per edge"),
+        (2, torch.ones(8, 3), r"got \(3,\) for each edge, with \(2,\) heads of 3; expected \(2,\)"),
+        (3, torch.ones(7, 4), "expected 8 rows, one per edge"),
+        (3, torch.ones(8, 2, 4), r"got edge features of shape \(8, 2, 4\); expected \(num_edges, f\)"),
+    ],
+)
+def test_what_edges_have_and_does_not_fit_is_refused(place, tensor, message):
+    adj, _, _ = small()
+    operands = [torch.ones(6, 2), torch.ones(5, 2), torch.ones(8, 2), torch.ones(8, 4)]
+    operands[place] = tensor
+    with pytest.raises(DGLError, match=message):
+        core.attention_with_edges(adj, attention("additive+edge+feat"), torch.ones(6, 2, 3), operands)
 
 
 def test_public_names_take_graphs():

@@ -22,6 +22,14 @@ def edge_scores(edges):
     return {"z": edges.src["z"], "e": edges.src["l"] + edges.data["w"]}
 
 
+def three_terms(edges):
+    return {"z": edges.src["z"], "e": F.leaky_relu(edges.data["w"] + (edges.dst["r"] + edges.src["l"]), 0.1)}
+
+
+def two_of_one_side(edges):
+    return {"z": edges.src["z"], "e": edges.src["l"] + edges.dst["r"] + edges.src["l"]}
+
+
 def weighted_sum(nodes):
     alpha = F.softmax(nodes.mailbox["e"], dim=1)
     return {"h": torch.sum(alpha * nodes.mailbox["z"], dim=1)}
@@ -43,7 +51,7 @@ def graph_with(feat):
     columns = {"z": torch.randn(4, *feat), "l": torch.randn(4, *score), "r": torch.randn(4, *score)}
     columns = {name: x.double().requires_grad_() for name, x in columns.items()}
     g.ndata.update(columns)
-    g.edata["w"] = torch.randn(8, *score).double()
+    columns["w"] = g.edata["w"] = torch.randn(8, *score).double().requires_grad_()
     return g, columns
 
 
@@ -54,7 +62,9 @@ def graph_with(feat):
         (scored, weighted_sum, True),
         (scored, mirrored, True),
         (plain_scores, weighted_sum, True),
+        (three_terms, weighted_sum, True),
         (edge_scores, weighted_sum, False),
+        (two_of_one_side, weighted_sum, False),
         (scored, scaled, False),
     ],
 )

@@ -99,6 +99,84 @@ def test_a_recorded_function_may_give_the_scores(runs):
     assert len(runs) == 1
 
 
+PLUS = {
+    "first": lambda e, w: e + w,
+    "second": lambda e, w: w + e,
+    "function": torch.add,
+    "method": lambda e, w: w.add(e),
+}
+
+
+@pytest.mark.parametrize("plus", PLUS)
+@pytest.mark.parametrize("feat", [(5,), (2, 3)])
+def test_a_term_of_the_edge_is_added_inside(runs, plus, feat):
+    g, columns = graph_with(feat)
+    columns["w"] = torch.randn(8, *feat[:-1], 1, dtype=torch.float64, requires_grad=True)
+    results = []
+    for wait in (True, False):
+        g.apply_edges(fn.u_add_v("el", "er", "e"))
+        e = g.edata["e"] if wait else g.edata["e"].clone()
+        e = PLUS[plus](e, columns["w"])
+        assert (type(e) is Deferred) == wait
+        g.edata["a"] = F.dropout(edge_softmax(g, F.leaky_relu(e, 0.2)), 0.0)
+        g.update_all(fn.u_mul_e("ft", "a", "m"), fn.sum("m", "out"))
+        result = g.ndata["out"]
+        results.append((result, g.edata["a"] + 0, *gradients(result, columns)))
+    agree(*results)
+    assert [how.edges for how in runs] == [True]
+
+
+def test_a_recorded_function_may_add_a_term_of_the_edge(runs):
+    g, columns = graph_with((2, 3))
+    columns["w"] = g.edata["w"] = torch.randn(8, 2, 1, dtype=torch.float64, requires_grad=True)
+    scored = lambda edges: {"e": F.leaky_relu(edges.src["el"] + edges.data["w"] + edges.dst["er"], 0.1)}  # noqa: E731
+    assert "leave scores for later" in str(dglite.explain(g, scored))
+    g.apply_edges(scored)
+    g.edata["a"] = edge_softmax(g, g.edata["e"])
+    g.update_all(fn.u_mul_e("ft", "a", "m"), fn.sum("m", "out"))
+    src, dst = g.edges()
+    a = edge_softmax(g, F.leaky_relu(columns["el"][src] + columns["w"] + columns["er"][dst], 0.1))
+    wanted = torch.zeros(4, 2, 3, dtype=torch.float64).index_add(0, dst, a * columns["ft"][src])
+    torch.testing.assert_close(g.ndata["out"], wanted)
+    agree(gradients(g.ndata["out"], columns), gradients(wanted, columns))
+    assert [how.edges for how in runs] == [True]
+
+
+OTHERS = {
+    "a number": lambda e: e + 2,
+    "one for all heads": lambda e: e + torch.ones(8, 1, 1, dtype=torch.float64),
+    "another dtype": lambda e: e + torch.ones(8, 2, 1),
+    "more of it": lambda e: torch.add(e, torch.ones(8, 2, 1, dtype=torch.float64), alpha=2),
+    "itself": lambda e: e + e,
+    "twice": lambda e: e + torch.ones(8, 2, 1, dtype=torch.float64) + torch.full((8, 2, 1), 2.0, dtype=torch.float64),
+    "after the slope": lambda e: F.leaky_relu(e, 0.2) + torch.ones(8, 2, 1, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_sums_are_those_of_values(always, other):
+    g, columns = graph_with((2, 3))
+    results = []
+    for wait in (True, False):
+        g.apply_edges(fn.u_add_v("el", "er", "e"))
+        e = OTHERS[other](g.edata["e"] if wait else g.edata["e"].clone())
+        assert type(e) is torch.Tensor
+        ends = [columns["el"], columns["er"]]
+        results.append((e, *torch.autograd.grad((e * e).sum(), ends)))
+    agree(*results)
+
+
+def test_a_term_that_changes_after_the_sum_does_not_change_it(always):
+    g, _ = graph_with((2, 3))
+    term = torch.randn(8, 2, 1, dtype=torch.float64)
+    g.apply_edges(fn.u_add_v("el", "er", "e"))
+    wanted = g.edata["e"].clone() + term
+    g.apply_edges(fn.u_add_v("el", "er", "e"))
+    e = g.edata["e"] + term
+    term.zero_()
+    torch.testing.assert_close(e + 0, wanted)
+
+
 def test_blocks(runs):
     torch.manual_seed(0)
     block = dglite.create_block(([0, 1, 2, 3, 3], [0, 0, 1, 1, 1]), num_src_nodes=4, num_dst_nodes=3)

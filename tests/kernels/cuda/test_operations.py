@@ -184,7 +184,7 @@ def test_scores_do_not_wait_on_a_card(monkeypatch):
     x, left, right = tensors("additive", adj, 2, 8, False)
 
     def steps() -> list[torch.Tensor]:
-        weights = core.edge_softmax(adj, core.edge_scores(adj, left[..., None], right[..., None], 0.2))
+        weights = core.edge_softmax(adj, core.edge_scores(adj, (left[..., None], right[..., None]), 0.2))
         recipe = active.recipe_of(weights)
         return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
 
