@@ -116,26 +116,23 @@ class FusedAttention:
         results = {"right_grad": _rows(adj, active.shape(sides["right"]), x)}
         if how.score is Score.GATED:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
+        # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
+        at_edges = {"edge"} & named.keys() | {"edge_feat", "weight"} & wanted
         of_edges = {
-            name: active.empty(active.shape(named[name]), active.dtype(state), active.device(x))
-            for name in ("edge", "edge_feat", "weight")
-            if name in wanted or (name == "edge" and how.edges)
+            f"{name}_grad": active.empty(active.shape(named[name]), active.dtype(state), active.device(x))
+            for name in at_edges
         }
-        edge_grads = {f"{name}_grad": made for name, made in of_edges.items()}
-        flags, elsewhere = {"weight_gradient": "weight" in wanted}, {"right", "attn"}
-        if how.edges:
-            results |= edge_grads
-            elsewhere |= of_edges.keys()
-            flags["edge_gradient"] = "edge_feat" in wanted
-        self._run(Phase.DESTINATION, adj, given, {**shared, **results}, **(flags if how.edges else {}))
-        if wanted - elsewhere or how.projected:
-            behind, results = adj.reverse(), {**results, **edge_grads}
+        flags = {"weight_gradient": "weight" in wanted}
+        first, second = ({**flags, "edge_gradient": "edge_feat" in wanted}, {}) if how.edges else ({}, flags)
+        results |= of_edges if how.edges else {}
+        self._run(Phase.DESTINATION, adj, given, {**shared, **results}, **first)
+        if wanted - {"right", "attn"} - (at_edges if how.edges else set()) or how.projected:
+            behind, results = adj.reverse(), {**results, **of_edges}
             for name in ("x", "left"):
                 if name in sides:
                     results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
-            flags = {} if how.edges else flags
-            self._run(Phase.SOURCE, behind, given, {**shared, **results}, projected=how.projected, **flags)
-        if self.how.projected:
+            self._run(Phase.SOURCE, behind, given, {**shared, **results}, projected=how.projected, **second)
+        if how.projected:
             self._through_projections(named, results)
         elif "attn" in wanted:
             results["attn_grad"] = active.sum(results["attn_grad"], 0)
