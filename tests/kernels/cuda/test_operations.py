@@ -177,6 +177,29 @@ def test_second_derivatives_exist():
         assert torch.autograd.gradgradcheck(lambda value: core.edge_softmax(adj, value), (logits,))
 
 
+def call_tensors_those_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let operations take tensors for a card's, and run on the emulated one."""
+    monkeypatch.setattr(active, "on_cpu", lambda x: False)
+    monkeypatch.setattr(processors, "require_card", lambda device: None)
+    monkeypatch.setattr(processors, "_card", lambda device, stream: processors.Card(CARD))
+    monkeypatch.setattr(active, "stream", lambda device: 0)
+    monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
+
+
+def test_attention_with_a_part_of_the_edge_is_composed_on_a_card(monkeypatch):
+    adj, how = star(), core.Attention(core.Score.ADDITIVE, dropout=0.3, seed=SEED, edges=True, edge_features=True)
+    xs = tensors("additive+edge+feat", adj, 2, 4)
+
+    def run() -> list[torch.Tensor]:
+        parts = core.attention_with_edges(adj, how, xs[0], xs[1:])
+        return with_gradients(torch.cat([part.flatten() for part in parts]), xs)
+
+    want = run()
+    call_tensors_those_of_a_card(monkeypatch)
+    for found, expected in zip(run(), want, strict=True):
+        assert_close(found.numpy(), expected.numpy(), "float64")
+
+
 def test_scores_do_not_wait_on_a_card(monkeypatch):
     """Attention in steps is computed step by step on a card, and equals what the host makes one kernel of."""
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
@@ -189,11 +212,7 @@ def test_scores_do_not_wait_on_a_card(monkeypatch):
         return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
 
     waits, *want = steps()
-    monkeypatch.setattr(active, "on_cpu", lambda x: False)
-    monkeypatch.setattr(processors, "require_card", lambda device: None)
-    monkeypatch.setattr(processors, "_card", lambda device, stream: processors.Card(CARD))
-    monkeypatch.setattr(active, "stream", lambda device: 0)
-    monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
+    call_tensors_those_of_a_card(monkeypatch)
     at_once, *found = steps()
     assert at_once is None and waits is not None
     for one, other in zip(found, want, strict=True):
