@@ -271,11 +271,12 @@ def _dropout(recipe: Recipe, p: float = 0.5, training: bool = True, inplace: boo
     return None if inplace else recipe.dropout(p)
 
 
-def _plus(recipe: Recipe, other: Any, alpha: float = 1) -> Recipe | None:
-    return recipe.plus(other) if alpha == 1 and type(other) in _ORDINARY else None
+def _plus(recipe: Recipe, other: Any, *, alpha: float = 1, out: Any = None) -> Recipe | None:
+    return recipe.plus(other) if alpha == 1 and out is None and type(other) in _ORDINARY else None
 
 
 _SUMS = frozenset([torch.add, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.__radd__])
+"""Sums of two tensors, in whichever order they are given."""
 
 _CHANGES: dict[Any, Callable[..., Recipe | None]] = {
     **dict.fromkeys(_SUMS, _plus),

@@ -101,6 +101,7 @@ def additive_destination(spec: AttentionSpec) -> list[str]:
 
 
 def additive_source(spec: AttentionSpec) -> list[str]:
+    """Return the gradients of a row's features and of its score, and of the weights of its edges."""
     lines = operands(spec, "grad", "state", "x_grad", "x_grad_stride", "left_grad", "left_grad_stride")
     lines += operand_words(["weight_grad"]) if spec.weight_gradient else []
     lines += [

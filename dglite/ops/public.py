@@ -144,6 +144,7 @@ def gat_attention(
     dropout: float = 0.0,
     edge_weight: Tensor | None = None,
     seed: int | None = None,
+    ee: Tensor | None = None,
 ) -> Tensor:
     """Sum sources' features at every node, weighted by a softmax of leaky_relu(el[u] + er[v]), in one kernel.
 
@@ -163,6 +164,8 @@ def gat_attention(
         ``(num_edges,)``, multiplies the weights after softmax and dropout.
     seed
         Fixes what is dropped: a function of seed, edge id and head alone. Drawn from the framework's generator if None.
+    ee
+        Scores of edges, ``(num_edges, *heads)``, added to those of the ends before the leaky ReLU.
 
     Returns
     -------
@@ -174,8 +177,9 @@ def gat_attention(
     DGLError
         Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
     """
-    how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed)
-    return core.attention(adjacency_of(graph), how, *_attended(feat, (el, er), edge_weight))
+    how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed, edges=ee is not None)
+    terms = (el, er) if ee is None else (el, er, ee)
+    return core.attention(adjacency_of(graph), how, *_attended(feat, terms, edge_weight))
 
 
 def gatv2_attention(

@@ -326,6 +326,8 @@ def test_nothing_keeps_results_alive(monkeypatch):
         ({"el": torch.ones(6, 2, dtype=torch.float64)}, "dtypes float32 and float64"),
         ({"feat": torch.ones(6)}, r"expected \(num_src, \*heads, d\)"),
         ({"feat": torch.ones(6, 3)}, r"expected \(num_src, \*heads, d\)"),
+        ({"ee": torch.ones(7, 2)}, "expected 8 rows, one per edge"),
+        ({"ee": torch.ones(8, 3)}, r"got \(3,\) for each edge, with \(2,\) heads of 3; expected \(2,\)"),
         ({"edge_weight": torch.ones(8, 2)}, "expected one number per edge"),
         ({"edge_weight": torch.ones(7)}, "expected 8 rows, one per edge"),
         ({"dropout": 1.5}, "got dropout=1.5; expected a probability"),
@@ -350,18 +352,15 @@ def test_vectors_and_features_that_do_not_fit_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("place", "tensor", "message"),
+    ("features", "message"),
     [
-        (2, torch.ones(7, 2), "expected 8 rows, one per edge"),
-        (2, torch.ones(8, 3), r"got \(3,\) for each edge, with \(2,\) heads of 3; expected \(2,\)"),
-        (3, torch.ones(7, 4), "expected 8 rows, one per edge"),
-        (3, torch.ones(8, 2, 4), r"got edge features of shape \(8, 2, 4\); expected \(num_edges, f\)"),
+        (torch.ones(7, 4), "expected 8 rows, one per edge"),
+        (torch.ones(8, 2, 4), r"got edge features of shape \(8, 2, 4\); expected \(num_edges, f\)"),
     ],
 )
-def test_what_edges_have_and_does_not_fit_is_refused(place, tensor, message):
+def test_edge_features_that_do_not_fit_are_refused(features, message):
     adj, _, _ = small()
-    operands = [torch.ones(6, 2), torch.ones(5, 2), torch.ones(8, 2), torch.ones(8, 4)]
-    operands[place] = tensor
+    operands = torch.ones(6, 2), torch.ones(5, 2), torch.ones(8, 2), features
     with pytest.raises(DGLError, match=message):
         core.attention_with_edges(adj, attention("additive+edge+feat"), torch.ones(6, 2, 3), operands)
 
@@ -373,3 +372,5 @@ def test_public_names_take_graphs():
     x, right, attn = tensors("gated", adj, 2, 3)
     torch.testing.assert_close(ops.gatv2_attention(g, x, right, attn, SLOPE), attend("gated", adj, (x, right, attn)))
     torch.testing.assert_close(ops.dot_attention(g, x, right, SCALE), attend("dot", adj, (x, right)))
+    x, el, er, ee = tensors("additive+edge", adj, 2, 3)
+    torch.testing.assert_close(ops.gat_attention(g, el, er, x, ee=ee), attend("additive+edge", adj, (x, el, er, ee)))

@@ -166,6 +166,17 @@ def test_other_sums_are_those_of_values(always, other):
     agree(*results)
 
 
+def test_a_sum_that_is_written_into_a_tensor_has_values(always):
+    g, _ = graph_with((2, 3))
+    term, out = torch.ones(8, 2, 1, dtype=torch.float64), torch.empty(8, 2, 1, dtype=torch.float64)
+    with torch.no_grad():
+        g.apply_edges(fn.u_add_v("el", "er", "e"))
+        wanted = g.edata["e"].clone() + 1
+        g.apply_edges(fn.u_add_v("el", "er", "e"))
+        torch.add(g.edata["e"], term, out=out)
+    torch.testing.assert_close(out, wanted)
+
+
 def test_a_term_that_changes_after_the_sum_does_not_change_it(always):
     g, _ = graph_with((2, 3))
     term = torch.randn(8, 2, 1, dtype=torch.float64)
