@@ -43,7 +43,7 @@ def specify(
     edge_features: int = 0,
     **flags: bool,
 ) -> AttentionSpec:
-    """Return what the kernels of a phase are compiled for."""
+    """Return what the kernels of a phase are compiled for; they have no part of the edge, ``edge_features`` is 0."""
     return AttentionSpec(score, phase, dtype, index, heads, features, 1, 1, **flags)
 
 
