@@ -5,31 +5,47 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 Combine = Literal["concat", "sum", "max", "min", "prod"]
+Number = int | Fraction
 
 
 @dataclass(frozen=True)
 class Span:
     """The rows of a dimension that a part with the indices ``[lo, hi)`` has to do with.
 
-    They are ``[start[0] * lo + start[1] * hi + before, stop[0] * lo + stop[1] * hi + after)``, clipped to the tensor. A
-    plain split is ``Span()``; a halo of one row on both sides ``Span(before=-1, after=1)``.
+    They are ``[start[0] * lo + start[1] * hi + before, stop[0] * lo + stop[1] * hi + after)``, the first rounded down
+    and the second up, clipped to the tensor. A plain split is ``Span()``; a halo of one row on both sides
+    ``Span(before=-1, after=1)``.
 
     Attributes
     ----------
-    start, stop : tuple of float
+    start, stop : tuple of int or Fraction
         Coefficients of ``lo`` and ``hi`` in the first row, and in the row after the last.
-    before, after : float
+    before, after : int or Fraction
         Constants added to them.
     """
 
-    start: tuple[float, float] = (1, 0)
-    stop: tuple[float, float] = (0, 1)
-    before: float = 0
-    after: float = 0
+    start: tuple[Number, Number] = (1, 0)
+    stop: tuple[Number, Number] = (0, 1)
+    before: Number = 0
+    after: Number = 0
+
+    def unclipped(self, lo: int, hi: int) -> tuple[int, int]:
+        """Return the first row and the row after the last, which may lie outside of the tensor."""
+        first = self.start[0] * lo + self.start[1] * hi + self.before
+        last = self.stop[0] * lo + self.stop[1] * hi + self.after
+        return math.floor(first), math.ceil(last)
+
+    def rows(self, lo: int, hi: int, size: int) -> tuple[int, int]:
+        """Return the first row and the row after the last, in a dimension of ``size`` rows."""
+        first, last = self.unclipped(lo, hi)
+        first = min(max(first, 0), size)
+        return first, max(min(last, size), first)
 
 
 Region = tuple[Span | None, ...]
@@ -46,17 +62,30 @@ class Strategy:
         The output or reduction index that is split.
     extent : int
         How many values it takes.
-    combine : str
-        ``"concat"``: each worker has the outputs' rows of its part; else the reduction that turns the workers' partial
-        outputs, each of full size, into the result.
+    combine : tuple of str
+        For each output. ``"concat"``: a worker makes the rows in the output's region, or, where that is all None, the
+        whole output as every other worker does; else the reduction that turns the workers' partial outputs, each of
+        full size, into the result. One operator may mix them: a convolution's backward, split by samples, concatenates
+        the gradient of the input and sums that of the filters.
     inputs : tuple of Region
-        What a part needs of each tensor input, in the operator's order.
+        What a part needs of each tensor input, in the order of the operator's schema, lists flattened and None left
+        out.
     outputs : tuple of Region
-        What a part makes of each output.
+        What a part makes of each output, lists flattened; ``()`` for an output that is None.
     """
 
     index: str
     extent: int
-    combine: Combine
+    combine: tuple[Combine, ...]
     inputs: tuple[Region, ...]
     outputs: tuple[Region, ...]
+
+
+def cut_shape(region: Region, shape: tuple[int, ...], lo: int, hi: int) -> tuple[int, ...]:
+    """Return the shape of what ``region`` leaves of a tensor for the part ``[lo, hi)``."""
+    shape = tuple(shape)
+    sizes = []
+    for span, size in zip(region, shape, strict=True):
+        first, last = (0, size) if span is None else span.rows(lo, hi, size)
+        sizes.append(last - first)
+    return tuple(sizes)
