@@ -1,8 +1,8 @@
 """Which rows of the inputs a part of an operator needs: intervals that are affine in the bounds of the indices.
 
-With the indices x1 ... xn in ``[lo1, hi1)`` ... ``[lon, hin)``, each bound of a region is a linear function of the vector
-(lo1, hi1, ..., lon, hin, 1). To split one index, its two bounds stay symbols and the others take their values: that
-leaves the two coefficients and the constant of a `Span`.
+With the indices x1 ... xn in ``[lo1, hi1)`` ... ``[lon, hin)``, each bound of a region is a linear function of the
+vector (lo1, hi1, ..., lon, hin, 1). To split one index, its two bounds stay symbols and the others take their values:
+that leaves the two coefficients and the constant of a `Span`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _extents(
             if is_output or name not in settled:
                 sizes[name] = min(size, sizes.get(name, size))
             elif sizes[name] > size:
-                raise DGLError(f"the index {name} takes {sizes[name]} values, but a dimension that it reads has {size}.")
+                raise DGLError(f"the index {name} takes {sizes[name]} values, a dimension that it reads has {size}.")
         if is_output:
             settled |= set(sizes)
     for name in _all_indices(description):

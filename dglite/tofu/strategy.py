@@ -71,7 +71,7 @@ class Strategy:
         What a part needs of each tensor input, in the order of the operator's schema, lists flattened and None left
         out.
     outputs : tuple of Region
-        What a part makes of each output, lists flattened; ``()`` for an output that is None.
+        What a part makes of each output, lists flattened; an output that is None counts as an empty vector.
     """
 
     index: str

@@ -1,0 +1,118 @@
+"""What many rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..operator import Call, Local, Part, Rule, Shape
+from ..tdl import WHOLE, Apply, Element, Expression, Opaque, Over, Place, Rows, Sum, Tensor, describe, over
+
+Names = Sequence[str | None]
+"""An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
+
+
+def index_names(rank: int, prefix: str = "i") -> list[str]:
+    """Return names for the indices of ``rank`` dimensions."""
+    return [f"{prefix}{number}" for number in range(rank)]
+
+
+def broadcast(shape: Shape, index: Sequence[Any]) -> tuple[Any, ...]:
+    """Return where an operand of ``shape`` is read for the output's ``index``: dimensions of size 1 at 0."""
+    return tuple(0 if size == 1 else i for size, i in zip(shape, index[len(index) - len(shape) :], strict=True))
+
+
+def elementwise(call: Call, local: Local | None = None, random: bool = False) -> Rule:
+    """Return the rule of an operator whose outputs have the shape that the inputs broadcast to."""
+
+    def outputs(*tensors: Tensor) -> tuple[Over, ...]:
+        def element(*i: Any) -> Expression:
+            read = (x[broadcast(shape, i)] for x, shape in zip(tensors, call.inputs, strict=True))
+            return Apply(str(call.target))(*read)
+
+        return tuple(over(index_names(len(shape)), element) for shape in call.outputs)
+
+    description = describe(outputs, index_names(len(call.inputs), "x"))
+    return Rule(description, local=local, random=random, kind="element-wise")
+
+
+def slices(
+    call: Call,
+    inputs: Sequence[Names],
+    outputs: Sequence[Names],
+    local: Local | None = None,
+    random: bool = False,
+    beside: Sequence[int] = (),
+) -> Rule:
+    """Return the rule of an operator that is an opaque function of slices.
+
+    An index that some outputs lack, named in their ``outputs`` entry by ``+name``, is summed over for them. Outputs
+    with numbers in ``beside`` come out whole for every part, whatever index is split.
+    """
+
+    def where(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(indices[name] if name else slice(None) for name in names)
+
+    def made(tensors: Sequence[Tensor], number: int) -> Over:
+        names, shape = outputs[number], call.outputs[number]
+        if number in beside or 0 in shape:
+            return over([], lambda: Place(0, *[slice(None)] * len(shape)))
+        own = [n for n in names if n and not n.startswith("+")]
+        summed = [n[1:] for n in names if n and n.startswith("+")]
+        place = [n for n in names if not (n and n.startswith("+"))]
+
+        def element(*i: Any) -> Any:
+            indices = dict(zip(own, i, strict=True))
+
+            def body(*j: Any) -> Expression:
+                known = indices | dict(zip(summed, j, strict=True))
+                return Opaque(str(call.target))(
+                    *(x[_known(read, known)] for x, read in zip(tensors, inputs, strict=True))
+                )
+
+            return Place(Sum(over(summed, body)) if summed else body(), *where(place, indices))
+
+        return over(own, element)
+
+    def all_outputs(*x: Tensor) -> tuple[Over, ...]:
+        return tuple(made(x, number) for number in range(len(call.outputs)))
+
+    description = describe(all_outputs, index_names(len(call.inputs), "x"))
+    return Rule(description, local=local, random=random, kind="opaque")
+
+
+def _known(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the indices by names; what an output has no index for, it reads as a whole."""
+    return tuple(indices[n] if n in indices else slice(None) for n in names)
+
+
+def aligned(shape: Shape, names: Sequence[str | None]) -> list[str | None]:
+    """Return the names for an operand that broadcasts: none where its size is 1."""
+    names = list(names)[len(names) - len(shape) :]
+    return [None if size == 1 else name for size, name in zip(shape, names, strict=True)]
+
+
+def outer(rank: int, inner: Sequence[int]) -> list[str | None]:
+    """Return an index for each of ``rank`` dimensions but the ``inner`` ones, which are read as a whole."""
+    return [None if d in inner else f"i{d}" for d in range(rank)]
+
+
+def resized(*names: str) -> Local:
+    """Return how to run a part of an operator whose arguments ``names`` are the size of its output."""
+    return lambda part, arguments: part.run(arguments, **{name: list(part.shape()) for name in names})
+
+
+__all__ = [
+    "WHOLE",
+    "Element",
+    "Names",
+    "Part",
+    "Rows",
+    "aligned",
+    "broadcast",
+    "elementwise",
+    "index_names",
+    "outer",
+    "resized",
+    "slices",
+]

@@ -1,0 +1,256 @@
+"""Convolutions and their gradients.
+
+By rows of space, a part needs its rows and a halo. Where those reach over the edge of the tensor, the padding of the
+operator goes on; elsewhere the neighbours' rows stand in its place. So a part runs with a padding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from ..operator import Call, Part, Rule, rule
+from ..tdl import Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from .common import index_names
+
+aten = torch.ops.aten
+
+NOTHING = over([], lambda: Place(0, slice(None)))
+"""A gradient that is not asked for."""
+
+
+def _space(call: Call) -> int:
+    return len(call.shape("input")) - 2
+
+
+def _sequence(value: Sequence[int], count: int) -> list[int]:
+    return list(value) * count if len(value) == 1 else list(value)
+
+
+def _geometry(call: Call) -> tuple[list[int], list[int], list[int]]:
+    """Return stride, padding and dilation of each dimension of space."""
+    count = _space(call)
+    stride, padding, dilation = (_sequence(call[name], count) for name in ("stride", "padding", "dilation"))
+    return stride, padding, dilation
+
+
+@rule(aten.convolution)
+def convolution(call: Call) -> Rule:
+    if call["groups"] > 1:
+        return _in_groups(call)
+    count = _space(call)
+    stride, padding, dilation = _geometry(call)
+    transposed, bias = call["transposed"], call["bias"] is not None
+    space, taps = index_names(count, "x"), index_names(count, "k")
+
+    def reads(x: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
+        if transposed:
+            return tuple((x[d] + padding[d] - k[d] * dilation[d]) / stride[d] for d in range(count))
+        return tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
+
+    def element(data: Tensor, filters: Tensor, *added: Tensor) -> Over:
+        def at(b: Any, co: Any, *x: Any) -> Expression:
+            def product(ci: Any, *k: Any) -> Expression:
+                channels = (ci, co) if transposed else (co, ci)
+                return data[(b, ci, *reads(x, k))] * filters[(*channels, *k)]
+
+            total = Sum(over(["ci", *taps], product))
+            return added[0][co] + total if bias else total
+
+        return over(["b", "co", *space], at)
+
+    description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
+    return Rule(description, keep=taps, additive=True, local=_transposed if transposed else _convolution)
+
+
+def _in_groups(call: Call) -> Rule:
+    """Return the rule of a grouped convolution: by samples, whole groups, and rows of space."""
+    count, groups = _space(call), call["groups"]
+    stride, padding, dilation = _geometry(call)
+    transposed = call["transposed"]
+    space, taps = index_names(count, "x"), index_names(count, "k")
+    channels_in, channels_out = call.shape("input")[1] // groups, call.outputs[0][1] // groups
+    filter_rows = call.shape("weight")[0] // groups
+
+    def element(data: Tensor, filters: Tensor, *added: Tensor) -> Over:
+        def at(b: Any, g: Any, *x: Any) -> Any:
+            def product(*k: Any) -> Expression:
+                where = tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
+                reads = (slice(None),) * count if transposed else where
+                block = data[(b, _block(g, channels_in), *reads)]
+                biases = (one[_block(g, channels_out)] for one in added)
+                return Opaque("group")(block, filters[(_block(g, filter_rows), slice(None), *k)], *biases)
+
+            made = (slice(None),) * count if transposed else x
+            return Place(Sum(over(taps, product)), b, _block(g, channels_out), *made)
+
+        return over(["b", "g", *(() if transposed else space)], at)
+
+    description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
+    return Rule(description, extents={"g": groups}, keep=taps, local=_convolution)
+
+
+def _block(index: Any, size: int) -> slice:
+    return slice(index * size, index * size + size)
+
+
+def _convolution(part: Part, arguments: dict[str, Any]) -> Any:
+    count = _space(part.call)
+    changed: dict[str, Any] = {}
+    if part.index == "g":
+        changed["groups"] = part.size
+    elif part.index == "ci" and not part.adds:
+        changed["bias"] = None
+    elif part.index.startswith("x"):
+        d = int(part.index[1:])
+        (first, last), (start, stop) = part.rows("input", 2 + d), part.unclipped("input", 2 + d)
+        padding = _sequence(arguments["padding"], count)
+        left, right = first - start, stop - last
+        padding[d] = 0
+        changed["padding"] = padding
+        if left == right:
+            padding[d] = left
+        else:
+            changed["input"] = _pad(arguments["input"], count, d, left, right)
+    return part.run(arguments, **changed)
+
+
+def _pad(tensor: torch.Tensor, count: int, d: int, left: int, right: int) -> torch.Tensor:
+    """Add zeros before and after the rows of a dimension of space; negative numbers drop rows."""
+    widths = [0, 0] * count
+    widths[2 * (count - 1 - d) : 2 * (count - d)] = [left, right]
+    return functional.pad(tensor, widths)
+
+
+def _transposed(part: Part, arguments: dict[str, Any]) -> Any:
+    count = _space(part.call)
+    if part.index == "ci" and not part.adds:
+        return part.run(arguments, bias=None)
+    if not part.index.startswith("x"):
+        return part.run(arguments)
+    d = int(part.index[1:])
+    stride, padding, _ = _geometry(part.call)
+    first, _ = part.rows("input", 2 + d)
+    low, high = part.output_rows(0, 2 + d)
+    padding[d] = 0
+    extra = _sequence(arguments["output_padding"], count)
+    extra[d] = 0
+    made = part.run(arguments, bias=None, padding=padding, output_padding=extra)
+    begin = first * stride[d] - _geometry(part.call)[1][d]  # which row of the whole output its first row is
+    made = _pad(made, count, d, begin - low, high - begin - made.shape[2 + d])
+    bias = arguments["bias"]
+    return made if bias is None else made + bias.view(-1, *[1] * count)
+
+
+@rule(aten.convolution_backward)
+def convolution_backward(call: Call) -> Rule:
+    if call["groups"] > 1:
+        return _in_groups_backward(call)
+    count, transposed = _space(call), call["transposed"]
+    stride, padding, dilation = _geometry(call)
+    taps, space = index_names(count, "k"), index_names(count, "x")
+    kernel = call.shape("weight")[2:]
+    asked = call["output_mask"]
+    whole = (slice(None),) * count
+
+    def reads(x: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
+        if transposed:
+            return whole
+        return tuple((x[d] + padding[d] - k[d] * dilation[d]) / stride[d] for d in range(count))
+
+    def element(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
+        def of_data(b: Any, ci: Any, *x: Any) -> Any:
+            def product(co: Any, *k: Any) -> Expression:
+                channels = (ci, co) if transposed else (co, ci)
+                return Opaque("*")(grad[(b, co, *reads(x, k))], filters[(*channels, *k)])
+
+            made = Sum(over(["co", *taps], product))
+            return Place(made, b, ci, *whole) if transposed else made
+
+        def of_filters(co: Any, ci: Any, *k: Any) -> Any:
+            def product(b: Any, *x: Any) -> Expression:
+                rows = whole if transposed else x
+                return Opaque("*")(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)])
+
+            channels = (ci, co) if transposed else (co, ci)
+            return Place(Sum(over(["b", *(() if transposed else space)], product)), *channels, *k)
+
+        def of_bias(co: Any) -> Expression:
+            # each row of the gradient is summed by the part that has the row of the input under its filter's first tap
+            def row(b: Any, *x: Any) -> Expression:
+                return grad[(b, co, *(whole if transposed else (x[d] / stride[d] for d in range(count))))]
+
+            return Sum(over(["b", *(() if transposed else space)], row))
+
+        functions: tuple[Callable[..., Any], ...] = (of_data, of_filters, of_bias)
+        names = ["b", "ci", *(() if transposed else space)], ["co", "ci", *taps], ["co"]
+        return tuple(
+            over(own, made) if wanted else NOTHING for own, made, wanted in zip(names, functions, asked, strict=True)
+        )
+
+    extents = dict(zip(space, call.shape("input")[2:], strict=True)) | dict(zip(taps, kernel, strict=True))
+    beyond = [space[d] for d in range(count) if padding[d] > (kernel[d] - 1) * dilation[d] and asked[2]]
+    return Rule(describe(element), extents=extents, keep=[*taps, *beyond], local=_backward)
+
+
+def _backward(part: Part, arguments: dict[str, Any]) -> Any:
+    channels = {"co": arguments["grad_output"].shape[1]}
+    sizes = [channels["co"]] if arguments["bias_sizes"] else arguments["bias_sizes"]
+    if not part.index.startswith("x"):
+        return part.run(arguments, bias_sizes=sizes)
+    d, count = int(part.index[1:]), _space(part.call)
+    stride, padding, dilation = _geometry(part.call)
+    first, last = part.rows("grad_output", 2 + d)
+    # zeros around the input put its first row where the first row of the gradient begins
+    left = part.lo + padding[d] - first * stride[d]
+    kernel = part.call.shape("weight")[2 + d]
+    right = max(0, (last - first - 1) * stride[d] + (kernel - 1) * dilation[d] + 1 - part.size - left)
+    padding[d] = 0
+    data = _pad(arguments["input"], count, d, left, right)
+    mask = arguments["output_mask"]
+    made = part.run(arguments, input=data, padding=padding, bias_sizes=None, output_mask=[mask[0], mask[1], False])
+    of_data, of_filters, of_bias = made
+    if mask[0]:
+        of_data = of_data.narrow(2 + d, left, part.size)
+    if mask[2]:
+        low = -(-part.lo // stride[d]) - first
+        is_last = part.hi == part.strategy.extent
+        high = last - first if is_last else -(-part.hi // stride[d]) - first
+        rows = arguments["grad_output"].narrow(2 + d, low, high - low)
+        of_bias = rows.sum([0, *range(2, 2 + count)])
+    return of_data, of_filters, of_bias
+
+
+def _in_groups_backward(call: Call) -> Rule:
+    """Return the rule of a grouped convolution's gradient: by samples and by whole groups."""
+    count, groups, asked = _space(call), call["groups"], call["output_mask"]
+    whole = (slice(None),) * count
+    sizes = (call.shape("grad_output")[1], call.shape("input")[1], call.shape("weight")[0])
+    out, in_, rows = (size // groups for size in sizes)
+
+    def element(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
+        def read(b: Any, g: Any) -> Expression:
+            return Opaque("gradient")(
+                grad[(b, _block(g, out), *whole)],
+                data[(b, _block(g, in_), *whole)],
+                filters[(_block(g, rows), slice(None), *whole)],
+            )
+
+        def of_filters(g: Any) -> Any:
+            return Place(Sum(lambda b: read(b, g)), _block(g, rows), slice(None), *whole)
+
+        made = (
+            over("bg", lambda b, g: Place(read(b, g), b, _block(g, in_), *whole)),
+            over("g", of_filters),
+            over("g", lambda g: Place(Sum(lambda b: read(b, g)), _block(g, out))),
+        )
+        return tuple(one if wanted else NOTHING for one, wanted in zip(made, asked, strict=True))
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        bias = [arguments["grad_output"].shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
+        return part.run(arguments, bias_sizes=bias, groups=part.size if part.index == "g" else groups)
+
+    return Rule(describe(element), extents={"g": groups}, local=local)

@@ -1,0 +1,73 @@
+"""Tensors that are made of no other, and random ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..operator import Call, Part, Rule, rule
+from ..tdl import Apply, describe, over
+from .common import elementwise, index_names
+
+aten = torch.ops.aten
+
+
+@rule(aten.full, aten.zeros, aten.ones, aten.empty, aten.new_zeros, aten.new_full, aten.new_empty, aten.new_ones)
+@rule(aten.empty_strided, aten.new_empty_strided)
+def full(call: Call) -> Rule:
+    return _of_size(call, random=False)
+
+
+@rule(aten.rand, aten.randn)
+def rand(call: Call) -> Rule:
+    return _of_size(call, random=True)
+
+
+def _of_size(call: Call, random: bool) -> Rule:
+    names = index_names(len(call.outputs[0]))
+    tensors = index_names(len(call.inputs), "x")
+    description = describe(lambda *x: over(names, lambda *i: 0), tensors)
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        changed: dict[str, Any] = {"size": list(part.shape())}
+        if "stride" in arguments:
+            changed["stride"] = _strides(part.shape(), arguments["stride"])
+        return part.run(arguments, **changed)
+
+    return Rule(description, local=local, random=random, kind="element-wise")
+
+
+def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
+    """Return dense strides for ``shape``, in the order of memory of those given."""
+    made, step = [0] * len(shape), 1
+    for d in sorted(range(len(shape)), key=lambda d: strides[d]):
+        made[d], step = step, step * max(shape[d], 1)
+    return made
+
+
+@rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.empty_like, aten.fill)
+def full_like(call: Call) -> Rule:
+    return elementwise(call)
+
+
+@rule(aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
+def random_like(call: Call) -> Rule:
+    return elementwise(call, random=True)
+
+
+@rule(aten.arange)
+def arange(call: Call) -> Rule:
+    start, step = call.arguments.get("start", 0), call.arguments.get("step", 1)
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        first, last = start + part.lo * step, start + part.hi * step
+        rest = {name: arguments[name] for name in ("dtype", "layout", "device", "pin_memory")}
+        rest["dtype"] = rest["dtype"] or _integers_or_floats(start, step, arguments["end"])
+        return aten.arange.start_step(first, last, step, **rest)
+
+    return Rule(describe(lambda: lambda i: start + step * Apply("float")(i)), local=local)
+
+
+def _integers_or_floats(*numbers: Any) -> torch.dtype:
+    return torch.int64 if all(isinstance(n, int) for n in numbers) else torch.get_default_dtype()

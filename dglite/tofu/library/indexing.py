@@ -1,0 +1,110 @@
+"""Operators that read or write where a tensor says: opaque on the dimensions that are indexed."""
+
+from __future__ import annotations
+
+import torch
+
+from ..operator import Call, Rule, rule
+from .common import Names, aligned, index_names, outer, slices
+
+aten = torch.ops.aten
+
+
+@rule(aten.embedding)
+def embedding(call: Call) -> Rule:
+    rows = index_names(len(call.shape("indices")))
+    return slices(call, [[None, "d"], rows], [[*rows, "d"]])
+
+
+@rule(aten.embedding_dense_backward)
+def embedding_backward(call: Call) -> Rule | None:
+    rows = index_names(len(call.shape("indices")))
+    if call["scale_grad_by_freq"]:
+        return slices(call, [[*[None] * len(rows), "d"], [None] * len(rows)], [[None, "d"]])
+    return slices(call, [[*rows, "d"], rows], [[None, "d", *(f"+{name}" for name in rows)]])
+
+
+@rule(aten._embedding_bag, aten._embedding_bag_forward_only)
+def embedding_bag(call: Call) -> Rule | None:
+    if call["mode"] == 2:
+        return None  # the rows of the maxima are an output, too
+    inputs: list[Names] = [[None, "d"] if n == "weight" else [None] for n in call.names]
+    outputs: list[Names] = [[None, "d"], [None], [None], [None]]
+    return slices(call, inputs, outputs, beside=(1, 2, 3))
+
+
+@rule(aten.gather)
+def gather(call: Call) -> Rule:
+    rank = len(call.shape("self"))
+    names = index_names(rank)
+    return slices(call, [outer(rank, call.dims()), names], [names])
+
+
+@rule(aten.index_select)
+def index_select(call: Call) -> Rule:
+    rank, (dim,) = len(call.shape("self")), call.dims()
+    names = index_names(rank)
+    return slices(call, [outer(rank, (dim,)), [names[dim]]], [names])
+
+
+@rule(aten.scatter, aten.scatter_add, aten.scatter_reduce)
+def scatter(call: Call) -> Rule | None:
+    """Return the rule of a scatter: dimensions that all operands have as a whole, but the one that is indexed."""
+    shape = call.shape("self")
+    whole = {d for d in range(len(shape)) if any(other[d] != shape[d] for other in call.inputs)}
+    names = outer(len(shape), (*call.dims(), *whole))
+    return slices(call, [names] * len(call.inputs), [names])
+
+
+@rule(aten.index, aten._unsafe_index)
+def index(call: Call) -> Rule | None:
+    """Return the rule of ``self[indices]``: by dimensions that are not indexed, and by those of the indices."""
+    placed = _index_names(call)
+    if placed is None:
+        return None
+    source, indices, made = placed
+    return slices(call, [source, *indices], [made])
+
+
+@rule(aten.index_put, aten._unsafe_index_put, aten.index_put_)
+def index_put(call: Call) -> Rule | None:
+    """Return the rule of ``self[indices] = values``, by dimensions that are not indexed."""
+    placed = _index_names(call)
+    if placed is None:
+        return None
+    source, indices, made = placed
+    free = {name for name in source if name}
+    values = aligned(call.inputs[-1], [name if name in free else None for name in made])
+    return slices(call, [source, *([None] * len(i) for i in indices), values], [source])
+
+
+def _index_names(call: Call) -> tuple[list[str | None], list[list[str | None]], list[str | None]] | None:
+    """Return indices for the tensor, for the tensors that index it, and for the result.
+
+    None where a mask chooses the rows, so that their number is not known.
+    """
+    shape = call.shape("self")
+    if any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in call["indices"]):
+        return None
+    used = [d for d, i in enumerate(call["indices"]) if i is not None]
+    shapes = [tuple(i.shape) for i in call["indices"] if i is not None]
+    common: list[str | None] = list(index_names(max(map(len, shapes)), "j"))
+    source = outer(len(shape), used)
+    together = used == list(range(used[0], used[-1] + 1))
+    made = list(source)
+    for d in reversed(used):
+        del made[d]
+    at = used[0] if together else 0
+    return source, [aligned(one, common) for one in shapes], made[:at] + common + made[at:]
+
+
+@rule(aten.masked_fill)
+def masked_fill(call: Call) -> Rule:
+    names: list[str | None] = list(index_names(len(call.outputs[0])))
+    return slices(call, [aligned(shape, names) for shape in call.inputs], [names])
+
+
+@rule(aten.one_hot)
+def one_hot(call: Call) -> Rule:
+    names = index_names(len(call.shape("self")))
+    return slices(call, [names], [[*names, None]])

@@ -1,0 +1,47 @@
+"""Losses that ATen has as operators of their own."""
+
+from __future__ import annotations
+
+import torch
+
+from ..operator import Call, Rule, rule
+from .common import Names, slices
+
+aten = torch.ops.aten
+
+SUM = 2
+"""The sum among the reductions of losses, as ATen numbers them."""
+
+
+@rule(aten.nll_loss_forward, aten.nll_loss2d_forward)
+def nll_loss(call: Call) -> Rule | None:
+    """Return the rule of the negative log-likelihood: by samples where it is their sum.
+
+    The mean divides by the total weight of all samples, so it is not a sum of parts. Decomposed into a gather, two sums
+    and a quotient, it splits.
+    """
+    names = _samples(call)
+    inputs: list[Names] = [names[name] for name in call.names]
+    target = names["target"]
+    if call["reduction"] != SUM or not target:
+        return None
+    return slices(call, inputs, [[f"+{n}" for n in target]] * 2)
+
+
+@rule(aten.nll_loss_backward, aten.nll_loss2d_backward)
+def nll_loss_backward(call: Call) -> Rule:
+    names = _samples(call)
+    scalar = call.shape("grad_output") == ()
+    names["grad_output"] = [] if scalar else names["target"]
+    return slices(call, [names[name] for name in call.names], [names["self"]])
+
+
+def _samples(call: Call) -> dict[str, Names]:
+    rank = len(call.shape("target"))
+    target = [f"i{d}" for d in range(rank)]
+    return {
+        "self": [*target[:1], None, *target[1:]],
+        "target": target,
+        "weight": [None],
+        "total_weight": [],
+    }

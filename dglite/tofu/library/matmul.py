@@ -1,0 +1,69 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..operator import Call, Part, Rule, rule
+from ..tdl import Expression, Over, Sum, Tensor, describe, over
+from .common import broadcast
+
+aten = torch.ops.aten
+
+
+@rule(aten.mm)
+def mm(call: Call) -> Rule:
+    return Rule(describe(lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j])))
+
+
+@rule(aten.bmm)
+def bmm(call: Call) -> Rule:
+    return Rule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
+
+
+@rule(aten.mv)
+def mv(call: Call) -> Rule:
+    return Rule(describe(lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k])))
+
+
+@rule(aten.dot, aten.vdot)
+def dot(call: Call) -> Rule:
+    return Rule(describe(lambda x, y: lambda: Sum(lambda k: x[k] * y[k])))
+
+
+@rule(aten.addmm)
+def addmm(call: Call) -> Rule:
+    return _added(call, lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j]))
+
+
+@rule(aten.baddbmm)
+def baddbmm(call: Call) -> Rule:
+    return _added(call, lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j]))
+
+
+@rule(aten.addmv)
+def addmv(call: Call) -> Rule:
+    return _added(call, lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k]))
+
+
+def _added(call: Call, product: Callable[[Tensor, Tensor], Callable[..., Expression]]) -> Rule:
+    """Return the rule of ``beta * self + alpha * product``."""
+
+    def element(c: Tensor, a: Tensor, b: Tensor) -> Over:
+        of = product(a, b)
+
+        def at(*i: Any) -> Expression:
+            return call["beta"] * c[broadcast(call.inputs[0], i)] + call["alpha"] * of(*i)
+
+        return over("nij"[3 - len(call.outputs[0]) :] if len(call.outputs[0]) > 1 else "i", at)
+
+    return Rule(describe(element), additive=True, local=_adds_once)
+
+
+def _adds_once(part: Part, arguments: dict[str, Any]) -> Any:
+    if part.strategy.combine == ("sum",) and not part.adds:
+        return part.run(arguments, beta=0)
+    return part.run(arguments)

@@ -1,0 +1,137 @@
+"""Normalizations and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..operator import Call, Part, Rule, rule
+from .common import Names, slices
+
+aten = torch.ops.aten
+
+
+@rule(aten._softmax, aten._log_softmax, aten._safe_softmax)
+def softmax(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
+    return slices(call, [names], [names])
+
+
+@rule(aten._softmax_backward_data, aten._log_softmax_backward_data)
+def softmax_backward(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
+    return slices(call, [names, names], [names])
+
+
+def _given(call: Call, **names: Names) -> list[Names]:
+    """Return the indices of the tensor arguments that a call has, in its order."""
+    return [names[name] for name in call.names]
+
+
+def _asked(call: Call, *names: Names) -> list[Names]:
+    """Return the indices of the outputs, none for those that ``output_mask`` leaves out."""
+    return [own if wanted else [] for own, wanted in zip(names, call["output_mask"], strict=True)]
+
+
+@rule(aten.native_layer_norm)
+def layer_norm(call: Call) -> Rule:
+    rank, inner = len(call.outputs[0]), len(call["normalized_shape"])
+    rows = [f"i{d}" for d in range(rank - inner)]
+    whole: list[str | None] = [None] * inner
+    inputs = _given(call, input=rows + whole, weight=whole, bias=whole)
+    return slices(call, inputs, [rows + whole] * 3)
+
+
+@rule(aten.native_layer_norm_backward)
+def layer_norm_backward(call: Call) -> Rule:
+    inner = len(call["normalized_shape"])
+    rows = [f"i{d}" for d in range(len(call.shape("input")) - inner)]
+    whole: list[str | None] = [None] * inner
+    each = rows + whole
+    inputs = _given(call, grad_out=each, input=each, mean=each, rstd=each, weight=whole, bias=whole)
+    summed = [f"+{name}" for name in rows] + whole
+    return slices(call, inputs, _asked(call, each, summed, summed))
+
+
+@rule(aten._fused_rms_norm)
+def rms_norm(call: Call) -> Rule:
+    rank, inner = len(call.outputs[0]), len(call["normalized_shape"])
+    rows = [f"i{d}" for d in range(rank - inner)]
+    whole: list[str | None] = [None] * inner
+    return slices(call, _given(call, input=rows + whole, weight=whole), [rows + whole] * 2)
+
+
+@rule(aten._fused_rms_norm_backward)
+def rms_norm_backward(call: Call) -> Rule:
+    inner = len(call["normalized_shape"])
+    rows = [f"i{d}" for d in range(len(call.shape("input")) - inner)]
+    whole: list[str | None] = [None] * inner
+    each = rows + whole
+    inputs = _given(call, grad_out=each, input=each, rstd=each, weight=whole)
+    return slices(call, inputs, _asked(call, each, [f"+{name}" for name in rows] + whole))
+
+
+@rule(
+    aten._native_batch_norm_legit,
+    aten._native_batch_norm_legit_functional,
+    aten._native_batch_norm_legit_no_training,
+    aten.native_batch_norm,
+    aten._batch_norm_with_update,
+    aten._batch_norm_with_update_functional,
+    aten._batch_norm_no_update,
+    aten.cudnn_batch_norm,
+)
+def batch_norm(call: Call) -> Rule:
+    """Return the rule of a batch normalization, by channels: the samples' statistics are not a sum of the parts'."""
+    rank = len(call.outputs[0])
+    each = [None, "c", *[None] * (rank - 2)]
+    outputs = [each if len(shape) == rank else _channels(shape, call) for shape in call.outputs]
+    return slices(call, [each if n == "input" else ["c"] for n in call.names], outputs)
+
+
+def _channels(shape: tuple[int, ...], call: Call) -> Names:
+    """Return the indices of a vector of statistics; those that are not needed are empty."""
+    return ["c"] if shape == (call.outputs[0][1],) else [None] * len(shape)
+
+
+@rule(aten.native_batch_norm_backward, aten.batch_norm_backward, aten.cudnn_batch_norm_backward)
+def batch_norm_backward(call: Call) -> Rule:
+    rank = len(call.shape("input"))
+    each = [None, "c", *[None] * (rank - 2)]
+    inputs: list[Names] = []
+    for shape in call.inputs:
+        inputs.append(each if len(shape) == rank and rank > 1 else _fitting(shape, call))
+    outputs: list[Names] = [each, ["c"], ["c"]]
+    return slices(call, inputs, _asked(call, *outputs) if "output_mask" in call.arguments else outputs)
+
+
+def _fitting(shape: tuple[int, ...], call: Call) -> Names:
+    return ["c"] if shape == (call.shape("input")[1],) else [None] * len(shape)
+
+
+@rule(aten.native_group_norm)
+def group_norm(call: Call) -> Rule:
+    return _grouped(call)
+
+
+@rule(aten.native_group_norm_backward)
+def group_norm_backward(call: Call) -> Rule:
+    return _grouped(call)
+
+
+def _grouped(call: Call) -> Rule:
+    """Return the rule of a group normalization: by samples, and by channels in whole groups."""
+    rank = len(call.shape("input"))
+    each = ["n", None, *[None] * (rank - 2)]
+    backward = "output_mask" in call.arguments
+    known: dict[str, Names] = {"mean": ["n", None], "rstd": ["n", None], "weight": [None], "bias": [None]}
+    inputs = [known.get(name, each) for name in call.names]
+    outputs = _asked(call, each, ["+n", None], ["+n", None]) if backward else [each, ["n", None], ["n", None]]
+    return slices(call, inputs, outputs, local=_resized_groups)
+
+
+def _resized_groups(part: Part, arguments: dict[str, Any]) -> Any:
+    return part.run(arguments, N=part.size)

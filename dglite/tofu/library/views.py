@@ -1,0 +1,286 @@
+"""Views and other moves of elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..operator import Call, Part, Rule, Shape, rule
+from ..tdl import Opaque, Over, Place, Tensor, describe, over
+from .common import elementwise, index_names, outer, resized, slices
+
+aten = torch.ops.aten
+
+
+@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.lift_fresh, aten.contiguous)
+def same(call: Call) -> Rule:
+    return elementwise(call)
+
+
+@rule(aten.permute)
+def permute(call: Call) -> Rule:
+    dims = call.dims("dims")
+    names = index_names(len(dims))
+    return Rule(
+        describe(lambda x: over([names[d] for d in dims], lambda *i: x[tuple(i[dims.index(d)] for d in range(len(i)))]))
+    )
+
+
+@rule(aten.t)
+def t(call: Call) -> Rule:
+    names = index_names(len(call.outputs[0]))
+    return Rule(describe(lambda x: over(names, lambda *i: x[i[::-1]])))
+
+
+@rule(aten.transpose)
+def transpose(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    first, second = call["dim0"] % rank, call["dim1"] % rank
+
+    def swapped(i: tuple[Any, ...]) -> tuple[Any, ...]:
+        where = list(i)
+        where[first], where[second] = where[second], where[first]
+        return tuple(where)
+
+    return Rule(describe(lambda x: over(index_names(rank), lambda *i: x[swapped(i)])))
+
+
+@rule(aten.unsqueeze)
+def unsqueeze(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    new = call["dim"] % rank
+    return Rule(describe(lambda x: over(index_names(rank), lambda *i: x[i[:new] + i[new + 1 :]])))
+
+
+@rule(aten.squeeze)
+def squeeze(call: Call) -> Rule | None:
+    shape = call.inputs[0]
+    named = call.dims() if "dim" in call.arguments else range(len(shape))
+    gone = {d for d in named if shape[d] == 1}
+    names = index_names(len(call.outputs[0]))
+
+    def where(i: tuple[Any, ...]) -> tuple[Any, ...]:
+        rest = iter(i)
+        return tuple(0 if d in gone else next(rest) for d in range(len(shape)))
+
+    def squeezed(part: Part, arguments: dict[str, Any]) -> Any:
+        # a part of one row would lose a dimension that the whole keeps
+        return part.run(arguments) if "dim" in arguments and not _ones(part, gone) else _reshape(part, arguments)
+
+    return Rule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=squeezed)
+
+
+def _ones(part: Part, gone: set[int]) -> bool:
+    return any(size > 1 and d not in gone for d, size in enumerate(part.call.inputs[0]))
+
+
+def _reshape(part: Part, arguments: dict[str, Any]) -> Any:
+    return arguments["self"].reshape(part.shape())
+
+
+@rule(aten.expand)
+def expand(call: Call) -> Rule:
+    made = elementwise(call, local=resized("size"))
+    return Rule(made.description, local=made.local)
+
+
+def _groups(before: Shape, after: Shape) -> list[tuple[range, range]]:
+    """Return the runs of dimensions that a view turns into one another: those with the same number of elements."""
+    groups, i, j = [], 0, 0
+    while i < len(before) or j < len(after):
+        first, second = i, j
+        left, right = 1, 1
+        while True:
+            if i < len(before) and (left < right or i == first) and (left <= right or j == len(after)):
+                left, i = left * before[i], i + 1
+            elif j < len(after) and (right < left or j == second):
+                right, j = right * after[j], j + 1
+            else:
+                break
+        groups.append((range(first, i), range(second, j)))
+    return groups
+
+
+@rule(aten.view, aten._unsafe_view, aten.reshape, aten._reshape_copy)
+def view(call: Call) -> Rule | None:
+    """Return the rule of a reshape: dimensions that are merged or split are split in blocks of rows."""
+    before, after = call.inputs[0], call.outputs[0]
+    if 0 in before:
+        return None
+    read: list[Any] = [slice(None)] * len(before)
+    made: list[Any] = [slice(None)] * len(after)
+    blocks: dict[str, tuple[int, int, int, int, int]] = {}
+    for source, sink in _groups(before, after):
+        sources = [d for d in source if before[d] > 1]
+        sinks = [d for d in sink if after[d] > 1]
+        if sources and sinks:
+            d, e = sources[0], sinks[0]
+            extent = math.gcd(before[d], after[e])
+            blocks[f"i{d}"] = (d, before[d] // extent, e, after[e] // extent, extent)
+
+    def block(i: Any, size: int) -> Any:
+        return i if size == 1 else slice(i * size, i * size + size)
+
+    def element(x: Tensor) -> Over:
+        def at(*i: Any) -> Any:
+            for u, (d, rows, e, out_rows, _) in zip(i, blocks.values(), strict=True):
+                read[d], made[e] = block(u, rows), block(u, out_rows)
+            return Place(Opaque("view")(x[tuple(read)]), *made)
+
+        return over(list(blocks), at)
+
+    extents = {name: extent for name, (*_, extent) in blocks.items()}
+    return Rule(describe(element), extents=extents, local=_reshape)
+
+
+@rule(aten.slice)
+def slice_tensor(call: Call) -> Rule:
+    size, (dim,) = call.shape("self"), call.dims()
+    start, stop, step = slice(call["start"], call["end"], call["step"]).indices(size[dim])
+
+    def element(x: Tensor) -> Over:
+        return over(
+            index_names(len(size)), lambda *i: x[tuple(j * step + start if d == dim else j for d, j in enumerate(i))]
+        )
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        # the part of the input begins with the slice's first row
+        return part.run(arguments, start=0, end=None)
+
+    return Rule(describe(element), exact=True, local=local)
+
+
+@rule(aten.select)
+def select(call: Call) -> Rule:
+    shape, (dim,) = call.shape("self"), call.dims()
+    row = call["index"] % shape[dim]
+    names = index_names(len(call.outputs[0]))
+    description = describe(lambda x: over(names, lambda *i: x[(*i[:dim], row, *i[dim:])]))
+    return Rule(description, exact=True, local=lambda part, arguments: part.run(arguments, index=0))
+
+
+@rule(aten.split_with_sizes, aten.split, aten.unbind, aten.chunk)
+def split(call: Call) -> Rule:
+    shape, (dim,) = call.shape("self"), call.dims()
+    names = outer(len(shape), (dim,))
+    dropped = len(call.outputs[0]) < len(shape)
+    made = [n for n in names if n] if dropped else names
+    return slices(call, [names], [made] * len(call.outputs))
+
+
+@rule(aten.cat)
+def cat(call: Call) -> Rule | None:
+    rank = len(call.outputs[0])
+    dim = call["dim"] % rank
+    if any(len(shape) != rank for shape in call.inputs):
+        return None  # torch ignores empty vectors beside tensors of other ranks
+    names = outer(rank, (dim,))
+    return slices(call, [names] * len(call.inputs), [names])
+
+
+@rule(aten.stack)
+def stack(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    names = outer(rank, (call["dim"] % rank,))
+    return slices(call, [[n for n in names if n]] * len(call.inputs), [names])
+
+
+@rule(aten.flip)
+def flip(call: Call) -> Rule:
+    shape, dims = call.shape("self"), call.dims("dims")
+    if not call["dims"]:
+        dims = ()
+
+    def element(x: Tensor) -> Over:
+        return over(
+            index_names(len(shape)),
+            lambda *i: x[tuple(shape[d] - 1 - j if d in dims else j for d, j in enumerate(i))],
+        )
+
+    return Rule(describe(element))
+
+
+@rule(aten.roll)
+def roll(call: Call) -> Rule | None:
+    if not call["dims"]:
+        return None
+    names = outer(len(call.outputs[0]), call.dims("dims"))
+    return slices(call, [names], [names])
+
+
+@rule(aten.repeat)
+def repeat(call: Call) -> Rule:
+    """Return the rule of a repetition: only dimensions that are not repeated are split."""
+    repeats, shape = call["repeats"], call.shape("self")
+    new = len(repeats) - len(shape)
+    whole = [d for d, times in enumerate(repeats) if times != 1 or d < new]
+    names = outer(len(repeats), whole)
+    return slices(call, [names[new:]], [names])
+
+
+@rule(aten.diagonal)
+def diagonal(call: Call) -> Rule:
+    rank = len(call.shape("self"))
+    first, second = call["dim1"] % rank, call["dim2"] % rank
+    names = outer(rank, (first, second))
+    return slices(call, [names], [[n for n in names if n] + [None]])
+
+
+@rule(aten.constant_pad_nd)
+def constant_pad_nd(call: Call) -> Rule:
+    shape, pad = call.shape("self"), call["pad"]
+    rank = len(shape)
+    before = {rank - 1 - n // 2: pad[n] for n in range(0, len(pad), 2)}
+
+    def element(x: Tensor) -> Over:
+        return over(
+            index_names(rank), lambda *i: Opaque("pad")(x[tuple(j - before.get(d, 0) for d, j in enumerate(i))])
+        )
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        changed = list(pad)
+        for d in before:
+            if part.strategy.inputs[0][d] is not None:
+                (first, last), (start, stop) = part.rows("self", d), part.unclipped("self", d)
+                at = 2 * (rank - 1 - d)
+                size = stop - start
+                # a part all in the padding has been given no rows
+                left = min(first - start, size) if first < last else size
+                changed[at : at + 2] = [left, size - left - (last - first)]
+        return part.run(arguments, pad=changed)
+
+    return Rule(describe(element), local=local)
+
+
+@rule(aten.slice_scatter, aten.select_scatter)
+def scatter_slice(call: Call) -> Rule:
+    rank = len(call.shape("self"))
+    names = outer(rank, call.dims())
+    source = names if len(call.shape("src")) == rank else [n for n in names if n]
+    return slices(call, [names, source], [names])
+
+
+@rule(aten.slice_backward, aten.select_backward)
+def slice_backward(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    names = outer(rank, (call["dim"] % rank,))
+    source = names if len(call.inputs[0]) == rank else [n for n in names if n]
+    return slices(call, [source], [names], local=resized("input_sizes"))
+
+
+@rule(aten.as_strided)
+def as_strided(call: Call) -> Rule | None:
+    """Return the rule of a contiguous view that is written with strides; others read anything."""
+    size = tuple(call["size"])
+    contiguous = [math.prod(size[d + 1 :]) for d in range(len(size))]
+    same_elements = math.prod(size) == math.prod(call.shape("self"))
+    if not same_elements or list(call["stride"]) != contiguous or call["storage_offset"]:
+        return None
+    return view(call)
+
+
+@rule(aten.copy, aten.copy_)
+def copy(call: Call) -> Rule:
+    return elementwise(call)
