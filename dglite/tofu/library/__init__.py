@@ -1,6 +1,6 @@
 """Descriptions of operators, by family."""
 
 from ..operator import RULES
-from . import conv, factories, indexing, loss, matmul, norm, reduce, views
+from . import attention, conv, factories, indexing, loss, matmul, norm, pool, reduce, views
 
-__all__ = ["RULES", "conv", "factories", "indexing", "loss", "matmul", "norm", "reduce", "views"]
+__all__ = ["RULES", "attention", "conv", "factories", "indexing", "loss", "matmul", "norm", "pool", "reduce", "views"]

@@ -138,7 +138,7 @@ def view(call: Call) -> Rule | None:
 @rule(aten.slice)
 def slice_tensor(call: Call) -> Rule:
     size, (dim,) = call.shape("self"), call.dims()
-    start, stop, step = slice(call["start"], call["end"], call["step"]).indices(size[dim])
+    start, _, step = slice(call["start"], call["end"], call["step"]).indices(size[dim])
 
     def element(x: Tensor) -> Over:
         return over(

@@ -1,0 +1,73 @@
+"""Scaled dot product attention, by samples, heads and rows of the query; distances of pairs; Fourier transforms."""
+
+from __future__ import annotations
+
+import torch
+
+from ..operator import Call, Rule, rule
+from .common import Names, aligned, outer, slices
+
+aten = torch.ops.aten
+
+ROWS: list[str | None] = ["b", "h", "l", None]
+WHOLE: list[str | None] = ["b", "h", None, None]
+
+
+def _names(call: Call) -> dict[str, Names]:
+    """Return the indices of the tensors of an attention and of its gradient."""
+    rows = ROWS if not call["is_causal"] else WHOLE
+    heads = list(rows[:3])
+    known: dict[str, Names] = {"query": rows, "key": WHOLE, "value": WHOLE, "out": rows, "grad_out": rows}
+    known["logsumexp"] = heads
+    for name in ("attn_mask", "attn_bias"):
+        if name in call.names:
+            known[name] = aligned(call.shape(name), [*heads, None])
+    return known
+
+
+@rule(aten._scaled_dot_product_flash_attention_for_cpu)
+def attention(call: Call) -> Rule | None:
+    known = _names(call)
+    if call.shape("query")[1] != call.shape("key")[1]:
+        return None
+    random = call["dropout_p"] > 0
+    return slices(call, [known[n] for n in call.names], [known["out"], known["logsumexp"]], random=random)
+
+
+@rule(aten._scaled_dot_product_flash_attention_for_cpu_backward)
+def attention_backward(call: Call) -> Rule | None:
+    known = _names(call)
+    if call.shape("query")[1] != call.shape("key")[1]:
+        return None
+    of_keys = WHOLE if call["is_causal"] else [*WHOLE, "+l"]
+    return slices(call, [known[n] for n in call.names], [known["query"], of_keys, of_keys])
+
+
+@rule(aten._scaled_dot_product_efficient_attention, aten._scaled_dot_product_flash_attention)
+@rule(aten._scaled_dot_product_cudnn_attention)
+def attention_gpu(call: Call) -> Rule | None:
+    """Return the rule of the GPU's kernels: by samples and heads, the random state beside."""
+    if call["dropout_p"] > 0:
+        return None
+    known = _names(call)
+    outputs: list[Names] = [WHOLE, ["b", "h", None], *[[None] * len(shape) for shape in call.outputs[2:]]]
+    inputs = [[*names[:2], None, None] for names in (known[n] for n in call.names)]
+    return slices(call, inputs, outputs, beside=range(2, len(call.outputs)))
+
+
+@rule(aten._cdist_forward)
+def cdist(call: Call) -> Rule:
+    rank = len(call.outputs[0])
+    batch = outer(rank, (rank - 2, rank - 1))[:-2]
+    made: list[str | None] = [*batch, "i", "j"]
+    return slices(
+        call,
+        [aligned(call.inputs[0], [*batch, "i", None]), aligned(call.inputs[1], [*batch, "j", None])],
+        [made],
+    )
+
+
+@rule(aten._fft_r2c, aten._fft_c2r, aten._fft_c2c)
+def fft(call: Call) -> Rule:
+    names = outer(len(call.outputs[0]), call.dims())
+    return slices(call, [names], [names])

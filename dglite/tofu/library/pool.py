@@ -1,0 +1,73 @@
+"""Pooling, resampling and padding of images, by samples and channels."""
+
+from __future__ import annotations
+
+import torch
+
+from ..operator import Call, Rule, rule
+from .common import Names, slices
+
+aten = torch.ops.aten
+
+SPACE = {
+    1: (aten.reflection_pad1d, aten.replication_pad1d, aten.upsample_nearest1d),
+    2: (
+        aten.max_pool2d_with_indices,
+        aten.max_pool2d_with_indices_backward,
+        aten.avg_pool2d,
+        aten.avg_pool2d_backward,
+        aten._adaptive_avg_pool2d,
+        aten._adaptive_avg_pool2d_backward,
+        aten.reflection_pad2d,
+        aten.reflection_pad2d_backward,
+        aten.replication_pad2d,
+        aten.replication_pad2d_backward,
+        aten.upsample_nearest2d,
+        aten.upsample_bilinear2d,
+    ),
+    3: (
+        aten.max_pool3d_with_indices,
+        aten.max_pool3d_with_indices_backward,
+        aten.avg_pool3d,
+        aten.avg_pool3d_backward,
+        aten._adaptive_avg_pool3d,
+        aten._adaptive_avg_pool3d_backward,
+        aten.reflection_pad3d,
+        aten.replication_pad3d,
+    ),
+}
+"""Operators on images by the dimensions of space, which each reads as a whole."""
+
+
+def _on_images(space: int) -> None:
+    def make(call: Call) -> Rule:
+        def names(rank: int) -> Names:
+            return [f"i{d}" for d in range(rank - space)] + [None] * space
+
+        return slices(call, [names(len(s)) for s in call.inputs], [names(len(s)) for s in call.outputs])
+
+    rule(*SPACE[space])(make)
+
+
+for _space in SPACE:
+    _on_images(_space)
+
+
+@rule(aten.upsample_nearest2d_backward, aten.upsample_bilinear2d_backward)
+def upsample_backward(call: Call) -> Rule:
+    images: Names = ["n", "c", None, None]
+
+    return slices(call, [images], [images], local=lambda part, a: part.run(a, input_size=list(part.shape())))
+
+
+@rule(aten.grid_sampler_2d)
+def grid_sampler(call: Call) -> Rule:
+    return slices(call, [["n", "c", None, None], ["n", None, None, None]], [["n", "c", None, None]])
+
+
+@rule(aten.col2im, aten.im2col)
+def columns(call: Call) -> Rule | None:
+    inputs, outputs = len(call.inputs[0]), len(call.outputs[0])
+    if max(inputs, outputs) < 4:
+        return None
+    return slices(call, [["n", *[None] * (inputs - 1)]], [["n", *[None] * (outputs - 1)]])

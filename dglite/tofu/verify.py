@@ -1,0 +1,175 @@
+"""Check strategies by running an operator as a whole and in parts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import DGLError
+from .aten import operator_of
+from .operator import Operator, bind, flat_outputs
+from .strategy import Combine, Region, Strategy
+
+__all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
+
+
+def cut(tensor: torch.Tensor, region: Region, lo: int, hi: int) -> torch.Tensor:
+    """Return what ``region`` leaves of a tensor for the part ``[lo, hi)``, as a view."""
+    for dim, span in enumerate(region):
+        if span is not None:
+            first, last = span.rows(lo, hi, tensor.shape[dim])
+            tensor = tensor.narrow(dim, first, last - first)
+    return tensor
+
+
+def cut_arguments(arguments: Mapping[str, Any], strategy: Strategy, lo: int, hi: int) -> dict[str, Any]:
+    """Return the arguments of a call with each tensor cut for the part ``[lo, hi)``."""
+    regions = iter(strategy.inputs)
+
+    def one(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return cut(value, next(regions), lo, hi).clone(memory_format=torch.contiguous_format)
+        return [one(part) for part in value] if isinstance(value, list | tuple) else value
+
+    return {name: one(value) for name, value in arguments.items()}
+
+
+def combine_parts(
+    parts: Sequence[torch.Tensor],
+    bounds: Sequence[tuple[int, int]],
+    combine: Combine,
+    region: Region,
+    shape: Sequence[int],
+) -> torch.Tensor:
+    """Return the whole output from those of the parts ``bounds``.
+
+    Raises
+    ------
+    DGLError
+        If a part has another shape than its region, if the parts leave rows out, or if outputs that every part makes
+        as a whole differ.
+    """
+    if combine != "concat":
+        result = parts[0]
+        for part in parts[1:]:
+            result = _REDUCE[combine](result, part)
+        return result
+    if all(span is None for span in region):
+        if any(not torch.equal(part, parts[0]) for part in parts[1:]):
+            raise DGLError("parts that make the whole output each have made different ones.")
+        return parts[0]
+    result, made = parts[0].new_empty(tuple(shape)), torch.zeros(tuple(shape), dtype=torch.int32)
+    for part, (lo, hi) in zip(parts, bounds, strict=True):
+        place = cut(result, region, lo, hi)
+        if place.shape != part.shape:
+            raise DGLError(f"the part [{lo}, {hi}) has the shape {tuple(part.shape)}, its region {tuple(place.shape)}.")
+        place.copy_(part)
+        cut(made, region, lo, hi).add_(1)
+    if not bool((made == 1).all()):
+        raise DGLError("the parts leave out rows of the output, or make some twice.")
+    return result
+
+
+_REDUCE = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+
+
+def verify(
+    target: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    operator: Operator | None = None,
+    tolerance: float = 1e-8,
+) -> tuple[Strategy, ...]:
+    """Run each strategy of a call in two and three parts, even and uneven ones, and compare with the whole.
+
+    Parameters
+    ----------
+    target, args, kwargs
+        The call, on tensors with values, best of float64.
+    operator : Operator, optional
+        Its description, by default the library's.
+    tolerance : float
+        How far numbers may differ, relative to the largest of their output.
+
+    Returns
+    -------
+    tuple of Strategy
+        The strategies, all of which are right.
+
+    Raises
+    ------
+    DGLError
+        If the parts of a strategy do not make the whole: then the description is not that of the operator.
+    """
+    kwargs = kwargs or {}
+    operator = operator or operator_of(target, args, kwargs)
+    if operator is None:
+        return ()
+    whole = flat_outputs(target(*args, **kwargs))
+    for strategy in operator.strategies:
+        for bounds in _splits(strategy.extent):
+            try:
+                _compare(operator, bind(target, args, kwargs), strategy, bounds, whole, tolerance)
+            except (DGLError, RuntimeError, IndexError, ValueError, TypeError) as error:
+                raise DGLError(
+                    f"{target}, split by {strategy.index} at {bounds}: {error}\n{strategy}\n"
+                    "The description does not fit the operator; correct it, or keep this index from being split."
+                ) from error
+    return operator.strategies
+
+
+def _splits(extent: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield ways to split ``extent`` rows: in halves, one row and the rest, the rest and one row, and in three."""
+    cuts = {(0, extent // 2, extent), (0, 1, extent), (0, extent - 1, extent)}
+    if extent > 2:
+        cuts.add((0, extent // 3, extent // 3 + 1, extent))
+        cuts.discard((0, 0, 1, extent))
+    for ends in sorted(cuts):
+        yield [(lo, hi) for lo, hi in itertools.pairwise(ends) if lo < hi]
+
+
+def _compare(
+    operator: Operator,
+    arguments: dict[str, Any],
+    strategy: Strategy,
+    bounds: list[tuple[int, int]],
+    whole: list[Any],
+    tolerance: float,
+) -> None:
+    parts = []
+    for lo, hi in bounds:
+        local = cut_arguments(arguments, strategy, lo, hi)
+        parts.append(flat_outputs(operator.run_part((), local, strategy, lo, hi)))
+    for number, expected in enumerate(whole):
+        if expected is None:
+            continue
+        made = combine_parts(
+            [part[number] for part in parts],
+            bounds,
+            strategy.combine[number],
+            strategy.outputs[number],
+            expected.shape,
+        )
+        _check_equal(made, expected, number, operator.rule.random, tolerance)
+
+
+def _check_equal(made: torch.Tensor, expected: torch.Tensor, number: int, random: bool, tolerance: float) -> None:
+    if made.shape != expected.shape or made.dtype != expected.dtype:
+        raise DGLError(
+            f"output {number} has the shape {tuple(made.shape)} and dtype {made.dtype}, expected "
+            f"{tuple(expected.shape)} and {expected.dtype}."
+        )
+    if random or not expected.numel():
+        return
+    if not expected.dtype.is_floating_point and not expected.dtype.is_complex:
+        close = torch.equal(made, expected)
+    else:
+        finite = expected[torch.isfinite(expected)]
+        scale = float(finite.abs().max()) if finite.numel() else 1.0
+        close = torch.allclose(made, expected, rtol=0, atol=tolerance * max(scale, 1.0), equal_nan=True)
+    if not close:
+        raise DGLError(f"output {number} of the parts differs from that of the whole.")
