@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -43,10 +44,7 @@ class Affine:
     @property
     def denominator(self) -> int:
         """The number that all its values are whole multiples of one over."""
-        denominator = Fraction(self.constant).denominator
-        for _, coefficient in self.terms:
-            denominator = denominator * Fraction(coefficient).denominator
-        return denominator
+        return math.lcm(self.constant.denominator, *(coefficient.denominator for _, coefficient in self.terms))
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, int | Fraction | Affine):

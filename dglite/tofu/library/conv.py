@@ -78,8 +78,9 @@ def _in_groups(call: Call) -> Rule:
     def element(data: Tensor, filters: Tensor, *added: Tensor) -> Over:
         def at(b: Any, g: Any, *x: Any) -> Any:
             def product(*k: Any) -> Expression:
-                where = tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
-                reads = (slice(None),) * count if transposed else where
+                reads: tuple[Any, ...] = (slice(None),) * count
+                if not transposed:
+                    reads = tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
                 block = data[(b, _block(g, channels_in), *reads)]
                 biases = (one[_block(g, channels_out)] for one in added)
                 return Opaque("group")(block, filters[(_block(g, filter_rows), slice(None), *k)], *biases)
@@ -133,20 +134,31 @@ def _transposed(part: Part, arguments: dict[str, Any]) -> Any:
         return part.run(arguments)
     d = int(part.index[1:])
     stride, padding, _ = _geometry(part.call)
-    first, _ = part.rows("input", 2 + d)
+    first, last = part.rows("input", 2 + d)
     low, high = part.output_rows(0, 2 + d)
     padding[d] = 0
     extra = _sequence(arguments["output_padding"], count)
     extra[d] = 0
-    made = part.run(arguments, bias=None, padding=padding, output_padding=extra)
-    begin = first * stride[d] - _geometry(part.call)[1][d]  # which row of the whole output its first row is
-    made = _pad(made, count, d, begin - low, high - begin - made.shape[2 + d])
+    if first == last:  # rows of the output padding alone
+        made = arguments["input"].new_zeros(part.shape())
+    else:
+        made = part.run(arguments, bias=None, padding=padding, output_padding=extra)
+        begin = first * stride[d] - _geometry(part.call)[1][d]  # which row of the whole output its first row is
+        made = _window(made, count, d, low - begin, high - begin)
     bias = arguments["bias"]
     return made if bias is None else made + bias.view(-1, *[1] * count)
 
 
+def _window(tensor: torch.Tensor, count: int, d: int, low: int, high: int) -> torch.Tensor:
+    """Return the rows ``[low, high)`` of a dimension of space, zeros where it has none."""
+    left, right = max(0, -low), max(0, high - tensor.shape[2 + d])
+    return _pad(tensor, count, d, left, right).narrow(2 + d, low + left, high - low)
+
+
 @rule(aten.convolution_backward)
-def convolution_backward(call: Call) -> Rule:
+def convolution_backward(call: Call) -> Rule | None:
+    if not (call["output_mask"][0] or call["output_mask"][1]):
+        return None
     if call["groups"] > 1:
         return _in_groups_backward(call)
     count, transposed = _space(call), call["transposed"]
@@ -155,6 +167,8 @@ def convolution_backward(call: Call) -> Rule:
     kernel = call.shape("weight")[2:]
     asked = call["output_mask"]
     whole = (slice(None),) * count
+    # ATen wants all three tensors to fit, whichever gradients are asked for
+    read = Opaque("product")
 
     def reads(x: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
         if transposed:
@@ -165,7 +179,8 @@ def convolution_backward(call: Call) -> Rule:
         def of_data(b: Any, ci: Any, *x: Any) -> Any:
             def product(co: Any, *k: Any) -> Expression:
                 channels = (ci, co) if transposed else (co, ci)
-                return Opaque("*")(grad[(b, co, *reads(x, k))], filters[(*channels, *k)])
+                rows = whole if transposed else x
+                return read(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)], filters[(*channels, *k)])
 
             made = Sum(over(["co", *taps], product))
             return Place(made, b, ci, *whole) if transposed else made
@@ -173,7 +188,7 @@ def convolution_backward(call: Call) -> Rule:
         def of_filters(co: Any, ci: Any, *k: Any) -> Any:
             def product(b: Any, *x: Any) -> Expression:
                 rows = whole if transposed else x
-                return Opaque("*")(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)])
+                return read(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)], filters[(*channels, *k)])
 
             channels = (ci, co) if transposed else (co, ci)
             return Place(Sum(over(["b", *(() if transposed else space)], product)), *channels, *k)

@@ -13,13 +13,12 @@ from .common import elementwise, index_names
 aten = torch.ops.aten
 
 
-@rule(aten.full, aten.zeros, aten.ones, aten.empty, aten.new_zeros, aten.new_full, aten.new_empty, aten.new_ones)
-@rule(aten.empty_strided, aten.new_empty_strided)
+@rule(aten.full, aten.zeros, aten.ones, aten.new_zeros, aten.new_full, aten.new_ones)
 def full(call: Call) -> Rule:
     return _of_size(call, random=False)
 
 
-@rule(aten.rand, aten.randn)
+@rule(aten.rand, aten.randn, aten.empty, aten.new_empty, aten.empty_strided, aten.new_empty_strided)
 def rand(call: Call) -> Rule:
     return _of_size(call, random=True)
 

@@ -10,7 +10,13 @@ from .common import Names, slices
 aten = torch.ops.aten
 
 SPACE = {
-    1: (aten.reflection_pad1d, aten.replication_pad1d, aten.upsample_nearest1d),
+    1: (
+        aten.reflection_pad1d,
+        aten.replication_pad1d,
+        aten.upsample_nearest1d,
+        aten.avg_pool1d,
+        aten.adaptive_avg_pool1d,
+    ),
     2: (
         aten.max_pool2d_with_indices,
         aten.max_pool2d_with_indices_backward,
