@@ -51,7 +51,7 @@ def operator_of(
 
 
 def _maker(target: Any) -> Any:
-    found = RULES.get(target) or RULES.get(target.overloadpacket)
+    found = RULES.get(target) or RULES.get(target.overloadpacket) or RULES.get(target._schema.name)
     if found is None and torch.Tag.pointwise in target.tags and not target._schema.name.startswith("aten::_foreach"):
         return _pointwise
     return found

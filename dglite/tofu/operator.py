@@ -147,6 +147,8 @@ class Rule:
         operator itself, with the arguments as they are.
     random : bool
         Whether the result is random, so that parts equal the whole in distribution only.
+    adjust : callable, optional
+        Changes each strategy, to name rows that the description cannot.
     kind : str
         ``"described"``, ``"element-wise"``, or ``"opaque"`` where some dimensions cannot be split.
     """
@@ -159,6 +161,7 @@ class Rule:
     local: Local | None = None
     random: bool = False
     kind: str = "described"
+    adjust: Callable[[Strategy], Strategy] | None = None
 
 
 @dataclass(frozen=True)
@@ -172,17 +175,16 @@ class Operator:
     def strategies(self) -> tuple[Strategy, ...]:
         """Every way to split the call."""
         rule, call = self.rule, self.call
-        return tuple(
-            interval.strategies(
-                rule.description,
-                call.inputs,
-                call.outputs,
-                extents=rule.extents,
-                keep=rule.keep,
-                exact=rule.exact,
-                additive=rule.additive,
-            )
+        found = interval.strategies(
+            rule.description,
+            call.inputs,
+            call.outputs,
+            extents=rule.extents,
+            keep=rule.keep,
+            exact=rule.exact,
+            additive=rule.additive,
         )
+        return tuple(map(rule.adjust, found)) if rule.adjust else tuple(found)
 
     def run_part(self, args: Sequence[Any], kwargs: Mapping[str, Any], strategy: Strategy, lo: int, hi: int) -> Any:
         """Return the outputs of the part ``[lo, hi)``.
@@ -201,7 +203,7 @@ class Operator:
 MakeRule = Callable[[Call], Rule | None]
 
 RULES: dict[Any, MakeRule] = {}
-"""The rules by operator, an overload or all of its overloads."""
+"""The rules by operator: an overload, all of its overloads, or the name of one that may not be registered."""
 
 
 def rule(*targets: Any) -> Callable[[MakeRule], MakeRule]:

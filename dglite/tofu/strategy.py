@@ -47,6 +47,11 @@ class Span:
         first = min(max(first, 0), size)
         return first, max(min(last, size), first)
 
+    def count(self, lo: int, hi: int, size: int) -> int:
+        """Return how many rows these are: what a part has to fetch."""
+        first, last = self.rows(lo, hi, size)
+        return last - first
+
 
 Region = tuple[Span | None, ...]
 """A span per dimension of a tensor; None is the whole dimension."""

@@ -10,6 +10,7 @@ import torch
 
 from ..errors import DGLError
 from .aten import operator_of
+from .library.graph import Neighbors
 from .operator import Operator, bind, flat_outputs
 from .strategy import Combine, Region, Strategy
 
@@ -17,9 +18,11 @@ __all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
 
 
 def cut(tensor: torch.Tensor, region: Region, lo: int, hi: int) -> torch.Tensor:
-    """Return what ``region`` leaves of a tensor for the part ``[lo, hi)``, as a view."""
+    """Return what ``region`` leaves of a tensor for the part ``[lo, hi)``, as a view where its rows are a range."""
     for dim, span in enumerate(region):
-        if span is not None:
+        if isinstance(span, Neighbors):
+            tensor = tensor.index_select(dim, torch.from_numpy(span.ids(lo, hi)))
+        elif span is not None:
             first, last = span.rows(lo, hi, tensor.shape[dim])
             tensor = tensor.narrow(dim, first, last - first)
     return tensor

@@ -1,6 +1,19 @@
 """Descriptions of operators, by family."""
 
 from ..operator import RULES
-from . import attention, conv, factories, indexing, loss, matmul, norm, pool, reduce, views
+from . import attention, conv, factories, graph, indexing, loss, matmul, norm, pool, reduce, views
 
-__all__ = ["RULES", "attention", "conv", "factories", "indexing", "loss", "matmul", "norm", "pool", "reduce", "views"]
+__all__ = [
+    "RULES",
+    "attention",
+    "conv",
+    "factories",
+    "graph",
+    "indexing",
+    "loss",
+    "matmul",
+    "norm",
+    "pool",
+    "reduce",
+    "views",
+]

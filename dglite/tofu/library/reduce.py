@@ -30,7 +30,8 @@ def _reduced(call: Call, reduce: Callable[[Over], Expression], dims: tuple[int, 
                 where = known | dict(zip(dims, j, strict=True))
                 return x[tuple(where[d] for d in range(rank))]
 
-            return scale * reduce(over([f"r{d}" for d in dims], inner))
+            made = reduce(over([f"r{d}" for d in dims], inner))
+            return made if scale == 1 else scale * made
 
         return over([names[d] for d in (range(rank) if keepdim else kept)], at)
 

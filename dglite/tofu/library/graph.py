@@ -1,0 +1,222 @@
+"""dglite's own operators in compiled programs: g-SpMM and g-SDDMM, by destinations, edges and features.
+
+Which rows of the sources a part of the destinations needs is not affine: it is the halo, read off the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ...expr import operands_of
+from ...ops.traced import expression_of
+from ...structure.adjacency import Adjacency
+from ..operator import Call, Part, Rule, rule
+from ..strategy import Region, Span, Strategy
+from ..tdl import Apply, Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from .common import broadcast, index_names
+
+Rows = Literal["u", "v", "e"]
+"""Rows of sources, of destinations, of edges."""
+
+
+@dataclass(frozen=True)
+class Neighbors(Span):
+    """The rows that a part of a graph's destinations or edges touches: those in ``ids``, sorted, each once.
+
+    Attributes
+    ----------
+    structure : tuple of int
+        The graph, as programs name it.
+    split : "v" or "e"
+        Whether ``[lo, hi)`` are destinations or edges.
+    of : "u", "v" or "e"
+        Whether these are rows of sources, destinations or edges.
+    """
+
+    structure: tuple[int, ...] = ()
+    split: Rows = "v"
+    of: Rows = "u"
+
+    def ids(self, lo: int, hi: int) -> np.ndarray:
+        """Return the rows that the part ``[lo, hi)`` touches."""
+        src, dst, edges = _part(self.structure, self.split, lo, hi).touched
+        return {"u": src, "v": dst, "e": edges}[self.of]
+
+    def rows(self, lo: int, hi: int, size: int) -> tuple[int, int]:
+        """Return the range around the ids."""
+        ids = self.ids(lo, hi)
+        return (int(ids[0]), int(ids[-1]) + 1) if len(ids) else (0, 0)
+
+    def count(self, lo: int, hi: int, size: int) -> int:
+        """Return how many rows these are."""
+        return len(self.ids(lo, hi))
+
+
+def _adjacency(structure: Sequence[int]) -> Adjacency:
+    adj = Adjacency.numbered(structure[0])
+    return adj.reverse() if structure[1] else adj
+
+
+class _Part:
+    """A part of a graph: the edges into the destinations, or with the ids, ``[lo, hi)``."""
+
+    def __init__(self, whole: Adjacency, split: Rows, lo: int, hi: int):
+        self.src, self.dst = whole.coo()
+        self.whole, self.edges = whole, np.arange(lo, hi)
+        if split == "v":
+            self.edges = np.flatnonzero((self.dst >= lo) & (self.dst < hi))
+        self.src, self.dst = self.src[self.edges], self.dst[self.edges]
+        self.lo, self.hi = lo, hi
+        self.touched = np.unique(self.src), np.unique(self.dst), self.edges
+        self.graphs: dict[str, Adjacency] = {}
+
+    def words(self, destinations: str) -> list[int]:
+        """Return how a program names the graph between the rows of a part.
+
+        Its ``destinations`` are all, the ``"range"`` of the part, or those that its edges have ("touched").
+        """
+        made = self.graphs.get(destinations)
+        if made is None:
+            sources, touched, _ = self.touched
+            src, dst, count = np.searchsorted(sources, self.src), self.dst, self.whole.num_dst
+            if destinations == "range":
+                dst, count = dst - self.lo, self.hi - self.lo
+            elif destinations == "touched":
+                dst, count = np.searchsorted(touched, dst), len(touched)
+            made = self.graphs.setdefault(destinations, Adjacency.from_coo(len(sources), count, src, dst))
+        return [made.number, 0, made.num_src, made.num_dst, made.num_edges]
+
+
+def _part(structure: Sequence[int], split: Rows, lo: int, hi: int) -> _Part:
+    """Return a part of a graph, which is kept with the whole."""
+    whole = _adjacency(structure)
+    key = f"tofu {split} {lo} {hi}"
+    return whole.cache.get(key) or whole.cache.setdefault(key, _Part(whole, split, lo, hi))
+
+
+@rule("dglite::spmm")
+def spmm(call: Call) -> Rule:
+    """Return the rule of a g-SpMM.
+
+    By destinations a part reads their in-edges and the sources of those. By edges, which is for sums only, it makes a
+    partial sum for every destination.
+    """
+    reducer, keeps, text = call["recipe"].split(" ", 2)
+    sides = _sides(call, text)
+    feat = index_names(len(call.outputs[0]) - 1, "f")
+
+    def element(*x: Tensor) -> tuple[Over, ...]:
+        def result(v: Any, *f: Any) -> Expression:
+            def message(e: Any) -> Expression:
+                return Opaque("message")(*_read(call, x, sides, {"v": v, "e": e}, f))
+
+            total = Sum(over(["e"], message))
+            return total if reducer == "sum" else Apply(reducer)(total)
+
+        def winners(v: Any, *f: Any) -> Expression:
+            return Apply("winners")(result(v, *f))
+
+        kept = over(["v", *feat], winners) if 0 not in call.outputs[1] else over([], lambda: Place(0, slice(None)))
+        return over(["v", *feat], result), kept
+
+    # the winners are numbers of entries, which are others in a part
+    keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
+    description = describe(element, index_names(len(call.inputs), "x"))
+    extents = {"v": call["structure"][3], "e": call["structure"][4]}
+    return Rule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
+
+
+@rule("dglite::sddmm")
+def sddmm(call: Call) -> Rule:
+    """Return the rule of a g-SDDMM: by edges and by features, the summed axis of a dot product included."""
+    dot, text = call["recipe"].split(" ", 1)
+    sides = _sides(call, text)
+    rank = max(len(shape) for shape, side in zip(call.inputs, sides, strict=True) if side)
+    feat = index_names(rank - 1, "f")
+    wide = max(shape[-1] for shape, side in zip(call.inputs, sides, strict=True) if side and len(shape) == rank)
+
+    def element(*x: Tensor) -> tuple[Over, ...]:
+        def result(e: Any, *f: Any) -> Any:
+            if dot != "1":
+                return Opaque("edge")(*_read(call, x, sides, {"e": e}, f))
+
+            def product(last: Any) -> Expression:
+                return Opaque("edge")(*_read(call, x, sides, {"e": e}, (*f, last)))
+
+            return Place(Sum(over([feat[-1]], product)), e, *f, 0)
+
+        made = over(["e", *(feat[:-1] if dot == "1" else feat)], result)
+        return made, over([], lambda: Place(0, slice(None)))
+
+    # what has no last axis of its own counts for every element of it, in every part
+    narrow = any(side and shape[-1] != wide for shape, side in zip(call.inputs, sides, strict=True))
+    keep = [feat[-1]] if dot == "1" and narrow else []
+    description = describe(element, index_names(len(call.inputs), "x"))
+    extents = {"e": call["structure"][4]} | ({feat[-1]: wide} if dot == "1" else {})
+    return Rule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
+
+
+@rule("dglite::degree_scale")
+def degree_scale(call: Call) -> Rule:
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        made, kept = part.run(arguments)
+        return made[part.lo : part.hi].clone(), kept
+
+    description = describe(lambda: (lambda i, j: 0, over([], lambda: Place(0, slice(None)))))
+    return Rule(description, local=local)
+
+
+def _sides(call: Call, text: str) -> list[Rows | None]:
+    """Return whose rows each tensor input has; None for what all edges share and for the keeper of the graph."""
+    sides: list[Rows | None] = [None] * len(call.inputs)
+    for operand in operands_of(expression_of(text)):
+        found = operand.side.value
+        if found in ("u", "v", "e") and call.inputs[operand.slot][0] > 0:
+            sides[operand.slot] = found
+    return sides
+
+
+def _read(
+    call: Call, tensors: Sequence[Tensor], sides: Sequence[Rows | None], rows: dict[str, Any], f: Sequence[Any]
+) -> list[Expression]:
+    """Return what a message reads of each input."""
+    found: list[Expression] = []
+    for x, shape, name, side in zip(tensors, call.inputs, call.names, sides, strict=True):
+        if name == "keeper":
+            found.append(x[(slice(None),) * len(shape)])
+        else:
+            found.append(x[(rows.get(side or "", slice(None)), *broadcast(shape[1:], tuple(f)))])
+    return found
+
+
+def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
+    structure = tuple(call["structure"])
+
+    def adjust(strategy: Strategy) -> Strategy:
+        split = strategy.index
+        if split not in ("v", "e"):
+            return strategy
+        spmm_edges = split == "e" and call.target._schema.name == "dglite::spmm"
+
+        def measured(region: Region, side: Rows | None) -> Region:
+            if side is None or side == split or (side == "v" and spmm_edges):
+                return region
+            return Neighbors(structure=structure, split=split, of=side), *region[1:]
+
+        return replace(strategy, inputs=tuple(map(measured, strategy.inputs, sides)))
+
+    return adjust
+
+
+def _on_part(part: Part, arguments: dict[str, Any]) -> Any:
+    words = part.call["structure"]
+    if part.index == "v":
+        words = _part(words, "v", part.lo, part.hi).words("range")
+    elif part.index == "e":
+        sums = part.strategy.combine[0] == "sum"
+        words = _part(words, "e", part.lo, part.hi).words("all" if sums else "touched")
+    return part.run(arguments, structure=words)
