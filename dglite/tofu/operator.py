@@ -126,7 +126,7 @@ class Part:
         """Return the shape of the part's output ``number``."""
         return cut_shape(self.strategy.outputs[number], self.call.outputs[number], self.lo, self.hi)
 
-    def run(self, arguments: Mapping[str, Any], **changed: Any) -> Any:
+    def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
         """Call the operator on the part's tensors, with some arguments changed."""
         return self.call.target(**{**arguments, **changed})
 

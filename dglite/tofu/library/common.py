@@ -43,17 +43,19 @@ def slices(
     local: Local | None = None,
     random: bool = False,
     beside: Sequence[int] = (),
+    added: Sequence[int] = (),
 ) -> Rule:
     """Return the rule of an operator that is an opaque function of slices.
 
     An index that some outputs lack, named in their ``outputs`` entry by ``+name``, is summed over for them. Outputs
-    with numbers in ``beside`` come out whole for every part, whatever index is split.
+    with numbers in ``beside`` come out whole for every part, whatever index is split. Inputs with numbers in ``added``
+    are added to the sum: one part of it has to do so.
     """
 
     def where(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(indices[name] if name else slice(None) for name in names)
 
-    def made(tensors: Sequence[Tensor], number: int) -> Over:
+    def output(tensors: Sequence[Tensor], number: int) -> Over:
         names, shape = outputs[number], call.outputs[number]
         if number in beside or 0 in shape:
             return over([], lambda: Place(0, *[slice(None)] * len(shape)))
@@ -63,22 +65,25 @@ def slices(
 
         def element(*i: Any) -> Any:
             indices = dict(zip(own, i, strict=True))
+            apart = added if summed else ()
 
             def body(*j: Any) -> Expression:
                 known = indices | dict(zip(summed, j, strict=True))
-                return Opaque(str(call.target))(
-                    *(x[_known(read, known)] for x, read in zip(tensors, inputs, strict=True))
-                )
+                used = (n for n in range(len(tensors)) if n not in apart)
+                return Opaque(str(call.target))(*(tensors[n][_known(inputs[n], known)] for n in used))
 
-            return Place(Sum(over(summed, body)) if summed else body(), *where(place, indices))
+            made = Sum(over(summed, body)) if summed else body()
+            for n in apart:
+                made = tensors[n][_known(inputs[n], indices)] + made
+            return Place(made, *where(place, indices))
 
         return over(own, element)
 
     def all_outputs(*x: Tensor) -> tuple[Over, ...]:
-        return tuple(made(x, number) for number in range(len(call.outputs)))
+        return tuple(output(x, number) for number in range(len(call.outputs)))
 
     description = describe(all_outputs, index_names(len(call.inputs), "x"))
-    return Rule(description, local=local, random=random, kind="opaque")
+    return Rule(description, local=local, random=random, kind="opaque", additive=bool(added))
 
 
 def _known(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from ..operator import Call, Rule, rule
+from ..operator import Call, Part, Rule, rule
 from .common import Names, aligned, index_names, outer, slices
 
 aten = torch.ops.aten
@@ -47,7 +49,20 @@ def index_select(call: Call) -> Rule:
     return slices(call, [outer(rank, (dim,)), [names[dim]]], [names])
 
 
-@rule(aten.scatter, aten.scatter_add, aten.scatter_reduce)
+@rule(aten.scatter_add)
+def scatter_add(call: Call) -> Rule:
+    """Return the rule of an adding scatter: along the indexed dimension, parts of the index make parts of a sum."""
+    shape, (dim,) = call.shape("self"), call.dims()
+    whole = {d for d in range(len(shape)) if d != dim and any(other[d] != shape[d] for other in call.inputs)}
+    names = outer(len(shape), (dim, *whole))
+    along = list(names)
+    if call.shape("src") == call.shape("index"):
+        along[dim] = "j"
+    summed = [f"+{name}" for name in along if name == "j"]
+    return slices(call, [names, along, along], [[*names, *summed]], local=_accumulate, added=(0,))
+
+
+@rule(aten.scatter, aten.scatter_reduce)
 def scatter(call: Call) -> Rule | None:
     """Return the rule of a scatter: dimensions that all operands have as a whole, but the one that is indexed."""
     shape = call.shape("self")
@@ -74,8 +89,19 @@ def index_put(call: Call) -> Rule | None:
         return None
     source, indices, made = placed
     free = {name for name in source if name}
-    values = aligned(call.inputs[-1], [name if name in free else None for name in made])
-    return slices(call, [source, *([None] * len(i) for i in indices), values], [source])
+    if not call["accumulate"]:
+        values = aligned(call.inputs[-1], [name if name in free else None for name in made])
+        return slices(call, [source, *([None] * len(i) for i in indices), values], [source])
+    values = aligned(call.inputs[-1], made)
+    summed = [f"+{name}" for name in made if name not in free]
+    return slices(call, [source, *indices, values], [[*source, *summed]], local=_accumulate, added=(0,))
+
+
+def _accumulate(part: Part, arguments: dict[str, Any]) -> Any:
+    """Add to zeros in all parts of a sum but the one that adds what stood there before."""
+    if part.strategy.combine == ("sum",) and not part.adds:
+        return part.run(arguments, self=torch.zeros_like(arguments["self"]))
+    return part.run(arguments)
 
 
 def _index_names(call: Call) -> tuple[list[str | None], list[list[str | None]], list[str | None]] | None:

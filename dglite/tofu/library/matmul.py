@@ -9,7 +9,7 @@ import torch
 
 from ..operator import Call, Part, Rule, rule
 from ..tdl import Expression, Over, Sum, Tensor, describe, over
-from .common import broadcast
+from .common import broadcast, index_names
 
 aten = torch.ops.aten
 
@@ -22,6 +22,42 @@ def mm(call: Call) -> Rule:
 @rule(aten.bmm)
 def bmm(call: Call) -> Rule:
     return Rule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
+
+
+@rule(aten.matmul)
+def matmul(call: Call) -> Rule | None:
+    """Return the rule of a product of stacks of matrices, whose leading dimensions broadcast."""
+    if min(len(shape) for shape in call.inputs) < 2:
+        return None
+    batch = index_names(len(call.outputs[0]) - 2, "n")
+
+    def element(a: Tensor, b: Tensor) -> Over:
+        def at(*i: Any) -> Expression:
+            *n, row, column = i
+            left, right = (broadcast(shape[:-2], n) for shape in call.inputs)
+            return Sum(lambda k: a[(*left, row, k)] * b[(*right, k, column)])
+
+        return over([*batch, "i", "j"], at)
+
+    return Rule(describe(element))
+
+
+@rule(aten.linear)
+def linear(call: Call) -> Rule:
+    rows = index_names(len(call.outputs[0]) - 1, "n")
+
+    def element(x: Tensor, weight: Tensor, *bias: Tensor) -> Over:
+        def at(*i: Any) -> Expression:
+            *n, o = i
+            total = Sum(lambda k: x[(*n, k)] * weight[o, k])
+            return bias[0][o] + total if bias else total
+
+        return over([*rows, "o"], at)
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        return part.run(arguments) if part.index != "k" or part.adds else part.run(arguments, bias=None)
+
+    return Rule(describe(element, ("x", "weight", "bias")[: len(call.inputs)]), additive=True, local=local)
 
 
 @rule(aten.mv)

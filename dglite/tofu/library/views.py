@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..operator import Call, Part, Rule, Shape, rule
-from ..tdl import Opaque, Over, Place, Tensor, describe, over
+from ..tdl import Expression, Opaque, Over, Place, Tensor, describe, over
 from .common import elementwise, index_names, outer, resized, slices
 
 aten = torch.ops.aten
@@ -165,9 +165,24 @@ def select(call: Call) -> Rule:
 def split(call: Call) -> Rule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
-    dropped = len(call.outputs[0]) < len(shape)
-    made = [n for n in names if n] if dropped else names
-    return slices(call, [names], [made] * len(call.outputs))
+    if len(call.outputs[0]) < len(shape):
+        return slices(call, [names], [[n for n in names if n]] * len(call.outputs))
+    sizes = [made[dim] for made in call.outputs]
+    if len(set(sizes)) > 1:
+        return slices(call, [names], [names] * len(call.outputs))
+
+    # pieces of one size are split alike: a part has the same rows of each
+    def piece(x: Tensor, number: int) -> Over:
+        start = number * sizes[0]
+        return over(index_names(len(shape)), lambda *i: x[(*i[:dim], i[dim] + start, *i[dim + 1 :])])
+
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        if part.index != f"i{dim}":
+            return part.run(arguments)
+        x, size = arguments["self"], part.size
+        return [x.narrow(dim, number * sizes[0], size).clone() for number in range(len(sizes))]
+
+    return Rule(describe(lambda x: tuple(piece(x, number) for number in range(len(sizes)))), local=local)
 
 
 @rule(aten.cat)
@@ -176,8 +191,19 @@ def cat(call: Call) -> Rule | None:
     dim = call["dim"] % rank
     if any(len(shape) != rank for shape in call.inputs):
         return None  # torch ignores empty vectors beside tensors of other ranks
-    names = outer(rank, (dim,))
-    return slices(call, [names] * len(call.inputs), [names])
+    ends = [0]
+    for shape in call.inputs:
+        ends.append(ends[-1] + shape[dim])
+
+    # of an operand that does not reach a part, clipping leaves no rows
+    def element(*operands: Tensor) -> Over:
+        def at(*i: Any) -> Expression:
+            reads = (x[(*i[:dim], i[dim] - start, *i[dim + 1 :])] for x, start in zip(operands, ends[:-1], strict=True))
+            return Opaque("cat")(*reads)
+
+        return over(index_names(rank), at)
+
+    return Rule(describe(element, index_names(len(call.inputs), "x")), extents={f"i{dim}": ends[-1]})
 
 
 @rule(aten.stack)
