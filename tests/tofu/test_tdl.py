@@ -205,7 +205,7 @@ def test_a_wrong_description_is_caught() -> None:
     assert len(verify(target, args, operator=operator(right), tolerance=1e-5)) == 4
     with pytest.raises(DGLError, match="split by x"):
         verify(target, args, operator=operator(no_halo), tolerance=1e-5)
-    with pytest.raises(DGLError, match="split by ci .* differs"):
+    with pytest.raises(DGLError, match="split by ci "):
         verify(target, args, operator=operator(maximum), tolerance=1e-5)
 
 

@@ -1,0 +1,121 @@
+"""Write docs/tofu_operators.md: which operators of Core ATen are described, and along what they are split.
+
+    python docs/tofu_operators.py
+
+It is made of the calls in tests/tofu/samples.py, each of which the tests run as a whole and in parts.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))
+
+from dglite.tofu.aten import operator_of  # noqa: E402
+from tests.tofu.samples import core, samples  # noqa: E402
+
+REASONS = {
+    "aten._local_scalar_dense.default": "a number for Python: the model depends on a value",
+    "aten._pdist_forward.default": "its rows are pairs of rows in triangular order",
+    "aten.atan2.out": "writes into an argument; a captured graph has no such operator",
+    "aten.masked_scatter.default": "where a value comes from depends on all of the mask before it",
+    "aten.nonzero.default": "the size of the result depends on values",
+    "aten.randperm.default": "each element depends on all others",
+    "aten.scalar_tensor.default": "one element: there is nothing to split",
+    "aten.resize_.default": "changes an argument; a captured graph has no such operator",
+    "aten.sym_is_contiguous.default": "a property of the layout, not a tensor",
+    "aten.sym_numel.default": "a size, not a tensor",
+    "aten.sym_size.int": "a size, not a tensor",
+    "aten.sym_storage_offset.default": "a size, not a tensor",
+    "aten.sym_stride.int": "a size, not a tensor",
+}
+"""Why the others cannot be described."""
+
+KINDS = {
+    "element-wise": "any dimension, by one rule for all of them, broadcasting included",
+    "described": "every element is told by an expression",
+    "opaque": "some dimensions are read as a whole",
+}
+
+HEAD = """# Operators that Tofu can split
+
+Made by `python docs/tofu_operators.py` with torch {version}; do not edit. Every strategy of every operator here is
+checked by the tests: run as a whole and in parts, evenly and unevenly, with the same result.
+
+Of {total} operators in Core ATen, {done} are described ({percent} %): {element} element-wise, {described} by an
+expression for every element, {opaque} opaque along some dimensions. {missing} cannot be described. Beyond Core ATen,
+{more} more overloads are in the table's second part, and all that torch tags as element-wise follow the one rule. Of
+dglite's own operators in captured graphs, g-SpMM is split by destinations, edges (sums only) and features, g-SDDMM by
+edges and features.
+
+The indices named in "split along" are those of the calls in `tests/tofu/samples.py`; `i0`, `i1` are dimensions of the
+result in their order, **bold** ones are reduced: the parts make partial results.
+"""
+
+
+def found() -> dict[Any, tuple[str, dict[str, bool]]]:
+    """Return the kind of each operator, and the indices that it is split along with whether that reduces."""
+    kinds: dict[Any, str] = {}
+    indices: dict[Any, dict[str, bool]] = defaultdict(dict)
+    for target, args, kwargs in samples():
+        operator = operator_of(target, args, kwargs)
+        for strategy in operator.strategies if operator else ():
+            kinds[target] = operator.rule.kind
+            indices[target].setdefault(strategy.index, False)
+            indices[target][strategy.index] |= any(c != "concat" for c in strategy.combine)
+    return {target: (kind, indices[target]) for target, kind in kinds.items()}
+
+
+def table() -> str:
+    """Return the page."""
+    known, wanted = found(), core()
+    done = [target for target in wanted if target in known]
+    count = {kind: sum(known[target][0] == kind for target in done) for kind in KINDS}
+    others = [target for target in known if target not in wanted]
+    lines = [
+        HEAD.format(
+            version=torch.__version__.split("+")[0],
+            total=len(wanted),
+            done=len(done),
+            percent=round(100 * len(done) / len(wanted)),
+            element=count["element-wise"],
+            described=count["described"],
+            opaque=count["opaque"],
+            missing=len(wanted) - len(done),
+            more=len(others),
+        )
+    ]
+    for kind, meaning in KINDS.items():
+        lines += [f"## Core ATen, {kind}: {meaning}", ""]
+        own = [target for target in done if known[target][0] == kind]
+        if kind == "element-wise":
+            lines += [", ".join(f"`{_name(target)}`" for target in own), ""]
+        else:
+            lines += _rows(own, known)
+    lines += ["## Core ATen, not described", "", "| operator | why |", "|---|---|"]
+    lines += [f"| `{_name(target)}` | {REASONS[str(target)]} |" for target in wanted if target not in known]
+    lines += ["", "## Other operators", ""] + _rows(others, known)
+    return "\n".join(lines)
+
+
+def _rows(targets: list[Any], known: dict[Any, tuple[str, dict[str, bool]]]) -> list[str]:
+    lines = ["| operator | split along |", "|---|---|"]
+    for target in sorted(targets, key=_name):
+        indices = known[target][1]
+        shown = ", ".join(f"**{name}**" if indices[name] else name for name in sorted(indices))
+        lines.append(f"| `{_name(target)}` | {shown} |")
+    return [*lines, ""]
+
+
+def _name(target: Any) -> str:
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+if __name__ == "__main__":
+    (DOCS / "tofu_operators.md").write_text(table(), encoding="utf-8")
