@@ -55,3 +55,9 @@ def test_a_part_of_the_destinations_reads_its_halo() -> None:
     assert halo.ids(0, 2).tolist() == [0, 4]
     assert halo.count(2, 3, 5) == 2
     assert halo.count(4, 5, 5) == 0
+
+
+@pytest.mark.parametrize("scale", ["in", "1 / in", "1 / sqrt(out)"])
+def test_scales_of_degrees_are_cut(scale: str) -> None:
+    found = verify(torch.ops.dglite.degree_scale.default, ([], words(), f"float64 {scale}", None))
+    assert [s.index for s in found] == ["i"]

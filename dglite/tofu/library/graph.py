@@ -22,6 +22,8 @@ from .common import broadcast, index_names
 Rows = Literal["u", "v", "e"]
 """Rows of sources, of destinations, of edges."""
 
+ROWS: dict[str, Rows] = {"u": "u", "v": "v", "e": "e"}
+
 
 @dataclass(frozen=True)
 class Neighbors(Span):
@@ -174,9 +176,7 @@ def _sides(call: Call, text: str) -> list[Rows | None]:
     """Return whose rows each tensor input has; None for what all edges share and for the keeper of the graph."""
     sides: list[Rows | None] = [None] * len(call.inputs)
     for operand in operands_of(expression_of(text)):
-        found = operand.side.value
-        if found in ("u", "v", "e") and call.inputs[operand.slot][0] > 0:
-            sides[operand.slot] = found
+        sides[operand.slot] = ROWS.get(operand.side.value)
     return sides
 
 
@@ -197,8 +197,8 @@ def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
     structure = tuple(call["structure"])
 
     def adjust(strategy: Strategy) -> Strategy:
-        split = strategy.index
-        if split not in ("v", "e"):
+        split = ROWS.get(strategy.index)
+        if split is None:
             return strategy
         spmm_edges = split == "e" and call.target._schema.name == "dglite::spmm"
 
