@@ -1,0 +1,127 @@
+"""Keep the dimensions of stacked matrices apart in a captured graph.
+
+Attention multiplies a matrix for each sample and head. Autograd merges both dimensions into one for ``bmm``, and a part
+of the merged one is samples, never heads. Where a graph merges dimensions only to multiply, transpose and compute
+element by element, and then separates them again, all of that is done with the dimensions apart.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+__all__ = ["keep_stacks"]
+
+aten = torch.ops.aten
+_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+
+
+def keep_stacks(graph: Graph) -> dict[Node, Node | None]:
+    """Rewrite a graph in place so that products of stacked matrices keep their leading dimensions apart.
+
+    Parameters
+    ----------
+    graph : torch.fx.Graph
+        Its nodes carry tensors, on ``meta`` or fake ones, in ``meta["val"]``.
+
+    Returns
+    -------
+    dict of Node to Node or None
+        For each node that is gone, the one with the same values, in dimensions that may be more; None where nothing
+        read them, so that they are not computed any more.
+    """
+    apart: dict[Node, Node] = {}
+    gone: dict[Node, Node | None] = {}
+    for node in list(graph.nodes):
+        shape = _shape(node)
+        if node.op != "call_function" or shape is None:
+            continue
+        if node.target in _VIEWS and node.args[0] in apart:
+            source = apart[node.args[0]]
+            if _shape(source) == shape:
+                node.replace_all_uses_with(source)
+                gone[node] = source
+                continue
+        if len(shape) == 3:
+            with graph.inserting_before(node):
+                made = _separated(graph, node, shape, apart)
+            if made is not None:
+                apart[node] = made
+    _remove(graph, apart, gone)
+    for node in graph.nodes:
+        if node.meta.get("forward") in gone:
+            node.meta["forward"] = gone[node.meta["forward"]]
+    return gone
+
+
+def _shape(node: Node) -> tuple[int, ...] | None:
+    value = node.meta.get("val")
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else None
+
+
+def _separated(graph: Graph, node: Node, shape: tuple[int, ...], apart: dict[Node, Node]) -> Node | None:
+    """Return the node's values with the leading dimensions apart, None where they were never merged."""
+    if node.target in _VIEWS:
+        source = node.all_input_nodes[0]
+        whole = source.meta["val"].shape
+        merges = len(whole) > 3 and whole[-2:] == shape[1:] and math.prod(whole[:-2]) == shape[0]
+        return source if merges else None
+    sources = [n for n in node.all_input_nodes if _shape(n) != ()]
+    if not sources or any(n not in apart for n in sources):
+        return None
+    batch = {tuple(apart[n].meta["val"].shape[:-2]) for n in sources}
+    if len(batch) > 1:
+        return None
+    lead = batch.pop()
+    if _transposes(node):
+        dims = [*range(len(lead)), len(lead) + 1, len(lead)]
+        return _node(graph, node, aten.permute.default, (apart[sources[0]], dims), {}, lead)
+    if node.target is aten.bmm.default:
+        return _node(
+            graph, node, aten.matmul.default, tuple(apart[n] for n in node.args if isinstance(n, Node)), {}, lead
+        )
+    pointwise = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
+    if pointwise and all(_shape(n) == shape for n in sources):
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: apart.get(n, n))
+        return _node(graph, node, node.target, args, kwargs, lead)
+    return None
+
+
+def _transposes(node: Node) -> bool:
+    """Whether a node turns the matrices of a stack."""
+    if node.target is aten.transpose.int:
+        first, second = node.args[1:]
+        return {first, second} in ({1, 2}, {-2, -1}, {1, -1}, {2, -2})
+    return node.target is aten.permute.default and node.args[1] in ([0, 2, 1], [0, -1, -2])
+
+
+def _node(graph: Graph, like: Node, target: Any, args: Any, kwargs: Any, lead: tuple[int, ...]) -> Node:
+    made = graph.call_function(target, tuple(args), dict(kwargs))
+    made.meta = dict(like.meta)
+    made.meta["val"] = like.meta["val"].new_empty((*lead, *like.meta["val"].shape[1:]))
+    return made
+
+
+def _remove(graph: Graph, apart: dict[Node, Node], gone: dict[Node, Node | None]) -> None:
+    """Remove what is not used any more; what is used merged becomes a view of what is computed apart."""
+    for node in reversed(list(gone)):
+        graph.erase_node(node)
+    for node, made in reversed(list(apart.items())):
+        if node.users and node.target is aten.bmm.default:
+            with graph.inserting_after(made):
+                view = graph.call_function(aten.view.default, (made, list(node.meta["val"].shape)))
+            view.meta = dict(node.meta)
+            node.replace_all_uses_with(view)
+        if not node.users:
+            graph.erase_node(node)
+            gone[node] = made
+    unread: dict[Node, None] = {}
+    for made in reversed(list(dict.fromkeys(apart.values()))):
+        if not made.users and made.op == "call_function":
+            graph.erase_node(made)
+            unread[made] = None
+    gone |= unread
+    gone |= {node: None for node, made in gone.items() if made in unread}
