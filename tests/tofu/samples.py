@@ -291,6 +291,18 @@ for space, size in ((2, (4, 3, 8, 6)), (3, (2, 3, 4, 6, 4))):
     add(getattr(aten, f"_adaptive_avg_pool{tag}_backward").default, r(*size[:2], *window), x)
     add(getattr(aten, f"reflection_pad{tag}").default, x, [1] * 2 * space)
     add(getattr(aten, f"replication_pad{tag}").default, x, [1] * 2 * space)
+for settings in ([3, 3], [2, 2], [1, 1]), ([3, 2], [1, 2], [1, 0]), ([3], [3], [0]):
+    x = r(2, 3, 9, 7)
+    add(aten.max_pool2d_with_indices.default, x, *settings)
+    out, where = aten.max_pool2d_with_indices(x, *settings)
+    backward = aten.max_pool2d_with_indices_backward.default
+    add(backward, torch.randn_like(out), x, *settings, [1, 1], False, where)
+    add(aten.avg_pool2d.default, x, *settings)
+    add(aten.avg_pool2d.default, x, *settings, False, False)
+    add(aten.avg_pool2d_backward.default, torch.randn_like(out), x, *settings, False, True, None)
+add(aten.max_pool2d_with_indices.default, r(3, 9, 7), [2, 2], [2, 2], [0, 0], [2, 1])
+add(aten.max_pool2d_with_indices.default, r(3, 9, 7), [2, 2], [2, 2], [0, 0], [1, 1], True)
+add(aten.max_pool2d_with_indices.default, ints(9, 3, 9, 7), [3, 3], [2, 2], [1, 1])
 add(aten.avg_pool1d.default, r(4, 3, 6), [2])
 add(aten.adaptive_avg_pool1d.default, r(4, 3, 6), [2])
 add(aten.reflection_pad1d.default, r(4, 3, 6), [1, 2])

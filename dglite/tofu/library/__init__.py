@@ -1,7 +1,7 @@
 """Descriptions of operators, by family."""
 
 from ..operator import RULES
-from . import attention, conv, factories, graph, indexing, loss, matmul, norm, pool, reduce, views
+from . import attention, conv, factories, graph, indexing, loss, matmul, norm, pool, reduce, views, windows
 
 __all__ = [
     "RULES",
@@ -16,4 +16,5 @@ __all__ = [
     "pool",
     "reduce",
     "views",
+    "windows",
 ]

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from ..operator import Call, Part, Rule, rule
-from .common import Names, slices
+from ..tdl import Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from .common import Names, index_names, slices
 
 aten = torch.ops.aten
 
@@ -112,26 +113,34 @@ def _fitting(shape: tuple[int, ...], call: Call) -> Names:
     return ["c"] if shape == (call.shape("input")[1],) else [None] * len(shape)
 
 
-@rule(aten.native_group_norm)
+@rule(aten.native_group_norm, aten.native_group_norm_backward)
 def group_norm(call: Call) -> Rule:
-    return _grouped(call)
+    """Return the rule of a group normalization and of its gradient: by samples, and by channels in whole groups."""
+    groups, rank = call["group"], len(call.shape("input"))
+    size = call.shape("input")[1] // groups
+    asked = call.arguments.get("output_mask", [True] * 3)
 
+    def where(name: str, n: Any, g: Any) -> tuple[Any, ...]:
+        if name in ("mean", "rstd"):
+            return n, g
+        block = slice(g * size, g * size + size)
+        return (block,) if name in ("weight", "bias") else (n, block, *[slice(None)] * (rank - 2))
 
-@rule(aten.native_group_norm_backward)
-def group_norm_backward(call: Call) -> Rule:
-    return _grouped(call)
+    def outputs(*tensors: Tensor) -> tuple[Over, ...]:
+        def read(n: Any, g: Any) -> Expression:
+            return Opaque("norm")(*(x[where(name, n, g)] for x, name in zip(tensors, call.names, strict=True)))
 
+        def summed(g: Any) -> Any:
+            return Place(Sum(lambda n: read(n, g)), *where("weight", 0, g))
 
-def _grouped(call: Call) -> Rule:
-    """Return the rule of a group normalization: by samples, and by channels in whole groups."""
-    rank = len(call.shape("input"))
-    each = ["n", None, *[None] * (rank - 2)]
-    backward = "output_mask" in call.arguments
-    known: dict[str, Names] = {"mean": ["n", None], "rstd": ["n", None], "weight": [None], "bias": [None]}
-    inputs = [known.get(name, each) for name in call.names]
-    outputs = _asked(call, each, ["+n", None], ["+n", None]) if backward else [each, ["n", None], ["n", None]]
-    return slices(call, inputs, outputs, local=_resized_groups)
+        first = over("ng", lambda n, g: Place(read(n, g), *where("input", n, g)))
+        rest = over("g", summed) if "output_mask" in call.arguments else over("ng", read)
+        nothing = over([], lambda: Place(0, slice(None)))
+        return tuple(made if wanted else nothing for made, wanted in zip((first, rest, rest), asked, strict=True))
 
+    def local(part: Part, arguments: dict[str, Any]) -> Any:
+        samples, channels = arguments["input"].shape[:2]
+        return part.run(arguments, N=samples, C=channels, group=channels // size)
 
-def _resized_groups(part: Part, arguments: dict[str, Any]) -> Any:
-    return part.run(arguments, N=part.size)
+    description = describe(outputs, index_names(len(call.names), "x"))
+    return Rule(description, extents={"g": groups}, local=local, kind="opaque")

@@ -1,4 +1,4 @@
-"""Pooling, resampling and padding of images, by samples and channels."""
+"""Adaptive pooling, resampling and padding of images, by samples and channels."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ SPACE = {
         aten.adaptive_avg_pool1d,
     ),
     2: (
-        aten.max_pool2d_with_indices,
-        aten.max_pool2d_with_indices_backward,
-        aten.avg_pool2d,
-        aten.avg_pool2d_backward,
         aten._adaptive_avg_pool2d,
         aten._adaptive_avg_pool2d_backward,
         aten.reflection_pad2d,
@@ -32,10 +28,6 @@ SPACE = {
         aten.upsample_bilinear2d,
     ),
     3: (
-        aten.max_pool3d_with_indices,
-        aten.max_pool3d_with_indices_backward,
-        aten.avg_pool3d,
-        aten.avg_pool3d_backward,
         aten._adaptive_avg_pool3d,
         aten._adaptive_avg_pool3d_backward,
         aten.reflection_pad3d,
