@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
 from .aten import operator_of
@@ -117,7 +118,8 @@ def verify(
     operator = operator or operator_of(target, args, kwargs)
     if operator is None:
         return ()
-    whole = flat_outputs(target(*args, **kwargs))
+    copied_args, copied = tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+    whole = flat_outputs(target(*copied_args, **copied))
     for strategy in operator.strategies:
         for bounds in _splits(strategy.extent):
             try:
