@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dglite.tofu.library import RULES
 from dglite.tofu.verify import verify
 from tests.tofu.samples import samples
 
@@ -17,3 +18,9 @@ CALLS = samples()
 )
 def test_parts_make_the_whole(target: Any, args: Any, kwargs: Any) -> None:
     verify(target, args, kwargs)
+
+
+def test_every_rule_is_tried() -> None:
+    tried = {target for target, *_ in CALLS} | {target.overloadpacket for target, *_ in CALLS}
+    graph = {"dglite::spmm", "dglite::sddmm", "dglite::degree_scale"}  # in test_graph.py
+    assert set(RULES) - tried - graph == set()

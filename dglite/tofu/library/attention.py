@@ -43,18 +43,6 @@ def attention_backward(call: Call) -> Rule | None:
     return slices(call, [known[n] for n in call.names], [known["query"], of_keys, of_keys])
 
 
-@rule(aten._scaled_dot_product_efficient_attention, aten._scaled_dot_product_flash_attention)
-@rule(aten._scaled_dot_product_cudnn_attention)
-def attention_gpu(call: Call) -> Rule | None:
-    """Return the rule of the GPU's kernels: by samples and heads, the random state beside."""
-    if call["dropout_p"] > 0:
-        return None
-    known = _names(call)
-    outputs: list[Names] = [WHOLE, ["b", "h", None], *[[None] * len(shape) for shape in call.outputs[2:]]]
-    inputs = [[*names[:2], None, None] for names in (known[n] for n in call.names)]
-    return slices(call, inputs, outputs, beside=range(2, len(call.outputs)))
-
-
 @rule(aten._cdist_forward)
 def cdist(call: Call) -> Rule:
     rank = len(call.outputs[0])

@@ -45,12 +45,12 @@ def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
     return made
 
 
-@rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.empty_like, aten.fill)
+@rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.fill)
 def full_like(call: Call) -> Rule:
     return elementwise(call)
 
 
-@rule(aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
+@rule(aten.empty_like, aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
 def random_like(call: Call) -> Rule:
     return elementwise(call, random=True)
 

@@ -26,7 +26,7 @@ def embedding_backward(call: Call) -> Rule | None:
     return slices(call, [[*rows, "d"], rows], [[None, "d", *(f"+{name}" for name in rows)]])
 
 
-@rule(aten._embedding_bag, aten._embedding_bag_forward_only)
+@rule(aten._embedding_bag)
 def embedding_bag(call: Call) -> Rule | None:
     if call["mode"] == 2:
         return None  # the rows of the maxima are an output, too
@@ -81,7 +81,7 @@ def index(call: Call) -> Rule | None:
     return slices(call, [source, *indices], [made])
 
 
-@rule(aten.index_put, aten._unsafe_index_put, aten.index_put_)
+@rule(aten.index_put, aten._unsafe_index_put)
 def index_put(call: Call) -> Rule | None:
     """Return the rule of ``self[indices] = values``, by dimensions that are not indexed."""
     placed = _index_names(call)
@@ -128,9 +128,3 @@ def _index_names(call: Call) -> tuple[list[str | None], list[list[str | None]], 
 def masked_fill(call: Call) -> Rule:
     names: list[str | None] = list(index_names(len(call.outputs[0])))
     return slices(call, [aligned(shape, names) for shape in call.inputs], [names])
-
-
-@rule(aten.one_hot)
-def one_hot(call: Call) -> Rule:
-    names = index_names(len(call.shape("self")))
-    return slices(call, [names], [[*names, None]])

@@ -65,7 +65,7 @@ def mv(call: Call) -> Rule:
     return Rule(describe(lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k])))
 
 
-@rule(aten.dot, aten.vdot)
+@rule(aten.dot)
 def dot(call: Call) -> Rule:
     return Rule(describe(lambda x, y: lambda: Sum(lambda k: x[k] * y[k])))
 

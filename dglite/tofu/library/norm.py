@@ -57,33 +57,11 @@ def layer_norm_backward(call: Call) -> Rule:
     return slices(call, inputs, _asked(call, each, summed, summed))
 
 
-@rule(aten._fused_rms_norm)
-def rms_norm(call: Call) -> Rule:
-    rank, inner = len(call.outputs[0]), len(call["normalized_shape"])
-    rows = [f"i{d}" for d in range(rank - inner)]
-    whole: list[str | None] = [None] * inner
-    return slices(call, _given(call, input=rows + whole, weight=whole), [rows + whole] * 2)
-
-
-@rule(aten._fused_rms_norm_backward)
-def rms_norm_backward(call: Call) -> Rule:
-    inner = len(call["normalized_shape"])
-    rows = [f"i{d}" for d in range(len(call.shape("input")) - inner)]
-    whole: list[str | None] = [None] * inner
-    each = rows + whole
-    inputs = _given(call, grad_out=each, input=each, rstd=each, weight=whole)
-    return slices(call, inputs, _asked(call, each, [f"+{name}" for name in rows] + whole))
-
-
 @rule(
     aten._native_batch_norm_legit,
     aten._native_batch_norm_legit_functional,
     aten._native_batch_norm_legit_no_training,
     aten.native_batch_norm,
-    aten._batch_norm_with_update,
-    aten._batch_norm_with_update_functional,
-    aten._batch_norm_no_update,
-    aten.cudnn_batch_norm,
 )
 def batch_norm(call: Call) -> Rule:
     """Return the rule of a batch normalization, by channels: the samples' statistics are not a sum of the parts'."""
@@ -98,7 +76,7 @@ def _channels(shape: tuple[int, ...], call: Call) -> Names:
     return ["c"] if shape == (call.outputs[0][1],) else [None] * len(shape)
 
 
-@rule(aten.native_batch_norm_backward, aten.batch_norm_backward, aten.cudnn_batch_norm_backward)
+@rule(aten.native_batch_norm_backward)
 def batch_norm_backward(call: Call) -> Rule:
     rank = len(call.shape("input"))
     each = [None, "c", *[None] * (rank - 2)]
@@ -106,7 +84,7 @@ def batch_norm_backward(call: Call) -> Rule:
     for shape in call.inputs:
         inputs.append(each if len(shape) == rank and rank > 1 else _fitting(shape, call))
     outputs: list[Names] = [each, ["c"], ["c"]]
-    return slices(call, inputs, _asked(call, *outputs) if "output_mask" in call.arguments else outputs)
+    return slices(call, inputs, _asked(call, *outputs))
 
 
 def _fitting(shape: tuple[int, ...], call: Call) -> Names:

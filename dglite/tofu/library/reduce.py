@@ -81,7 +81,7 @@ def prod(call: Call) -> Rule:
 
 
 @rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median, aten.logsumexp)
-@rule(aten.var, aten.std, aten.var_mean, aten.kthvalue, aten.argsort, aten.logcumsumexp, aten.cummax, aten.cummin)
+@rule(aten.var, aten.std, aten.var_mean, aten.kthvalue, aten.logcumsumexp, aten.cummax, aten.cummin)
 def along_dim(call: Call) -> Rule:
     return _along_dim(call)
 

@@ -14,7 +14,7 @@ from .common import elementwise, index_names, outer, resized, slices
 aten = torch.ops.aten
 
 
-@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.lift_fresh, aten.contiguous)
+@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy)
 def same(call: Call) -> Rule:
     return elementwise(call)
 
@@ -103,7 +103,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[range, range]]:
     return groups
 
 
-@rule(aten.view, aten._unsafe_view, aten.reshape, aten._reshape_copy)
+@rule(aten.view, aten._unsafe_view, aten.reshape)
 def view(call: Call) -> Rule | None:
     """Return the rule of a reshape: dimensions that are merged or split are split in blocks of rows."""
     before, after = call.inputs[0], call.outputs[0]
@@ -161,7 +161,7 @@ def select(call: Call) -> Rule:
     return Rule(description, exact=True, local=lambda part, arguments: part.run(arguments, index=0))
 
 
-@rule(aten.split_with_sizes, aten.split, aten.unbind, aten.chunk)
+@rule(aten.split_with_sizes, aten.split, aten.unbind)
 def split(call: Call) -> Rule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
@@ -307,6 +307,6 @@ def as_strided(call: Call) -> Rule | None:
     return view(call)
 
 
-@rule(aten.copy, aten.copy_)
+@rule(aten.copy)
 def copy(call: Call) -> Rule:
     return elementwise(call)
