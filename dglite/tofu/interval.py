@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from ..errors import DGLError
 from .affine import Affine
@@ -248,9 +247,6 @@ def _of_product(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine
     if inner and inner[0] in ("max", "min"):
         return inner if isinstance(factor, Constant) and factor.value > 0 else None
     return inner if inner and inner[0] == "sum" else None
-
-
-Side = Literal["start", "stop"]
 
 
 def _region(

@@ -109,7 +109,13 @@ add(aten.baddbmm.default, r(4, 6), r(3, 4, 5), r(3, 5, 6))
 add(aten.addmv.default, r(4), r(4, 5), r(5))
 
 # convolutions
-for stride, padding, dilation, size, taps in [(1, 1, 1, 7, 3), (2, 1, 1, 9, 3), (2, 3, 1, 12, 7), (1, 2, 2, 8, 3)]:
+for stride, padding, dilation, size, taps in [
+    (1, 1, 1, 7, 3),
+    (2, 1, 1, 9, 3),
+    (2, 3, 1, 12, 7),
+    (1, 2, 2, 8, 3),
+    (2, 0, 1, 12, 7),
+]:
     conv = [stride] * 2, [padding] * 2, [dilation] * 2, False, [0, 0]
     add(aten.convolution.default, r(3, 4, size, 9), r(5, 4, taps, 3), r(5), *conv, 1)
     add(aten.convolution.default, r(2, 4, size, 9), r(6, 2, taps, 3), None, *conv, 2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..operator import Call, Local, Part, Rule, Shape
-from ..tdl import WHOLE, Apply, Element, Expression, Opaque, Over, Place, Rows, Sum, Tensor, describe, over
+from ..operator import Call, Local, Rule, Shape
+from ..tdl import Apply, Expression, Opaque, Over, Place, Sum, Tensor, describe, over
 
 Names = Sequence[str | None]
 """An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
@@ -52,9 +52,6 @@ def slices(
     are added to the sum: one part of it has to do so.
     """
 
-    def where(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(indices[name] if name else slice(None) for name in names)
-
     def output(tensors: Sequence[Tensor], number: int) -> Over:
         names, shape = outputs[number], call.outputs[number]
         if number in beside or 0 in shape:
@@ -75,7 +72,7 @@ def slices(
             made = Sum(over(summed, body)) if summed else body()
             for n in apart:
                 made = tensors[n][_known(inputs[n], indices)] + made
-            return Place(made, *where(place, indices))
+            return Place(made, *_known(place, indices))
 
         return over(own, element)
 
@@ -87,7 +84,7 @@ def slices(
 
 
 def _known(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the indices by names; what an output has no index for, it reads as a whole."""
+    """Return the indices by names, slices of the whole where there is none."""
     return tuple(indices[n] if n in indices else slice(None) for n in names)
 
 
@@ -105,19 +102,3 @@ def outer(rank: int, inner: Sequence[int]) -> list[str | None]:
 def resized(*names: str) -> Local:
     """Return how to run a part of an operator whose arguments ``names`` are the size of its output."""
     return lambda part, arguments: part.run(arguments, **{name: list(part.shape()) for name in names})
-
-
-__all__ = [
-    "WHOLE",
-    "Element",
-    "Names",
-    "Part",
-    "Rows",
-    "aligned",
-    "broadcast",
-    "elementwise",
-    "index_names",
-    "outer",
-    "resized",
-    "slices",
-]

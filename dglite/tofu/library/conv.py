@@ -157,64 +157,62 @@ def _window(tensor: torch.Tensor, count: int, d: int, low: int, high: int) -> to
 
 @rule(aten.convolution_backward)
 def convolution_backward(call: Call) -> Rule | None:
-    if not (call["output_mask"][0] or call["output_mask"][1]):
+    asked, count = call["output_mask"], _space(call)
+    if not (asked[0] or asked[1]):
         return None
     if call["groups"] > 1:
         return _in_groups_backward(call)
+    _, padding, dilation = _geometry(call)
+    kernel, rows = call.shape("weight")[2:], call.shape("input")[2:]
+    taps, space = index_names(count, "k"), index_names(count, "x")
+    extents = dict(zip(taps, kernel, strict=True)) | dict(zip(space, rows, strict=True))
+    # rows of the gradient that see padding only would be nobody's share of the bias
+    beyond = [space[d] for d in range(count) if padding[d] > (kernel[d] - 1) * dilation[d] and asked[2]]
+    description = describe(_gradients(call, taps, [] if call["transposed"] else space))
+    return Rule(description, extents=extents, keep=[*taps, *beyond], local=_backward)
+
+
+def _gradients(call: Call, taps: list[str], space: list[str]) -> Callable[..., tuple[Over, ...]]:
+    """Return the description: all three gradients by samples, channels, and rows of the input.
+
+    Each reads all tensors, since ATen wants them to fit whichever gradients are asked for.
+    """
     count, transposed = _space(call), call["transposed"]
     stride, padding, dilation = _geometry(call)
-    taps, space = index_names(count, "k"), index_names(count, "x")
-    kernel = call.shape("weight")[2:]
-    asked = call["output_mask"]
     whole = (slice(None),) * count
-    # ATen wants all three tensors to fit, whichever gradients are asked for
     read = Opaque("product")
 
-    def reads(x: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
-        if transposed:
-            return whole
-        return tuple((x[d] + padding[d] - k[d] * dilation[d]) / stride[d] for d in range(count))
+    def outputs(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
+        def product(b: Any, co: Any, ci: Any, x: Sequence[Any], k: Sequence[Any]) -> Expression:
+            windows = tuple((i + p - j * e) / s for i, j, s, p, e in zip(x, k, stride, padding, dilation, strict=False))
+            channels = (ci, co) if transposed else (co, ci)
+            at = grad[(b, co, *(windows or whole))], data[(b, ci, *(x or whole))], filters[(*channels, *k)]
+            return read(*at)
 
-    def element(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
         def of_data(b: Any, ci: Any, *x: Any) -> Any:
-            def product(co: Any, *k: Any) -> Expression:
-                channels = (ci, co) if transposed else (co, ci)
-                rows = whole if transposed else x
-                return read(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)], filters[(*channels, *k)])
-
-            made = Sum(over(["co", *taps], product))
-            return Place(made, b, ci, *whole) if transposed else made
+            return Place(Sum(over(["co", *taps], lambda co, *k: product(b, co, ci, x, k))), b, ci, *(x or whole))
 
         def of_filters(co: Any, ci: Any, *k: Any) -> Any:
-            def product(b: Any, *x: Any) -> Expression:
-                rows = whole if transposed else x
-                return read(grad[(b, co, *reads(x, k))], data[(b, ci, *rows)], filters[(*channels, *k)])
-
-            channels = (ci, co) if transposed else (co, ci)
-            return Place(Sum(over(["b", *(() if transposed else space)], product)), *channels, *k)
+            total = Sum(over(["b", *space], lambda b, *x: product(b, co, ci, x, k)))
+            return Place(total, *((ci, co) if transposed else (co, ci)), *k)
 
         def of_bias(co: Any) -> Expression:
-            # each row of the gradient is summed by the part that has the row of the input under its filter's first tap
+            # a row of the gradient is in the share of the part with the row of the input under the first tap
             def row(b: Any, *x: Any) -> Expression:
-                return grad[(b, co, *(whole if transposed else (x[d] / stride[d] for d in range(count))))]
+                return grad[(b, co, *(tuple(i / s for i, s in zip(x, stride, strict=True)) if x else whole))]
 
-            return Sum(over(["b", *(() if transposed else space)], row))
+            return Sum(over(["b", *space], row))
 
-        functions: tuple[Callable[..., Any], ...] = (of_data, of_filters, of_bias)
-        names = ["b", "ci", *(() if transposed else space)], ["co", "ci", *taps], ["co"]
-        return tuple(
-            over(own, made) if wanted else NOTHING for own, made, wanted in zip(names, functions, asked, strict=True)
-        )
+        made = over(["b", "ci", *space], of_data), over(["co", "ci", *taps], of_filters), over(["co"], of_bias)
+        return tuple(one if wanted else NOTHING for one, wanted in zip(made, call["output_mask"], strict=True))
 
-    extents = dict(zip(space, call.shape("input")[2:], strict=True)) | dict(zip(taps, kernel, strict=True))
-    beyond = [space[d] for d in range(count) if padding[d] > (kernel[d] - 1) * dilation[d] and asked[2]]
-    return Rule(describe(element), extents=extents, keep=[*taps, *beyond], local=_backward)
+    return outputs
 
 
 def _backward(part: Part, arguments: dict[str, Any]) -> Any:
-    channels = {"co": arguments["grad_output"].shape[1]}
-    sizes = [channels["co"]] if arguments["bias_sizes"] else arguments["bias_sizes"]
+    grad, mask = arguments["grad_output"], arguments["output_mask"]
     if not part.index.startswith("x"):
+        sizes = [grad.shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
         return part.run(arguments, bias_sizes=sizes)
     d, count = int(part.index[1:]), _space(part.call)
     stride, padding, dilation = _geometry(part.call)
@@ -225,17 +223,14 @@ def _backward(part: Part, arguments: dict[str, Any]) -> Any:
     right = max(0, (last - first - 1) * stride[d] + (kernel - 1) * dilation[d] + 1 - part.size - left)
     padding[d] = 0
     data = _pad(arguments["input"], count, d, left, right)
-    mask = arguments["output_mask"]
     made = part.run(arguments, input=data, padding=padding, bias_sizes=None, output_mask=[mask[0], mask[1], False])
     of_data, of_filters, of_bias = made
     if mask[0]:
         of_data = of_data.narrow(2 + d, left, part.size)
     if mask[2]:
-        low = -(-part.lo // stride[d]) - first
-        is_last = part.hi == part.strategy.extent
-        high = last - first if is_last else -(-part.hi // stride[d]) - first
-        rows = arguments["grad_output"].narrow(2 + d, low, high - low)
-        of_bias = rows.sum([0, *range(2, 2 + count)])
+        low = min(-(-part.lo // stride[d]), last) - first
+        high = (last if part.hi == part.strategy.extent else min(-(-part.hi // stride[d]), last)) - first
+        of_bias = grad.narrow(2 + d, low, high - low).sum([0, *range(2, 2 + count)])
     return of_data, of_filters, of_bias
 
 
