@@ -67,28 +67,16 @@ def batch_norm(call: Call) -> Rule:
     """Return the rule of a batch normalization, by channels: the samples' statistics are not a sum of the parts'."""
     rank = len(call.outputs[0])
     each = [None, "c", *[None] * (rank - 2)]
-    outputs = [each if len(shape) == rank else _channels(shape, call) for shape in call.outputs]
+    outputs = [each if len(shape) == rank else ["c"] for shape in call.outputs]
     return slices(call, [each if n == "input" else ["c"] for n in call.names], outputs)
-
-
-def _channels(shape: tuple[int, ...], call: Call) -> Names:
-    """Return the indices of a vector of statistics; those that are not needed are empty."""
-    return ["c"] if shape == (call.outputs[0][1],) else [None] * len(shape)
 
 
 @rule(aten.native_batch_norm_backward)
 def batch_norm_backward(call: Call) -> Rule:
     rank = len(call.shape("input"))
     each = [None, "c", *[None] * (rank - 2)]
-    inputs: list[Names] = []
-    for shape in call.inputs:
-        inputs.append(each if len(shape) == rank and rank > 1 else _fitting(shape, call))
-    outputs: list[Names] = [each, ["c"], ["c"]]
-    return slices(call, inputs, _asked(call, *outputs))
-
-
-def _fitting(shape: tuple[int, ...], call: Call) -> Names:
-    return ["c"] if shape == (call.shape("input")[1],) else [None] * len(shape)
+    inputs = [each if len(shape) == rank else ["c"] for shape in call.inputs]
+    return slices(call, inputs, _asked(call, each, ["c"], ["c"]))
 
 
 @rule(aten.native_group_norm, aten.native_group_norm_backward)

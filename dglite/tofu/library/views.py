@@ -55,7 +55,7 @@ def unsqueeze(call: Call) -> Rule:
 
 
 @rule(aten.squeeze)
-def squeeze(call: Call) -> Rule | None:
+def squeeze(call: Call) -> Rule:
     shape = call.inputs[0]
     named = call.dims() if "dim" in call.arguments else range(len(shape))
     gone = {d for d in named if shape[d] == 1}
@@ -65,15 +65,8 @@ def squeeze(call: Call) -> Rule | None:
         rest = iter(i)
         return tuple(0 if d in gone else next(rest) for d in range(len(shape)))
 
-    def squeezed(part: Part, arguments: dict[str, Any]) -> Any:
-        # a part of one row would lose a dimension that the whole keeps
-        return part.run(arguments) if "dim" in arguments and not _ones(part, gone) else _reshape(part, arguments)
-
-    return Rule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=squeezed)
-
-
-def _ones(part: Part, gone: set[int]) -> bool:
-    return any(size > 1 and d not in gone for d, size in enumerate(part.call.inputs[0]))
+    # a part of one row would lose a dimension that the whole keeps
+    return Rule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=_reshape)
 
 
 def _reshape(part: Part, arguments: dict[str, Any]) -> Any:
