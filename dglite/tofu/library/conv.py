@@ -109,7 +109,8 @@ def _convolution(part: Part, arguments: dict[str, Any]) -> Any:
         d = int(part.index[1:])
         (first, last), (start, stop) = part.rows("input", 2 + d), part.unclipped("input", 2 + d)
         padding = _sequence(arguments["padding"], count)
-        left, right = first - start, stop - last
+        # windows all in the padding have no rows
+        left, right = (first - start, stop - last) if first < last else (stop - start, 0)
         padding[d] = 0
         changed["padding"] = padding
         if left == right:

@@ -270,7 +270,8 @@ def constant_pad_nd(call: Call) -> Rule:
                 changed[at : at + 2] = [left, size - left - (last - first)]
         return part.run(arguments, pad=changed)
 
-    return Rule(describe(element), local=local)
+    extents = dict(zip(index_names(rank), call.outputs[0], strict=True))
+    return Rule(describe(element), extents=extents, local=local)
 
 
 @rule(aten.slice_scatter, aten.select_scatter)
