@@ -20,7 +20,7 @@ FLOORS = {
     4: "udf ops recorder",
     5: "scheduler",
     6: "graph",
-    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry",
+    7: "convert batch subgraph readout traversal propagate homophily metrics generators io transforms sampling sparse geometry",
     8: "nn data dataloading dynamic tofu classic contrib optim",
     9: "compat",
 }
