@@ -36,6 +36,7 @@ from .convert import (
     heterograph,
     to_networkx,
 )
+from .dataloading import inference
 from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph, rand_power_law_graph
@@ -260,6 +261,7 @@ __all__ = [
     "hetero_from_shared_memory",
     "heterograph",
     "in_subgraph",
+    "inference",
     "khop_adj",
     "khop_graph",
     "khop_in_subgraph",

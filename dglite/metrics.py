@@ -101,7 +101,8 @@ def average_precision(positive: Any, negative: Any) -> float:
         There are no positive pairs, or a score is NaN.
     """
     pos, neg = _flat(positive, negative)
-    right, wrong = (sum(_beaten_by(pos, scores)) for scores in (pos, neg))
+    (above, equal), (wrong_above, wrong_equal) = _beaten_by(pos, pos), _beaten_by(pos, neg)
+    right, wrong = above + equal, wrong_above + wrong_equal
     return float((right / (right + wrong)).mean())
 
 

@@ -22,6 +22,7 @@ from .dataloader import (
 from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from .exclusion import SpotTarget, find_exclude_eids
 from .graph_loader import GraphDataLoader
+from .inference import inference
 from .neighbor_sampler import (
     LaborSampler,
     MultiLayerFullNeighborSampler,
@@ -56,6 +57,7 @@ __all__ = [
     "SubgraphSampler",
     "as_edge_prediction_sampler",
     "find_exclude_eids",
+    "inference",
     "negative_sampler",
     "set_dst_lazy_features",
     "set_edge_lazy_features",
