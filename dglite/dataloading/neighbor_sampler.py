@@ -13,7 +13,8 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
-from ..sampling.arguments import edge_weights, fanouts_of, is_inward
+from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
+from ..sampling.temporal import edge_times, sample_blocks_until, seed_times
 from ..transforms import to_block
 from .base import BlockSampler, Names
 
@@ -58,14 +59,19 @@ class NeighborSampler(_Layered):
         as for :class:`BlockSampler`.
     fused
         accepted for DGL's sake: sampling and numbering are one call in any case.
+    time, edge_time
+        names of a node feature, the time of each seed, and of an edge feature, the time of each edge: numbers. In all
+        layers only edges are drawn that are not later than the seed that they are drawn for. So a node is in a block
+        once for each time of seeds that reach it; ``srcdata["_TIME"]`` and ``dstdata["_TIME"]`` have these times. Edges
+        of a type without the feature are always there; an edge whose time is NaN never is.
 
     Raises
     ------
     DGLError
         There are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the graph, a
-        feature is missing, or a weight is negative or NaN.
+        feature is missing, a weight is negative or NaN, or a seed's time is NaN.
     ValueError
-        ``prob`` and ``mask`` are both given.
+        ``prob`` and ``mask`` are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``.
     """
 
     def __init__(
@@ -80,16 +86,34 @@ class NeighborSampler(_Layered):
         prefetch_edge_feats: Names = None,
         output_device: Any = None,
         fused: bool = True,
+        time: str | None = None,
+        edge_time: str | None = None,
     ) -> None:
         if mask is not None and prob is not None:
             raise ValueError("give prob or mask, not both; the product of the two is a prob")
         prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
         super().__init__(fanouts, edge_dir, prob or mask, *prefetched)
-        self.replace, self.fused = replace, fused
+        if (time is None) != (edge_time is None):
+            raise ValueError("give both time, of the seed nodes, and edge_time, of the edges; or neither")
+        if time is not None and edge_dir != "in":
+            raise ValueError("with times, edges that enter nodes are drawn; for others use dglite.reverse(g)")
+        self.replace, self.fused, self.time, self.edge_time = replace, fused, time, edge_time
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs, weights or times do not fit the graph."""
+        super().check(g, indices)
+        if self.time is not None and self.edge_time is not None:
+            edge_times(g, self.edge_time)
+            for node_set, ids in seed_sets(g, indices, True).items():
+                seed_times(g, node_set, ids, self.time)
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         output_nodes, blocks = seed_nodes, []
+        if self.time is not None and self.edge_time is not None:
+            options = self.time, self.edge_time, self.prob, self.replace, exclude_eids
+            blocks = sample_blocks_until(g, seed_nodes, self.fanouts, *options)[::-1]
+            return _result(blocks[-1].srcdata[NID], output_nodes, blocks, self.output_device)
         for fanout in reversed(self.fanouts):
             block = sample_neighbors_fused(
                 g, seed_nodes, fanout, self.edge_dir, self.prob, self.replace, exclude_edges=exclude_eids
