@@ -53,8 +53,8 @@ _INNER = {
     "dgl.data": "actor adapter bitcoinotc cluster csv_dataset fakenews flickr fraud gdelt geom_gcn gindt gnn_benchmark "
     "heterophilous_graphs icews18 karate lrgb minigc movielens pattern ppi qm7b qm9 qm9_edge rdf reddit sbm superpixel "
     "synthetic tree tu wikics yelp zinc",
-    "dgl.dataloading": "base cluster_gcn dataloader dist_dataloader graphsaint labor_sampler neighbor_sampler "
-    "shadow spot_target pytorch",
+    "dgl.dataloading": "base capped_neighbor_sampler cluster_gcn dataloader dist_dataloader graphsaint labor_sampler "
+    "neighbor_sampler shadow spot_target pytorch",
     "dgl.function": "base message reducer",
     "dgl.geometry": "edge_coarsening fps",
     "dgl.mpops": "edgewise fused nodewise",

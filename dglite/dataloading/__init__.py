@@ -10,6 +10,7 @@ from .base import (
     set_node_lazy_features,
     set_src_lazy_features,
 )
+from .capped_sampler import CappedNeighborSampler, CapSampler
 from .collator import Collator, EdgeCollator, GraphCollator, NodeCollator
 from .dataloader import (
     DataLoader,
@@ -33,6 +34,8 @@ from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSample
 
 __all__ = [
     "BlockSampler",
+    "CapSampler",
+    "CappedNeighborSampler",
     "ClusterGCNSampler",
     "Collator",
     "DataLoader",

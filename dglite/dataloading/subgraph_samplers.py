@@ -238,13 +238,13 @@ class ShaDowKHopSampler(SubgraphSampler):
             nodes = block.srcdata[NID]
         subgraph = node_subgraph(g, nodes)
         if exclude_eids is not None:
-            subgraph = _without(g, subgraph, exclude_eids)
+            subgraph = without_edges(g, subgraph, exclude_eids)
         if self.output_device is not None:
             subgraph = subgraph.to(self.output_device)
         return nodes, seed_nodes, self.finish(subgraph)
 
 
-def _without(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
+def without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     """Return a subgraph without some edges of the graph that it is of."""
     kept = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
