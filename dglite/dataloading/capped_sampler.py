@@ -8,7 +8,6 @@ from typing import Any, final
 import numpy as np
 
 from ..backend import active
-from ..errors import DGLError
 from ..frame import NID
 from ..graph import DGLGraph
 from ..random import generator
@@ -16,7 +15,7 @@ from ..sampling import sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, seed_sets
 from ..structure.ids import count_of
 from ..subgraph import node_subgraph
-from .base import Names, SubgraphSampler, check_nodes
+from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
 from .subgraph_samplers import without_edges
 
 __all__ = ["CapSampler", "CappedNeighborSampler"]
@@ -59,10 +58,8 @@ class CappedNeighborSampler(SubgraphSampler):
         output_device: Any = None,
     ) -> None:
         super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
-        self.fanouts, self.fixed_k = list(fanouts), count_of(fixed_k, "fixed_k", 1)
+        self.fanouts, self.fixed_k = listed_fanouts(fanouts, "hop"), count_of(fixed_k, "fixed_k", 1)
         self.upsample_rare_types, self.replace, self.prob = upsample_rare_types, replace, prob
-        if not self.fanouts:
-            raise DGLError("fanouts is empty; give one fan-out for each hop, such as [10, 10]")
 
     def check(self, g: DGLGraph, indices: Any) -> None:
         """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""

@@ -15,8 +15,9 @@ from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
 from ..sampling.temporal import edge_times, sample_blocks_until, seed_times
+from ..structure.ids import count_of
 from ..transforms import to_block
-from .base import BlockSampler, Names
+from .base import BlockSampler, Names, listed_fanouts
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -26,9 +27,7 @@ class _Layered(BlockSampler):
 
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
         super().__init__(*prefetched)
-        self.fanouts, self.edge_dir, self.prob = list(fanouts), edge_dir, weight
-        if not self.fanouts:
-            raise DGLError("fanouts is empty; give one fan-out for each layer of the model, such as [10, 10]")
+        self.fanouts, self.edge_dir, self.prob = listed_fanouts(fanouts, "layer of the model"), edge_dir, weight
         self.formats = ("csc",) if is_inward(edge_dir) else ("csr",)
 
     def check(self, g: DGLGraph, indices: Any) -> None:
@@ -130,7 +129,7 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
     """Takes all in-edges of each node, for ``num_layers`` layers; other arguments are :class:`NeighborSampler`'s."""
 
     def __init__(self, num_layers: int, **kwargs: Any) -> None:
-        super().__init__([-1] * num_layers, **kwargs)
+        super().__init__([-1] * count_of(num_layers, "num_layers", 1), **kwargs)
 
 
 class LaborSampler(_Layered):

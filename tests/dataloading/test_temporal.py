@@ -146,5 +146,3 @@ def test_bad_input():
     with pytest.raises(DGLError, match="time of '_N' node 3 is NaN"):
         DataLoader(g, range(9), NeighborSampler([1], time="t", edge_time="t"))
     assert len(DataLoader(g, [0], NeighborSampler([1], time="t", edge_time="t"))) == 1
-    with pytest.raises(DGLError, match="empty"):
-        MultiLayerFullNeighborSampler(0, time="t", edge_time="t")
