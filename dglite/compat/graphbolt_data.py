@@ -1,4 +1,4 @@
-"""Features and data sets on disk of ``dgl.graphbolt``: folders with a description in YAML, as GraphBolt documents it."""
+"""Features and data sets on disk for ``dgl.graphbolt``: folders that a YAML file describes, as it is documented."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs
 from .base import Names, Sampler, check_edges, set_edge_lazy_features
 from .exclusion import find_exclude_eids
+from .neighbor_sampler import NeighborSampler
 
 __all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler"]
 
@@ -44,6 +45,8 @@ def as_edge_prediction_sampler(
     ------
     TypeError
         ``sampler.sample`` takes no edges to leave out.
+    DGLError
+        ``sampler`` samples in time: it knows the times of nodes, not those of the batch's edges.
     """
     return EdgePredictionSampler(sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels)
 
@@ -68,6 +71,11 @@ class EdgePredictionSampler(Sampler):
             raise TypeError(
                 f"{type(sampler).__name__}.sample(g, indices) takes no edges to leave out, so it cannot sample for "
                 "edges; give it a third argument, exclude_eids=None"
+            )
+        if isinstance(sampler, NeighborSampler) and sampler.time is not None:
+            raise DGLError(
+                "a sampler with time= cannot sample for edges: it reads the times of nodes, by which it may draw edges "
+                "later than those that are predicted; sample in dglite.edge_subgraph of the edges of the past instead"
             )
         self.sampler, self.negative_sampler = sampler, negative_sampler
         self.exclude, self.reverse_eids, self.reverse_etypes = exclude, reverse_eids, reverse_etypes

@@ -9,7 +9,12 @@ import torch
 
 import dglite
 from dglite import DGLError
-from dglite.dataloading import DataLoader, MultiLayerFullNeighborSampler, NeighborSampler
+from dglite.dataloading import (
+    DataLoader,
+    MultiLayerFullNeighborSampler,
+    NeighborSampler,
+    as_edge_prediction_sampler,
+)
 from tests.dataloading.graphs import check_blocks, plain, shop
 from tests.sampling.graphs import assert_distributed, random_graph
 
@@ -146,3 +151,5 @@ def test_bad_input():
     with pytest.raises(DGLError, match="time of '_N' node 3 is NaN"):
         DataLoader(g, range(9), NeighborSampler([1], time="t", edge_time="t"))
     assert len(DataLoader(g, [0], NeighborSampler([1], time="t", edge_time="t"))) == 1
+    with pytest.raises(DGLError, match="reads the times of nodes"):
+        as_edge_prediction_sampler(NeighborSampler([1], time="t", edge_time="t"))
