@@ -60,7 +60,10 @@ def kept_sums(
     adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(prob)
     if not active.is_tensor(column):
         return _NONE
-    version = active.version(column)
+    try:
+        version = active.version(column)
+    except RuntimeError:  # tensors of torch.inference_mode have none
+        return _NONE
     with _lock:
         kept = _kept.get(adjacency)
         if kept is None or kept.column is not column or kept.version != version or kept.inward != inward:

@@ -60,11 +60,15 @@ def seed_times(g: DGLGraph, node_set: int, ids: np.ndarray, name: str) -> np.nda
 
 
 def _times(column: Tensor, count: int, what: str) -> np.ndarray:
-    """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds."""
+    """Return one time for each of ``count``; integers stay such, as floating-point numbers lack nanoseconds.
+
+    Common dtypes are not copied: this is done for each batch.
+    """
     array = active.to_numpy(column)
-    if array.dtype.kind in "iu" and array.size == count == len(array):
-        return np.ascontiguousarray(array.reshape(-1)).astype(np.int64, copy=False)
-    return numbers(column, count, what)
+    if array.dtype.kind not in "iu" or array.size != count or len(array) != count:
+        return numbers(column, count, what)
+    array = np.ascontiguousarray(array.reshape(-1))
+    return array if array.dtype in (np.int32, np.int64) else array.astype(np.int64)
 
 
 def sample_blocks_until(
@@ -125,7 +129,7 @@ def sample_blocks_until(
 def _limits(times: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return seeds' times in the kind of numbers that edges' times are, never later."""
     if times.dtype.kind == dtype.kind:
-        return times.astype(np.int64 if dtype.kind == "i" else np.float64)
+        return times.astype(np.int64 if dtype.kind == "i" else np.float64, copy=False)
     if dtype.kind == "f":
         return times.astype(np.float64)
     bounds = np.iinfo(np.int64)

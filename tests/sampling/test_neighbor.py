@@ -179,6 +179,14 @@ def test_sums_that_are_kept_change_no_draw():
             sample_neighbors(g, [at], 3, prob="w")
 
 
+def test_weights_without_a_version():
+    with torch.inference_mode():
+        weights = torch.rand(400)
+    g = random_graph()
+    g.edata["w"] = weights
+    assert all(sample_neighbors(g, torch.arange(60), 3, prob="w").num_edges() for _ in range(2))
+
+
 @pytest.mark.parametrize("fanout", [5, 60, 10**12])
 def test_trials_that_do_not_suffice(fanout):
     g = star(1000)
