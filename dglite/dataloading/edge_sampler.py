@@ -15,6 +15,7 @@ from ..transforms import compact_graphs
 from .base import Names, Sampler, check_edges, set_edge_lazy_features
 from .exclusion import find_exclude_eids
 from .neighbor_sampler import NeighborSampler
+from .pairs_in_time import in_time
 
 __all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler"]
 
@@ -45,8 +46,12 @@ def as_edge_prediction_sampler(
     ------
     TypeError
         ``sampler.sample`` takes no edges to leave out.
-    DGLError
-        ``sampler`` samples in time: it knows the times of nodes, not those of the batch's edges.
+
+    Notes
+    -----
+    A :class:`NeighborSampler` with ``edge_time`` draws for the ends of each edge, and of its negative pairs, no edges
+    that are later than it; others of the same time may be, itself too unless it is excluded. A node is in the graphs
+    once for each time. Negative pairs must be as many for each edge, edge after edge.
     """
     return EdgePredictionSampler(sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels)
 
@@ -71,11 +76,6 @@ class EdgePredictionSampler(Sampler):
             raise TypeError(
                 f"{type(sampler).__name__}.sample(g, indices) takes no edges to leave out, so it cannot sample for "
                 "edges; give it a third argument, exclude_eids=None"
-            )
-        if isinstance(sampler, NeighborSampler) and sampler.time is not None:
-            raise DGLError(
-                "a sampler with time= cannot sample for edges: it reads the times of nodes, by which it may draw edges "
-                "later than those that are predicted; sample in dglite.edge_subgraph of the edges of the past instead"
             )
         self.sampler, self.negative_sampler = sampler, negative_sampler
         self.exclude, self.reverse_eids, self.reverse_etypes = exclude, reverse_eids, reverse_etypes
@@ -106,11 +106,15 @@ class EdgePredictionSampler(Sampler):
         graphs = [pairs]
         if self.negative_sampler is not None:
             graphs.append(self._negative_graph(g, seed_edges))
-        graphs = compact_graphs(graphs)
-        for i, column in enumerate(ids):
-            graphs[0]._edge_frame(i)[EID] = column
         excluded = find_exclude_eids(g_sampling, seed_edges, self.exclude, self.reverse_eids, self.reverse_etypes)
-        input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
+        if isinstance(self.sampler, NeighborSampler) and self.sampler.edge_time is not None:
+            graphs, sets, times = in_time(g, graphs, self.sampler.edge_time)
+            input_nodes, _, blocks = self.sampler.sample_at(g_sampling, sets, times, excluded)
+        else:
+            graphs = compact_graphs(graphs)
+            for i, column in enumerate(ids):
+                graphs[0]._edge_frame(i)[EID] = column
+            input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
         set_edge_lazy_features(graphs[0], self.prefetch_labels)
         if self.output_device is not None:
             graphs = [graph.to(self.output_device) for graph in graphs]

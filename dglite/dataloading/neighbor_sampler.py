@@ -14,7 +14,7 @@ from ..graph import DGLGraph
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
-from ..sampling.temporal import edge_times, sample_blocks_until, seed_times
+from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_until, seed_times
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
@@ -62,7 +62,8 @@ class NeighborSampler(_Layered):
         names of a node feature, the time of each seed, and of an edge feature, the time of each edge: numbers. In all
         layers only edges are drawn that are not later than the seed that they are drawn for. So a node is in a block
         once for each time of seeds that reach it; ``srcdata["_TIME"]`` and ``dstdata["_TIME"]`` have these times. Edges
-        of a type without the feature are always there; an edge whose time is NaN never is.
+        of a type without the feature are always there; an edge whose time is NaN never is. Where seeds are edges
+        (:func:`as_edge_prediction_sampler`), their own times count, and ``time`` is not read.
 
     Raises
     ------
@@ -120,6 +121,16 @@ class NeighborSampler(_Layered):
             seed_nodes = block.srcdata[NID]
             blocks.append(block)
         return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+    def sample_at(
+        self, g: DGLGraph, sets: dict[int, np.ndarray], times: dict[int, np.ndarray], exclude_eids: Any
+    ) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return :meth:`sample` of nodes by node set, each at a time, with ``edge_time``."""
+        assert self.edge_time is not None
+        options = self.edge_time, self.prob, self.replace, exclude_eids
+        blocks = sample_blocks_at(g, sets, times, self.fanouts, *options)[::-1]
+        outputs = blocks[0].dstdata[NID]
+        return self.assign_lazy_features(_result(blocks[-1].srcdata[NID], outputs, blocks, self.output_device))
 
 
 MultiLayerNeighborSampler = NeighborSampler

@@ -15,7 +15,7 @@ from .arguments import numbers, seed_sets
 from .frontier import edge_frame
 from .neighbor import Times, choose
 
-__all__ = ["TIME", "edge_times", "sample_blocks_until", "seed_times"]
+__all__ = ["TIME", "edge_times", "sample_blocks_at", "sample_blocks_until", "seed_times"]
 
 TIME = "_TIME"
 """Column of a block's nodes that holds the time at which each is looked at: its seed's."""
@@ -91,8 +91,23 @@ def sample_blocks_until(
     DGLError
         As :func:`dglite.sampling.sample_neighbors`, :func:`edge_times` and :func:`seed_times`.
     """
-    sets, of_edges = seed_sets(g, nodes, True), edge_times(g, edge_time)
+    sets = seed_sets(g, nodes, True)
     given = {node_set: seed_times(g, node_set, ids, time) for node_set, ids in sets.items()}
+    return sample_blocks_at(g, sets, given, fanouts, edge_time, prob, replace, exclude_edges)
+
+
+def sample_blocks_at(
+    g: DGLGraph,
+    sets: dict[int, np.ndarray],
+    given: dict[int, np.ndarray],
+    fanouts: Sequence[Any],
+    edge_time: str,
+    prob: str | None,
+    replace: bool,
+    exclude_edges: Any,
+) -> list[DGLGraph]:
+    """Return what :func:`sample_blocks_until` does, of the seeds of some node sets, each of which has a time given."""
+    of_edges = edge_times(g, edge_time)
     levels = np.unique(np.concatenate([_NO_IDS, *given.values()]))
     versions, count = max(len(levels), 1), len(g._num_nodes)
     keys: list[np.ndarray] = [_NO_IDS] * count

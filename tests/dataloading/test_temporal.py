@@ -14,6 +14,7 @@ from dglite.dataloading import (
     MultiLayerFullNeighborSampler,
     NeighborSampler,
     as_edge_prediction_sampler,
+    negative_sampler,
 )
 from tests.dataloading.graphs import check_blocks, plain, shop
 from tests.sampling.graphs import assert_distributed, random_graph
@@ -137,6 +138,58 @@ def test_numbers_of_other_kinds():
     assert drawn(torch.tensor(2), torch.tensor([0.5, 2.0, 2.5, float("nan")])) == [0, 1]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_edges_as_seeds_have_times_of_their_own(num_workers):
+    g = dated()
+    g.ndata["t"][:] = 0  # which are not read
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1, 4], time="t", edge_time="t"), "self", negative_sampler=negative_sampler.Uniform(2)
+    )
+    later = 0
+    for inputs, pairs, negative, blocks in DataLoader(
+        g, torch.arange(90), sampler, batch_size=20, shuffle=True, num_workers=num_workers
+    ):
+        check_times(g, blocks)
+        seeds = pairs.edata[dglite.EID]
+        times = g.edata["t"][seeds]
+        for graph, at in ((pairs, times), (negative, times.repeat_interleave(2))):
+            for name in (dglite.NID, "_TIME"):
+                assert torch.equal(graph.ndata[name], blocks[-1].dstdata[name])
+            assert all(torch.equal(graph.ndata["_TIME"][end], at) for end in graph.edges())
+        ends = [pairs.ndata[dglite.NID][end] for end in pairs.edges()]
+        assert all(map(torch.equal, ends, g.find_edges(seeds))) and torch.equal(pairs.edata["t"], times)
+        sources = pairs.ndata[dglite.NID][pairs.edges()[0]].repeat_interleave(2)
+        assert torch.equal(negative.ndata[dglite.NID][negative.edges()[0]], sources)
+        assert torch.equal(inputs, blocks[0].srcdata[dglite.NID])
+        for block in blocks:
+            check_ends(g, block)
+            assert not torch.isin(block.edata[dglite.EID], seeds).any()
+        later += sum(len(set(block.edata["t"].tolist())) for block in blocks)
+    assert later > 9
+
+
+def test_edges_of_several_types_as_seeds():
+    g = shop()
+    for etype in ("buys", "bought"):
+        g.edges[etype].data["t"] = torch.arange(6)
+    sampler = as_edge_prediction_sampler(
+        NeighborSampler([-1, -1], time="t", edge_time="t"), negative_sampler=negative_sampler.Uniform(1)
+    )
+    for inputs, pairs, negative, blocks in DataLoader(g, {"buys": [0, 2, 5], "bought": [4]}, sampler, batch_size=2):
+        check_times(g, blocks)
+        assert set(inputs) == {"user", "item"}
+        for etype in ("buys", "bought"):
+            assert pairs.num_edges(etype) == negative.num_edges(etype)
+            ntypes = pairs.to_canonical_etype(etype)[::2]
+            for ntype, end in zip(ntypes, pairs.edges(etype=etype), strict=True):
+                assert torch.equal(pairs.nodes[ntype].data["_TIME"][end], pairs.edges[etype].data[dglite.EID])
+    with pytest.raises(DGLError, match=r"'follows'.* have no time"):
+        list(DataLoader(g, {"follows": [0]}, sampler))
+    uneven = as_edge_prediction_sampler(sampler.sampler, negative_sampler=lambda g, edges: {"buys": ([0], [0])})
+    with pytest.raises(DGLError, match="1 negative pairs for 2 edges"):
+        list(DataLoader(g, {"buys": [0, 1]}, uneven, batch_size=2))
+
+
 def test_bad_input():
     g = dated(torch.float32)
     for options in ({"time": "t"}, {"edge_time": "t"}, {"time": "t", "edge_time": "t", "edge_dir": "out"}):
@@ -151,5 +204,3 @@ def test_bad_input():
     with pytest.raises(DGLError, match="time of '_N' node 3 is NaN"):
         DataLoader(g, range(9), NeighborSampler([1], time="t", edge_time="t"))
     assert len(DataLoader(g, [0], NeighborSampler([1], time="t", edge_time="t"))) == 1
-    with pytest.raises(DGLError, match="reads the times of nodes"):
-        as_edge_prediction_sampler(NeighborSampler([1], time="t", edge_time="t"))
