@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, final
 
 from tqdm.auto import tqdm
@@ -41,8 +42,9 @@ def inference(
     ----------
     model
         a module. Its layers take ``layer(graph, feat, ...)``: features of the source nodes, a pair of those of sources
-        and destinations, or dictionaries of them by node type. They work on blocks and return a tensor of the
-        destination nodes, or a dictionary by node type. Further tensors with a row for each edge, alone or in
+        and destinations, or dictionaries of them by node type; layers that take something else, sparse features for
+        example, run on the whole graph. They work on blocks and return a tensor of the destination nodes, or a
+        dictionary by node type. Further tensors with a row for each edge, alone or in
         dictionaries by edge type, are cut to the batch; others are passed on. Layers of :mod:`dglite.nn`,
         ``HeteroGraphConv`` included, are of that kind.
     g
@@ -70,13 +72,14 @@ def inference(
     TypeError
         ``model`` is no module, or ``g`` no graph.
     DGLError
-        A layer's features do not have a row for each node, or it returns something else than rows for its nodes.
+        A layer returns something else than a row for each of its nodes.
 
     Notes
     -----
     Layers are evaluated in evaluation mode; modules are in the mode of before afterwards. ``out_degrees`` of the blocks
     are those of the graph, so that a layer that normalises by them, such as ``GraphConv(norm="both")``, is exact, where
-    training on sampled blocks counts the sampled edges. Graph, features and model are on one device.
+    training on sampled blocks counts the sampled edges. Graph, features and model are on one device. Of a compiled
+    model, give the module that was compiled.
 
     Examples
     --------
@@ -141,7 +144,8 @@ def _wrapped(forward: Any, path: str, options: _Options) -> Any:
             return forward(*args, **kwargs)
         if options.inside:
             raise _PassedOn
-        if graph.is_block or len(args) + len(kwargs) < 2:
+        given = (*args[1:], *kwargs.values())
+        if graph.is_block or not given or not _fits(graph, given[0]) or not any(map(graph.num_nodes, graph.dsttypes)):
             return forward(*args, **kwargs)
         try:
             return _run_layer(forward, graph, args[1:], kwargs, path, options)
@@ -156,15 +160,10 @@ def _run_layer(
 ) -> Any:
     """Return a layer's result for all nodes that it gives one for."""
     nodes = {ntype: range(g.num_nodes(ntype)) for ntype in g.dsttypes}
-    total = sum(map(len, nodes.values()))
-    if not total:
-        return forward(g, *args, **kwargs)
     names = [None] * len(args) + list(kwargs)
-    batches = _Batches(g, [*args, *kwargs.values()], path)
+    batches, results = _Batches([*args, *kwargs.values()]), _Results(g, path)
     loader = DataLoader(g, nodes, batches, batch_size=options.batch_size, num_workers=options.num_workers)
-    results: dict[Any, Tensor] = {}
-    alone = False
-    with tqdm(total=total, desc=path, unit="node", disable=not options.progress) as bar:
+    with tqdm(total=sum(map(len, nodes.values())), desc=path, unit="node", disable=not options.progress) as bar:
         for seeds, block, values in loader:
             options.inside = True
             try:
@@ -175,38 +174,62 @@ def _run_layer(
                 )
             finally:
                 options.inside = False
-            alone = not isinstance(made, Mapping)
-            _write(made if isinstance(made, Mapping) else {g.dsttypes[0]: made}, seeds, block, results, g, path)
+            results.write(made, seeds, block)
             bar.update(sum(map(len, seeds.values())))
-    return results[g.dsttypes[0]] if alone else results
+    return results.whole()
 
 
-def _write(
-    made: Mapping[str, Any],
-    seeds: Mapping[str, Any],
-    block: DGLGraph,
-    results: dict[Any, Tensor],
-    g: DGLGraph,
-    path: str,
-) -> None:
-    """Put a batch's rows in their places, which follow each other."""
-    for ntype, rows in made.items():
-        count = block.num_dst_nodes(ntype)
-        if not active.is_tensor(rows) or rows.shape[:1] != (count,):
-            what = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
-            raise DGLError(
-                f"layer {path} returned {what} for {count} nodes of type {ntype!r}; expected a tensor with a row for "
-                "each, or a dictionary of such by node type"
-            )
-        if ntype not in results:
-            shape = (g.num_nodes(ntype), *rows.shape[1:])
-            results[ntype] = active.empty(shape, active.dtype(rows), active.device(rows))
-        if count:
-            first = int(seeds[ntype][0])
-            results[ntype][first : first + count] = rows
-    missing = [ntype for ntype in seeds if ntype in results and ntype not in made]
-    if missing:
-        raise DGLError(f"layer {path} returned nothing for nodes of type {missing}, as it did for others of that type")
+@final
+class _Results:
+    """A layer's results, put together from those of batches, whose nodes follow each other."""
+
+    def __init__(self, g: DGLGraph, path: str) -> None:
+        self._g, self._path, self._alone = g, path, False
+        self._rows: dict[str, Tensor] = {}
+        self._written: dict[str, int] = {}
+
+    def write(self, made: Any, seeds: Mapping[str, Any], block: DGLGraph) -> None:
+        self._alone = not isinstance(made, Mapping)
+        for ntype, rows in ({self._g.dsttypes[0]: made} if self._alone else made).items():
+            count = block.num_dst_nodes(ntype)
+            if not active.is_tensor(rows) or rows.shape[:1] != (count,):
+                what = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
+                raise DGLError(
+                    f"layer {self._path} returned {what} for {count} nodes of type {ntype!r}; expected a tensor with a "
+                    "row for each, or a dictionary of such by node type"
+                )
+            if ntype not in self._rows:
+                shape = (self._g.num_nodes(ntype), *rows.shape[1:])
+                self._rows[ntype] = active.empty(shape, active.dtype(rows), active.device(rows))
+            if count:
+                first = int(seeds[ntype][0])
+                self._rows[ntype][first : first + count] = rows
+                self._written[ntype] = self._written.get(ntype, 0) + count
+
+    def whole(self) -> Any:
+        for ntype in self._rows:
+            count, expected = self._written.get(ntype, 0), self._g.num_nodes(ntype)
+            if count != expected:
+                raise DGLError(
+                    f"layer {self._path} returned rows for {count} of {expected} nodes of type {ntype!r}: it leaves a "
+                    "type out when no edge of a batch enters it; let it return rows for nodes without edges, too"
+                )
+        return self._rows[self._g.dsttypes[0]] if self._alone else self._rows
+
+
+def _fits(g: DGLGraph, feat: Any) -> bool:
+    """Whether features are those of source nodes, or of sources and destinations: dense, with a row for each."""
+    sides = feat if isinstance(feat, tuple) else (feat,)
+    return len(sides) <= 2 and all(map(partial(_of_types, g), sides, (g.srctypes, g.dsttypes)))
+
+
+def _of_types(g: DGLGraph, feat: Any, types: list[str]) -> bool:
+    if not isinstance(feat, Mapping):
+        feat = {types[0]: feat} if len(types) == 1 else {"": feat}
+    return all(
+        ntype in types and active.is_tensor(x) and not active.is_sparse(x) and x.shape[:1] == (g.num_nodes(ntype),)
+        for ntype, x in feat.items()
+    )
 
 
 @final
@@ -215,24 +238,8 @@ class _Batches(Sampler):
 
     formats = ("csc",)
 
-    def __init__(self, g: DGLGraph, arguments: list[Any], path: str) -> None:
-        self._arguments, self._path = arguments, path
-        feat = arguments[0]
-        for side, types in zip(feat if isinstance(feat, tuple) else (feat,), (g.srctypes, g.dsttypes), strict=False):
-            for ntype, x in self._by_type(side, types).items():
-                if not active.is_tensor(x) or x.shape[:1] != (g.num_nodes(ntype),):
-                    what = f"shape {tuple(x.shape)}" if active.is_tensor(x) else f"type {type(x).__name__}"
-                    raise DGLError(
-                        f"features of {ntype!r} nodes for layer {path} have {what}; expected a tensor with a row for "
-                        f"each of {g.num_nodes(ntype)} nodes"
-                    )
-
-    def _by_type(self, side: Any, types: list[str]) -> Mapping[str, Any]:
-        if isinstance(side, Mapping):
-            return side
-        if len(types) != 1:
-            raise DGLError(f"layer {self._path} is given one tensor for nodes of types {types}; give it a dictionary")
-        return {types[0]: side}
+    def __init__(self, arguments: list[Any]) -> None:
+        self._arguments = arguments
 
     def sample(self, g: DGLGraph, seeds: Any) -> tuple[Any, DGLGraph, list[Any]]:
         block = sample_neighbors_fused(g, seeds, -1)
