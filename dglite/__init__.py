@@ -2,13 +2,13 @@
 
 ``import dglite as dgl`` is all that much DGL code needs. The names here are the public ones; the rest of the package
 is reached through its modules: ``dglite.function``, ``dglite.ops``, ``dglite.nn``, ``dglite.data``,
-``dglite.dataloading``, ``dglite.sampling``, ``dglite.transforms``.
+``dglite.dataloading``, ``dglite.sampling``, ``dglite.transforms``, ``dglite.metrics``.
 """
 
 from importlib import import_module
 from typing import Any
 
-from . import backend, contrib, data, dataloading, function, geometry, nn, ops, sampling, sparse, transforms
+from . import backend, contrib, data, dataloading, function, geometry, metrics, nn, ops, sampling, sparse, transforms
 from . import optim as optim  # not in __all__: a star import must not hide torch.optim
 from .batch import batch, merge, slice_batch, unbatch
 from .classic import (
@@ -36,6 +36,7 @@ from .convert import (
     heterograph,
     to_networkx,
 )
+from .dataloading import inference
 from .errors import DGLError, DGLWarning
 from .frame import EID, ETYPE, NID, NTYPE
 from .generators import rand_bipartite, rand_graph, rand_power_law_graph
@@ -260,6 +261,7 @@ __all__ = [
     "hetero_from_shared_memory",
     "heterograph",
     "in_subgraph",
+    "inference",
     "khop_adj",
     "khop_graph",
     "khop_in_subgraph",
@@ -279,6 +281,7 @@ __all__ = [
     "metapath_reachable_graph",
     "metis_partition",
     "metis_partition_assignment",
+    "metrics",
     "nn",
     "node_homophily",
     "node_label_informativeness",

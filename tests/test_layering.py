@@ -21,7 +21,7 @@ FLOORS = {
     5: "scheduler",
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry",
-    8: "nn data dataloading dynamic tofu classic contrib optim",
+    8: "nn data dataloading dynamic tofu classic contrib optim metrics",
     9: "compat",
 }
 FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}

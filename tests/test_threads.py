@@ -314,7 +314,10 @@ class Works:
         steps = torch.stack([traces[:, :-1].flatten(), traces[:, 1:].flatten()])
         steps = steps[:, (steps >= 0).all(0)]
         assert g.has_edges_between(*steps).all()
-        return [part.in_degrees()[:50]]
+        g = g.local_var()
+        g.edata["w"] = self.w
+        weighed = sampling.sample_neighbors(g, g.nodes(), 1, prob="w")  # makes sums that threads share
+        return [part.in_degrees()[:50], weighed.in_degrees()]
 
     def fan_out(self, g: DGLGraph) -> list[torch.Tensor]:
         g = g.local_var()

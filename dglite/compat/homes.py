@@ -27,6 +27,7 @@ _HOMES = {
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.frame": "dglite.compat.frame dglite.compat.init",
     "dgl.global_config": "dglite.compat.top",
+    "dgl.graphbolt": "dglite.compat.graphbolt dglite.compat.graphbolt_data",
     "dgl.heterograph": "dglite.compat.heterograph",
     "dgl.init": "dglite.compat.init",
     "dgl.label_informativeness": "dglite.homophily",
@@ -53,8 +54,8 @@ _INNER = {
     "dgl.data": "actor adapter bitcoinotc cluster csv_dataset fakenews flickr fraud gdelt geom_gcn gindt gnn_benchmark "
     "heterophilous_graphs icews18 karate lrgb minigc movielens pattern ppi qm7b qm9 qm9_edge rdf reddit sbm superpixel "
     "synthetic tree tu wikics yelp zinc",
-    "dgl.dataloading": "base cluster_gcn dataloader dist_dataloader graphsaint labor_sampler neighbor_sampler "
-    "shadow spot_target pytorch",
+    "dgl.dataloading": "base capped_neighbor_sampler cluster_gcn dataloader dist_dataloader graphsaint labor_sampler "
+    "neighbor_sampler shadow spot_target pytorch",
     "dgl.function": "base message reducer",
     "dgl.geometry": "edge_coarsening fps",
     "dgl.mpops": "edgewise fused nodewise",

@@ -69,7 +69,6 @@ _NOT_PLANNED = {
     "dgl.function.TargetCode": _FUNCTION,
     "dgl.get_global_func": _NO_LIBRARY,
     "dgl.graph_index": _NO_LIBRARY,
-    "dgl.graphbolt": "use dglite.sampling, which draws mini-batches on graphs in memory",
     "dgl.heterograph_index": _NO_LIBRARY,
     "dgl.LazyFeature": _LAZY,
     "dgl.list_global_func_names": _NO_LIBRARY,

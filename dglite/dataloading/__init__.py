@@ -10,6 +10,7 @@ from .base import (
     set_node_lazy_features,
     set_src_lazy_features,
 )
+from .capped_sampler import CappedNeighborSampler, CapSampler
 from .collator import Collator, EdgeCollator, GraphCollator, NodeCollator
 from .dataloader import (
     DataLoader,
@@ -22,6 +23,7 @@ from .dataloader import (
 from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from .exclusion import SpotTarget, find_exclude_eids
 from .graph_loader import GraphDataLoader
+from .inference import inference
 from .neighbor_sampler import (
     LaborSampler,
     MultiLayerFullNeighborSampler,
@@ -32,6 +34,8 @@ from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSample
 
 __all__ = [
     "BlockSampler",
+    "CapSampler",
+    "CappedNeighborSampler",
     "ClusterGCNSampler",
     "Collator",
     "DataLoader",
@@ -56,6 +60,7 @@ __all__ = [
     "SubgraphSampler",
     "as_edge_prediction_sampler",
     "find_exclude_eids",
+    "inference",
     "negative_sampler",
     "set_dst_lazy_features",
     "set_edge_lazy_features",

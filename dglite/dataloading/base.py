@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DGLError
@@ -171,6 +171,22 @@ class SubgraphSampler(Sampler):
         set_node_lazy_features(subgraph, self.prefetch_ndata)
         set_edge_lazy_features(subgraph, self.prefetch_edata)
         return subgraph
+
+
+def listed_fanouts(fanouts: Any, each: str) -> list[Any]:
+    """Return fan-outs as a list; ``each`` is what there is one for.
+
+    Raises
+    ------
+    DGLError
+        They are no list, or there are none.
+    """
+    if isinstance(fanouts, Mapping | str) or not isinstance(fanouts, Iterable):
+        raise DGLError(f"fanouts must be a list of one fan-out for each {each}, such as [10, 10]; got {fanouts!r}")
+    listed = list(fanouts)
+    if not listed:
+        raise DGLError(f"fanouts is empty; give one fan-out for each {each}, such as [10, 10]")
+    return listed
 
 
 def check_nodes(g: DGLGraph, nodes: Any) -> None:

@@ -14,6 +14,8 @@ from ..subgraph import edge_subgraph
 from ..transforms import compact_graphs
 from .base import Names, Sampler, check_edges, set_edge_lazy_features
 from .exclusion import find_exclude_eids
+from .neighbor_sampler import NeighborSampler
+from .pairs_in_time import in_time
 
 __all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler"]
 
@@ -44,6 +46,12 @@ def as_edge_prediction_sampler(
     ------
     TypeError
         ``sampler.sample`` takes no edges to leave out.
+
+    Notes
+    -----
+    A :class:`NeighborSampler` with ``edge_time`` draws for the ends of each edge, and of its negative pairs, no edges
+    that are later than it; others of the same time may be, itself too unless it is excluded. A node is in the graphs
+    once for each time. Negative pairs must be as many for each edge, edge after edge.
     """
     return EdgePredictionSampler(sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, prefetch_labels)
 
@@ -98,11 +106,15 @@ class EdgePredictionSampler(Sampler):
         graphs = [pairs]
         if self.negative_sampler is not None:
             graphs.append(self._negative_graph(g, seed_edges))
-        graphs = compact_graphs(graphs)
-        for i, column in enumerate(ids):
-            graphs[0]._edge_frame(i)[EID] = column
         excluded = find_exclude_eids(g_sampling, seed_edges, self.exclude, self.reverse_eids, self.reverse_etypes)
-        input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
+        if isinstance(self.sampler, NeighborSampler) and self.sampler.edge_time is not None:
+            graphs, sets, times = in_time(g, graphs, self.sampler.edge_time)
+            input_nodes, _, blocks = self.sampler.sample_at(g_sampling, sets, times, excluded)
+        else:
+            graphs = compact_graphs(graphs)
+            for i, column in enumerate(ids):
+                graphs[0]._edge_frame(i)[EID] = column
+            input_nodes, _, blocks = self.sampler.sample(g_sampling, graphs[0].ndata[NID], excluded)
         set_edge_lazy_features(graphs[0], self.prefetch_labels)
         if self.output_device is not None:
             graphs = [graph.to(self.output_device) for graph in graphs]

@@ -59,7 +59,7 @@ class GraphDataLoader(Loader):
         self.collate_fn = GraphCollator().collate if collate_fn is None and batch_size is not None else collate_fn
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter`` begin an epoch of this number, which shuffles by it; with ``use_ddp`` only.
+        """Do as :meth:`DataLoader.set_epoch`, with ``use_ddp`` only, as in DGL.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class GraphDataLoader(Loader):
         """
         if not self.use_ddp:
             raise DGLError("set_epoch is for use_ddp=True; otherwise epochs count themselves")
-        self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
+        super().set_epoch(epoch)
 
     def _make(self, positions: np.ndarray) -> Any:
         samples = [self.dataset[i] for i in positions.tolist()]

@@ -140,6 +140,13 @@ class Loader:
         self._seed = self._order.seed = int(state_dict["seed"])
         self._next, self._now = _Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
 
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter`` begin an epoch of this number, by which it shuffles and draws; epochs count on from it.
+
+        Without it they count themselves. Training loops of several processes commonly call it.
+        """
+        self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
+
     @contextmanager
     def enable_cpu_affinity(
         self, loader_cores: Any = None, compute_cores: Any = None, verbose: bool = True

@@ -13,9 +13,11 @@ from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
-from ..sampling.arguments import edge_weights, fanouts_of, is_inward
+from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
+from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_until, seed_times
+from ..structure.ids import count_of
 from ..transforms import to_block
-from .base import BlockSampler, Names
+from .base import BlockSampler, Names, listed_fanouts
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -25,9 +27,7 @@ class _Layered(BlockSampler):
 
     def __init__(self, fanouts: Sequence[Any], edge_dir: str, weight: str | None, *prefetched: Any) -> None:
         super().__init__(*prefetched)
-        self.fanouts, self.edge_dir, self.prob = list(fanouts), edge_dir, weight
-        if not self.fanouts:
-            raise DGLError("fanouts is empty; give one fan-out for each layer of the model, such as [10, 10]")
+        self.fanouts, self.edge_dir, self.prob = listed_fanouts(fanouts, "layer of the model"), edge_dir, weight
         self.formats = ("csc",) if is_inward(edge_dir) else ("csr",)
 
     def check(self, g: DGLGraph, indices: Any) -> None:
@@ -58,14 +58,20 @@ class NeighborSampler(_Layered):
         as for :class:`BlockSampler`.
     fused
         accepted for DGL's sake: sampling and numbering are one call in any case.
+    time, edge_time
+        names of a node feature, the time of each seed, and of an edge feature, the time of each edge: numbers. In all
+        layers only edges are drawn that are not later than the seed that they are drawn for. So a node is in a block
+        once for each time of seeds that reach it; ``srcdata["_TIME"]`` and ``dstdata["_TIME"]`` have these times. Edges
+        of a type without the feature are always there; an edge whose time is NaN never is. Where seeds are edges
+        (:func:`as_edge_prediction_sampler`), their own times count, and ``time`` is not read.
 
     Raises
     ------
     DGLError
         There are no fan-outs; when a loader is made or a batch sampled, they or the seeds do not fit the graph, a
-        feature is missing, or a weight is negative or NaN.
+        feature is missing, a weight is negative or NaN, or a seed's time is NaN.
     ValueError
-        ``prob`` and ``mask`` are both given.
+        ``prob`` and ``mask`` are both given, ``time`` or ``edge_time`` alone, or both with ``edge_dir="out"``.
     """
 
     def __init__(
@@ -80,16 +86,34 @@ class NeighborSampler(_Layered):
         prefetch_edge_feats: Names = None,
         output_device: Any = None,
         fused: bool = True,
+        time: str | None = None,
+        edge_time: str | None = None,
     ) -> None:
         if mask is not None and prob is not None:
             raise ValueError("give prob or mask, not both; the product of the two is a prob")
         prefetched = prefetch_node_feats, prefetch_labels, prefetch_edge_feats, output_device
         super().__init__(fanouts, edge_dir, prob or mask, *prefetched)
-        self.replace, self.fused = replace, fused
+        if (time is None) != (edge_time is None):
+            raise ValueError("give both time, of the seed nodes, and edge_time, of the edges; or neither")
+        if time is not None and edge_dir != "in":
+            raise ValueError("with times, edges that enter nodes are drawn; for others use dglite.reverse(g)")
+        self.replace, self.fused, self.time, self.edge_time = replace, fused, time, edge_time
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs, weights or times do not fit the graph."""
+        super().check(g, indices)
+        if self.time is not None and self.edge_time is not None:
+            edge_times(g, self.edge_time)
+            for node_set, ids in seed_sets(g, indices, True).items():
+                seed_times(g, node_set, ids, self.time)
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         output_nodes, blocks = seed_nodes, []
+        if self.time is not None and self.edge_time is not None:
+            options = self.time, self.edge_time, self.prob, self.replace, exclude_eids
+            blocks = sample_blocks_until(g, seed_nodes, self.fanouts, *options)[::-1]
+            return _result(blocks[-1].srcdata[NID], output_nodes, blocks, self.output_device)
         for fanout in reversed(self.fanouts):
             block = sample_neighbors_fused(
                 g, seed_nodes, fanout, self.edge_dir, self.prob, self.replace, exclude_edges=exclude_eids
@@ -97,6 +121,16 @@ class NeighborSampler(_Layered):
             seed_nodes = block.srcdata[NID]
             blocks.append(block)
         return _result(seed_nodes, output_nodes, blocks, self.output_device)
+
+    def sample_at(
+        self, g: DGLGraph, sets: dict[int, np.ndarray], times: dict[int, np.ndarray], exclude_eids: Any
+    ) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return :meth:`sample` of nodes by node set, each at a time, with ``edge_time``."""
+        assert self.edge_time is not None
+        options = self.edge_time, self.prob, self.replace, exclude_eids
+        blocks = sample_blocks_at(g, sets, times, self.fanouts, *options)[::-1]
+        outputs = blocks[0].dstdata[NID]
+        return self.assign_lazy_features(_result(blocks[-1].srcdata[NID], outputs, blocks, self.output_device))
 
 
 MultiLayerNeighborSampler = NeighborSampler
@@ -106,7 +140,7 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
     """Takes all in-edges of each node, for ``num_layers`` layers; other arguments are :class:`NeighborSampler`'s."""
 
     def __init__(self, num_layers: int, **kwargs: Any) -> None:
-        super().__init__([-1] * num_layers, **kwargs)
+        super().__init__([-1] * count_of(num_layers, "num_layers", 1), **kwargs)
 
 
 class LaborSampler(_Layered):

@@ -19,7 +19,7 @@ from ..sampling.arguments import edge_weights, excluded_edges, fanouts_of
 from ..structure.ids import as_ids
 from ..subgraph import edge_subgraph, node_subgraph
 from ..transforms import metis_partition_assignment
-from .base import Names, SubgraphSampler, check_nodes
+from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
 
 __all__ = ["ClusterGCNSampler", "SAINTSampler", "ShaDowKHopSampler"]
 
@@ -214,9 +214,7 @@ class ShaDowKHopSampler(SubgraphSampler):
         output_device: Any = None,
     ) -> None:
         super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
-        self.fanouts, self.replace, self.prob = list(fanouts), replace, prob
-        if not self.fanouts:
-            raise DGLError("fanouts is empty; give one fan-out for each hop, such as [10, 10]")
+        self.fanouts, self.replace, self.prob = listed_fanouts(fanouts, "hop"), replace, prob
 
     def check(self, g: DGLGraph, indices: Any) -> None:
         """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
@@ -238,13 +236,13 @@ class ShaDowKHopSampler(SubgraphSampler):
             nodes = block.srcdata[NID]
         subgraph = node_subgraph(g, nodes)
         if exclude_eids is not None:
-            subgraph = _without(g, subgraph, exclude_eids)
+            subgraph = without_edges(g, subgraph, exclude_eids)
         if self.output_device is not None:
             subgraph = subgraph.to(self.output_device)
         return nodes, seed_nodes, self.finish(subgraph)
 
 
-def _without(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
+def without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     """Return a subgraph without some edges of the graph that it is of."""
     kept = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):

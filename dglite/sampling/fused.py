@@ -55,7 +55,7 @@ def sample_neighbors_fused(
     sets, ends = seed_sets(g, nodes, True), g._metagraph.ends
     chosen = choose(g, [sets.get(dst_set) for _, dst_set in ends], fanout, True, prob, replace, exclude_edges)
     rows = [None if edges.indptr is None else (edges.indptr, edges.src) for edges in chosen]
-    block = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
+    block, _ = block_of_rows(g, [sets.get(i, _NO_IDS) for i in range(len(g._num_nodes))], rows)
     if not copy_ndata:
         block._node_frames = [None] * len(block._node_frames)
     if copy_edata:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,14 @@ from .arguments import (
     seeds_of,
 )
 from .frontier import NO_EDGES, Chosen, Rows, check_weights, compiled, frontier
+from .sums import kept_sums
 
 __all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
 
-_NO_WEIGHTS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0, np.int64)
+_NO_WEIGHTS, _NO_SUMS, _NO_GROUPS = np.empty(0, np.float32), np.empty(0), np.empty(0, np.int64)
+
+Times = tuple[np.ndarray, np.ndarray]
+"""Times of a relation's edges, and of its seeds, which have no edges later than that."""
 
 
 def sample_neighbors(
@@ -98,8 +102,12 @@ def choose(
     prob: Any,
     replace: bool,
     exclude_edges: Any,
+    times: Sequence[Times | None] | None = None,
 ) -> list[Chosen]:
-    """Return the edges that :func:`sample_neighbors` chooses around the seeds of each edge type."""
+    """Return the edges that :func:`sample_neighbors` chooses around the seeds of each edge type.
+
+    ``times`` has those of each edge type that has some.
+    """
     fanouts = fanouts_of(g, fanout)
     weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
     key, processor = draw_key(), processor_on(g._device)
@@ -108,13 +116,16 @@ def choose(
         ids = seeds[i]
         if ids is None or fanouts[i] == 0:
             chosen.append(NO_EDGES)
-        elif weights[i] is None and excluded[i] is None:
+            continue
+        own, limits = weights[i], None if times is None else times[i]
+        if own is None and excluded[i] is None and limits is None:
             chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, processor))
-        else:
-            what = f"{g._metagraph.etypes[i]!r} edge"
-            chosen.append(
-                _weighted(adjacency, ids, inward, fanouts[i], replace, key + i, what, weights[i], excluded[i])
-            )
+            continue
+        rows, sums = Rows(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
+        if own is not None and not replace and fanouts[i] > 0:
+            sums = kept_sums(g, i, prob, own, inward, rows.matrix, rows.entries)
+        what = f"{g._metagraph.etypes[i]!r} edge"
+        chosen.append(_weighted(rows, fanouts[i], replace, key + i, what, own, sums, excluded[i], limits))
     return chosen
 
 
@@ -147,21 +158,20 @@ def _uniform_on_card(
 
 
 def _weighted(
-    adjacency: Adjacency,
-    seeds: np.ndarray,
-    inward: bool,
+    rows: Rows,
     fanout: int,
     replace: bool,
     key: int,
     what: str,
     weights: np.ndarray | None,
+    sums: np.ndarray = _NO_SUMS,
     excluded: np.ndarray | None = None,
+    times: Times | None = None,
     groups: np.ndarray = _NO_GROUPS,
     num_groups: int = 0,
 ) -> Chosen:
     """Choose by weights, all 1 where there are none; with groups, weights are by group."""
-    rows = Rows(adjacency, seeds, inward, fanout, replace)
-    counts, bad = np.zeros(len(seeds), np.int64), np.full(1, -1, np.int64)
+    counts, bad = np.zeros(len(rows.seeds), np.int64), np.full(1, -1, np.int64)
     rows.run(
         compiled().sample.weighted_rows,
         fanout,
@@ -169,7 +179,9 @@ def _weighted(
         key,
         rows.longest,
         _NO_WEIGHTS if weights is None else weights,
+        sums,
         compiled().hashing.id_set(_NO_GROUPS if excluded is None else excluded),
+        *((_NO_GROUPS, _NO_GROUPS) if times is None else times),
         groups,
         num_groups,
         *rows.outputs,
@@ -230,9 +242,8 @@ def sample_neighbors_biased(
             f"{tag_offset_name!r} has shape {offsets.shape}; expected {len(weights) + 1} ascending offsets for each "
             f"node, one more than there are weights in bias, from 0 to its degree"
         )
-    chosen = _weighted(
-        adjacency, seeds, inward, count, replace, draw_key(), "tag", weights, None, offsets.reshape(-1), len(weights)
-    )
+    rows, tags = Rows(adjacency, seeds, inward, count, replace), (offsets.reshape(-1), len(weights))
+    chosen = _weighted(rows, count, replace, draw_key(), "tag", weights, groups=tags[0], num_groups=tags[1])
     return frontier(g, [chosen], copy_ndata, copy_edata, output_device)
 
 

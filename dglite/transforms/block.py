@@ -221,21 +221,26 @@ class _Sides:
         return sources, destinations
 
 
-def block_of_rows(g: DGLGraph, dst_ids: list[np.ndarray], rows: list[tuple[np.ndarray, np.ndarray] | None]) -> DGLGraph:
-    """Return a block whose edges are listed by destination; without edge features.
+def block_of_rows(
+    g: DGLGraph, dst_ids: list[np.ndarray], rows: list[tuple[np.ndarray, np.ndarray] | None], versions: int = 1
+) -> tuple[DGLGraph, list[np.ndarray]]:
+    """Return a block whose edges are listed by destination, without edge features, and the ids of its source nodes.
 
     For each relation, ``rows`` has ``indptr`` and the edges' sources: those into ``dst_ids[node set][i]`` are
     ``src[indptr[i]:indptr[i + 1]]``; None for no edges. Nodes are numbered as by :func:`to_block`, and the relations
     are made by destination at once, the format that training reads.
+
+    With several versions of a node, each of which is a node of the block, all these ids are node * versions + version.
     """
     # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
     from ..kernels.cpu.hashing import Numbering
 
-    ends, dtype, count = g._metagraph.ends, _index_dtype(g), len(dst_ids)
+    ends, count = g._metagraph.ends, len(dst_ids)
+    dtype = _index_dtype(g) if versions == 1 else np.dtype(np.int64)
     most = [len(ids) for ids in dst_ids]
     for (src_set, _), row in zip(ends, rows, strict=True):
         most[src_set] += 0 if row is None else len(row[1])
-    numberings = [Numbering(*sizes, dtype) for sizes in zip(g._num_nodes, most, strict=True)]
+    numberings = [Numbering(n * versions, room, dtype) for n, room in zip(g._num_nodes, most, strict=True)]
     for numbering, ids in zip(numberings, dst_ids, strict=True):
         numbering.place(ids.astype(dtype))
     sources = [
@@ -254,10 +259,13 @@ def block_of_rows(g: DGLGraph, dst_ids: list[np.ndarray], rows: list[tuple[np.nd
     counts = [len(ids) for ids in (*src_ids, *dst_ids)]
     made = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
     made._idtype = g._idtype
+    keys = src_ids
+    if versions > 1:
+        src_ids = [ids // versions for ids in keys]
     # The ids of the destinations that begin the sources: the arrays given may be the user's.
     dst_ids = [ids[: len(given)] for ids, given in zip(src_ids, dst_ids, strict=True)]
     made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
-    return made
+    return made, keys
 
 
 @lru_cache(maxsize=64)

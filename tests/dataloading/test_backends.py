@@ -65,6 +65,7 @@ def test_the_numpy_backend():
         "dgl.dataloading.dist_dataloader.EdgeCollator",
         "dgl.dataloading.pytorch.NodeDataLoader",
         "dgl.dataloading.spot_target.SpotTarget",
+        "dgl.dataloading.capped_neighbor_sampler.CappedNeighborSampler",
         "dgl.dataloading.base.find_exclude_eids",
         "dgl.set_src_lazy_features",
     ],

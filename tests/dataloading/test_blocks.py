@@ -9,12 +9,14 @@ import dglite
 from dglite import DGLError
 from dglite.dataloading import (
     BlockSampler,
+    CapSampler,
     DataLoader,
     LaborSampler,
     MultiLayerFullNeighborSampler,
     MultiLayerNeighborSampler,
     NeighborSampler,
     Sampler,
+    ShaDowKHopSampler,
 )
 from tests.dataloading.graphs import check_blocks, plain, ring, shop
 
@@ -155,6 +157,12 @@ def test_what_does_not_fit():
         NeighborSampler([1], prob="w", mask="w")
     with pytest.raises(DGLError, match="fanouts is empty"):
         NeighborSampler([])
+    for made in (NeighborSampler, LaborSampler, ShaDowKHopSampler, lambda fanouts: CapSampler(fanouts, 3, False)):
+        for fanouts in (3, {"buys": 1}, "3"):
+            with pytest.raises(DGLError, match=r"fanouts must be a list of one fan-out for each .*; got "):
+                made(fanouts)
+    with pytest.raises(DGLError, match="num_layers must be an integer"):
+        MultiLayerFullNeighborSampler(0)
     with pytest.raises(DGLError, match="reverse"):
         LaborSampler([1], edge_dir="out")
     with pytest.raises(DGLError, match="edge_dir='up'"):

@@ -8,7 +8,14 @@ import torch
 
 import dglite
 from dglite import DGLError
-from dglite.dataloading import ClusterGCNSampler, DataLoader, NeighborSampler, SAINTSampler, ShaDowKHopSampler
+from dglite.dataloading import (
+    CapSampler,
+    ClusterGCNSampler,
+    DataLoader,
+    NeighborSampler,
+    SAINTSampler,
+    ShaDowKHopSampler,
+)
 from dglite.dataloading import subgraph_samplers as module
 from tests.dataloading.graphs import plain, ring, shop
 
@@ -67,6 +74,54 @@ def test_shadow():
     assert plain(nodes) == {"item": [1], "user": [0, 1]} and subgraph.num_edges("buys") == 2
     with pytest.raises(DGLError, match="hop 1"):
         DataLoader(g, [0], ShaDowKHopSampler([1, -3]))
+
+
+def many_types():
+    """Return a graph in which 40 users, 10 items and 2 shops lead to user 0."""
+    zeros = torch.zeros
+    return dglite.heterograph(
+        {
+            (ntype, "to", "user"): (torch.arange(count), zeros(count, dtype=torch.int64))
+            for ntype, count in (("user", 40), ("item", 10), ("shop", 2))
+        }
+    )
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_capped(num_workers):
+    g = ring(40, 6)
+    sampler = CapSampler([4, 3], 5, False, prefetch_node_feats=["x"])
+    loader = DataLoader(g, range(20), sampler, batch_size=4, shuffle=True, num_workers=num_workers)
+    for nodes, seeds, subgraph in loader:
+        assert torch.equal(nodes[:4], seeds) and torch.equal(nodes, subgraph.ndata[dglite.NID])
+        assert 4 <= len(nodes) <= 4 + 2 * 5 and len(nodes.unique()) == len(nodes)
+        check_induced(g, subgraph)
+    nodes, _, subgraph = CapSampler([-1], 100, False).sample(g, torch.tensor([7]), [6])
+    assert nodes.tolist() == [7, *range(6)] and 6 not in subgraph.edata[dglite.EID]
+
+
+def test_each_type_has_its_share_of_a_hop():
+    g = many_types()
+
+    def drawn(*options):
+        nodes, _, _ = CapSampler([-1], *options).sample(g, {"user": torch.tensor([0])})
+        return [len(nodes["user"]), len(nodes["item"]), len(nodes["shop"])]
+
+    dglite.seed(0)
+    counts = torch.tensor([drawn(26, False) for _ in range(50)])
+    assert (counts[:, 1:] == torch.tensor([5, 1])).all() and set(counts[:, 0].tolist()) == {20, 21}  # the seed itself
+    rare = torch.tensor([drawn(26, True) for _ in range(50)]).double().mean(0)
+    assert rare[1] > 7 and rare[2] == 2 and drawn(1000, False) == [40, 10, 2]
+
+
+def test_a_hop_that_reaches_nothing():
+    nodes, _, subgraph = CapSampler([2, 2], 3, True).sample(many_types(), {"shop": torch.tensor([1])})
+    assert plain(nodes) == {"shop": [1]} and subgraph.num_edges() == 0
+    for fanouts, k, match in (([], 3, "fanouts is empty"), ([1], 0, "fixed_k must be")):
+        with pytest.raises(DGLError, match=match):
+            CapSampler(fanouts, k, False)
+    with pytest.raises(DGLError, match="hop 0"):
+        DataLoader(ring(), [0], CapSampler([-2], 3, False))
 
 
 def test_cluster_gcn(tmp_path, monkeypatch):

@@ -32,9 +32,10 @@ class Planted:
         return self.graph
 
 
-def test_mini_batches_are_as_good_as_the_whole_graph(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_mini_batches_are_as_good_as_the_whole_graph(model: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minibatch_sage, "DATASETS", {"cora": Planted})
-    options = ["--epochs", 10, "--batch-size", 16, "--seeds", 2]
+    options = ["--model", model, "--epochs", 10, "--batch-size", 16, "--seeds", 2]
     printed = run(minibatch_sage, *options, "--expect", 0.85, "--within", 0.05)
     assert printed.count("on the whole graph") == 2
     with pytest.raises(SystemExit, match="expected at least"):

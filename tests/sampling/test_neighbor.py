@@ -132,6 +132,73 @@ def test_long_rows_by_weight():
     assert_distributed(np.bincount(chosen % 4, minlength=4), [0, 1, 2, 3])
 
 
+MANY = np.array([1, 2, 0, 4, 0.5, 3, 1, 1, 0, 2, 8, 1.5])
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize(("weighted", "excluded"), [(True, None), (True, [3, 11]), (False, [3, 11])])
+def test_few_of_many(weighted, excluded, kept):
+    dglite.seed(3)
+    g = star(12)
+    g.edata["w"] = torch.tensor(MANY)
+    prob = None if not weighted else "w" if kept else [g.edata["w"]]
+    for _ in range(1 + kept):
+        sample = sample_neighbors(g, np.zeros(20_000, np.int64), 2, prob=prob, exclude_edges=excluded)
+    pairs = sample.edata[dglite.EID].reshape(-1, 2).numpy()
+    weights = MANY.copy() if weighted else np.ones(12)
+    weights[excluded or []] = 0
+    shares = weights / weights.sum()
+    chances = shares[:, None] * shares / (1 - shares[:, None])
+    np.fill_diagonal(chances, 0)
+    assert_distributed(np.bincount(pairs[:, 0] * 12 + pairs[:, 1], minlength=144), chances.ravel())
+
+
+def test_sums_that_are_kept_change_no_draw():
+    g = random_graph()
+    g.edata["w"] = torch.rand(400)
+    seeds = torch.arange(60)
+
+    def drawn(prob):
+        dglite.seed(4)
+        return sample_neighbors(g, seeds, 3, prob=prob).edata[dglite.EID].tolist()
+
+    expected = drawn([g.edata["w"]])
+    assert [drawn("w") for _ in range(3)] == [expected] * 3
+    with torch.no_grad():
+        g.edata["w"][:200] = 0
+    assert drawn("w") == drawn([g.edata["w"]]) != expected and min(drawn("w")) >= 200
+    g.edata["w"] = torch.rand(400)
+    assert drawn("w") == drawn([g.edata["w"]])
+    out = sample_neighbors(g, seeds, 3, edge_dir="out", prob="w")
+    assert torch.equal(out.out_degrees(), g.out_degrees().clamp(max=3))
+    g.edata["w"][5] = -1
+    (at,) = g.find_edges([5])[1].tolist()
+    for _ in range(3):
+        assert sample_neighbors(g, [at - 1 if at else 59], 3, prob="w").num_edges() <= 3
+        with pytest.raises(DGLError, match="edge 5 is negative"):
+            sample_neighbors(g, [at], 3, prob="w")
+
+
+def test_weights_without_a_version():
+    with torch.inference_mode():
+        weights = torch.rand(400)
+    g = random_graph()
+    g.edata["w"] = weights
+    assert all(sample_neighbors(g, torch.arange(60), 3, prob="w").num_edges() for _ in range(2))
+
+
+@pytest.mark.parametrize("fanout", [5, 60, 10**12])
+def test_trials_that_do_not_suffice(fanout):
+    g = star(1000)
+    g.edata["w"] = torch.zeros(1000)
+    g.edata["w"][::20] = torch.rand(50) + 1e-3
+    g.edata["w"][500] = 1e9
+    sample = sample_neighbors(g, [0, 0], fanout, prob="w")
+    found = sample.edata[dglite.EID].reshape(2, -1)
+    assert found.shape[1] == min(fanout, 50) and (found % 20 == 0).all() and (found == 500).any(1).all()
+    assert all(len(row.unique()) == len(row) for row in found)
+
+
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
 @pytest.mark.parametrize("replace", [False, True])
 def test_weights_that_make_no_sense(bad, replace):

@@ -17,7 +17,7 @@ import numpy as np
 from .cached import njit
 from .counter import below, draw, unit
 
-__all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "set_size"]
+__all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 
 _jit = njit(nogil=True)
 _SCAN = 24
@@ -78,6 +78,27 @@ def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.
                 slot = (slot + 1) & mask
         taken[slot] = position
         scratch[j] = position
+
+
+@_jit
+def is_new(position: int, found: int, positions: np.ndarray, taken: np.ndarray) -> bool:
+    """Whether a position is not among the first ``found``; then it enters the set ``taken``, which holds them.
+
+    A set for few is not kept: they are compared.
+    """
+    if len(taken) <= 2 * _SCAN:
+        new = True
+        for k in range(found):
+            new = new and positions[k] != position
+        return new
+    mask = len(taken) - 1
+    slot = position & mask
+    while taken[slot] != -1 and taken[slot] != position:
+        slot = (slot + 1) & mask
+    if taken[slot] == position:
+        return False
+    taken[slot] = position
+    return True
 
 
 # -- by weight ---------------------------------------------------------------------------------------------------------

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 from .cached import njit
-from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
-from .counter import stream
+from .choose import choose_ranked, choose_uniform, choose_weighted, is_new, set_size
+from .counter import below, draw, stream, unit
 from .hashing import has
 from .memory import prefetch
 
-__all__ = ["compact", "etype_rows", "row_bounds", "topk_rows", "uniform_rows", "weighted_rows"]
+__all__ = ["compact", "etype_rows", "row_bounds", "sum_rows", "topk_rows", "uniform_rows", "weighted_rows"]
 
 _jit = njit(nogil=True)
 _AHEAD = 8
 """Rows between asking for a row's entries and using them."""
+_LONG = 4
+"""Rows of more than so many entries for each choice are not read as a whole."""
 
 
 @_jit
@@ -112,6 +114,25 @@ def uniform_rows(
 
 # -- by weight ---------------------------------------------------------------------------------------------------------
 @_jit
+def sum_rows(
+    indptr: np.ndarray, edge_ids: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
+) -> None:
+    """Write the running sums of each row's weights, which are by edge id; NaN from a weight that is none on."""
+    for i in range(first, last):
+        start, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
+        _sum_row(edge_ids, weights, start, end - start, sums[start:end])
+
+
+@_jit
+def _sum_row(edge_ids: np.ndarray, weights: np.ndarray, start: int, degree: int, sums: np.ndarray) -> None:
+    total = 0.0
+    for j in range(degree):
+        weight = np.float64(weights[start + j if len(edge_ids) == 0 else np.int64(edge_ids[start + j])])
+        total += weight if weight >= 0 and weight < np.inf else np.nan
+        sums[j] = total
+
+
+@_jit
 def weighted_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -124,7 +145,10 @@ def weighted_rows(
     key: int,
     longest: int,
     weights: np.ndarray,
+    sums: np.ndarray,
     excluded: np.ndarray,
+    edge_times: np.ndarray,
+    seed_times: np.ndarray,
     groups: np.ndarray,
     num_groups: int,
     far: np.ndarray,
@@ -137,38 +161,115 @@ def weighted_rows(
 ) -> None:
     """Choose in proportion to weights.
 
-    ``weights`` are by edge id, or 1 when empty. With ``num_groups`` > 0 they are by group instead: entries from
+    ``weights`` are by edge id, or 1 when empty; ``sums`` are what :func:`sum_rows` makes of them, or empty, with the
+    same choices. With ``num_groups`` > 0 weights are by group instead: entries from
     ``groups[seed * (num_groups + 1) + g]`` of a row up to the next offset are in group g. The set ``excluded`` of edge
-    ids, where not empty, has weight 0. A weight that is negative or not finite puts its edge id, or with groups its
-    group, into ``bad[0]``.
+    ids, where not empty, has weight 0, and so has an edge whose time, by edge id, is not at most the row's in
+    ``seed_times``, where not empty. A weight that is negative or not finite puts its edge id, or with groups its group,
+    into ``bad[0]``.
     """
     room = max(longest, fanout, 1) if replace else max(longest, 1)
     row, keys, positions = np.empty(max(longest, 1)), np.empty(room), np.empty(room, np.int64)
+    taken = np.empty(set_size(max(min(fanout, longest // _LONG), 1)), np.int64)
     by_entry = len(edge_ids) == 0
     for i in range(first, last):
         seed, start, to = seeds[i], starts[i], offsets[i]
         degree = np.int64(indptr[seed + 1]) - start
-        group, until = 0, degree if num_groups == 0 else np.int64(groups[seed * (num_groups + 1) + 1])
-        for j in range(degree):
-            edge = start + j if by_entry else np.int64(edge_ids[start + j])
-            if num_groups > 0:
-                while j >= until and group + 1 < num_groups:
-                    group += 1
-                    until = np.int64(groups[seed * (num_groups + 1) + group + 1])
-                row[j] = weights[group]
-            else:
-                row[j] = weights[edge] if len(weights) > 0 else 1.0
-            if not (row[j] >= 0 and row[j] < np.inf):
-                bad[0] = group if num_groups > 0 else edge
-                return
-            if len(excluded) > 0 and has(excluded, edge):
-                row[j] = 0
-        count = choose_weighted(row, degree, fanout, replace, stream(key, i), keys, positions)
+        random, count = stream(key, i), 0
+        if num_groups == 0 and not replace and 0 < fanout < degree // _LONG:
+            running = keys[:0]
+            if len(sums) > 0:
+                running = sums[start : start + degree]
+            elif len(weights) > 0:
+                running = keys[:degree]
+                _sum_row(edge_ids, weights, start, degree, running)
+            count = _by_trial(
+                edge_ids, start, degree, fanout, running, i, excluded, edge_times, seed_times, random, positions, taken
+            )
+            # What trials have drawn from must not be drawn from again.
+            random = stream(np.int64(random), 0)
+        if count == 0 or count < fanout:
+            group, until = 0, degree if num_groups == 0 else np.int64(groups[seed * (num_groups + 1) + 1])
+            for j in range(degree):
+                edge = start + j if by_entry else np.int64(edge_ids[start + j])
+                if num_groups > 0:
+                    while j >= until and group + 1 < num_groups:
+                        group += 1
+                        until = np.int64(groups[seed * (num_groups + 1) + group + 1])
+                    row[j] = weights[group]
+                else:
+                    row[j] = weights[edge] if len(weights) > 0 else 1.0
+                if not (row[j] >= 0 and row[j] < np.inf):
+                    bad[0] = group if num_groups > 0 else edge
+                    return
+                if _absent(edge, i, excluded, edge_times, seed_times):
+                    row[j] = 0
+            for j in range(count):
+                row[positions[j]] = 0
+            left = fanout if fanout < 0 else fanout - count
+            count += choose_weighted(row, degree, left, replace, random, keys, positions[count:])
         counts[i] = count
         for j in range(count):
             entry = start + positions[j]
             far[to + j], near[to + j] = indices[entry], seed
             edges[to + j] = entry if by_entry else edge_ids[entry]
+
+
+@_jit
+def _absent(edge: int, i: int, excluded: np.ndarray, edge_times: np.ndarray, seed_times: np.ndarray) -> bool:
+    """Whether an edge is treated as if it were not in row i."""
+    if len(excluded) > 0 and has(excluded, edge):
+        return True
+    return len(seed_times) > 0 and not edge_times[edge] <= seed_times[i]
+
+
+@_jit
+def _by_trial(
+    edge_ids: np.ndarray,
+    start: int,
+    degree: int,
+    count: int,
+    running: np.ndarray,
+    i: int,
+    excluded: np.ndarray,
+    edge_times: np.ndarray,
+    seed_times: np.ndarray,
+    random: Any,
+    positions: np.ndarray,
+    taken: np.ndarray,
+) -> int:
+    """Draw with replacement and leave out what was drawn before or is absent; return how many were found.
+
+    What is new among draws with replacement is distributed as draws without: each in proportion to the weights left.
+    So the rest, where trials are used up before ``count`` are found, can be drawn in any other way. ``running`` are the
+    running sums of the row's weights; empty where all are alike.
+    """
+    total = running[degree - 1] if len(running) > 0 else 1.0
+    if not (total > 0 and total < np.inf):
+        return 0
+    taken[:] = -1
+    found = 0
+    for trial in range(4 * count + 16):
+        bits = draw(random, trial)
+        if len(running) > 0:
+            target, low, high = unit(bits) * total, 0, degree - 1
+            while low < high:
+                middle = (low + high) >> 1
+                if running[middle] > target:
+                    high = middle
+                else:
+                    low = middle + 1
+            if not running[low] > target:  # rounded up to the total, past the last positive weight
+                continue
+        else:
+            low = below(bits, degree)
+        edge = start + low if len(edge_ids) == 0 else np.int64(edge_ids[start + low])
+        if not _absent(edge, i, excluded, edge_times, seed_times) and is_new(low, found, positions, taken):
+            positions[found] = low
+            found += 1
+            if found == count:
+                break
+    return found
 
 
 @_jit

@@ -1,0 +1,128 @@
+"""Subgraphs of sampled neighbourhoods with a limit on the nodes of each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import active
+from ..frame import NID
+from ..graph import DGLGraph
+from ..random import generator
+from ..sampling import sample_neighbors_fused
+from ..sampling.arguments import edge_weights, fanouts_of, seed_sets
+from ..structure.ids import count_of
+from ..subgraph import node_subgraph
+from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
+from .subgraph_samplers import without_edges
+
+__all__ = ["CapSampler", "CappedNeighborSampler"]
+
+
+@final
+class CappedNeighborSampler(SubgraphSampler):
+    """Gives the subgraph of the seed nodes and of at most ``fixed_k`` neighbours that are drawn from them in each hop.
+
+    In each hop, neighbours are drawn from the nodes of the hop before; ``fixed_k`` of all that were reached, or all if
+    there are fewer, go on to the next hop and into the subgraph.
+
+    Parameters
+    ----------
+    fanouts, replace, prob
+        as for :class:`NeighborSampler`; the last fan-out is the first hop's.
+    fixed_k
+        nodes of a hop, of all types together. Each type gets a share in proportion to its nodes that were reached;
+        what is left by rounding falls to types at random. What a type has not got nodes for is left.
+    upsample_rare_types
+        shares in proportion to square roots, so that rare types get more.
+    prefetch_node_feats, prefetch_edge_feats, output_device
+        as ``prefetch_ndata``, ``prefetch_edata`` and ``output_device`` of :class:`SubgraphSampler`.
+
+    Raises
+    ------
+    DGLError
+        ``fixed_k`` is no integer above 0, or as :class:`NeighborSampler`.
+    """
+
+    def __init__(
+        self,
+        fanouts: Sequence[Any],
+        fixed_k: int,
+        upsample_rare_types: bool,
+        replace: bool = False,
+        prob: str | None = None,
+        prefetch_node_feats: Names = None,
+        prefetch_edge_feats: Names = None,
+        output_device: Any = None,
+    ) -> None:
+        super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
+        self.fanouts, self.fixed_k = listed_fanouts(fanouts, "hop"), count_of(fixed_k, "fixed_k", 1)
+        self.upsample_rare_types, self.replace, self.prob = upsample_rare_types, replace, prob
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
+        check_nodes(g, indices)
+        for hop, fanout in enumerate(self.fanouts):
+            fanouts_of(g, fanout, f"the fan-out of hop {hop}")
+        edge_weights(g, self.prob)
+
+    def sample(self, g: DGLGraph, indices: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
+        """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
+
+        Edges ``exclude_eids`` are not in it, nor followed.
+        """
+        hop = {g.ntypes[node_set]: ids for node_set, ids in seed_sets(g, indices, True).items()}
+        chosen = {ntype: [ids] for ntype, ids in hop.items()}
+        for fanout in reversed(self.fanouts):
+            block = sample_neighbors_fused(
+                g, hop, fanout, prob=self.prob, replace=self.replace, exclude_edges=exclude_eids
+            )
+            hop = self._capped(_reached(block))
+            for ntype, ids in hop.items():
+                chosen.setdefault(ntype, []).append(ids)
+        nodes = {ntype: _distinct(np.concatenate(parts)) for ntype, parts in chosen.items()}
+        subgraph = node_subgraph(g, nodes)
+        if exclude_eids is not None:
+            subgraph = without_edges(g, subgraph, exclude_eids)
+        if self.output_device is not None:
+            subgraph = subgraph.to(self.output_device)
+        if isinstance(indices, Mapping):
+            return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, self.finish(subgraph)
+        return subgraph.ndata[NID], indices, self.finish(subgraph)
+
+    def _capped(self, reached: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the nodes of a hop, of those reached."""
+        random = generator()
+        if not reached:
+            return reached
+        counts = np.array([len(ids) for ids in reached.values()], np.float64)
+        shares = np.sqrt(counts) if self.upsample_rare_types else counts
+        shares /= shares.sum()
+        # A share of exactly a whole number must not lose one to rounding.
+        given = np.floor(self.fixed_k * shares + 1e-9).astype(np.int64)
+        given += random.multinomial(max(self.fixed_k - int(given.sum()), 0), shares)
+        return {
+            ntype: ids if len(ids) <= most else ids[random.choice(len(ids), most, replace=False)]
+            for (ntype, ids), most in zip(reached.items(), given.tolist(), strict=True)
+        }
+
+
+CapSampler = CappedNeighborSampler
+
+
+def _reached(block: DGLGraph) -> dict[str, np.ndarray]:
+    """Return the distinct nodes that a block's edges come from, by type; types without any left out."""
+    found: dict[str, list[np.ndarray]] = {}
+    for adjacency, (ntype, _, _) in zip(block.adjacencies, block.canonical_etypes, strict=True):
+        if adjacency.num_edges:
+            found.setdefault(ntype, []).append(np.unique(adjacency.endpoints()[0]))
+    ids = {ntype: active.to_numpy(block.srcnodes[ntype].data[NID]) for ntype in found}
+    return {ntype: np.unique(ids[ntype][np.concatenate(parts)]) for ntype, parts in found.items()}
+
+
+def _distinct(ids: np.ndarray) -> np.ndarray:
+    """Return ids, each where it comes first."""
+    _, first = np.unique(ids, return_index=True)
+    return ids[np.sort(first)]

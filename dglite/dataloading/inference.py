@@ -1,0 +1,275 @@
+"""Exact inference on graphs too large for a layer at once: one layer after the other, each in batches of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, final
+
+from tqdm.auto import tqdm
+
+from ..backend import Tensor, active, framework
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..sampling import sample_neighbors_fused
+from .base import Sampler
+from .dataloader import DataLoader
+
+__all__ = ["inference"]
+
+
+def inference(
+    model: Any,
+    g: DGLGraph,
+    feats: Any = None,
+    batch_size: int = 1024,
+    num_layers: int | None = None,
+    num_workers: int = 0,
+    progress: bool = True,
+    **arguments: Any,
+) -> Any:
+    """Return what a model gives for all nodes of a graph, computing each layer for every node once, in batches.
+
+    The model's own ``forward`` runs, with the whole graph. A module in it that is called with a graph, and does not
+    pass it on to modules of its own, is a layer: it is called with blocks of all in-edges of ``batch_size`` nodes, and
+    its results are put together before ``forward`` goes on. Whatever is between layers - activations, normalisation,
+    residual sums, dropout, which does nothing here - sees all nodes. So the result is ``model(g, feats)`` up to
+    rounding, while messages and blocks need memory for one batch only.
+
+    Parameters
+    ----------
+    model
+        a module. Its layers take ``layer(graph, feat, ...)``: features of the source nodes, a pair of those of sources
+        and destinations, or dictionaries of them by node type; layers that take something else, sparse features for
+        example, run on the whole graph. They work on blocks and return a tensor of the destination nodes, or a
+        dictionary by node type. Further tensors with a row for each edge, alone or in
+        dictionaries by edge type, are cut to the batch; others are passed on. Layers of :mod:`dglite.nn`,
+        ``HeteroGraphConv`` included, are of that kind.
+    g
+        the graph, of one or several types. Features that layers read from it are cut to the batch, too.
+    feats
+        second argument of the model: features (num_nodes, *feat), or a dictionary of them by node type. None: the model
+        takes the graph alone.
+    batch_size
+        nodes for which a layer is computed at a time.
+    num_layers
+        for a model that takes a list of blocks: how many. By default it takes a graph.
+    num_workers
+        threads that make blocks and gather features ahead.
+    progress
+        show a bar for each layer, by tqdm.
+    arguments
+        further arguments of the model, by name.
+
+    Returns
+    -------
+    What the model returns, without gradients.
+
+    Raises
+    ------
+    TypeError
+        ``model`` is no module, or ``g`` no graph.
+    DGLError
+        A layer returns something else than a row for each of its nodes.
+
+    Notes
+    -----
+    Layers are evaluated in evaluation mode; modules are in the mode of before afterwards. ``out_degrees`` of the blocks
+    are those of the graph, so that a layer that normalises by them, such as ``GraphConv(norm="both")``, is exact, where
+    training on sampled blocks counts the sampled edges. Graph, features and model are on one device. Of a compiled
+    model, give the module that was compiled.
+
+    Examples
+    --------
+    >>> import dglite, torch
+    >>> conv = dglite.nn.GraphConv(2, 1)
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 0]))
+    >>> x = torch.rand(3, 2)
+    >>> torch.allclose(inference(conv, g, x, batch_size=2, progress=False), conv(g, x))
+    True
+    """
+    if not active.is_layer(model):
+        raise TypeError(f"expected a module, got {type(model).__name__}")
+    if not isinstance(g, DGLGraph):
+        raise TypeError(f"expected a graph, got {type(g).__name__}")
+    modules = list(active.layers_in(model))
+    modes = [module.training for module in modules]
+    given = g if num_layers is None else [g] * num_layers
+    model.eval()
+    try:
+        with framework.no_grad(), _in_batches(model, _Options(batch_size, num_workers, progress)):
+            return model(given, **arguments) if feats is None else model(given, feats, **arguments)
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
+
+
+@final
+class _Options:
+    """How layers are run; and whether one is running, whose own modules are then left alone."""
+
+    __slots__ = ("batch_size", "inside", "num_workers", "progress")
+
+    def __init__(self, batch_size: int, num_workers: int, progress: bool) -> None:
+        self.batch_size, self.num_workers, self.progress, self.inside = batch_size, num_workers, progress, False
+
+
+class _PassedOn(Exception):
+    """A module has called one of its own with the graph, so it is none of the layers."""
+
+
+@contextmanager
+def _in_batches(model: Any, options: _Options) -> Iterator[None]:
+    """Let the modules of a model run in batches while those that are called with a graph are."""
+    before = {}
+    for path, module in model.named_modules():
+        before[module] = module.__dict__.get("forward")
+        module.__dict__["forward"] = _wrapped(module.forward, path or type(module).__name__, options)
+    try:
+        yield
+    finally:
+        for module, forward in before.items():
+            if forward is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = forward
+
+
+def _wrapped(forward: Any, path: str, options: _Options) -> Any:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        graph = args[0] if args else None
+        if not isinstance(graph, DGLGraph):
+            return forward(*args, **kwargs)
+        if options.inside:
+            raise _PassedOn
+        given = (*args[1:], *kwargs.values())
+        if graph.is_block or not given or not _fits(graph, given[0]) or not any(map(graph.num_nodes, graph.dsttypes)):
+            return forward(*args, **kwargs)
+        try:
+            return _run_layer(forward, graph, args[1:], kwargs, path, options)
+        except _PassedOn:
+            return forward(*args, **kwargs)
+
+    return run
+
+
+def _run_layer(
+    forward: Any, g: DGLGraph, args: tuple[Any, ...], kwargs: dict[str, Any], path: str, options: _Options
+) -> Any:
+    """Return a layer's result for all nodes that it gives one for."""
+    nodes = {ntype: range(g.num_nodes(ntype)) for ntype in g.dsttypes}
+    names = [None] * len(args) + list(kwargs)
+    batches, results = _Batches([*args, *kwargs.values()]), _Results(g, path)
+    loader = DataLoader(g, nodes, batches, batch_size=options.batch_size, num_workers=options.num_workers)
+    with tqdm(total=sum(map(len, nodes.values())), desc=path, unit="node", disable=not options.progress) as bar:
+        for seeds, block, values in loader:
+            options.inside = True
+            try:
+                made = forward(
+                    block,
+                    *(x for x, name in zip(values, names, strict=True) if name is None),
+                    **{name: x for x, name in zip(values, names, strict=True) if name is not None},
+                )
+            finally:
+                options.inside = False
+            results.write(made, seeds, block)
+            bar.update(sum(map(len, seeds.values())))
+    return results.whole()
+
+
+@final
+class _Results:
+    """A layer's results, put together from those of batches, whose nodes follow each other."""
+
+    def __init__(self, g: DGLGraph, path: str) -> None:
+        self._g, self._path, self._alone = g, path, False
+        self._rows: dict[str, Tensor] = {}
+        self._written: dict[str, int] = {}
+
+    def write(self, made: Any, seeds: Mapping[str, Any], block: DGLGraph) -> None:
+        self._alone = not isinstance(made, Mapping)
+        for ntype, rows in ({self._g.dsttypes[0]: made} if self._alone else made).items():
+            count = block.num_dst_nodes(ntype)
+            if not active.is_tensor(rows) or rows.shape[:1] != (count,):
+                what = f"shape {tuple(rows.shape)}" if active.is_tensor(rows) else type(rows).__name__
+                raise DGLError(
+                    f"layer {self._path} returned {what} for {count} nodes of type {ntype!r}; expected a tensor with a "
+                    "row for each, or a dictionary of such by node type"
+                )
+            if ntype not in self._rows:
+                shape = (self._g.num_nodes(ntype), *rows.shape[1:])
+                self._rows[ntype] = active.empty(shape, active.dtype(rows), active.device(rows))
+            if count:
+                first = int(seeds[ntype][0])
+                self._rows[ntype][first : first + count] = rows
+                self._written[ntype] = self._written.get(ntype, 0) + count
+
+    def whole(self) -> Any:
+        for ntype in self._rows:
+            count, expected = self._written.get(ntype, 0), self._g.num_nodes(ntype)
+            if count != expected:
+                raise DGLError(
+                    f"layer {self._path} returned rows for {count} of {expected} nodes of type {ntype!r}: it leaves a "
+                    "type out when no edge of a batch enters it; let it return rows for nodes without edges, too"
+                )
+        return self._rows[self._g.dsttypes[0]] if self._alone else self._rows
+
+
+def _fits(g: DGLGraph, feat: Any) -> bool:
+    """Whether features are those of source nodes, or of sources and destinations: dense, with a row for each."""
+    sides = feat if isinstance(feat, tuple) else (feat,)
+    return len(sides) <= 2 and all(map(partial(_of_types, g), sides, (g.srctypes, g.dsttypes)))
+
+
+def _of_types(g: DGLGraph, feat: Any, types: list[str]) -> bool:
+    if not isinstance(feat, Mapping):
+        feat = {types[0]: feat} if len(types) == 1 else {"": feat}
+    return all(
+        ntype in types and active.is_tensor(x) and not active.is_sparse(x) and x.shape[:1] == (g.num_nodes(ntype),)
+        for ntype, x in feat.items()
+    )
+
+
+@final
+class _Batches(Sampler):
+    """Gives nodes, the block of all their in-edges, and a layer's arguments cut to it: first of all the features."""
+
+    formats = ("csc",)
+
+    def __init__(self, arguments: list[Any]) -> None:
+        self._arguments = arguments
+
+    def sample(self, g: DGLGraph, seeds: Any) -> tuple[Any, DGLGraph, list[Any]]:
+        block = sample_neighbors_fused(g, seeds, -1)
+        src = {ntype: block.srcnodes[ntype].data[NID] for ntype in g.srctypes}
+        dst = {ntype: block.dstnodes[ntype].data[NID] for ntype in g.dsttypes}
+        for part, whole, (ntype, _, _) in zip(block.adjacencies, g.adjacencies, g.canonical_etypes, strict=True):
+            # Layers that normalise by them would otherwise depend on what else is in the batch.
+            part._out_degrees = whole.out_degrees()[active.to_numpy(src[ntype])]
+        feat, *others = self._arguments
+        if isinstance(feat, tuple):
+            cut: Any = tuple(_rows(x, ids) for x, ids in zip(feat, (src, dst), strict=True))
+        else:
+            cut = _rows(feat, src)
+        relation = 0 if len(g.canonical_etypes) == 1 else None
+        return seeds, block, [cut, *(_edge_rows(x, g, block, relation) for x in others)]
+
+
+def _rows(x: Any, ids: Mapping[str, Tensor]) -> Any:
+    if isinstance(x, Mapping):
+        return {ntype: active.take(values, ids[ntype]) for ntype, values in x.items() if ntype in ids}
+    return active.take(x, next(iter(ids.values())))
+
+
+def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> Any:
+    """Return an argument with its tensors of edges, of a relation that is known, cut to those of a block."""
+    if isinstance(x, Mapping):
+        known = {name: g.etype_id(name) for name in x if name in g.etypes or name in g.canonical_etypes}
+        return {name: _edge_rows(value, g, block, known.get(name, relation)) for name, value in x.items()}
+    if isinstance(x, list | tuple):
+        return type(x)(_edge_rows(value, g, block, relation) for value in x)
+    if relation is None or not active.is_tensor(x) or x.shape[:1] != (g.adjacencies[relation].num_edges,):
+        return x
+    return active.take(x, block._edge_frame(relation)[EID])

@@ -1,0 +1,78 @@
+"""Running sums of the weights around each node, kept from one sample to the next.
+
+Draws by weight look for a place in the running sums of a node's weights. To sum them costs as much as the node has
+edges; with sums that are kept a hub costs no more than other nodes. What is drawn is the same either way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from ..backend import active
+from ..graph import DGLGraph
+from ..locks import new_lock
+from ..structure import Adjacency
+from .frontier import compiled
+
+__all__ = ["kept_sums"]
+
+_NONE = np.empty(0)
+
+
+class _Kept:
+    """The sums of one column of weights, once enough has been read for their cost."""
+
+    __slots__ = ("column", "inward", "read", "sums", "version")
+
+    def __init__(self, column: Any, version: int, inward: bool) -> None:
+        self.column, self.version, self.inward = column, version, inward
+        self.read, self.sums = 0, _NONE
+
+
+_kept: weakref.WeakKeyDictionary[Adjacency, _Kept] = weakref.WeakKeyDictionary()
+_lock = new_lock()
+
+
+def kept_sums(
+    g: DGLGraph, relation: int, prob: Any, weights: np.ndarray, inward: bool, matrix: Any, entries: int
+) -> np.ndarray:
+    """Return the running sums of each node's weights, by entry of the matrix; empty as long as there are none.
+
+    They are made when samples by an edge feature have read as many entries as there are edges, and belong to that
+    tensor, in the version that it was summed in.
+
+    Parameters
+    ----------
+    prob
+        the edge feature's name; weights that are no feature are not kept.
+    weights
+        its values.
+    matrix
+        the relation by destination, or by source, as a sampler reads it.
+    entries
+        how many of its entries this sample is about.
+    """
+    if not isinstance(prob, str):
+        return _NONE
+    adjacency, column = g.adjacencies[relation], g._edge_frame(relation).peek(prob)
+    if not active.is_tensor(column):
+        return _NONE
+    try:
+        version = active.version(column)
+    except RuntimeError:  # tensors of torch.inference_mode have none
+        return _NONE
+    with _lock:
+        kept = _kept.get(adjacency)
+        if kept is None or kept.column is not column or kept.version != version or kept.inward != inward:
+            kept = _kept[adjacency] = _Kept(column, version, inward)
+        kept.read += entries
+        if not len(kept.sums) and kept.read >= adjacency.num_edges > 0:
+            indptr, indices, edge_ids = matrix
+            sums, rows = np.empty(len(indices)), len(indptr) - 1
+            run, threads = compiled().rows.run_rows, active.num_threads()
+            run(compiled().sample.sum_rows, rows, len(indices), threads, indptr, edge_ids, weights, sums)
+            kept.sums = sums
+        return kept.sums

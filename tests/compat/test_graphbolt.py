@@ -1,0 +1,177 @@
+"""``dgl.graphbolt``: its scripts for nodes and pairs, of one type and of several, from memory and from disk."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+import dglite
+from dglite import DGLError
+from tests.dataloading.graphs import check_blocks, ring, shop
+
+
+@pytest.fixture
+def gb(dgl_is_dglite):
+    import dgl.graphbolt
+
+    return dgl.graphbolt
+
+
+def test_nodes(gb):
+    g = ring(40, 3)
+    graph = gb.from_dglgraph(g)
+    store = gb.TorchBasedFeatureStore(
+        {
+            ("node", None, "feat"): gb.TorchBasedFeature(g.ndata["x"]),
+            ("edge", None, "w"): gb.TorchBasedFeature(g.edata["e"].numpy()),
+        }
+    )
+    items = gb.ItemSet((torch.arange(10, 30), g.ndata["y"][10:30]), names=("seed_nodes", "labels"))
+
+    def batches(num_workers, sample):
+        dglite.seed(3)
+        pipe = gb.ItemSampler(items, batch_size=8, shuffle=True)
+        pipe = getattr(pipe, sample)(graph, fanouts=[torch.tensor([3]), 2])
+        pipe = pipe.fetch_feature(store, node_feature_keys=["feat"], edge_feature_keys=["w"]).copy_to("cpu")
+        loader = gb.DataLoader(pipe, num_workers=num_workers)
+        assert len(loader) == 3
+        return list(loader)
+
+    for sample in ("sample_neighbor", "sample_layer_neighbor"):
+        made, again = batches(0, sample), batches(2, sample)
+        assert sorted(torch.cat([batch.seed_nodes for batch in made]).tolist()) == list(range(10, 30))
+        for batch, other in zip(made, again, strict=True):
+            check_blocks(g, batch.input_nodes, batch.seed_nodes, batch.blocks)
+            assert torch.equal(batch.labels, g.ndata["y"][batch.seed_nodes])
+            assert torch.equal(batch.node_features["feat"], g.ndata["x"][batch.input_nodes])
+            for block, features in zip(batch.blocks, batch.edge_features, strict=True):
+                assert torch.equal(features["w"], block.edata[dglite.EID].float())
+            assert torch.equal(batch.input_nodes, other.input_nodes)
+    assert store.size("node", None, "feat") == torch.Size([2])
+    with pytest.raises(KeyError, match="there is no feature"):
+        store.read("node", None, "no")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pairs(gb, reverse):
+    g = dglite.add_reverse_edges(ring(40, 2))
+    graph, pairs = gb.from_dglgraph(g), torch.stack(g.edges(), 1)[:30]
+    pipe = gb.ItemSampler(gb.ItemSet(pairs, names="node_pairs"), batch_size=7, shuffle=True)
+    pipe = pipe.sample_uniform_negative(graph, 3).sample_neighbor(graph, [-1, -1])
+    pipe = pipe.transform(partial(gb.exclude_seed_edges, include_reverse_edges=reverse))
+    for batch in gb.MultiProcessDataLoader(pipe, num_workers=1):
+        src, dst = batch.node_pairs
+        nodes = batch.blocks[-1].dstdata[dglite.NID]
+        assert torch.equal(nodes[batch.positive_node_pairs[0]], src) and torch.equal(
+            nodes[batch.positive_node_pairs[1]], dst
+        )
+        negative = batch.negative_node_pairs
+        assert torch.equal(nodes[negative[0]], src[:, None].expand(-1, 3)) and negative[1].shape == (len(src), 3)
+        assert torch.equal(nodes[negative[1]], batch.negative_dsts)
+        (u, v), labels = batch.node_pairs_with_labels
+        assert len(u) == len(v) == len(labels) == 4 * len(src) and labels.sum() == len(src)
+        hidden = set(zip(src.tolist(), dst.tolist(), strict=True))
+        hidden |= {(b, a) for a, b in hidden} if reverse else set()
+        for block in batch.blocks:
+            ends = [end.tolist() for end in g.find_edges(block.edata[dglite.EID])]
+            assert not hidden & set(zip(*ends, strict=True)) and block.num_edges()
+            assert torch.equal(g.find_edges(block.edata[dglite.EID])[0], block.srcdata[dglite.NID][block.edges()[0]])
+
+
+def test_several_types(gb):
+    g = shop()
+    graph = gb.from_dglgraph(g)
+    assert graph.num_nodes == {"item": 3, "user": 4} and graph.node_type_offset.tolist() == [0, 3, 7]
+    items = gb.HeteroItemSet(
+        {"user": gb.ItemSet(torch.arange(4), "seed_nodes"), "item": gb.ItemSet(torch.tensor([2, 0]), "seed_nodes")}
+    )
+    store = gb.BasicFeatureStore({("node", "user", "x"): gb.TorchBasedFeature(g.nodes["user"].data["x"])})
+    pipe = gb.ItemSampler(items, 4).sample_neighbor(graph, [torch.tensor([2, 1, 0])])
+    for batch in gb.DataLoader(pipe.fetch_feature(store, {"user": ["x"]})):
+        check_blocks(g, batch.input_nodes, batch.seed_nodes, batch.blocks)
+        assert torch.equal(batch.node_features["user", "x"], batch.input_nodes["user"].float())
+        assert batch.blocks[0].num_edges("follows") == 0
+    pairs = {"user:buys:item": gb.ItemSet(torch.stack(g.edges(etype="buys"), 1), "node_pairs")}
+    pipe = gb.ItemSampler(gb.ItemSetDict(pairs), 2).sample_uniform_negative(graph, 2).sample_neighbor(graph, [-1])
+    mapping = {"user:buys:item": "item:bought:user"}
+    hide = partial(gb.exclude_seed_edges, include_reverse_edges=True, reverse_etypes_mapping=mapping)
+    for i, batch in enumerate(gb.DataLoader(pipe.transform(hide))):
+        src, dst = batch.positive_node_pairs["user:buys:item"]
+        (block,) = batch.blocks
+        ids = [block.dstnodes[t].data[dglite.NID][x].tolist() for t, x in (("user", src), ("item", dst))]
+        assert ids == [x[2 * i : 2 * i + 2].tolist() for x in g.edges(etype="buys")]
+        for etype in ("buys", "bought"):
+            assert not {2 * i, 2 * i + 1} & set(block.edges[etype].data[dglite.EID].tolist())
+        assert batch.node_pairs_with_labels[1]["user:buys:item"].tolist() == [1, 1, 0, 0, 0, 0]
+
+
+def test_compressed_columns(gb):
+    graph = gb.fused_csc_sampling_graph(torch.tensor([0, 1, 3]), torch.tensor([1, 0, 1]))
+    assert [x.tolist() for x in graph.g.edges()] == [[1, 0, 1], [0, 1, 1]] and graph.num_edges == 3
+    # users 0, 1 and item 2: both users buy it, user 0 follows user 1
+    graph = gb.fused_csc_sampling_graph(
+        torch.tensor([0, 0, 1, 3]),
+        torch.tensor([0, 0, 1]),
+        torch.tensor([0, 2, 3]),
+        torch.tensor([0, 1, 1]),
+        {"user": 0, "item": 1},
+        {"user:follows:user": 0, "user:buys:item": 1},
+        edge_attributes={"w": torch.tensor([0.5, 1.5, 2.5])},
+    )
+    assert [x.tolist() for x in graph.g.edges(etype="buys")] == [[0, 1], [0, 0]]
+    assert graph.g.edges["buys"].data["w"].tolist() == [1.5, 2.5] and graph.total_num_nodes == 3
+
+
+def test_a_data_set_on_disk(gb, tmp_path):
+    g = shop()
+    np.save(tmp_path / "buys.npy", torch.stack(g.edges(etype="buys")).numpy())
+    np.savetxt(tmp_path / "follows.csv", torch.stack(g.edges(etype="follows"), 1).numpy(), "%d", ",")
+    np.save(tmp_path / "x.npy", np.arange(8.0).reshape(4, 2))
+    torch.save(torch.tensor([1, 3]), tmp_path / "train.pt")
+    np.save(tmp_path / "labels.npy", np.array([0, 1]))
+    users = [
+        {"name": "seed_nodes", "format": "torch", "path": "train.pt"},
+        {"name": "labels", "format": "numpy", "path": "labels.npy"},
+    ]
+    feature = {"domain": "node", "type": "user", "name": "x", "format": "numpy", "path": "x.npy", "in_memory": False}
+    described = {
+        "dataset_name": "shop",
+        "graph": {
+            "nodes": [{"type": "user", "num": 4}, {"type": "item", "num": 3}],
+            "edges": [
+                {"type": "user:buys:item", "format": "numpy", "path": "buys.npy"},
+                {"type": "user:follows:user", "format": "csv", "path": "follows.csv"},
+            ],
+        },
+        "feature_data": [feature],
+        "tasks": [{"name": "classify", "num_classes": 2, "train_set": [{"type": "user", "data": users}]}],
+    }
+    (tmp_path / "metadata.yaml").write_text(yaml.safe_dump(described))
+    dataset = gb.OnDiskDataset(tmp_path).load()
+    (task,) = dataset.tasks
+    assert task.metadata == {"name": "classify", "num_classes": 2} and task.validation_set is None
+    assert dataset.graph.num_edges == {"user:buys:item": 6, "user:follows:user": 4}
+    pipe = gb.ItemSampler(task.train_set, 2).sample_neighbor(dataset.graph, [-1, -1])
+    (batch,) = gb.DataLoader(pipe.fetch_feature(dataset.feature, {"user": ["x"]}))
+    assert batch.labels["user"].tolist() == [0, 1] and batch.seed_nodes["user"].tolist() == [1, 3]
+    assert torch.equal(batch.node_features["user", "x"][:, 0], 2.0 * batch.input_nodes["user"])
+    assert len(dataset.all_nodes_set) == 7 and gb.OnDiskDataset(tmp_path).load(tasks="other").tasks == []
+
+
+def test_what_does_not_fit(gb, tmp_path):
+    graph = gb.from_dglgraph(shop())
+    for call, match in (
+        (lambda: gb.ItemSet((torch.arange(2), torch.arange(3))), "expected as many in all"),
+        (lambda: gb.ItemSet(5, names=("a", "b")), "2 names"),
+        (lambda: gb.HeteroItemSet({"a": gb.ItemSet(3, "x"), "b": gb.ItemSet(3, "y")}), "the same in all"),
+        (lambda: gb.etype_str_to_tuple("buys"), "'source:relation:destination'"),
+        (lambda: graph.fanouts([[1, 2]]), "the graph has 3"),
+        (lambda: list(gb.ItemSampler(gb.ItemSet(3), 1)), "have no names"),
+        (lambda: gb.OnDiskDataset(tmp_path), "does not exist"),
+    ):
+        with pytest.raises(DGLError, match=match):
+            call()

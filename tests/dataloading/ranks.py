@@ -1,0 +1,48 @@
+"""A process of several that train together: run with its rank, the number of processes, and a file to meet at."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import dglite
+from dglite.dataloading import DataLoader, NeighborSampler
+from dglite.nn import SAGEConv
+from tests.dataloading.graphs import ring
+
+
+def main() -> None:
+    rank, size, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    dglite.seed(rank), torch.manual_seed(rank)  # parameters are the first process's, the order is ddp_seed's
+    g = ring(30, 4)
+    model = DistributedDataParallel(SAGEConv(2, 3, "mean"))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    sampler = NeighborSampler([3], prefetch_node_feats=["x"], prefetch_labels=["y"])
+    loader = DataLoader(g, range(21), sampler, batch_size=4, shuffle=True, use_ddp=True, ddp_seed=3, num_workers=1)
+    seen, steps = [], 0
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        for _, seeds, (block,) in loader:
+            loss = nn.functional.cross_entropy(model(block, block.srcdata["x"]), block.dstdata["y"])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            seen.append(seeds.tolist())
+            steps += 1
+        assert steps == (epoch + 1) * len(loader)
+    found = [None] * size
+    distributed.all_gather_object(found, (seen, [p.tolist() for p in model.parameters()]))
+    for epoch in range(2):
+        shares = [[x for batch in of[epoch * 3 : epoch * 3 + 3] for x in batch] for of, _ in found]
+        assert [len(share) for share in shares] == [11] * size, shares
+        assert set(shares[0] + shares[1]) == set(range(21)), shares  # one of 21 is given twice
+    assert found[0][0][:3] != found[0][0][3:] and found[0][1] == found[1][1]
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
