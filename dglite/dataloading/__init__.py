@@ -21,6 +21,7 @@ from .dataloader import (
 )
 from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from .exclusion import SpotTarget, find_exclude_eids
+from .features import CachedFeatures, FeatureStore, MappedFeatures, TensorFeatures, hot_rows
 from .graph_loader import GraphDataLoader
 from .neighbor_sampler import (
     LaborSampler,
@@ -32,6 +33,7 @@ from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSample
 
 __all__ = [
     "BlockSampler",
+    "CachedFeatures",
     "ClusterGCNSampler",
     "Collator",
     "DataLoader",
@@ -41,9 +43,11 @@ __all__ = [
     "EdgeCollator",
     "EdgeDataLoader",
     "EdgePredictionSampler",
+    "FeatureStore",
     "GraphCollator",
     "GraphDataLoader",
     "LaborSampler",
+    "MappedFeatures",
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
     "NeighborSampler",
@@ -54,8 +58,10 @@ __all__ = [
     "ShaDowKHopSampler",
     "SpotTarget",
     "SubgraphSampler",
+    "TensorFeatures",
     "as_edge_prediction_sampler",
     "find_exclude_eids",
+    "hot_rows",
     "negative_sampler",
     "set_dst_lazy_features",
     "set_edge_lazy_features",
