@@ -1,4 +1,4 @@
-"""Memory for gathered rows that is used again when nothing refers to it any more.
+"""Memory that batches use one after the other: for gathered rows, once nothing refers to them, and for numbering nodes.
 
 A fresh array costs more than what is copied into it: the system hands out its pages one by one, and clears them.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Buffers", "buffers_here"]
+__all__ = ["Buffers", "buffers_here", "current_buffers"]
 
 ALIGNMENT = 64
 SMALL = 1 << 16
@@ -51,6 +51,7 @@ class Buffers:
         # By identity. Blocks come back whenever a tensor dies, in any thread and in the middle of what holds the lock.
         self._free: dict[int, np.ndarray] = {}
         self._lock = threading.Lock()
+        self._tables: dict[tuple[int, ...], list[list[np.ndarray]]] = {}
 
     def lend(self, size: int) -> np.ndarray:
         """Return an array of ``size`` bytes, aligned to cache lines, of arbitrary content."""
@@ -65,6 +66,21 @@ class Buffers:
                     del self._free[near[0]]
                 block = _aligned(_rounded(size))
         return np.asarray(_Lent(block, size, self._free))
+
+    def take_tables(self, counts: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
+        """Return an array of -1 for each count, which is the caller's until :meth:`give_tables`."""
+        with self._lock:
+            waiting = self._tables.get(counts)
+            if waiting:
+                return waiting.pop()
+        return [np.full(count, -1, dtype) for count in counts]
+
+    def give_tables(self, counts: tuple[int, ...], tables: list[np.ndarray]) -> None:
+        """Take arrays back, which are all -1 again; those of another graph are dropped."""
+        with self._lock:
+            if counts not in self._tables:
+                self._tables = {counts: []}
+            self._tables[counts].append(tables)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -87,6 +103,11 @@ class _Here(threading.local):
 
 
 _here = _Here()
+
+
+def current_buffers() -> Buffers | None:
+    """Return the buffers that this thread is to use, if any."""
+    return _here.buffers
 
 
 def buffers_here(size: int) -> Any:

@@ -16,6 +16,7 @@ from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward
 from ..transforms import to_block
 from .base import BlockSampler, Names
+from .layered import sample_layers
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -89,6 +90,10 @@ class NeighborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
+        if self.prob is None and exclude_eids is None and is_inward(self.edge_dir):
+            made = sample_layers(g, seed_nodes, self.fanouts, self.replace)
+            if made is not None:
+                return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
         output_nodes, blocks = seed_nodes, []
         for fanout in reversed(self.fanouts):
             block = sample_neighbors_fused(

@@ -1,0 +1,65 @@
+"""Draw the in-edges of one layer of a block: their far ends and ids, row after row.
+
+Every look at an edge is a step to anywhere in memory. So positions are drawn for some rows, and memory is asked for,
+before anything of it is read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .cached import njit
+from .choose import choose_uniform, set_size
+from .counter import stream
+from .memory import prefetch
+
+__all__ = ["draw_rows"]
+
+_ROWS = 32
+"""Rows whose positions are drawn before their edges are read."""
+
+
+@njit(nogil=True)
+def draw_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    fanout: int,
+    replace: int,
+    key: int,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose what ``sample.uniform_rows`` does, for rows ``seeds[first:last]``; see there for the arguments."""
+    size = max(fanout, 1)
+    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    width, by_entry = indices.itemsize, len(edge_ids) == 0
+    at_indices, at_edge_ids = indices.ctypes.data, edge_ids.ctypes.data
+    for chunk in range(first, last, _ROWS):
+        end = min(chunk + _ROWS, last)
+        for i in range(chunk, end):
+            start, to = starts[i], offsets[i]
+            count = offsets[i + 1] - to
+            if count == 0:
+                continue
+            degree = np.int64(indptr[seeds[i] + 1]) - start
+            draws = fanout >= 0 and (replace or degree > count)
+            if draws:
+                choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
+            for j in range(count):
+                entry = start + (scratch[j] if draws else j)
+                edges[to + j] = entry
+                if draws or j % 16 == 0:
+                    prefetch(at_indices + entry * width)
+                    if not by_entry:
+                        prefetch(at_edge_ids + entry * width)
+        for at in range(offsets[chunk], offsets[end]):
+            entry = edges[at]
+            far[at] = indices[entry]
+            if not by_entry:
+                edges[at] = edge_ids[entry]
