@@ -1,4 +1,4 @@
-"""Draw the in-edges of one layer of a block: their far ends and ids, row after row.
+"""Draw the in-edges of one layer of a block, and find the edges between some nodes: far ends and ids, row after row.
 
 Every look at an edge is a step to anywhere in memory. So positions are drawn for some rows, and memory is asked for,
 before anything of it is read.
@@ -13,7 +13,7 @@ from .choose import choose_uniform, set_size
 from .counter import stream
 from .memory import prefetch
 
-__all__ = ["draw_rows"]
+__all__ = ["count_inside", "draw_rows", "list_inside"]
 
 _ROWS = 32
 """Rows whose positions are drawn before their edges are read."""
@@ -63,3 +63,47 @@ def draw_rows(
             far[at] = indices[entry]
             if not by_entry:
                 edges[at] = edge_ids[entry]
+
+
+@njit(nogil=True)
+def count_inside(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    rows: np.ndarray,
+    table: np.ndarray,
+    counts: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Count the edges of ``rows[first:last]`` whose other end has a number >= 0 in the table."""
+    for i in range(first, last):
+        count = 0
+        for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            count += table[indices[entry]] >= 0
+        counts[i] = count
+
+
+@njit(nogil=True)
+def list_inside(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    rows: np.ndarray,
+    table: np.ndarray,
+    offsets: np.ndarray,
+    near: np.ndarray,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Write what :func:`count_inside` counts: row, number of the other end, and id of each edge, from ``offsets[i]`` on."""
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        to = offsets[i]
+        for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            number = table[indices[entry]]
+            if number >= 0:
+                near[to], far[to] = i, number
+                edges[to] = entry if by_entry else edge_ids[entry]
+                to += 1
