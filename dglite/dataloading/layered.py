@@ -2,7 +2,7 @@
 
 The nodes of a layer are the first nodes of the next one, so that what has a number keeps it, and a table with a place
 for every node of the graph is cleared by the few places that were written. Blocks are those that
-``sample_neighbors_fused`` makes, layer by layer, of the same draws.
+``sample_neighbors_fused`` makes, layer by layer, of the same draws; where edges are left out, by the same law.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..backend import active
 from ..graph import DGLGraph
 from ..ops.processors import Card, processor_on
 from ..random import draw_key
-from ..sampling.arguments import fanouts_of, seed_sets
+from ..sampling.arguments import excluded_edges, fanouts_of, seed_sets
 from ..sampling.frontier import compiled, edge_frame
 from ..structure import Adjacency
 from ..transforms.block import index_dtype_of, numbered_block
@@ -28,10 +28,14 @@ __all__ = ["sample_layers"]
 LARGEST_TABLE = 1 << 26
 """Nodes of a type up to which there is a table with a place for each; beyond, numbers are looked up in hash tables."""
 _NO_IDS = np.empty(0, np.int64)
+_ANOTHER = 0x2545F4914F6CDD1D
+"""Makes another key of one."""
 
 
-def sample_layers(g: DGLGraph, nodes: Any, fanouts: Sequence[Any], replace: bool) -> list[DGLGraph] | None:
-    """Return the blocks of uniformly drawn in-edges, last layer first.
+def sample_layers(
+    g: DGLGraph, nodes: Any, fanouts: Sequence[Any], replace: bool, exclude: Any = None
+) -> list[DGLGraph] | None:
+    """Return the blocks of uniformly drawn in-edges, last layer first, without the edges ``exclude``.
 
     None where they are to be made one by one: outside of a loader, for a graph on a GPU and for one too large.
     """
@@ -42,12 +46,13 @@ def sample_layers(g: DGLGraph, nodes: Any, fanouts: Sequence[Any], replace: bool
         return None
     sets = seed_sets(g, nodes, True)
     dtype, blocks = index_dtype_of(g), []
+    excluded = [None if ids is None else compiled().hashing.id_set(ids) for ids in excluded_edges(g, exclude)]
     with _numberings(buffers, g._num_nodes, dtype) as numberings:
         for i, ids in sets.items():
             numberings[i].reserve(len(ids))
             numberings[i].place(ids.astype(dtype, copy=False))
         for fanout in reversed(fanouts):
-            blocks.append(_layer(g, numberings, fanouts_of(g, fanout), replace))
+            blocks.append(_layer(g, numberings, fanouts_of(g, fanout), replace, excluded))
     return blocks
 
 
@@ -62,7 +67,9 @@ def _numberings(buffers: Buffers, counts: Sequence[int], dtype: np.dtype) -> Ite
     buffers.give_tables(tuple(counts), tables)
 
 
-def _layer(g: DGLGraph, numberings: list[Any], fanouts: list[int], replace: bool) -> DGLGraph:
+def _layer(
+    g: DGLGraph, numberings: list[Any], fanouts: list[int], replace: bool, excluded: list[np.ndarray | None]
+) -> DGLGraph:
     """Return the block whose destinations are the nodes that have numbers; its sources have numbers then, too."""
     dst_ids, key = [numbering.ids for numbering in numberings], draw_key()
     rows: list[tuple[np.ndarray, np.ndarray] | None] = []
@@ -72,7 +79,7 @@ def _layer(g: DGLGraph, numberings: list[Any], fanouts: list[int], replace: bool
             rows.append(None)
             chosen.append(_NO_IDS)
             continue
-        offsets, far, edges = _draw(adjacency, dst_ids[dst_set], fanouts[i], replace, key + i)
+        offsets, far, edges = _draw(adjacency, dst_ids[dst_set], fanouts[i], replace, key + i, excluded[i])
         numberings[src_set].reserve(len(far))
         numberings[src_set].add(far, far)
         rows.append((offsets, far))
@@ -85,7 +92,7 @@ def _layer(g: DGLGraph, numberings: list[Any], fanouts: list[int], replace: bool
 
 
 def _draw(
-    adjacency: Adjacency, seeds: np.ndarray, fanout: int, replace: bool, key: int
+    adjacency: Adjacency, seeds: np.ndarray, fanout: int, replace: bool, key: int, excluded: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return where the edges of each seed begin, their sources and their ids."""
     if not replace:
@@ -97,6 +104,13 @@ def _draw(
     kernels.sample.row_bounds(stored.indptr, seeds, fanout, replace, starts, offsets)
     total = int(offsets[-1])
     far, edges = np.empty(total, adjacency.index_dtype), np.empty(total, adjacency.idtype)
-    run, arguments = kernels.rows.run_rows, (seeds, starts, offsets, fanout, int(replace), key, far, edges)
-    run(kernels.block.draw_rows, len(seeds), total, active.num_threads(), *matrix, *arguments)
+    run, threads = kernels.rows.run_rows, active.num_threads()
+    how = *matrix, seeds, starts, offsets, fanout, int(replace)
+    run(kernels.block.draw_rows, len(seeds), total, threads, *how, key, far, edges)
+    if excluded is not None:
+        counts = np.empty(len(seeds), np.int64)
+        run(kernels.block.draw_again, len(seeds), total, threads, *how, key ^ _ANOTHER, excluded, counts, far, edges)
+        if counts.sum() < total:
+            kernels.block.close_gaps(offsets, counts, far, edges)
+            far, edges = far[: offsets[-1]].copy(), edges[: offsets[-1]].copy()
     return offsets, far, edges

@@ -90,8 +90,8 @@ class NeighborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
-        if self.prob is None and exclude_eids is None and is_inward(self.edge_dir):
-            made = sample_layers(g, seed_nodes, self.fanouts, self.replace)
+        if self.prob is None and is_inward(self.edge_dir):
+            made = sample_layers(g, seed_nodes, self.fanouts, self.replace, exclude_eids)
             if made is not None:
                 return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
         output_nodes, blocks = seed_nodes, []
