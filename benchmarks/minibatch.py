@@ -5,8 +5,8 @@
     python benchmarks/minibatch.py --quick               a small graph; results are not kept
 
 A power-law graph of 1M nodes and 20M edges with 128 features, batches of 1,024 seeds. GraphSAGE has three layers,
-fan-outs 15, 10 and 5 and 0, 1 and 2 workers; other cases have 0. A fixed number of batches (``--batches``) stands for an
-epoch. The time of the first batch, in which DGL starts its processes, does not count.
+fan-outs 15, 10 and 5 and 0, 1 and 2 workers; other cases have 0. A fixed number of batches (``--batches``) stands for
+an epoch. The time of the first batch, in which DGL starts its processes, does not count.
 
 Memory is the most that a process and its workers have resident, shared pages counted once, while GraphSAGE trains in a
 process of its own.

@@ -5,6 +5,7 @@ A task gives a loader, what reads a batch's features and labels, and a training 
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable
@@ -120,7 +121,7 @@ class Stack(nn.Module):
 def sage(peer: Peer, widths: list[int]) -> Stack:
     """Return GraphSAGE."""
     torch.manual_seed(0)
-    return Stack(peer.nn.SAGEConv(a, b, "mean") for a, b in zip(widths[:-1], widths[1:], strict=True))
+    return Stack(peer.nn.SAGEConv(a, b, "mean") for a, b in itertools.pairwise(widths))
 
 
 def _of_blocks(peer: Peer, sampler: Any, model: Stack) -> Task:
@@ -306,7 +307,7 @@ def pyg_sage(geometric: Any, data: Data) -> Task:
     graph = geometric.data.Data(x=data.x, y=data.y, edge_index=torch.stack([data.src, data.dst]))
     torch.manual_seed(0)
     widths = [WIDTH, WIDTH, WIDTH, NUM_CLASSES]
-    model = nn.ModuleList(geometric.nn.SAGEConv(a, b) for a, b in zip(widths[:-1], widths[1:], strict=True))
+    model = nn.ModuleList(geometric.nn.SAGEConv(a, b) for a, b in itertools.pairwise(widths))
     shared = NeighborLoader(graph, FANOUTS[::-1], data.seeds, batch_size=data.sizes.batch_size)
 
     def loader(workers: int) -> Any:

@@ -94,7 +94,8 @@ def _inside(adjacency: Adjacency, rows: np.ndarray, table: np.ndarray) -> tuple[
         found = table[dst] >= 0
         return places[found], table[dst[found]], edge_ids[found]
     # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
-    from .kernels.cpu import block, rows as of_rows
+    from .kernels.cpu import block
+    from .kernels.cpu import rows as of_rows
 
     stored, counts = adjacency.csr(), np.empty(len(rows), np.int64)
     scanned = int((stored.indptr[rows + 1] - stored.indptr[rows]).sum(dtype=np.int64))

@@ -162,7 +162,7 @@ def list_inside(
     first: int,
     last: int,
 ) -> None:
-    """Write what :func:`count_inside` counts: row, number of the other end, and id of each edge, from ``offsets[i]`` on."""
+    """Write what :func:`count_inside` counts: row, number of the other end and id of each, from ``offsets[i]`` on."""
     by_entry = len(edge_ids) == 0
     for i in range(first, last):
         to = offsets[i]
