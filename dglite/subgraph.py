@@ -98,16 +98,15 @@ def _inside(adjacency: Adjacency, rows: np.ndarray, table: np.ndarray) -> tuple[
     from .kernels.cpu import rows as of_rows
 
     stored, counts = adjacency.csr(), np.empty(len(rows), np.int64)
-    scanned = int((stored.indptr[rows + 1] - stored.indptr[rows]).sum(dtype=np.int64))
-    threads, matrix = active.num_threads(), (stored.indptr, stored.indices)
-    of_rows.run_rows(block.count_inside, len(rows), scanned, threads, *matrix, rows, table, counts)
-    offsets = np.cumsum(counts) - counts
-    total = int(counts.sum())
+    indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids
+    scanned, threads = int((indptr[rows + 1] - indptr[rows]).sum(dtype=np.int64)), active.num_threads()
+    of_rows.run_rows(block.count_inside, len(rows), scanned, threads, indptr, indices, rows, table, counts)
+    total, offsets = int(counts.sum()), np.cumsum(counts) - counts
     src, dst = np.empty(total, adjacency.index_dtype), np.empty(total, adjacency.index_dtype)
-    edge_ids, ids = np.empty(total, adjacency.idtype), stored.edge_ids
-    arguments = rows, table, offsets, src, dst, edge_ids
-    matrix = (*matrix, stored.indices[:0] if ids is None else ids)
-    of_rows.run_rows(block.list_inside, len(rows), scanned, threads, *matrix, *arguments)
+    edge_ids = np.empty(total, adjacency.idtype)
+    matrix = indptr, indices, indices[:0] if ids is None else ids
+    outputs = src, dst, edge_ids
+    of_rows.run_rows(block.list_inside, len(rows), scanned, threads, *matrix, rows, table, offsets, *outputs)
     return src, dst, edge_ids
 
 

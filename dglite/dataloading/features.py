@@ -29,7 +29,7 @@ __all__ = ["CachedFeatures", "FeatureStore", "MappedFeatures", "TensorFeatures",
 _WIDENED = {"float16": "widen_float16", "bfloat16": "widen_bfloat16", "int8": "widen_int8"}
 _NO_PLACES = np.empty(0, np.int64)
 _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
-_READERS = 16
+_READERS = 32
 """Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
 
 
@@ -176,7 +176,7 @@ class MappedFeatures(_Stored):
             function(*arguments, 0, num_rows)
             return
         bounds = [num_rows * i // shares for i in range(shares + 1)]
-        done = [self._readers.submit(function, *arguments, bounds[i], bounds[i + 1]) for i in range(shares)]
+        done = [self._readers.submit(function, *(*arguments, bounds[i], bounds[i + 1])) for i in range(shares)]
         for share in done:
             share.result()
 
