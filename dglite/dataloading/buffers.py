@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..locks import new_lock
+
 __all__ = ["Buffers", "buffers_here", "current_buffers"]
 
 ALIGNMENT = 64
@@ -50,7 +52,7 @@ class Buffers:
     def __init__(self) -> None:
         # By identity. Blocks come back whenever a tensor dies, in any thread and in the middle of what holds the lock.
         self._free: dict[int, np.ndarray] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._tables: dict[tuple[int, ...], list[list[np.ndarray]]] = {}
 
     def lend(self, size: int) -> np.ndarray:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -21,6 +20,7 @@ import numpy as np
 
 from ..backend import Tensor, active, backend_of
 from ..errors import DGLError
+from ..locks import new_lock
 from ..structure.ids import as_ids, count_of
 from .buffers import buffers_here
 
@@ -167,8 +167,11 @@ class MappedFeatures(_Stored):
                 raise DGLError(f"{path} holds {stored}, not {dtype}; only bfloat16 is kept as another dtype, uint16")
             stored, widen = dtype, True
         super().__init__(array, stored, scale, widen)
-        self.path = Path(path)
-        self._readers = ThreadPoolExecutor(_READERS, "dglite-reader")
+        self.path, self._arguments = Path(path), (path, dtype, scale, widen)
+        self._readers = _Readers()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedFeatures, self._arguments
 
     def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         shares = min(4 * _READERS, 1 + num_rows // 512)
@@ -176,9 +179,25 @@ class MappedFeatures(_Stored):
             function(*arguments, 0, num_rows)
             return
         bounds = [num_rows * i // shares for i in range(shares + 1)]
-        done = [self._readers.submit(function, *(*arguments, bounds[i], bounds[i + 1])) for i in range(shares)]
+        readers = self._readers.here()
+        done = [readers.submit(function, *(*arguments, bounds[i], bounds[i + 1])) for i in range(shares)]
         for share in done:
             share.result()
+
+
+@final
+class _Readers:
+    """Threads that are started when they are needed; a fork of the process starts its own."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._threads: ThreadPoolExecutor | None = None
+
+    def here(self) -> ThreadPoolExecutor:
+        """Return them."""
+        if self._process != os.getpid() or self._threads is None:
+            self._process, self._threads = os.getpid(), ThreadPoolExecutor(_READERS, "dglite-reader")
+        return self._threads
 
 
 @final
@@ -212,7 +231,7 @@ class CachedFeatures:
         self._slots = np.full(store.num_rows, -1, np.int32)
         self._slots[kept] = np.arange(len(kept), dtype=np.int32)
         self.hits = self.misses = 0
-        self._counting = threading.Lock()
+        self._counting = new_lock()
 
     @property
     def hit_rate(self) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
 import threading
 
 import numpy as np
@@ -80,6 +83,22 @@ def test_int8_comes_with_a_scale(tmp_path, scale):
 def test_many_rows_of_a_file_in_many_shares(tmp_path):
     array = features(shape=(5000, 16))
     store, rows = MappedFeatures(saved(tmp_path, array)), np.random.default_rng(1).integers(5000, size=20_000)
+    assert np.array_equal(store.rows(rows).numpy(), array[rows])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_file_is_read_in_forks_and_from_pickles(tmp_path):
+    array = features(shape=(3000, 4))
+    store, rows = MappedFeatures(saved(tmp_path, array)), np.arange(3000)[::-1].copy()
+    store.rows(rows)
+    child = multiprocessing.get_context("fork").Process(target=_check_rows, args=(store, rows, array))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    _check_rows(pickle.loads(pickle.dumps(store)), rows, array)
+
+
+def _check_rows(store, rows, array):
     assert np.array_equal(store.rows(rows).numpy(), array[rows])
 
 
