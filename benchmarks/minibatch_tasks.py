@@ -300,7 +300,10 @@ TASKS: dict[str, Callable[[Peer], Task]] = {
 
 
 def pyg_sage(geometric: Any, data: Data) -> Task:
-    """GraphSAGE of PyTorch Geometric, each layer on the part of the sample that it needs."""
+    """GraphSAGE of PyTorch Geometric.
+
+    With pyg-lib each layer works on the part of the sample that it needs; torch-sparse does not tell which part that is.
+    """
     from torch_geometric.loader import NeighborLoader
     from torch_geometric.utils import trim_to_layer
 
@@ -325,7 +328,8 @@ def pyg_sage(geometric: Any, data: Data) -> Task:
     def loss(batch: Any) -> torch.Tensor:
         h, edges = batch.x, batch.edge_index
         for i, layer in enumerate(model):
-            h, edges, _ = trim_to_layer(i, batch.num_sampled_nodes, batch.num_sampled_edges, h, edges)
+            if "num_sampled_nodes" in batch:
+                h, edges, _ = trim_to_layer(i, batch.num_sampled_nodes, batch.num_sampled_edges, h, edges)
             h = layer(h, edges)
             h = F.relu(h) if i < len(model) - 1 else h
         return F.cross_entropy(h[: batch.batch_size], batch.y[: batch.batch_size])

@@ -55,6 +55,9 @@ class Buffers:
         self._lock = new_lock()
         self._tables: dict[tuple[int, ...], list[list[np.ndarray]]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Buffers, ()
+
     def lend(self, size: int) -> np.ndarray:
         """Return an array of ``size`` bytes, aligned to cache lines, of arbitrary content."""
         with self._lock:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -67,6 +69,13 @@ def test_memory_stays_while_anything_refers_to_it(hold):
         del held
         gc.collect()
         assert buffers.free_bytes > 0
+
+
+def test_a_copy_has_memory_of_its_own():
+    buffers = Buffers()
+    held = buffers.lend(SIZE)
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(buffers)))
+    assert address(copied.lend(SIZE)) != address(held)
 
 
 def test_a_block_that_is_too_small_makes_way():
