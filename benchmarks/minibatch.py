@@ -60,10 +60,10 @@ def in_turns(tasks: dict[str, Task], workers: int, part: str, count: int, budget
         run_batches(task, 0, runs[name], 2)
     order, start = random.Random(0), time.perf_counter()
     times: dict[str, list[float]] = {name: [] for name in tasks}
-    times[OURS].append(run_batches(tasks[OURS], workers, runs[OURS], count))
+    pace = run_batches(tasks[OURS], workers, runs[OURS], count)
     while len(times[OURS]) < 3 or time.perf_counter() - start < budget:
         for name in order.sample(list(tasks), len(tasks)):
-            if not times[name] or times[name][0] < SLOW * times[OURS][0]:
+            if not times[name] or times[name][0] < SLOW * pace:
                 times[name].append(run_batches(tasks[name], workers, runs[name], count))
     return {name: statistics.median(found) for name, found in times.items()}
 

@@ -302,7 +302,7 @@ TASKS: dict[str, Callable[[Peer], Task]] = {
 def pyg_sage(geometric: Any, data: Data) -> Task:
     """GraphSAGE of PyTorch Geometric.
 
-    With pyg-lib each layer works on the part of the sample that it needs; torch-sparse does not tell which part that is.
+    With pyg-lib each layer works on the part of the sample that it needs; torch-sparse does not tell which that is.
     """
     from torch_geometric.loader import NeighborLoader
     from torch_geometric.utils import trim_to_layer
