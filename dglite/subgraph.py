@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from .backend import active
 from .errors import DGLError, warn_deprecated
 from .frame import EID, NID
 from .graph import DGLGraph
@@ -15,7 +14,6 @@ from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
 from .structure.adjacency import index_dtype_for
-from .structure.compressed import SMALL
 from .structure.ids import count_of
 
 __all__ = [
@@ -79,35 +77,11 @@ def node_subgraph(
         tables.append(table)
     edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
-        src, dst, edge_ids = _inside(adjacency, chosen[src_set], tables[dst_set])
+        src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], tables[dst_set])
         edges.append(edge_ids)
         ends.append((src, dst))
     kept = (chosen, ends) if relabel_nodes else (None, None)
     return _extracted(graph, edges, kept[0], store_ids, output_device, kept[1])
-
-
-def _inside(adjacency: Adjacency, rows: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the edges from ``rows`` to nodes in a table: place in ``rows``, number in the table, and id of each."""
-    if adjacency.num_edges <= SMALL:
-        src, dst, edge_ids = adjacency.out_edges(rows)
-        places = np.repeat(np.arange(len(rows)), adjacency.out_degrees()[rows])
-        found = table[dst] >= 0
-        return places[found], table[dst[found]], edge_ids[found]
-    # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
-    from .kernels.cpu import block
-    from .kernels.cpu import rows as of_rows
-
-    stored, counts = adjacency.csr(), np.empty(len(rows), np.int64)
-    indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids
-    scanned, threads = int((indptr[rows + 1] - indptr[rows]).sum(dtype=np.int64)), active.num_threads()
-    of_rows.run_rows(block.count_inside, len(rows), scanned, threads, indptr, indices, rows, table, counts)
-    total, offsets = int(counts.sum()), np.cumsum(counts) - counts
-    src, dst = np.empty(total, adjacency.index_dtype), np.empty(total, adjacency.index_dtype)
-    edge_ids = np.empty(total, adjacency.idtype)
-    matrix = indptr, indices, indices[:0] if ids is None else ids
-    outputs = src, dst, edge_ids
-    of_rows.run_rows(block.list_inside, len(rows), scanned, threads, *matrix, rows, table, offsets, *outputs)
-    return src, dst, edge_ids
 
 
 # -- by edges ----------------------------------------------------------------------------------------------------

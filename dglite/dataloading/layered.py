@@ -96,7 +96,7 @@ def _draw(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return where the edges of each seed begin, their sources and their ids."""
     if not replace:
-        fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
+        fanout = min(fanout, adjacency.num_edges)  # there are scratch arrays of this size
     stored, kernels = adjacency.csc(), compiled()
     edge_ids = stored.edge_ids
     matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids

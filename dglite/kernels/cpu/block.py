@@ -119,7 +119,7 @@ def draw_again(
 
 @njit(nogil=True)
 def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: np.ndarray) -> None:
-    """Move choices together where rows have fewer than there is room for; ``offsets`` become those of the result."""
+    """Move choices together where rows have fewer than places; ``offsets`` become those of the result."""
     to = 0
     for i in range(len(counts)):
         begin = offsets[i]

@@ -49,7 +49,10 @@ def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
 
 @intrinsic
 def _stream_line(typingctx: Any, target: Any, source: Any) -> Any:
-    """Copy a cache line to an aligned address, past the cache: what was there is not read first."""
+    """Copy a cache line to an aligned address, past the cache: what was there is not read first.
+
+    Such stores are ordered by the next locked instruction only. Whoever hands the rows to another thread takes a lock.
+    """
 
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
         line = builder.load(builder.inttoptr(args[1], _LINE.as_pointer()), align=1)
