@@ -23,8 +23,11 @@ from layers import layers_table as convolutions_table
 from layers import summary as convolutions_summary
 from lazy import lazy_table
 from memory import attention_table, growth_table
+from minibatch import batches_table
+from minibatch import memory_table as batches_memory_table
 from models import epochs_table, steps_table
 from one_tree import one_tree_table
+from out_of_core import rates_table
 from overhead import calls_table
 from reorder import orders_table
 from sampling import cases_table as sampling_table
@@ -32,7 +35,7 @@ from spmm import cases_table, summary_table
 from sweep import sweep_table
 from udf import pairs_table, sizes_table
 
-PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md")]
+PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md")]
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -133,6 +136,21 @@ def lazy(results: dict[str, Any]) -> str:
     return lazy_table(results)
 
 
+def minibatch(results: dict[str, Any]) -> str:
+    """Return one row per case, number of workers and part, and the memory of GraphSAGE."""
+    sizes = results["sizes"]
+    size = f"{sizes['num_nodes']:,} nodes, {sizes['num_edges']:,} edges, {sizes['batches']} batches for an epoch."
+    without = f" Without PyTorch Geometric: {results['without_pyg']}." if results["without_pyg"] else ""
+    parts = [f"{size}{without}", batches_table(results["records"])]
+    return "\n\n".join([*parts, *([batches_memory_table(results["memory"])] if results["memory"] else [])])
+
+
+def out_of_core(results: dict[str, Any]) -> str:
+    """Return one row for rows from the disk, and one for rows in the system's cache."""
+    size = f"A file of {results['num_rows']:,} rows of {results['width']} float16, {results['rows']:,} read at a time."
+    return f"{size} In memory beside it for the cache: {results['cached']:.0%}.\n\n{rates_table(results)}"
+
+
 def udf(results: dict[str, Any]) -> str:
     """Return one row per pair of functions, and one per size of the textbook convolution."""
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
@@ -157,6 +175,8 @@ SECTIONS = (
     (one_tree, "one_tree"),
     (lazy, "lazy"),
     (ways, "dynamic"),
+    (minibatch, "minibatch"),
+    (out_of_core, "out_of_core"),
 )
 """What is written between the marks of its name, and from which file."""
 

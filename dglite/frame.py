@@ -25,6 +25,10 @@ Initializer = Callable[[Sequence[int], Any, Any, slice], Tensor]
 """``init(shape, dtype, device, id_range)`` returns the features of the rows ``id_range``, a slice."""
 
 
+Take = Callable[[Tensor, np.ndarray], Tensor]
+"""``take(x, rows)`` returns the rows of a tensor."""
+
+
 class Scheme(NamedTuple):
     """Shape of one row of a column, and the column's dtype."""
 
@@ -65,11 +69,11 @@ class _Selection:
         rows = active.from_numpy(self.rows)
         return rows if inner is None else active.take(inner, rows)
 
-    def gather(self) -> Tensor:
+    def gather(self, take: Take | None = None) -> Tensor:
         source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
         if value is None:
             whole = source.gather() if type(source) is _Selection else source
-            value = self.value = active.take(whole, self.rows)
+            value = self.value = (take or active.take)(whole, self.rows)
             self.source = None
         return value
 
@@ -128,6 +132,13 @@ class Frame(MutableMapping[str, Tensor]):
                 self._columns[name] = value
             return value
         return column
+
+    def gathered(self, name: str, take: Take) -> Tensor:
+        """Return a column; rows of it that wait to be gathered are taken by ``take``."""
+        column = self._columns.get(name)
+        if type(column) is _Selection:
+            column.gather(take)
+        return self[name]
 
     def __setitem__(self, name: str, values: Tensor) -> None:
         self._columns[name] = self.checked(name, values)

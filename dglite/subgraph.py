@@ -13,6 +13,7 @@ from .graph import DGLGraph
 from .graph.attached import attach
 from .graph.storage import make_graph, require_graph
 from .structure import Adjacency
+from .structure.adjacency import index_dtype_for
 from .structure.ids import count_of
 
 __all__ = [
@@ -64,19 +65,23 @@ def node_subgraph(
     """
     _refuse_block(graph, "node_subgraph")
     chosen = _nodes_by_set(graph, nodes)
-    inside = []
+    tables = []
     for node_set, ids in enumerate(chosen):
-        mask = np.zeros(graph._num_nodes[node_set], bool)
-        mask[ids] = True
-        if np.count_nonzero(mask) != len(ids):
+        count = graph._num_nodes[node_set]
+        table = np.full(count, -1, index_dtype_for(count, count, 0))
+        places = np.arange(len(ids), dtype=table.dtype)
+        table[ids] = places
+        if not np.array_equal(table[ids], places):
             twice = int(np.bincount(ids).argmax())
             raise DGLError(f"node_subgraph: node {twice} of type {graph.ntypes[node_set]!r} is given more than once")
-        inside.append(mask)
-    edges = []
+        tables.append(table)
+    edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
-        _, dst, edge_ids = adjacency.out_edges(chosen[src_set])
-        edges.append(edge_ids[inside[dst_set][dst]])
-    return _extracted(graph, edges, chosen if relabel_nodes else None, store_ids, output_device)
+        src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], tables[dst_set])
+        edges.append(edge_ids)
+        ends.append((src, dst))
+    kept = (chosen, ends) if relabel_nodes else (None, None)
+    return _extracted(graph, edges, kept[0], store_ids, output_device, kept[1])
 
 
 # -- by edges ----------------------------------------------------------------------------------------------------
@@ -342,21 +347,31 @@ def in_order_of_appearance(ids: np.ndarray) -> np.ndarray:
 
 
 def _extracted(
-    graph: DGLGraph, edges: list[np.ndarray], nodes: list[np.ndarray] | None, store_ids: bool, output_device: Any
+    graph: DGLGraph,
+    edges: list[np.ndarray],
+    nodes: list[np.ndarray] | None,
+    store_ids: bool,
+    output_device: Any,
+    renumbered: list[tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> DGLGraph:
-    """Return the graph of the given edges over the given nodes, renumbered in order; None keeps all nodes."""
+    """Return the graph of the given edges over the given nodes, renumbered in order; None keeps all nodes.
+
+    ``renumbered`` are the edges' ends in the new numbers, where they are known.
+    """
     rename: list[Callable[[np.ndarray], np.ndarray]]
-    if nodes is None:
-        counts = list(graph._num_nodes)
-        rename = [_same] * len(counts)
-    else:
-        counts = [len(ids) for ids in nodes]
+    counts = list(graph._num_nodes) if nodes is None else [len(ids) for ids in nodes]
+    rename = [_same] * len(counts)
+    if nodes is not None and renumbered is None:
         rename = [_renaming(ids, count) for ids, count in zip(nodes, graph._num_nodes, strict=True)]
     adjacencies = []
-    for old, (src_set, dst_set), ids in zip(graph.adjacencies, graph._metagraph.ends, edges, strict=True):
-        src, dst = old.endpoints()
-        ends = rename[src_set](src[ids]), rename[dst_set](dst[ids])
-        made = Adjacency.from_coo(counts[src_set], counts[dst_set], *ends, graph._idtype, validate=False)
+    for i, (old, (src_set, dst_set)) in enumerate(zip(graph.adjacencies, graph._metagraph.ends, strict=True)):
+        if renumbered is None:
+            src, dst = old.endpoints()
+            ends = rename[src_set](src[edges[i]]), rename[dst_set](dst[edges[i]])
+        else:
+            ends = renumbered[i]
+        sizes = counts[src_set], counts[dst_set]
+        made = Adjacency.from_coo(*sizes, *ends, graph._idtype, validate=False, copy=False)
         made.allowed = old.allowed
         adjacencies.append(made)
     part = make_graph(graph._metagraph, tuple(adjacencies), counts, graph._device)

@@ -184,3 +184,18 @@ def test_features_are_gathered_when_read_and_carry_gradients() -> None:
 def test_what_is_not_there_is_refused(cut: Any, message: str) -> None:
     with pytest.raises(DGLError, match=message):
         cut(dglite.graph(([0, 1], [1, 2])))
+
+
+@pytest.mark.parametrize("idtype", [torch.int32, torch.int64])
+def test_edges_between_some_nodes_of_a_larger_graph(idtype):
+    g = dglite.rand_graph(200, 3000).astype(idtype)
+    nodes = torch.randperm(200)[:60]
+    place = {node: i for i, node in enumerate(nodes.tolist())}
+    src, dst = (ends.tolist() for ends in g.edges())
+    kept = [e for e in range(3000) if src[e] in place and dst[e] in place]
+    kept.sort(key=lambda e: (place[src[e]], e))
+    part = g.subgraph(nodes)
+    assert part.edata[dglite.EID].tolist() == kept and part.idtype is idtype
+    assert [end.tolist() for end in part.edges()] == [[place[ends[e]] for e in kept] for ends in (src, dst)]
+    whole = g.subgraph(nodes, relabel_nodes=False)
+    assert whole.edata[dglite.EID].tolist() == kept and whole.num_nodes() == 200

@@ -22,6 +22,7 @@ from .dataloader import (
 )
 from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from .exclusion import SpotTarget, find_exclude_eids
+from .features import CachedFeatures, FeatureStore, MappedFeatures, TensorFeatures, hot_rows
 from .graph_loader import GraphDataLoader
 from .inference import inference
 from .neighbor_sampler import (
@@ -34,6 +35,7 @@ from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSample
 
 __all__ = [
     "BlockSampler",
+    "CachedFeatures",
     "CapSampler",
     "CappedNeighborSampler",
     "ClusterGCNSampler",
@@ -45,9 +47,11 @@ __all__ = [
     "EdgeCollator",
     "EdgeDataLoader",
     "EdgePredictionSampler",
+    "FeatureStore",
     "GraphCollator",
     "GraphDataLoader",
     "LaborSampler",
+    "MappedFeatures",
     "MultiLayerFullNeighborSampler",
     "MultiLayerNeighborSampler",
     "NeighborSampler",
@@ -58,8 +62,10 @@ __all__ = [
     "ShaDowKHopSampler",
     "SpotTarget",
     "SubgraphSampler",
+    "TensorFeatures",
     "as_edge_prediction_sampler",
     "find_exclude_eids",
+    "hot_rows",
     "inference",
     "negative_sampler",
     "set_dst_lazy_features",

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..errors import DGLError
+from ..frame import NID
 from ..graph import DGLGraph
+from .features import FeatureStore, take_rows
 
 __all__ = [
     "BlockSampler",
@@ -18,8 +20,8 @@ __all__ = [
     "set_src_lazy_features",
 ]
 
-Names = Sequence[str] | Mapping[Any, Sequence[str]] | None
-"""Feature names of the only type, or by type."""
+Names = Sequence[str] | Mapping[Any, Any] | None
+"""Feature names of the only type, or by type; or stores by name, where features are not those of the graph."""
 
 
 def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
@@ -28,7 +30,8 @@ def set_node_lazy_features(g: DGLGraph, feature_names: Names) -> None:
     Parameters
     ----------
     feature_names
-        names for a graph of one node type, or a dictionary of them by type.
+        names for a graph of one node type, or a dictionary of them by type; in place of a list of names, a dictionary
+        of a :class:`FeatureStore` by name.
 
     Raises
     ------
@@ -54,26 +57,43 @@ def set_dst_lazy_features(g: DGLGraph, feature_names: Names) -> None:
 
 
 def _gather(view: Any, types: Sequence[Any], names: Names, what: str) -> None:
-    if not names:
-        return
-    if isinstance(names, str):
-        raise DGLError(f"features to prefetch must be a list of names, got {names!r}; write [{names!r}]")
-    if not isinstance(names, Mapping):
-        if len(types) != 1:
-            raise DGLError(
-                f"the graph has {what}s of types {list(types)}; give the features to prefetch, {list(names)}, "
-                f"as a dictionary by type"
-            )
-        names = {types[0]: names}
-    for type_, wanted in names.items():
+    for type_, wanted in _by_type(types, names, what).items():
         columns = view[type_].data
         for name in wanted:
-            if name not in columns:
+            store = wanted[name] if isinstance(wanted, Mapping) else None
+            if store is not None:
+                columns[name] = _stored(store, name, columns, f"{what}s of type {type_!r}")
+            elif name in columns:
+                columns.gathered(name, take_rows)
+            else:
                 raise DGLError(
                     f"feature {name!r} cannot be prefetched: the {what}s of type {type_!r} have "
                     f"{sorted(columns) or 'no features'}"
                 )
-            columns[name]
+
+
+def _by_type(types: Sequence[Any], names: Names, what: str) -> Mapping[Any, Any]:
+    """Return names, or stores by name, by type."""
+    if not names:
+        return {}
+    if isinstance(names, str):
+        raise DGLError(f"features to prefetch must be a list of names, got {names!r}; write [{names!r}]")
+    if isinstance(names, Mapping) and not all(isinstance(wanted, FeatureStore) for wanted in names.values()):
+        return names
+    if len(types) != 1:
+        raise DGLError(
+            f"the graph has {what}s of types {list(types)}; give the features to prefetch, {list(names)}, "
+            f"as a dictionary by type"
+        )
+    return {types[0]: names}
+
+
+def _stored(store: FeatureStore, name: str, columns: Any, what: str) -> Any:
+    if not isinstance(store, FeatureStore):
+        raise DGLError(f"feature {name!r} is to be prefetched from a {type(store).__name__}, which has no rows(ids)")
+    if NID not in columns:
+        raise DGLError(f"feature {name!r} cannot be prefetched from a store: the {what} have no ids")
+    return store.rows(columns[NID])
 
 
 class Sampler:
@@ -103,6 +123,7 @@ class BlockSampler(Sampler):
     ----------
     prefetch_node_feats
         features of the source nodes of the first block that are gathered with the sample; names, or by node type.
+        ``{"x": store}`` takes feature ``x`` from a :class:`FeatureStore`, not from the graph.
     prefetch_labels
         the same for the destination nodes of the last block.
     prefetch_edge_feats

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..errors import DGLError
 from ..random import draws_keyed_by
+from .buffers import Buffers
 from .order import BatchOrder, Share, check_count, seed_from
 from .pipeline import Ordered
 
@@ -74,6 +75,7 @@ class Loader:
         self._order = BatchOrder(count, batch_size, drop_last, shuffle, sampler, batch_sampler, self._seed, self._share)
         self._next = _Progress(0, 0)
         self._now: _Progress | None = None
+        self._buffers = Buffers()
 
     def __len__(self) -> int:
         """Return the number of batches of an epoch."""
@@ -90,11 +92,11 @@ class Loader:
             )
         if self.num_workers:
             self._prepare()
-        seed, rank, make = self._seed, self._share.rank, self._make
+        seed, rank, make, buffers = self._seed, self._share.rank, self._make, self._buffers
 
         def produce(position: int) -> Any:
             try:
-                with draws_keyed_by(seed, rank, progress.epoch, position):
+                with draws_keyed_by(seed, rank, progress.epoch, position), buffers.in_use():
                     return make(batches[position])
             except Exception as error:
                 error.add_note(f"(batch {position} of epoch {progress.epoch}: {self._describe(batches[position])})")

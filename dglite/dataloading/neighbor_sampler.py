@@ -18,6 +18,7 @@ from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_unti
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
+from .layered import sample_layers
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -109,6 +110,10 @@ class NeighborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
+        if self.prob is None and self.time is None and is_inward(self.edge_dir):
+            made = sample_layers(g, seed_nodes, self.fanouts, self.replace, exclude_eids)
+            if made is not None:
+                return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
         output_nodes, blocks = seed_nodes, []
         if self.time is not None and self.edge_time is not None:
             options = self.time, self.edge_time, self.prob, self.replace, exclude_eids

@@ -84,7 +84,9 @@ def _wanted(formats: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return tuple(name for name in FORMATS if name in given)
 
 
-def load_graphs(filename: Any, idx_list: Sequence[int] | None = None) -> tuple[list[DGLGraph], dict[str, Tensor]]:
+def load_graphs(
+    filename: Any, idx_list: Sequence[int] | None = None, mmap: bool = False
+) -> tuple[list[DGLGraph], dict[str, Tensor]]:
     """Read graphs and labels that :func:`save_graphs` wrote, or a graph file that DGL 0.5 to 2.x wrote.
 
     Large features and edge lists are mapped: the system reads them when they are first used, and writing to them does
@@ -96,6 +98,10 @@ def load_graphs(filename: Any, idx_list: Sequence[int] | None = None) -> tuple[l
         Name of a local file.
     idx_list
         Numbers of the graphs to read, in the order wanted; all by default.
+    mmap
+        Do not look at the edges now, so that a graph larger than memory opens at once. That is for files that you have
+        written with dglite yourself: a wrong id in one ends the program later, or gives wrong results. A file that is
+        cut short is refused all the same; files of DGL are read in full.
 
     Returns
     -------
@@ -108,7 +114,7 @@ def load_graphs(filename: Any, idx_list: Sequence[int] | None = None) -> tuple[l
         There is no such file, it is damaged, contradicts itself or was not written by either library, or it has no
         graph of a number.
     """
-    reader = _reader(filename)
+    reader = _reader(filename, check=not mmap)
     chosen = list(range(reader.num_graphs))
     if idx_list is not None:
         wanted = integer_array(idx_list, "the numbers in idx_list")
@@ -126,8 +132,8 @@ def load_labels(filename: Any) -> dict[str, Tensor]:
     return _reader(filename).labels()
 
 
-def _reader(filename: Any) -> DGLFile | GraphReader:
+def _reader(filename: Any, check: bool = True) -> DGLFile | GraphReader:
     path = local_path(filename)
     if first_bytes(path) == DGL_MAGIC:
         return DGLFile(path)
-    return GraphReader(Container(path, _KIND))
+    return GraphReader(Container(path, _KIND), check)

@@ -22,7 +22,8 @@ __all__ = ["GraphReader", "metagraph_of"]
 class GraphReader:
     """The graphs in a container. A graph is made when it is asked for; the others stay on the disk."""
 
-    def __init__(self, file: Container) -> None:
+    def __init__(self, file: Container, check: bool = True) -> None:
+        """Open a file; without ``check`` the entries of structures are not looked at."""
         self._file = file
         groups = file.field(file.header, "groups", list)
         group_of = file.array("group")
@@ -36,7 +37,7 @@ class GraphReader:
         first = np.repeat(np.cumsum(sizes) - sizes, sizes)
         self._place[np.argsort(group_of, kind="stable")] = np.arange(self.num_graphs) - first
         self._groups = [
-            _Group(file, f"{k}", header, size)
+            _Group(file, f"{k}", header, size, check)
             for k, (header, size) in enumerate(zip(groups, sizes.tolist(), strict=True))
         ]
 
@@ -75,8 +76,8 @@ def metagraph_of(ntypes: list[str], etypes: list[tuple[str, str, str]], dsttypes
 class _Group:
     """Graphs of the same types and features, laid end to end."""
 
-    def __init__(self, file: Container, prefix: str, header: Any, num_graphs: int) -> None:
-        self._file, self._prefix = file, prefix
+    def __init__(self, file: Container, prefix: str, header: Any, num_graphs: int, check: bool) -> None:
+        self._file, self._prefix, self._check = file, prefix, check
         self._read_header(header)
         ends = self._metagraph.ends
         num_sets = len(self._metagraph.set_names())
@@ -194,7 +195,8 @@ class _Group:
             pointers = slice(self._first_node[i, row_set] + i, self._first_node[i + 1, row_set] + i + 1)
             indptr, indices, ids = arrays
             parts[name] = indptr[pointers], indices[edges], None if ids is None else ids[edges]  # type: ignore[index]
-        return restore((num_src, num_dst, int(self._num_edges[i, j])), self._idtype, self._allowed, **parts)
+        counts = num_src, num_dst, int(self._num_edges[i, j])
+        return restore(counts, self._idtype, self._allowed, **parts, check=self._check)
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

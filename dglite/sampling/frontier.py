@@ -25,9 +25,9 @@ _NO_IDS = np.empty(0, np.int64)
 def compiled() -> SimpleNamespace:
     """Return the compiled kernels' modules."""
     # Imported at the first sample: importing Numba takes 0.5 s, and `import dglite` must not pay it.
-    from ..kernels.cpu import hashing, labor, rows, sample, walk
+    from ..kernels.cpu import block, hashing, labor, rows, sample, walk
 
-    return SimpleNamespace(hashing=hashing, labor=labor, rows=rows, sample=sample, walk=walk)
+    return SimpleNamespace(block=block, hashing=hashing, labor=labor, rows=rows, sample=sample, walk=walk)
 
 
 class Chosen(NamedTuple):

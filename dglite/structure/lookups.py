@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import active
 from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
 
 __all__ = ["Lookups"]
@@ -51,6 +52,32 @@ class Lookups(ABC):
     def out_edges(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (source, destination, edge id) of the out-edges of ``u``: by position in ``u``, then by edge id."""
         return self._row_edges(self.csr(), u)
+
+    def edges_inside(self, u: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the edges from ``u`` to nodes with a number >= 0 in ``table``, in the order of :meth:`out_edges`.
+
+        They are given as position in ``u``, number in ``table`` (``index_dtype``), and edge id.
+        """
+        if self.num_edges <= SMALL:
+            _, dst, edge_ids = self.out_edges(u)
+            counts = np.diff(self.csr().indptr)[u]
+            numbers = table[dst]
+            found = numbers >= 0
+            return np.repeat(np.arange(len(u)), counts)[found], numbers[found], edge_ids[found]
+        # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
+        from ..kernels.cpu import block
+        from ..kernels.cpu.rows import run_rows
+
+        stored, counts = self.csr(), np.empty(len(u), np.int64)
+        indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids
+        scanned, threads = int((indptr[u + 1] - indptr[u]).sum(dtype=np.int64)), active.num_threads()
+        run_rows(block.count_inside, len(u), scanned, threads, indptr, indices, u, table, counts)
+        total, offsets = int(counts.sum()), np.cumsum(counts) - counts
+        near, far = np.empty(total, self.index_dtype), np.empty(total, self.index_dtype)
+        edge_ids = np.empty(total, self.idtype)
+        matrix = indptr, indices, indices[:0] if ids is None else ids
+        run_rows(block.list_inside, len(u), scanned, threads, *matrix, u, table, offsets, near, far, edge_ids)
+        return near, far, edge_ids
 
     def _row_edges(self, stored: Compressed, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if len(rows) == 1:

@@ -1,4 +1,4 @@
-"""Relations from arrays that nobody has vouched for, as those of a file: everything is checked."""
+"""Relations from arrays of a file: everything is checked, unless somebody vouches for them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def restore(
     endpoints: tuple[np.ndarray, np.ndarray] | None = None,
     csr: Rows | None = None,
     csc: Rows | None = None,
+    check: bool = True,
 ) -> Adjacency:
     """Return a relation that has the given formats. Arrays of the right dtype become its own; nobody may write to them.
 
@@ -33,6 +34,9 @@ def restore(
         Numbers of source nodes, destination nodes and edges.
     allowed
         The formats that the relation may keep.
+    check
+        Look at every entry. Without it only lengths are looked at, for arrays that dglite itself has written: what lies
+        in a mapped file stays there.
 
     Raises
     ------
@@ -42,6 +46,8 @@ def restore(
     num_src, num_dst, num_edges = counts
     made = Adjacency(num_src, num_dst, num_edges, np.dtype(idtype))
     made.allowed = tuple(name for name in FORMATS if name in allowed)
+    if not check:
+        return _vouched_for(made, endpoints, csr, csc)
     if endpoints is not None:
         _check_ids(endpoints[0], num_edges, num_src, "source node")
         _check_ids(endpoints[1], num_edges, num_dst, "destination node")
@@ -51,6 +57,22 @@ def restore(
             _add_rows(made, name, _checked(rows, num_rows, num_cols, num_edges, made.index_dtype))
     if not made.formats:
         raise DGLError("a relation was given in no format; expected some of coo, csr and csc")
+    return made
+
+
+def _vouched_for(
+    made: Adjacency, endpoints: tuple[np.ndarray, np.ndarray] | None, csr: Rows | None, csc: Rows | None
+) -> Adjacency:
+    """Give a relation arrays of which only lengths are looked at."""
+    dtype, found = made.index_dtype, []
+    for rows, num_rows in ((csr, made.num_src), (csc, made.num_dst)):
+        if rows is not None and (len(rows[0]) != num_rows + 1 or rows[0][0] != 0 or rows[0][-1] != made.num_edges):
+            raise DGLError(f"indptr does not run from 0 to {made.num_edges} over {num_rows} rows")
+        arrays: list[Any] = [None if x is None else x.astype(dtype, copy=False) for x in rows or ()]
+        found.append(None if rows is None else Compressed(*arrays))
+    made._csr, made._csc = found
+    if endpoints is not None:
+        made._endpoints = endpoints[0].astype(dtype, copy=False), endpoints[1].astype(dtype, copy=False)
     return made
 
 

@@ -126,7 +126,7 @@ def _numbered_on_card(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> t
     card = processor_on(g._device)
     if not isinstance(card, Card):
         return None
-    dtype = _index_dtype(g)
+    dtype = index_dtype_of(g)
     ends: list[list[np.ndarray]] = [[_NO_IDS, _NO_IDS] for _ in edges]
     src_ids = []
     for node_set, ids in enumerate(dst_ids):
@@ -154,7 +154,7 @@ def _numbers(card: Card, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return numbers, card.worker.download(made.distinct.address, made.count, str(ids.dtype))
 
 
-def _index_dtype(g: DGLGraph) -> np.dtype:
+def index_dtype_of(g: DGLGraph) -> np.dtype:
     """Return the dtype in which nodes are numbered: the relations', or a wider one where ids ask for it."""
     dtypes = [x.index_dtype for x in g.adjacencies]
     wide = np.dtype(np.int64) in dtypes or max(g._num_nodes, default=0) > np.iinfo(np.int32).max
@@ -181,7 +181,7 @@ class _Sides:
         from ..kernels.cpu.hashing import Numbering
 
         self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
-        ends, counts, dtype = g._metagraph.ends, g._num_nodes, _index_dtype(g)
+        ends, counts, dtype = g._metagraph.ends, g._num_nodes, index_dtype_of(g)
         self._sources: list[Numbering] = []
         self._destinations: list[Numbering] = []
         for i, ids in enumerate(dst_ids):
@@ -235,8 +235,8 @@ def block_of_rows(
     # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
     from ..kernels.cpu.hashing import Numbering
 
-    ends, count = g._metagraph.ends, len(dst_ids)
-    dtype = _index_dtype(g) if versions == 1 else np.dtype(np.int64)
+    ends = g._metagraph.ends
+    dtype = index_dtype_of(g) if versions == 1 else np.dtype(np.int64)
     most = [len(ids) for ids in dst_ids]
     for (src_set, _), row in zip(ends, rows, strict=True):
         most[src_set] += 0 if row is None else len(row[1])
@@ -247,25 +247,33 @@ def block_of_rows(
         None if row is None else numberings[src_set].add(row[1]) for (src_set, _), row in zip(ends, rows, strict=True)
     ]
     # A copy: the numbering has room for every end of an edge, which the block must not keep alive.
-    src_ids = [numbering.ids.copy() for numbering in numberings]
-    adjacencies = []
-    for (src_set, dst_set), row, numbers in zip(ends, rows, sources, strict=True):
-        num_src, num_dst = len(src_ids[src_set]), len(dst_ids[dst_set])
-        indptr = np.zeros(num_dst + 1, dtype) if row is None else row[0]
-        indices = _NO_IDS if numbers is None else numbers
-        adjacencies.append(
-            Adjacency.from_csc(num_src, num_dst, indptr, indices, None, g._idtype, copy=False, validate=False)
-        )
-    counts = [len(ids) for ids in (*src_ids, *dst_ids)]
+    keys = [numbering.ids.copy() for numbering in numberings]
+    src_ids = keys if versions == 1 else [ids // versions for ids in keys]
+    numbered = [
+        None if row is None or numbers is None else (row[0], numbers)
+        for row, numbers in zip(rows, sources, strict=True)
+    ]
+    return numbered_block(g, [len(ids) for ids in dst_ids], src_ids, numbered), keys
+
+
+def numbered_block(
+    g: DGLGraph, num_dst: list[int], src_ids: list[np.ndarray], rows: list[tuple[np.ndarray, np.ndarray] | None]
+) -> DGLGraph:
+    """Return a block of edges listed by destination, with sources in the block's numbers; without edge features.
+
+    ``src_ids`` are the ids in ``g`` of each type's sources, which begin with its ``num_dst`` destinations.
+    """
+    count, adjacencies = len(num_dst), []
+    for (src_set, dst_set), row in zip(g._metagraph.ends, rows, strict=True):
+        indptr, indices = (np.zeros(num_dst[dst_set] + 1, np.int64), _NO_IDS) if row is None else row
+        sizes = len(src_ids[src_set]), num_dst[dst_set]
+        adjacencies.append(Adjacency.from_csc(*sizes, indptr, indices, None, g._idtype, copy=False, validate=False))
+    counts = [*map(len, src_ids), *num_dst]
     made = make_graph(_block_metagraph(g._metagraph), tuple(adjacencies), counts, g._device)
     made._idtype = g._idtype
-    keys = src_ids
-    if versions > 1:
-        src_ids = [ids // versions for ids in keys]
-    # The ids of the destinations that begin the sources: the arrays given may be the user's.
-    dst_ids = [ids[: len(given)] for ids, given in zip(src_ids, dst_ids, strict=True)]
+    dst_ids = [ids[:size] for ids, size in zip(src_ids, num_dst, strict=True)]
     made._node_frames = [_node_frame(g, made, i % count, ids, i) for i, ids in enumerate((*src_ids, *dst_ids))]
-    return made, keys
+    return made
 
 
 @lru_cache(maxsize=64)

@@ -217,3 +217,44 @@ def test_large_features_are_read_when_they_are_used(tmp_path):
         [sys.executable, "-c", code, tmp_path / "g.bin"], capture_output=True, text=True, check=True
     ).stdout
     assert int(grown) < 40_000_000 < 128_000_000
+
+
+@pytest.mark.parametrize("formats", ["coo", "csr", "csc", ["coo", "csr", "csc"]])
+@pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous", "block", "batched", "no edges"])
+def test_mapped_graphs_are_the_same(tmp_path, kind, formats):
+    g = KINDS[kind]()
+    save_graphs(tmp_path / "g.bin", [g, g], formats=formats)
+    for found in load_graphs(tmp_path / "g.bin", mmap=True)[0]:
+        assert_same(g, found)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read by Linux's means")
+def test_edges_of_a_mapped_graph_are_read_when_they_are_used(tmp_path):
+    num_edges = 8_000_000
+    save_graphs(
+        tmp_path / "g.bin", dglite.graph((torch.arange(num_edges) % 999, torch.arange(num_edges) % 1000)), formats="csc"
+    )
+    code = """if True:
+        import sys, dglite, dglite.dataloading
+        from dglite.dataloading import DataLoader, NeighborSampler
+        def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+        before = resident()
+        (g,), _ = dglite.load_graphs(sys.argv[1], mmap=True)
+        print(resident() - before)
+        assert g.num_edges() == 8_000_000
+        _, _, (block,) = next(iter(DataLoader(g, [7], NeighborSampler([5]))))
+        assert block.num_edges() == 5
+    """
+    grown = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "g.bin"], capture_output=True, text=True, check=True
+    ).stdout
+    assert int(grown) < num_edges
+
+
+def test_a_mapped_graph_that_is_cut_short(tmp_path):
+    save_graphs(tmp_path / "g.bin", homogeneous())
+    content = (tmp_path / "g.bin").read_bytes()
+    for length in (len(content) - 1, len(content) // 2, 3):
+        (tmp_path / "g.bin").write_bytes(content[:length])
+        with pytest.raises(DGLError, match="not read"):
+            load_graphs(tmp_path / "g.bin", mmap=True)

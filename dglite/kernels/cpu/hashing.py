@@ -76,17 +76,19 @@ class Numbering:
         at most so many ids will be given to :meth:`place` and :meth:`add` together.
     dtype
         of the ids.
+    table
+        ``count`` numbers of that dtype, all -1, to be used as a table with a place for every id: see :meth:`clear`.
     """
 
     __slots__ = ("_dense", "_ids", "_keys", "_size", "_values")
 
-    def __init__(self, count: int, most: int, dtype: Any) -> None:
-        self._ids = np.empty(most, dtype)
+    def __init__(self, count: int, most: int, dtype: Any, table: np.ndarray | None = None) -> None:
+        self._ids = np.empty(most + 1, dtype)  # a kernel writes behind the last one
         self._size = np.zeros(1, np.int64)
         most = min(count, most)
-        self._dense = count <= DENSE_RATIO * most
+        self._dense = table is not None or count <= DENSE_RATIO * most
         length = count if self._dense else _table_size(most)
-        self._values = np.full(length, -1, dtype)
+        self._values = np.full(length, -1, dtype) if table is None else table
         self._keys = np.empty(0, dtype) if self._dense else np.full(length, -1, dtype)
 
     @property
@@ -94,9 +96,21 @@ class Numbering:
         """The ids that have a number, by number."""
         return self._ids[: self._size[0]]
 
-    def add(self, ids: np.ndarray) -> np.ndarray:
-        """Return the number of each id; ids that are new get the next ones."""
-        numbers = np.empty(len(ids), self._ids.dtype)
+    def reserve(self, more: int) -> None:
+        """Allow so many more ids to be given, to a numbering with a table of the caller's."""
+        size = int(self._size[0])
+        if size + more >= len(self._ids):
+            grown = np.empty(size + more + 1, self._ids.dtype)
+            grown[:size] = self._ids[:size]
+            self._ids = grown
+
+    def clear(self) -> None:
+        """Set what was written to the table of the caller's to -1 again; the numbering is of no use any more."""
+        _clear_dense(self.ids, self._values)
+
+    def add(self, ids: np.ndarray, numbers: np.ndarray | None = None) -> np.ndarray:
+        """Return the number of each id, in ``numbers`` (which may be ``ids``); ids that are new get the next ones."""
+        numbers = np.empty(len(ids), self._ids.dtype) if numbers is None else numbers
         if not len(ids):
             return numbers
         if self._dense:
@@ -130,14 +144,21 @@ def _add_dense(ids: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np
     for i in range(len(ids)):
         if i + _AHEAD < len(ids):
             prefetch(at_values + ids[i + _AHEAD] * width)
+        # Without a branch, which could not be predicted.
         key = ids[i]
-        number = values[key]
-        if number < 0:
-            number = values[key] = total
-            listed[total] = key
-            total += 1
+        known = values[key]
+        number = known if known >= 0 else total
+        values[key] = number
+        listed[total] = key
         numbers[i] = number
+        total += known < 0
     size[0] = total
+
+
+@_jit
+def _clear_dense(ids: np.ndarray, values: np.ndarray) -> None:
+    for i in range(len(ids)):
+        values[ids[i]] = -1
 
 
 @_jit

@@ -37,7 +37,10 @@ def row_bounds(
     longest: Any = 0
     total: Any = 0
     entries: Any = 0
+    at_indptr, width = indptr.ctypes.data, indptr.itemsize
     for i in range(len(seeds)):
+        if i + _AHEAD < len(seeds):
+            prefetch(at_indptr + np.int64(seeds[i + _AHEAD]) * width)
         start = np.int64(indptr[seeds[i]])
         degree = np.int64(indptr[seeds[i] + 1]) - start
         starts[i] = start

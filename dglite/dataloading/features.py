@@ -1,0 +1,365 @@
+"""Where loaders take features from: tensors, files larger than memory, and a cache of the rows that are asked for most.
+
+A :class:`FeatureStore` gives rows. Samplers take stores in place of names: ``prefetch_node_feats={"x": store}``, or by
+type ``{"paper": {"x": store}}``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from ..backend import Tensor, active, backend_of
+from ..errors import DGLError
+from ..locks import new_lock
+from ..structure.ids import as_ids, count_of
+from .buffers import buffers_here
+
+__all__ = ["CachedFeatures", "FeatureStore", "MappedFeatures", "TensorFeatures", "hot_rows", "take_rows"]
+
+_WIDENED = {"float16": "widen_float16", "bfloat16": "widen_bfloat16", "int8": "widen_int8"}
+_NO_PLACES = np.empty(0, np.int64)
+_COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
+_READERS = 32
+"""Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
+
+
+@runtime_checkable
+class FeatureStore(Protocol):
+    """Rows of features of one kind, in memory or not."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that there are: one for each node, or edge, of a type."""
+        ...
+
+    def rows(self, ids: Any, out: Any = None) -> Tensor:
+        """Return the rows ``ids``, shape (len(ids), *feat); written to ``out`` and that returned where it is given.
+
+        Called from the threads of a loader, several at a time.
+        """
+        ...
+
+
+class _Stored:
+    """A store of rows that lie one after the other somewhere in memory.
+
+    Attributes
+    ----------
+    num_rows, shape
+        rows, and the shape of one.
+    dtype
+        name of the dtype that comes out: float32 for what is widened.
+    """
+
+    def __init__(self, array: np.ndarray, stored: str, scale: Any, widen: bool) -> None:
+        self._array = array
+        self.num_rows, self.shape = len(array), array.shape[1:]
+        self._count = int(np.prod(self.shape, dtype=np.int64))
+        self._widen = _WIDENED.get(stored) if widen else None
+        self._scales = _scales(scale, self.num_rows)
+        if (stored == "int8" and widen) != (scale is not None):
+            raise DGLError(
+                f"a scale is for int8 features that are widened to float32; the features are {stored}, "
+                + ("and have none: give scale=, or widen=False" if scale is None else "so give no scale")
+            )
+        self.dtype = "float32" if self._widen else stored
+        if self._widen is None and stored not in _COPIED:
+            raise DGLError(f"features are {stored}, which is not gathered; expected some of {sorted(_COPIED)}")
+
+    def rows(self, ids: Any, out: Any = None) -> Tensor:
+        """Return the rows ``ids``, or write them to ``out`` and return that.
+
+        Raises
+        ------
+        DGLError
+            An id is no row, or ``out`` has another shape or dtype or is not contiguous.
+        """
+        rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
+        target, result = _target((len(rows), *self.shape), self.dtype, out)
+        self.gather(rows, _NO_PLACES, target)
+        return result
+
+    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
+        """Write row ``rows[i]`` to ``target[places[i]]``, or to ``target[i]`` without places; nothing is checked."""
+        kernels, source, to = _kernels(), self._array.ctypes.data, target.ctypes.data
+        scales = (self._scales,) if self._widen == "widen_int8" else ()
+        if self._widen is None:
+            function, size = kernels.gather.copy_rows, self._count * self._array.itemsize
+        else:
+            function, size = getattr(kernels.gather, self._widen), self._count
+        self._run(function, len(rows), len(rows) * self._count, source, size, *scales, rows, places, to)
+
+    def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
+        _kernels().rows.run_rows(function, num_rows, work // 4, active.num_threads(), *arguments)
+
+
+@final
+class TensorFeatures(_Stored):
+    """Features in a tensor or array in the host's memory, which is not copied.
+
+    Parameters
+    ----------
+    x
+        features of shape (num_rows, *feat).
+    scale
+        for int8 features: what they are multiplied by, one number or one for each row.
+    widen
+        whether float16 and int8 come out as float32; else as they are.
+
+    Raises
+    ------
+    DGLError
+        The tensor has no rows to index, is elsewhere or of a dtype that is not gathered, or the scale does not fit.
+    """
+
+    def __init__(self, x: Any, scale: Any = None, widen: bool = True) -> None:
+        of = backend_of(x)
+        if of is not None and not of.on_cpu(x):
+            raise DGLError(f"the features are on {of.device(x)}; a store is for features in the host's memory")
+        if of is not None and of.dtype(x) == "bfloat16":
+            raise DGLError("a tensor of bfloat16 is not shared; keep it in a file: see MappedFeatures")
+        array = np.ascontiguousarray(np.asarray(x) if of is None else of.to_numpy(x))
+        if array.ndim == 0:
+            raise DGLError("features have one row for each node or edge; got a single number")
+        super().__init__(array, str(array.dtype), scale, widen)
+
+
+@final
+class MappedFeatures(_Stored):
+    """Features in a NumPy file (``.npy``), of which only what is asked for is read.
+
+    Several threads read at a time, so that a disk has several requests to serve, and pages around those that are asked
+    for are not read. The file must not be made shorter while it is open.
+
+    Parameters
+    ----------
+    path
+        a file that ``numpy.save`` wrote, or ``numpy.lib.format.open_memmap``: an array of shape (num_rows, *feat) in C
+        order.
+    dtype
+        ``"bfloat16"`` for a file of uint16 that are bfloat16's bits; otherwise the file's own.
+    scale
+        for int8 features: what they are multiplied by, one number or one for each row.
+    widen
+        whether float16, bfloat16 and int8 come out as float32; bfloat16 always does.
+
+    Raises
+    ------
+    DGLError
+        There is no such file, it is no such array, it is shorter than its header says, or dtype or scale do not fit.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], dtype: str | None = None, scale: Any = None, widen: bool = True):
+        array = _mapped(Path(path))
+        stored = str(array.dtype)
+        if dtype is not None and dtype != stored:
+            if (dtype, stored) != ("bfloat16", "uint16"):
+                raise DGLError(f"{path} holds {stored}, not {dtype}; only bfloat16 is kept as another dtype, uint16")
+            stored, widen = dtype, True
+        super().__init__(array, stored, scale, widen)
+        self.path, self._arguments = Path(path), (path, dtype, scale, widen)
+        self._readers = _Readers()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MappedFeatures, self._arguments
+
+    def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
+        shares = min(4 * _READERS, 1 + num_rows // 512)
+        if shares == 1:
+            function(*arguments, 0, num_rows)
+            return
+        bounds = [num_rows * i // shares for i in range(shares + 1)]
+        readers = self._readers.here()
+        done = [readers.submit(function, *(*arguments, bounds[i], bounds[i + 1])) for i in range(shares)]
+        for share in done:
+            share.result()
+
+
+@final
+class _Readers:
+    """Threads that are started when they are needed; a fork of the process starts its own."""
+
+    def __init__(self) -> None:
+        self._process = 0
+        self._threads: ThreadPoolExecutor | None = None
+
+    def here(self) -> ThreadPoolExecutor:
+        """Return them."""
+        if self._process != os.getpid() or self._threads is None:
+            self._process, self._threads = os.getpid(), ThreadPoolExecutor(_READERS, "dglite-reader")
+        return self._threads
+
+
+@final
+class CachedFeatures:
+    """A store in front of which some rows are kept in memory.
+
+    Parameters
+    ----------
+    store
+        where the other rows come from.
+    ids
+        the rows to keep, such as :func:`hot_rows` chooses; they are read now.
+
+    Attributes
+    ----------
+    num_rows
+        of the store.
+    hits, misses
+        rows found in the cache, and not, since it was made.
+
+    Raises
+    ------
+    DGLError
+        An id is no row of the store.
+    """
+
+    def __init__(self, store: Any, ids: Any) -> None:
+        kept = np.unique(as_ids(ids, store.num_rows, "row"))
+        self._store, self.num_rows = store, store.num_rows
+        self._cache = TensorFeatures(store.rows(kept), widen=False)
+        self._slots = np.full(store.num_rows, -1, np.int32)
+        self._slots[kept] = np.arange(len(kept), dtype=np.int32)
+        self.hits = self.misses = 0
+        self._counting = new_lock()
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of rows that were found in the cache; 0 before any was asked for."""
+        total = self.hits + self.misses
+        return self.hits / total if total else 0.0
+
+    def rows(self, ids: Any, out: Any = None) -> Tensor:
+        """Return the rows ``ids``, as the store does."""
+        rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
+        target, result = _target((len(rows), *self._cache.shape), self._cache.dtype, out)
+        slots = self._slots[rows]
+        found, lacking = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        self._cache.gather(slots[found], found, target)
+        if len(lacking):
+            if isinstance(self._store, _Stored):
+                self._store.gather(rows[lacking], lacking, target)
+            else:
+                target[lacking] = active.to_numpy(self._store.rows(rows[lacking]))
+        with self._counting:
+            self.hits += len(found)
+            self.misses += len(lacking)
+        return result
+
+
+def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = None) -> np.ndarray:
+    """Return the nodes that a loader's batches need most, to be kept by :class:`CachedFeatures`.
+
+    The loader is gone through once (pre-sampling, as GNNLab does); give it a sampler that prefetches nothing.
+
+    Parameters
+    ----------
+    loader
+        gives batches that begin with their input nodes.
+    num_rows
+        nodes of the type.
+    capacity
+        nodes wanted; fewer are returned where batches need no more.
+    ntype
+        type of the nodes, where there are several.
+
+    Raises
+    ------
+    DGLError
+        A batch has no nodes of the type, or ``capacity`` is no count.
+    """
+    capacity, counts = count_of(capacity, "capacity"), np.zeros(num_rows, np.int64)
+    for batch in loader:
+        nodes = batch[0]
+        if isinstance(nodes, Mapping):
+            if ntype not in nodes:
+                raise DGLError(f"a batch has input nodes of types {list(nodes)}; give one of them as ntype")
+            nodes = nodes[ntype]
+        np.add.at(counts, as_ids(nodes, num_rows), 1)
+    order = np.argsort(-counts, kind="stable")[:capacity]
+    return order[counts[order] > 0]
+
+
+# -- tensors -----------------------------------------------------------------------------------------------------------
+def take_rows(source: Tensor, rows: np.ndarray) -> Tensor:
+    """Return rows of a tensor: in this thread's buffers where it has some and no gradient is recorded."""
+    if not active.is_tensor(source) or not active.on_cpu(source) or active.requires_grad(source):
+        return active.take(source, rows)
+    name, shape = active.dtype(source), active.shape(source)
+    if name not in _COPIED or active.is_sparse(source) or active.contiguous(source) is not source:
+        return active.take(source, rows)
+    dtype, count = np.dtype(name), int(np.prod(shape[1:], dtype=np.int64))
+    target = buffers_here(len(rows) * count * dtype.itemsize)
+    if target.nbytes:
+        run, copy = _kernels().rows.run_rows, _kernels().gather.copy_rows
+        width, work = count * dtype.itemsize, len(rows) * count // 4
+        arguments = active.address(source), width, np.ascontiguousarray(rows), _NO_PLACES, target.ctypes.data
+        run(copy, len(rows), work, active.num_threads(), *arguments)
+    return active.from_numpy(target.view(dtype).reshape(len(rows), *shape[1:]))
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+@cache
+def _kernels() -> SimpleNamespace:
+    # Imported at the first gather: importing Numba takes 0.5 s, and `import dglite` must not pay it.
+    from ..kernels.cpu import gather, rows
+
+    return SimpleNamespace(gather=gather, rows=rows)
+
+
+def _target(shape: tuple[int, ...], dtype: str, out: Any) -> tuple[np.ndarray, Any]:
+    """Return an array to write to, and what to return: a tensor over its memory, or ``out``."""
+    if out is None:
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        array = buffers_here(size).view(dtype).reshape(shape)
+        return array, active.from_numpy(array)
+    of = backend_of(out)
+    array = np.asarray(out) if of is None else of.to_numpy(out)
+    fits = array.shape == shape and str(array.dtype) == dtype and array.flags.c_contiguous and array.flags.writeable
+    if not fits or (of is not None and not of.on_cpu(out)):
+        raise DGLError(f"out is {array.shape} {array.dtype}; expected contiguous {shape} {dtype} in the host's memory")
+    return array, out
+
+
+def _scales(scale: Any, num_rows: int) -> np.ndarray:
+    if scale is None:
+        return np.ones(1, np.float32)
+    array = np.ascontiguousarray(active.to_numpy(scale) if active.is_tensor(scale) else scale, np.float32).reshape(-1)
+    if len(array) not in (1, num_rows):
+        raise DGLError(f"there are {len(array)} scales; expected one, or one for each of {num_rows} rows")
+    return array
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """Return the array of a NumPy file, mapped; pages are read when they are used, and no others."""
+    try:
+        with open(path, "rb") as file:
+            version = np.lib.format.read_magic(file)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, by_column, dtype = read(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
+            needed = start + int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
+            if dtype.hasobject or not dtype.isnative or len(shape) == 0 or (by_column and len(shape) > 1):
+                raise DGLError(f"{path} holds {dtype} of shape {shape}, which is not mapped; write rows in C order")
+            if size < needed:
+                raise DGLError(f"{path} is cut short: {dtype} of shape {shape} needs {needed} bytes, it has {size}")
+            if needed == start:
+                return np.empty(shape, dtype)
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise DGLError(f"File {path} does not exist.") from None
+    except (OSError, ValueError) as error:
+        raise DGLError(f"{path} is not read as a NumPy array file: {error}") from error
+    if sys.platform != "win32":
+        memory.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape)

@@ -1,0 +1,241 @@
+"""Stores of features: tensors, mapped files, caches; and loaders that take features from them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite import DGLError
+from dglite.dataloading import (
+    CachedFeatures,
+    DataLoader,
+    FeatureStore,
+    MappedFeatures,
+    NeighborSampler,
+    ShaDowKHopSampler,
+    TensorFeatures,
+    hot_rows,
+)
+from tests.dataloading.graphs import ring, shop
+
+ROWS = [5, 0, 5, 9]
+
+
+def saved(tmp_path, array, name="x.npy"):
+    np.save(tmp_path / name, array)
+    return tmp_path / name
+
+
+def features(dtype="float32", shape=(10, 19)):
+    generator = np.random.default_rng(0)
+    if dtype == "int8":
+        return generator.integers(-128, 128, shape).astype(dtype)
+    return (generator.standard_normal(shape) * 10).astype(dtype)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
+@pytest.mark.parametrize("shape", [(10,), (10, 16), (10, 2, 19)])
+def test_rows_come_as_they_are_stored_or_widened(tmp_path, mapped, dtype, shape):
+    array = features(dtype, shape)
+    store = MappedFeatures(saved(tmp_path, array)) if mapped else TensorFeatures(torch.from_numpy(array))
+    assert isinstance(store, FeatureStore) and store.num_rows == 10 and store.shape == shape[1:]
+    found = store.rows(torch.tensor(ROWS))
+    expected = torch.from_numpy(array[ROWS])
+    assert torch.equal(found, expected.float() if dtype == "float16" else expected)
+    assert store.rows([]).shape == (0, *shape[1:])
+
+
+def test_float16_keeps_infinities_and_can_stay_float16(tmp_path):
+    array = np.array([[np.inf, -np.inf, 6e-8, 65504]] * 2, np.float16)
+    assert TensorFeatures(array).rows([1]).tolist() == [[float("inf"), float("-inf"), float(array[0, 2]), 65504.0]]
+    assert torch.equal(TensorFeatures(array, widen=False).rows([1]), torch.from_numpy(array[1:]))
+
+
+def test_bfloat16_is_kept_as_its_bits(tmp_path):
+    x = torch.randn(10, 21).bfloat16()
+    path = saved(tmp_path, x.view(torch.uint16).numpy())
+    assert torch.equal(MappedFeatures(path, dtype="bfloat16").rows(ROWS), x[ROWS].float())
+    assert torch.equal(MappedFeatures(path).rows(ROWS), x.view(torch.uint16)[ROWS])
+
+
+@pytest.mark.parametrize("scale", [0.5, np.linspace(0.1, 2, 10, dtype=np.float32)])
+def test_int8_comes_with_a_scale(tmp_path, scale):
+    array = features("int8")
+    expected = array[ROWS].astype(np.float32) * (scale if np.ndim(scale) == 0 else scale[ROWS, None])
+    for store in (MappedFeatures(saved(tmp_path, array), scale=scale), TensorFeatures(array, scale=scale)):
+        assert np.array_equal(store.rows(ROWS).numpy(), expected.astype(np.float32))
+    with pytest.raises(DGLError, match="give scale"):
+        TensorFeatures(array)
+    with pytest.raises(DGLError, match="give no scale"):
+        TensorFeatures(features(), scale=2)
+    with pytest.raises(DGLError, match="3 scales"):
+        TensorFeatures(array, scale=[1, 2, 3])
+
+
+def test_many_rows_of_a_file_in_many_shares(tmp_path):
+    array = features(shape=(5000, 16))
+    store, rows = MappedFeatures(saved(tmp_path, array)), np.random.default_rng(1).integers(5000, size=20_000)
+    assert np.array_equal(store.rows(rows).numpy(), array[rows])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_file_is_read_in_forks_and_from_pickles(tmp_path):
+    array = features(shape=(3000, 4))
+    store, rows = MappedFeatures(saved(tmp_path, array)), np.arange(3000)[::-1].copy()
+    store.rows(rows)
+    child = multiprocessing.get_context("fork").Process(target=_check_rows, args=(store, rows, array))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    _check_rows(pickle.loads(pickle.dumps(store)), rows, array)
+
+
+def _check_rows(store, rows, array):
+    assert np.array_equal(store.rows(rows).numpy(), array[rows])
+
+
+def test_rows_are_written_where_asked(tmp_path):
+    array = features()
+    store = MappedFeatures(saved(tmp_path, array))
+    for out in (torch.empty(4, 19), np.empty((4, 19), np.float32)):
+        assert store.rows(ROWS, out=out) is out
+        assert np.array_equal(np.asarray(out), array[ROWS])
+    for wrong in (torch.empty(3, 19), torch.empty(4, 19).double(), torch.empty(19, 4).t()):
+        with pytest.raises(DGLError, match="expected contiguous"):
+            store.rows(ROWS, out=wrong)
+
+
+@pytest.mark.parametrize("ids", [[10], [-1], [0, 99]])
+def test_ids_that_are_no_rows(ids):
+    with pytest.raises(DGLError, match="row"):
+        TensorFeatures(features()).rows(ids)
+
+
+def test_files_that_cannot_be_mapped(tmp_path):
+    path = saved(tmp_path, features())
+    content = path.read_bytes()
+    for length in (len(content) - 1, 100, 60, 3, 0):
+        path.write_bytes(content[:length])
+        with pytest.raises(DGLError, match=r"cut short|not read as"):
+            MappedFeatures(path)
+    with pytest.raises(DGLError, match="does not exist"):
+        MappedFeatures(tmp_path / "none.npy")
+    for array in (np.asfortranarray(features()), np.array(1.0), features().astype(">f4"), np.array([None])):
+        with pytest.raises(DGLError, match="not mapped"):
+            MappedFeatures(saved(tmp_path, array))
+    with pytest.raises(DGLError, match="complex64"):
+        MappedFeatures(saved(tmp_path, np.ones((3, 2), np.complex64)))
+    with pytest.raises(DGLError, match="only bfloat16"):
+        MappedFeatures(saved(tmp_path, features()), dtype="bfloat16")
+
+
+def test_a_file_without_rows(tmp_path):
+    store = MappedFeatures(saved(tmp_path, np.empty((0, 4), np.float32)))
+    assert store.num_rows == 0 and store.rows([]).shape == (0, 4)
+
+
+# -- caches ------------------------------------------------------------------------------------------------------------
+class Own:
+    """A store of a user's."""
+
+    num_rows = 10
+
+    def __init__(self, array):
+        self.array, self.asked = array, []
+
+    def rows(self, ids, out=None):
+        self.asked += np.asarray(ids).tolist()
+        return torch.from_numpy(self.array[np.asarray(ids)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_cache_gives_the_same_rows_and_counts(tmp_path, dtype):
+    array = features(dtype)
+    store = MappedFeatures(saved(tmp_path, array))
+    cached = CachedFeatures(store, [9, 5, 5])
+    assert cached.hit_rate == 0
+    assert torch.equal(cached.rows(ROWS), store.rows(ROWS)) and (cached.hits, cached.misses) == (3, 1)
+    assert cached.rows([]).shape == (0, 19) and cached.hit_rate == 0.75
+    for kept in ([], range(10)):
+        assert torch.equal(CachedFeatures(store, kept).rows(ROWS), store.rows(ROWS))
+
+
+def test_a_cache_of_a_store_of_ones_own():
+    own = Own(features())
+    cached = CachedFeatures(own, [5])
+    own.asked.clear()
+    assert np.array_equal(cached.rows(ROWS).numpy(), own.array[ROWS]) and own.asked == [0, 9]
+
+
+def test_hot_rows_are_those_that_batches_need_most():
+    g = dglite.graph(([0, 0, 0, 1, 1, 2], [3, 4, 5, 3, 4, 3]))
+    loader = DataLoader(g, [3, 4, 5], NeighborSampler([-1]))
+    assert hot_rows(loader, 6, 2).tolist() == [0, 1]
+    assert sorted(hot_rows(loader, 6, 100).tolist()) == [0, 1, 2, 3, 4, 5]
+    loader = DataLoader(shop(), {"item": [0, 1]}, NeighborSampler([-1]), batch_size=2)
+    assert sorted(hot_rows(loader, 4, 9, "user").tolist()) == [0, 1, 3]
+    with pytest.raises(DGLError, match="ntype"):
+        hot_rows(loader, 4, 9)
+
+
+# -- loaders -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_loaders_take_features_from_stores(tmp_path, num_workers):
+    g = ring(40, 4)
+    array = features("float16", (40, 8))
+    store = CachedFeatures(MappedFeatures(saved(tmp_path, array)), range(10))
+    labels, weights = TensorFeatures(torch.arange(40)), TensorFeatures(torch.arange(float(g.num_edges())))
+    sampler = NeighborSampler(
+        [2, 2], prefetch_node_feats={"h": store}, prefetch_labels={"c": labels}, prefetch_edge_feats={"v": weights}
+    )
+    for inputs, outputs, blocks in DataLoader(g, range(40), sampler, batch_size=8, num_workers=num_workers):
+        assert torch.equal(blocks[0].srcdata["h"], torch.from_numpy(array)[inputs].float())
+        assert torch.equal(blocks[-1].dstdata["c"], outputs)
+        assert all(torch.equal(block.edata["v"], block.edata[dglite.EID].float()) for block in blocks)
+    assert 0 < store.hit_rate < 1
+    subgraph = next(iter(DataLoader(g, range(40), ShaDowKHopSampler([2], prefetch_node_feats={"h": store}))))[2]
+    assert torch.equal(subgraph.ndata["h"], torch.from_numpy(array)[subgraph.ndata[dglite.NID]].float())
+
+
+def test_stores_by_type_beside_names():
+    store = TensorFeatures(torch.arange(3.0) * 10)
+    sampler = NeighborSampler([-1], prefetch_node_feats={"user": ["x"], "item": {"p": store}})
+    inputs, _, (block,) = next(iter(DataLoader(shop(), {"user": [0, 1]}, sampler, batch_size=2)))
+    assert torch.equal(block.srcnodes["item"].data["p"], inputs["item"] * 10.0)
+    assert torch.equal(block.srcnodes["user"].data["x"], inputs["user"] * 1.0)
+
+
+def test_what_is_no_store():
+    loader = DataLoader(ring(), range(3), NeighborSampler([1], prefetch_node_feats={"_N": {"h": 3}}))
+    with pytest.raises(DGLError, match="has no rows"):
+        next(iter(loader))
+    store = TensorFeatures(torch.arange(3.0))
+    with pytest.raises(DGLError, match="as a dictionary by type"):
+        next(iter(DataLoader(shop(), {"user": [0]}, NeighborSampler([1], prefetch_node_feats={"h": store}))))
+
+
+def test_a_store_serves_threads_at_once(tmp_path):
+    array = features(shape=(3000, 16))
+    store = CachedFeatures(MappedFeatures(saved(tmp_path, array)), range(100))
+    wrong = []
+
+    def ask(seed):
+        for i in range(20):
+            rows = np.random.default_rng((seed, i)).integers(3000, size=2000)
+            if not np.array_equal(store.rows(rows).numpy(), array[rows]):
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and store.hits + store.misses == 4 * 20 * 2000

@@ -1,0 +1,82 @@
+"""The layers of a batch made in one go: the blocks that are made one by one, and the law of drawing around edges."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite.dataloading import DataLoader, NeighborSampler
+from dglite.dataloading import neighbor_sampler as module
+from tests.dataloading.graphs import check_blocks, plain, shop
+
+
+def random_graph():
+    return dglite.rand_graph(300, 4000)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize(
+    ("graph", "indices"),
+    [
+        (random_graph, range(100)),
+        (random_graph, [3, 3, 5, 7, 7]),
+        (lambda: random_graph().int(), range(50)),
+        (shop, {"user": [0, 2, 3], "item": [1, 2]}),
+    ],
+)
+def test_blocks_are_those_made_one_by_one(monkeypatch, graph, indices, replace):
+    g = graph()
+    sampler = NeighborSampler([3, 2 if replace else -1, 2], replace=replace)
+
+    def batches():
+        dglite.seed(1)
+        return plain(list(DataLoader(g, indices, sampler, batch_size=7)))
+
+    together = batches()
+    monkeypatch.setattr(module, "sample_layers", lambda *arguments: None)
+    assert together == batches()
+
+
+def test_blocks_without_some_edges_hold_together():
+    g = random_graph()
+    sampler = NeighborSampler([4, -1, 20])
+    excluded = torch.arange(0, 4000, 3)
+
+    class Excluding(NeighborSampler):
+        def sample(self, graph, seeds):
+            return sampler.sample(graph, seeds, excluded)
+
+    for batch in DataLoader(g, range(300), Excluding([1]), batch_size=50):
+        check_blocks(g, *batch)
+        blocks = batch[2]
+        assert not any((block.edata[dglite.EID] % 3 == 0).any() for block in blocks)
+        left = torch.tensor([int((g.in_edges(v, form="eid") % 3 != 0).sum()) for v in batch[1].tolist()])
+        assert torch.equal(blocks[-1].in_degrees(), left.clamp(max=20))
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_choices_around_excluded_edges_are_even(replace):
+    g = dglite.graph((range(1, 9), [0] * 8))
+    sampler = NeighborSampler([2], replace=replace)
+
+    class Excluding(NeighborSampler):
+        def sample(self, graph, seeds):
+            return sampler.sample(graph, seeds, torch.tensor([1, 4, 6]))
+
+    dglite.seed(0)
+    draws = 6000
+    pairs = Counter()
+    for _, _, (block,) in DataLoader(g, [0] * draws, Excluding([1]), batch_size=500):
+        for ids in block.edata[dglite.EID].reshape(-1, 2).sort().values.tolist():
+            pairs[tuple(ids)] += 1
+    left = [0, 2, 3, 5, 7]
+    weights = {(a, b): 2 if a < b else 1 for a in left for b in left if a < b or (replace and a == b)}
+    assert set(pairs) == set(weights)
+    expected = draws * np.array(list(weights.values())) / sum(weights.values())
+    found = np.array([pairs[pair] for pair in weights])
+    # The 99.99% quantiles of chi-square with 9 and 14 degrees of freedom are 33.7 and 42.6.
+    assert ((found - expected) ** 2 / expected).sum() < (42.6 if replace else 33.7)
