@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dglite
-from dglite.nn import AGNNConv, GatedGraphConv, SAGEConv, SGConv
+from dglite.nn import AGNNConv, ChebConv, GatedGraphConv, GraphConv, SAGEConv, SGConv
 
 NODES, WIDTH = 40, 16
 
@@ -34,12 +34,14 @@ def kept(layer: torch.nn.Module) -> float:
 @pytest.mark.parametrize(
     ("make", "tensors"),
     [
+        (lambda: GraphConv(WIDTH, WIDTH, allow_zero_in_degree=True), 0),
         (lambda: SAGEConv(WIDTH, WIDTH, "mean"), 0),
         (lambda: SGConv(WIDTH, WIDTH, 3, allow_zero_in_degree=True), 0),
+        (lambda: ChebConv(WIDTH, WIDTH, 3), 2),
         (lambda: AGNNConv(allow_zero_in_degree=True), 1),  # unit vectors
         (lambda: GatedGraphConv(WIDTH, WIDTH, 1, 1), 5),  # sums, two gates, the new state and what of it is reset
     ],
-    ids=["SAGEConv", "SGConv", "AGNNConv", "GatedGraphConv"],
+    ids=["GraphConv", "SAGEConv", "SGConv", "ChebConv", "AGNNConv", "GatedGraphConv"],
 )
 def test_a_layer_keeps_no_more_than_its_gradient_reads(make: Callable[[], torch.nn.Module], tensors: int) -> None:
     assert tensors <= kept(make()) < tensors + 1

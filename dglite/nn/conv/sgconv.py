@@ -91,7 +91,9 @@ class SGConv(InEdgesRequired):
         for _ in range(self._k):
             feat = functional.walk(adjacency, feat, edge_weight)
         if product_first:
-            return feat if self.fc.bias is None else feat + self.fc.bias
+            if self.fc.bias is not None:
+                feat += self.fc.bias  # in place: a sum keeps no result
+            return feat
         if self.norm is not None:
             feat = self.norm(feat)
         if self._cached:
