@@ -23,7 +23,8 @@ class GraphConv(InEdgesRequired):
 
     .. math:: h_v' = \sigma\Big(b + \sum_{u \to v} \frac{w_{uv}}{c_{uv}} h_u W\Big)
 
-    Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it.
+    Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it,
+    and first where both are as wide and features want a gradient.
 
     Parameters
     ----------
