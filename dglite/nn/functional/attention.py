@@ -101,7 +101,7 @@ def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, 
     weight = core.sddmm(adjacency, _SOURCE, (lengths,))
     how = core.Attention(core.Score.DOT, scale=scale)
     result = core.attention(adjacency, how, by_head(keys, 1), (by_head(queries, 1),), weight)
-    return result.reshape(-1, source.shape[-1])
+    return result.reshape(adjacency.num_dst, source.shape[-1])
 
 
 class _Factor:
