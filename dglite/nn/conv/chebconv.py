@@ -68,16 +68,20 @@ class ChebConv(nn.Module):
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)
-        steps = [feat]
+        before, last, result = feat, feat, self._term(0, feat)
         for i in range(1, self._k):
-            last = steps[-1]
             # L^ x = stretch (x - P x) - x, of which the first term is all there is at a stretch of 1.
             moved = functional.walk(adjacency, last, scale=-1.0)
             if lambda_max is not None:
                 moved = moved * stretch + last * (stretch - 1)
-            steps.append(moved if i == 1 else 2 * moved - steps[-2])
-        result = self.linear(framework.cat(steps, 1))
+            before, last = last, moved if i == 1 else 2 * moved - before
+            result += self._term(i, last)  # nothing is joined, and a product keeps no result
         return result if self.activation is None else self.activation(result)
+
+    def _term(self, i: int, x: Tensor) -> Tensor:
+        """Return what polynomial ``i`` adds to the result; the bias is in the first."""
+        columns = self.linear.weight[:, i * self._in_feats : (i + 1) * self._in_feats]
+        return nn.functional.linear(x, columns, None if i else self.linear.bias)
 
     def _stretch(self, graph: DGLGraph, feat: Tensor, lambda_max: Tensor | Sequence[float]) -> Tensor:
         """Return 2 / lambda_max of each node's graph, (num_nodes, 1)."""

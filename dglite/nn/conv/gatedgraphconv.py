@@ -83,11 +83,12 @@ class GatedGraphConv(nn.Module):
         if etypes is None:
             for _ in range(self._n_steps):
                 messages = functional.reduce_neighbours(adjacency, self.linears[0](feat), Reducer.SUM)
-                feat = self.gru(messages, feat)
+                feat = functional.gated_step(self.gru, messages, feat)
             return feat
         matrices = framework.stack([linear.weight.T for linear in self.linears], 0)
         biases = framework.stack([linear.bias for linear in self.linears], 0)
         arriving = functional.edge_type_counts(adjacency, etypes, self._n_etypes, feat) @ biases
         for _ in range(self._n_steps):
-            feat = self.gru(functional.typed_sum(adjacency, feat, etypes, matrices) + arriving, feat)
+            messages = functional.typed_sum(adjacency, feat, etypes, matrices) + arriving
+            feat = functional.gated_step(self.gru, messages, feat)
         return feat

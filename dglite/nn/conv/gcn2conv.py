@@ -101,6 +101,7 @@ class GCN2Conv(InEdgesRequired):
         initial = feat_0 * self.alpha
         total = neighbours + initial
         product = total @ self.weight1 if self.weight2 is None else neighbours @ self.weight1 + initial @ self.weight2
+        del neighbours, initial  # two tensors less beside what follows
         result = (1 - self.beta) * total + self.beta * product
         if self.bias is not None:
             result = result + self.bias

@@ -23,7 +23,8 @@ class GraphConv(InEdgesRequired):
 
     .. math:: h_v' = \sigma\Big(b + \sum_{u \to v} \frac{w_{uv}}{c_{uv}} h_u W\Big)
 
-    Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it.
+    Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it,
+    and first where both are as wide and features want a gradient.
 
     Parameters
     ----------
@@ -106,13 +107,15 @@ class GraphConv(InEdgesRequired):
         if weight is None:
             functional.require_dense(source, "a GraphConv without a weight")
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
-        elif self._in_feats > self._out_feats or isinstance(source, SparseFeatures):
+        elif isinstance(source, SparseFeatures) or functional.product_goes_first(
+            source, adjacency.num_dst, self._in_feats, self._out_feats
+        ):
             result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight)
         else:  # the product adds the bias in the same pass
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
             result, bias = nn.functional.linear(result, weight.T, bias), None
         if bias is not None:
-            result = result + bias
+            result += bias  # in place: nothing else has it, and a sum keeps no result
         return result if self._activation is None else self._activation(result)
 
     def _weight(self, given: Tensor | None) -> Tensor | None:

@@ -13,7 +13,7 @@ from ...structure.adjacency import Adjacency
 from ...udf import NodeBatch
 from .. import functional
 from ..base import nn
-from ..sparsefeatures import Features, SparseFeatures
+from ..sparsefeatures import SparseFeatures
 from ..sparselinear import FeatureDropout, SparseLinear
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class SAGEConv(nn.Module):
             return self.fc_neigh(pooled)
         if self._aggre_type == "lstm":
             return self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
-        if self._narrows(source):
+        if self._product_goes_first(adjacency, source):
             return functional.reduce_neighbours(adjacency, self.fc_neigh(source), Reducer.MEAN, edge_weight)
         return self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
 
@@ -153,18 +153,19 @@ class SAGEConv(nn.Module):
         edge_weight: Tensor | None,
     ) -> Tensor:
         """Average neighbours and node; without a ``destination``, its rows are the first of the source's."""
-        narrow_first = self._narrows(source) or isinstance(destination, SparseFeatures)
-        if narrow_first:
+        product_first = self._product_goes_first(adjacency, source) or isinstance(destination, SparseFeatures)
+        if product_first:
             source = self.fc_neigh(source)
             destination = None if destination is None else self.fc_neigh(destination)
         own = functional.first_rows(source, adjacency.num_dst) if destination is None else destination
         result = functional.mean_with_self(adjacency, source, own, edge_weight)
-        result = result if narrow_first else self.fc_neigh(result)
+        result = result if product_first else self.fc_neigh(result)
         return result if self.bias is None else result + self.bias
 
-    def _narrows(self, source: Features) -> bool:
-        """Whether ``fc_neigh`` goes first: it makes messages narrower, or sparse features dense."""
-        return self._in_src_feats > self._out_feats or isinstance(source, SparseFeatures)
+    def _product_goes_first(self, adjacency: Adjacency, source: Any) -> bool:
+        """Whether ``fc_neigh`` goes before the mean; always for sparse features, which it makes dense."""
+        sizes = self._in_src_feats, self._out_feats
+        return isinstance(source, SparseFeatures) or functional.product_goes_first(source, adjacency.num_dst, *sizes)
 
     def _last_state(self, graph: DGLGraph, adjacency: Adjacency, source: Tensor, edge_weight: Tensor | None) -> Tensor:
         if adjacency.num_edges == 0:

@@ -80,16 +80,20 @@ class SGConv(InEdgesRequired):
             return self.fc(self._cached_h)
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self.fc.in_features)
-        # Steps commute with the product, which goes first where it makes them narrower.
-        narrow_first = self.norm is None and not self._cached and self.fc.in_features > self.fc.out_features
-        if narrow_first:
+        product_first = False
+        if self.norm is None and not self._cached:
+            sizes = self.fc.in_features, self.fc.out_features
+            product_first = functional.product_goes_first(feat, adjacency.num_dst, *sizes)
+        if product_first:
             feat = nn.functional.linear(feat, self.fc.weight)
         if edge_weight is not None:
             edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
         for _ in range(self._k):
             feat = functional.walk(adjacency, feat, edge_weight)
-        if narrow_first:
-            return feat if self.fc.bias is None else feat + self.fc.bias
+        if product_first:
+            if self.fc.bias is not None:
+                feat += self.fc.bias  # in place: a sum keeps no result
+            return feat
         if self.norm is not None:
             feat = self.norm(feat)
         if self._cached:

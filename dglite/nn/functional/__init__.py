@@ -15,6 +15,7 @@ from .convolution import (
     mean_with_self,
     normalise_edge_weight,
     normalised_sum,
+    product_goes_first,
     reduce_neighbours,
     scaled_sum,
     sum_of_relu,
@@ -56,7 +57,8 @@ from .given import (
     require_width,
     set_number,
 )
-from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, recurrent
+from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled
+from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
@@ -89,6 +91,7 @@ __all__ = [
     "filtered_sum",
     "first_rows",
     "gated_mean",
+    "gated_step",
     "gaussians",
     "gcn_norms",
     "graph_members",
@@ -105,6 +108,7 @@ __all__ = [
     "pair_of_features",
     "pair_of_sizes",
     "pooled",
+    "product_goes_first",
     "recurrent",
     "reduce_edges",
     "reduce_neighbours",

@@ -10,13 +10,14 @@ from ...ops import core
 from ...ops.core import edge_softmax
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
-from ..base import nn
 from .convolution import reduce_neighbours
 from .edges import reduce_edges
 from .given import by_head
 
 __all__ = ["attention", "attention_by_scores", "attention_with_edges", "cosine_attention"]
 
+LEAST_SCALE = 1e-3
+"""From which on products may be divided by a score's factor again for the factor's gradient."""
 _SOURCE: Expr = Operand(Side.U, 0)
 _PRODUCT: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 
@@ -85,12 +86,46 @@ def cosine_attention(adjacency: Adjacency, source: Tensor, destination: Tensor, 
     source (num_src, *heads, d), destination (num_dst, *heads, d), beta (1,) -> (num_dst, *heads, d); 0 for a node
     without in-edges.
     """
-    normalize = nn.functional.normalize
-    queries = beta * normalize(destination, dim=-1)
-    if source.ndim == 2:
-        # The kernel's keys are its values: unit vectors are, and an edge's weight is the length of its source.
-        length = core.sddmm(adjacency, _SOURCE, (source.norm(dim=-1, keepdim=True),))
-        unit = by_head(normalize(source, dim=-1), 1)
-        return core.attention(adjacency, core.Attention(core.Score.DOT), unit, (by_head(queries, 1),), length)[:, 0]
-    scores = core.sddmm(adjacency, _PRODUCT, (normalize(source, dim=-1), queries), dot=True)
-    return reduce_neighbours(adjacency, source, Reducer.SUM, edge_softmax(adjacency, scores))
+    lengths, keys = _unit_vectors(source)
+    queries = keys if destination is source else _unit_vectors(destination)[1]
+    if source.ndim != 2:
+        scores = core.sddmm(adjacency, _PRODUCT, (keys, beta * queries), dot=True)
+        return reduce_neighbours(adjacency, source, Reducer.SUM, edge_softmax(adjacency, scores))
+    # The kernel multiplies by beta where that is a number at hand: a tensor less as large as the features is kept.
+    scale = beta.item() if active.on_cpu(beta) and not active.compiling() else 0.0
+    if abs(scale) < LEAST_SCALE:
+        scale, queries = 1.0, beta * queries
+    else:
+        queries = active.apply(_Factor(scale), queries, beta)
+    # The kernel's keys are its values: unit vectors are, and an edge's weight is the length of its source.
+    weight = core.sddmm(adjacency, _SOURCE, (lengths,))
+    how = core.Attention(core.Score.DOT, scale=scale)
+    result = core.attention(adjacency, how, by_head(keys, 1), (by_head(queries, 1),), weight)
+    return result.reshape(adjacency.num_dst, source.shape[-1])
+
+
+class _Factor:
+    """``x * factor / value`` where ``value`` is what the factor is: x itself, with the gradients of the product."""
+
+    saved = (0, 1)
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def forward(self, x: Tensor, factor: Tensor) -> Tensor:
+        return x
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        x, factor, _ = inputs
+        assert x is not None
+        assert factor is not None
+        if any(active.requires_grad(tensor) for tensor in (x, factor, grad)):
+            return active.gradients(lambda x, factor: x * (factor / self.value), (x, factor), grad, needs)
+        total = (grad.reshape(-1) @ x.reshape(-1) / self.value).reshape(factor.shape) if needs[1] else None
+        return [grad if needs[0] else None, total]
+
+
+def _unit_vectors(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the lengths along the last axis, which is kept, and x over them; a vector of length 0 stays 0."""
+    lengths = x.norm(dim=-1, keepdim=True)
+    return lengths, x * (1 / lengths.clamp(min=1e-12))

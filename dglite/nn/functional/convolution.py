@@ -19,6 +19,7 @@ __all__ = [
     "mean_with_self",
     "normalise_edge_weight",
     "normalised_sum",
+    "product_goes_first",
     "reduce_neighbours",
     "scaled_sum",
     "sum_of_relu",
@@ -71,6 +72,17 @@ def reduce_neighbours(
     if edge_weight is None:
         return core.spmm(adjacency, _SOURCE, reducer, (feat,))
     return core.spmm(adjacency, _WEIGHTED, reducer, (feat, edge_weight))
+
+
+def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:
+    """Whether a linear layer goes before the sum over neighbours, with which it commutes: messages are narrower then.
+
+    Where they are as wide it goes first, too, if ``feat`` wants a gradient: of a sum that it is applied to, it would
+    keep the result. Not where sources outnumber destinations, and so would make it dearer.
+    """
+    if in_feats != out_feats:
+        return in_feats > out_feats
+    return active.requires_grad(feat) and feat.shape[0] <= num_dst
 
 
 def mean_with_self(

@@ -17,7 +17,7 @@ from .given import by_head
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["attended_by_graph", "batch_sizes", "graph_members", "graph_softmax", "pooled", "recurrent"]
+__all__ = ["attended_by_graph", "batch_sizes", "graph_members", "graph_softmax", "pooled"]
 
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
@@ -115,19 +115,3 @@ def attended_by_graph(members: Members, feat: Tensor, queries: Tensor) -> Tensor
         scores = (feat * queries[members.of_nodes]).sum(-1, keepdim=True)
         return members.sums(graph_softmax(members, scores) * feat)
     return core.attention(members, _DOT, by_head(feat, 1), (by_head(queries, 1),))[:, 0]
-
-
-def recurrent(network: Any, *inputs: Any) -> Any:
-    """Run a recurrent network, under autocast in the dtype of its parameters.
-
-    torch's recurrent networks in bfloat16 run on some processors only.
-    """
-    if active.autocast_dtype() is None:
-        return network(*inputs)
-    dtype = next(network.parameters()).dtype
-
-    def cast(x: Any) -> Any:
-        return tuple(map(cast, x)) if isinstance(x, tuple) else x.to(dtype)
-
-    with framework.autocast("cpu", enabled=False):
-        return network(*map(cast, inputs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from .. import functional
 from ..base import nn
@@ -19,8 +19,8 @@ class BiasedMHA(nn.Module):
 
     .. math:: \mathrm{out}\big(\mathrm{softmax}(Q K^T / \sqrt d \circ b)\, V\big), \quad \circ \in \{+, \cdot\}
 
-    Added biases go into torch's ``scaled_dot_product_attention``. A node whose row is masked everywhere reads 0, where
-    DGL gives NaN. It needs torch.
+    Added biases go into torch's ``scaled_dot_product_attention`` where it has a kernel for them. A node whose row is
+    masked everywhere reads 0, where DGL gives NaN. It needs torch.
 
     Parameters
     ----------
@@ -83,24 +83,38 @@ class BiasedMHA(nn.Module):
             functional.by_head(project(ndata), self.num_heads).transpose(1, 2)
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
-        if attn_bias is not None and self.attn_bias_type != "add":
-            found = self._multiplied(query, key, value, attn_bias, attn_mask)
+        if self._is_one_kernel(query, attn_bias):
+            found = self._at_once(query, key, value, attn_bias, attn_mask)
         else:
-            found = self._added(query, key, value, attn_bias, attn_mask)
+            found = self._by_steps(query, key, value, attn_bias, attn_mask)
         return self.out_proj(found.transpose(1, 2).reshape(batch, count, self.feat_size))
 
-    def _added(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+    def _is_one_kernel(self, query: Tensor, bias: Tensor | None) -> bool:
+        """Whether torch has a kernel: on a CPU only where a bias wants no gradient and no weight is dropped."""
+        if bias is None or self.attn_bias_type != "add":
+            return bias is None
+        return not active.on_cpu(query) or not (active.requires_grad(bias) or (self.training and self.dropout.p))
+
+    def _at_once(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None) -> Tensor:
+        """Attend by one kernel of torch's, to which a bias is a mask."""
         if bias is None:
             allowed = None if mask is None else ~mask
         else:
-            bias = bias.to(query.dtype)
+            bias = bias.to(query.dtype).contiguous()  # torch reads a mask row by row
             allowed = bias if mask is None else bias.masked_fill(mask, -float("inf"))
         dropout = self.dropout.p if self.training else 0.0
         attend = nn.functional.scaled_dot_product_attention
         return attend(query, key, value, attn_mask=allowed, dropout_p=dropout)
 
-    def _multiplied(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
-        scores = (query * self.head_dim**-0.5) @ key.transpose(-1, -2) * bias
+    def _by_steps(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend by products, with fewer passes over the scores than torch's own steps take."""
+        scale, heads = self.head_dim**-0.5, query.shape[:2]
+        if self.attn_bias_type == "add":
+            rows, columns = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
+            bias = bias.flatten(0, 1).to(query.dtype)
+            scores = framework.baddbmm(bias, rows, columns, alpha=scale).unflatten(0, heads)
+        else:
+            scores = (query * scale) @ key.transpose(-1, -2) * bias
         if mask is None:
             weights = framework.softmax(scores, -1)
         else:

@@ -293,6 +293,15 @@ CASES = [
         ("graph", "lonely"),
     ),
     Case(
+        "GatedGraphConv without bias",
+        lambda: GatedGraphConv(5, 5, 2, 1, bias=False),
+        inputs(feat(5)),
+        gated_graph,
+        {name: shape for name, shape in GRU.items() if "bias" not in name} | linear("linears.0", 5, 5),
+        ("graph",),
+        compiles=False,
+    ),
+    Case(
         "EGNNConv",
         lambda: EGNNConv(4, 5, 3, 2),
         inputs(feat(), feat(3, seed=4), efeat(2)),

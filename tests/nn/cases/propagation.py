@@ -147,6 +147,15 @@ CASES = [
         SG,
         ONE_SIZE,
     ),
+    Case(
+        "SGConv of one width",
+        lambda: SGConv(4, 4, 2, allow_zero_in_degree=True),
+        inputs(feat()),
+        sg,
+        {"fc.weight": (4, 4), "fc.bias": (4,)},
+        ONE_SIZE,
+        compiles=False,
+    ),
     Case("SGConv weighted", lambda: SGConv(4, 3, 2), inputs(feat(), weight), sg, SG, ONE, compiles=False),
     Case("TAGConv", lambda: TAGConv(4, 3, 2), inputs(feat()), tag, TAG, ONE_SIZE, refused=(wide,)),
     Case(
@@ -181,6 +190,7 @@ CASES = [
         compiles=False,
     ),
     Case("AGNNConv", lambda: AGNNConv(0.5, allow_zero_in_degree=True), inputs(feat()), agnn, {"beta": (1,)}),
+    Case("AGNNConv near 0", lambda: AGNNConv(1e-4), inputs(feat()), agnn, {"beta": (1,)}, ONE, compiles=False),
     Case(
         "GCN2Conv",
         lambda: GCN2Conv(4, 2, 0.3, 0.5, allow_zero_in_degree=True),

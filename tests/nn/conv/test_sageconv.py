@@ -14,7 +14,7 @@ from dglite.nn import SAGEConv
 from tests.nn import dense
 
 AGGREGATORS = ["mean", "gcn", "pool", "lstm"]
-SIZES = [(4, 2), (2, 4)]
+SIZES = [(4, 2), (3, 3), (2, 4)]
 
 
 def _expected(
@@ -52,7 +52,7 @@ def _layer(in_feats: int | tuple[int, int], out_feats: int, kind: str, **options
 
 @pytest.mark.parametrize("make", [dense.graph, dense.block, dense.lonely_graph])
 @pytest.mark.parametrize("kind", AGGREGATORS)
-@pytest.mark.parametrize("sizes", SIZES, ids=["narrowing", "widening"])
+@pytest.mark.parametrize("sizes", SIZES, ids=["narrowing", "equal", "widening"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_it_is_the_formula(make: Callable[[], DGLGraph], kind: str, sizes: tuple[int, int], weighted: bool) -> None:
     g, layer = make(), _layer(*sizes, kind)
@@ -64,7 +64,7 @@ def test_it_is_the_formula(make: Callable[[], DGLGraph], kind: str, sizes: tuple
 
 @pytest.mark.parametrize("make", [dense.graph, dense.block, dense.bipartite])
 @pytest.mark.parametrize("kind", AGGREGATORS)
-@pytest.mark.parametrize("sizes", SIZES, ids=["narrowing", "widening"])
+@pytest.mark.parametrize("sizes", SIZES, ids=["narrowing", "equal", "widening"])
 def test_a_pair_of_features(make: Callable[[], DGLGraph], kind: str, sizes: tuple[int, int]) -> None:
     g = make()
     destination_size = sizes[0] if kind == "gcn" else sizes[0] + 1

@@ -68,6 +68,14 @@ def test_weights_are_dropped_while_training_only() -> None:
         assert torch.equal(layer(x, bias), layer(x, bias))
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_that_wants_no_gradient_is_added_the_same(masked: bool) -> None:
+    torch.manual_seed(0)
+    layer, x, bias = BiasedMHA(4, 2, attn_drop=0.0), torch.randn(2, 3, 4), torch.randn(2, 3, 3, 2, requires_grad=True)
+    mask = torch.tensor([[[0, 1, 0], [1, 1, 1], [0, 0, 0]]] * 2) if masked else None
+    torch.testing.assert_close(layer(x, bias.detach(), mask), layer(x, bias, mask))
+
+
 def test_initial_values_are_dgls() -> None:
     layer = BiasedMHA(64, 4)
     assert layer.q_proj.weight.abs().max().item() == pytest.approx((3 / 128) ** 0.5, rel=0.02)
