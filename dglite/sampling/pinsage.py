@@ -83,7 +83,7 @@ class RandomWalkNeighborSampler:
         if self._trace_size > _LARGEST_TRACES:
             raise DGLError(
                 f"{self.num_random_walks} walks of {self.num_traversals} times {self.num_hops} steps from each seed "
-                f"have {self._trace_size} nodes, of which at most {_LARGEST_TRACES} are kept; lower num_random_walks or "
+                f"have {self._trace_size} nodes, at most {_LARGEST_TRACES} are kept; lower num_random_walks or "
                 "num_traversals, some hundred visits rank the neighbors"
             )
         self._relations = repeated(self._hop_relations, self.num_traversals)
