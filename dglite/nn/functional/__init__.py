@@ -56,7 +56,16 @@ from .given import (
     require_width,
     set_number,
 )
-from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, recurrent
+from .readout import (
+    attended_by_graph,
+    batch_sizes,
+    graph_members,
+    graph_softmax,
+    pooled,
+    recurrent,
+    repeated_by_graph,
+    top_rows,
+)
 from .setattention import SetPairs, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
@@ -108,6 +117,7 @@ __all__ = [
     "recurrent",
     "reduce_edges",
     "reduce_neighbours",
+    "repeated_by_graph",
     "require_dense",
     "require_dense_batch",
     "require_in_edges",
@@ -127,6 +137,7 @@ __all__ = [
     "sum_of_products",
     "sum_of_relu",
     "sum_of_three",
+    "top_rows",
     "typed_attention",
     "typed_linear",
     "typed_sum",
