@@ -13,6 +13,7 @@ import torch
 
 import dglite
 from dglite.errors import DGLError
+from tests.nn import dense
 from tests.nn.cases import CASES
 from tests.nn.laws import Case, graph_of, run
 
