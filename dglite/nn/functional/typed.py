@@ -73,9 +73,9 @@ def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
     version = active.version(types) if active.is_tensor(types) else None
     if known is not None and known[0] is types and known[1:3] == (version, num_types) and version is not None:
         return known[3]  # type: ignore[no-any-return]
-    numbers = integer_array(types, "edge types").astype(np.int64)
-    core.group_rows(numbers, num_types, "edge types")
-    found = _made(adjacency, numbers, num_types)
+    given = integer_array(types, "edge types")
+    core.group_rows(given, num_types, "edge types")
+    found = _made(adjacency, given, num_types)
     adjacency.cache["edge pairs"] = (types, version, num_types, found)
     return found
 
@@ -91,7 +91,8 @@ def _pairs(types: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.nda
     return keys % max(num_nodes, 1), keys // max(num_nodes, 1), pair_of_edge
 
 
-def _made(adjacency: Adjacency, numbers: np.ndarray, num_types: int) -> EdgePairs:
+def _made(adjacency: Adjacency, given: np.ndarray, num_types: int) -> EdgePairs:
+    numbers = given.astype(np.int64)
     sides = [_pairs(numbers, nodes, count) for nodes, count in _ends(adjacency)]
     of_destinations = len(sides[1][0]) <= len(sides[0][0])
     nodes, types, pair_of_edge = sides[of_destinations]
@@ -104,7 +105,7 @@ def _made(adjacency: Adjacency, numbers: np.ndarray, num_types: int) -> EdgePair
         arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, nodes, places, validate=False)
         leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, pair_of_edge, dst, validate=False)
     groups = core.group_rows(types, num_types)
-    return EdgePairs(of_destinations, arriving, leaving, groups, core.RowIndex(nodes), core.RowIndex(numbers))
+    return EdgePairs(of_destinations, arriving, leaving, groups, core.RowIndex(nodes), core.RowIndex(given))
 
 
 def typed_sum(
