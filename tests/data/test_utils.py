@@ -207,13 +207,16 @@ def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> No
     packed = gzip.compress(made.getvalue()) if filters is None else lzma.compress(made.getvalue(), filters=filters)
     (tmp_path / "x.tar.gz").write_bytes(packed)
     refused = "emory" if filters else refused
-    tracemalloc.start()
-    try:
-        with contextlib.nullcontext() if refused is None else pytest.raises(DGLError, match=refused):
-            utils.extract_archive(tmp_path / "x.tar.gz", tmp_path / "out")
-        assert tracemalloc.get_traced_memory()[1] < 4 * len(packed) + (1 << 20)
-    finally:
-        tracemalloc.stop()
+    peaks = []
+    for i in range(2):  # the first may load a module, and so may other threads
+        tracemalloc.start()
+        try:
+            with contextlib.nullcontext() if refused is None else pytest.raises(DGLError, match=refused):
+                utils.extract_archive(tmp_path / "x.tar.gz", tmp_path / f"out{i}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert min(peaks) < 4 * len(packed) + (1 << 20)
 
 
 def test_archives_of_several_streams(tmp_path: Path) -> None:
