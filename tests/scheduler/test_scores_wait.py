@@ -463,10 +463,13 @@ def steps_of(s, p, mask=None):
     """Return every step of an attention, and its result. ``mask`` is what dropout multiplies by, torch's by default."""
     torch.manual_seed(3)
     e = s.scores(s.el, s.er)
-    sloped = F.leaky_relu(e, 0.2)
+    summed = e + torch.arange(8, dtype=e.dtype)[:, None, None].expand(8, 2, 1).cos()
+    sloped = F.leaky_relu(summed, 0.2)
     a = s.weights(sloped)
     dropped = F.dropout(a, p) if mask is None else a * mask
-    return {"e": e, "sloped": sloped, "a": a, **({"dropped": dropped} if p else {})}, s.attend(s.ft, dropped)
+    return {"e": e, "summed": summed, "sloped": sloped, "a": a, **({"dropped": dropped} if p else {})}, s.attend(
+        s.ft, dropped
+    )
 
 
 def retain_grad_late(s, steps, out):
