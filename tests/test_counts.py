@@ -219,7 +219,7 @@ def test_enormous_hop_counts_end_where_nothing_is_left_to_find() -> None:
         lambda: sampling.random_walk(g, [0], length=10**12),
         lambda: walker(both_ways(), num_traversals=10**12),
     ):
-        with pytest.raises(DGLError, match="steps are too long"):
+        with pytest.raises(DGLError, match=r"steps are too long|lower num_random_walks"):
             walk()
     with pytest.raises(DGLError, match="part 1000000000 is given"):
         dglite.partition_graph_with_halo(g, [0, 0, 0, 0, 10**9], 1)

@@ -8,7 +8,7 @@ from typing import Any
 from ..config import backend_name
 from ..errors import DGLError
 from ..locks import new_lock
-from .base import RESULT, Backend, DifferentiableOp, Tensor, native
+from .base import RESULT, Backend, DifferentiableOp, Tensor, Watch, native
 from .library import mixture
 from .pairing import pair
 from .select import load, owner
@@ -18,6 +18,7 @@ __all__ = [
     "Backend",
     "DifferentiableOp",
     "Tensor",
+    "Watch",
     "active",
     "admit",
     "admitted",

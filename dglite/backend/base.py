@@ -10,6 +10,7 @@ structure (node and edge ids, degrees); ``to_numpy`` and ``from_numpy`` share me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -81,8 +82,42 @@ class RegisteredOp(DifferentiableOp, Protocol):
         """
 
 
+class Watch:
+    """Who asks for the gradient of a tensor that has been passed by, called where the tensor is computed after all.
+
+    ``hooks`` may change the gradient, as hooks of torch do; ``keep`` sees what they have made of it.
+    """
+
+    __slots__ = ("hooks", "keep")
+
+    def __init__(self) -> None:
+        self.hooks: OrderedDict[int, Callable[[Tensor], Tensor | None]] = OrderedDict()
+        self.keep: Callable[[Tensor], None] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.hooks) or self.keep is not None
+
+    def __call__(self, grad: Tensor) -> Tensor:
+        """Return the gradient that is passed on."""
+        grad = self.hooked(grad)
+        if self.keep is not None:
+            self.keep(grad)
+        return grad
+
+    def hooked(self, grad: Tensor) -> Tensor:
+        """Return what the hooks make of a gradient."""
+        for hook in tuple(self.hooks.values()):
+            changed = hook(grad)
+            grad = grad if changed is None else changed
+        return grad
+
+
 class Recipe(Protocol):
     """How a tensor is computed that nobody has read yet."""
+
+    @property
+    def watch(self) -> Watch:
+        """Who asks for the tensor's gradient."""
 
     @property
     def shape(self) -> Sequence[int]:
@@ -355,7 +390,11 @@ class Backend(ABC):
 
     @abstractmethod
     def pass_by(self, x: Tensor) -> None:
-        """Note that something has been made of the recipe of ``x``: a gradient of it will not pass ``x``."""
+        """Note that something has been made of the recipe of ``x``: its gradient is asked for by the recipe's watch."""
+
+    @abstractmethod
+    def watched(self, x: Tensor, watch: Watch) -> Tensor:
+        """Return ``x``, whose gradient ``watch`` will see and may change."""
 
     # -- compilers and mixed precision --------------------------------------------------------------------------
     @abstractmethod

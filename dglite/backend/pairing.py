@@ -24,7 +24,7 @@ Chooser = Callable[[Iterable[Any]], bool]
 _BY_TENSOR = (
     "to_numpy shape dtype device on_cpu requires_grad version address contiguous copy is_sparse sparse_parts to_device "
     "astype take reshape broadcast_to unbind split swap_last segment_mm segment_outer dropout_mask dropout sum max min "
-    "prod require can_defer recipe_of pass_by detach"
+    "prod require can_defer recipe_of pass_by watched detach"
 ).split()
 """The first argument is a tensor, and the only one, beside ids."""
 _BY_TENSORS = ("put", "linear", "sparse_coo")

@@ -12,7 +12,7 @@ import torch
 from ..errors import DGLError
 from ..opspec import OPERATORS
 from . import torch_library
-from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, native
+from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, Watch, native
 from .torch_deferred import Deferred, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
@@ -230,6 +230,11 @@ class TorchBackend(Backend):
         if waiting is not None:
             waiting.taken = True
 
+    def watched(self, x: torch.Tensor, watch: Watch) -> torch.Tensor:
+        if x.requires_grad and not torch.compiler.is_compiling():
+            x.register_hook(watch)
+        return x
+
     def detach(self, x: torch.Tensor) -> torch.Tensor:
         return x.detach()
 
@@ -240,9 +245,11 @@ class TorchBackend(Backend):
         grad: torch.Tensor,
         needs: Sequence[bool],
     ) -> list[torch.Tensor | None]:
-        inputs = [x.view_as(x) for x in inputs]  # one tensor given twice has a gradient for each place
-        wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
-        found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=True))
+        again = torch.is_grad_enabled()
+        with torch.enable_grad():
+            inputs = [x.view_as(x) for x in inputs]  # one tensor given twice has a gradient for each place
+            wanted = [x for x, needed in zip(inputs, needs, strict=True) if needed]
+            found = iter(torch.autograd.grad(function(*inputs), wanted, grad, create_graph=again))
         return [next(found) if needed else None for needed in needs]
 
     def draw_seed(self) -> int:

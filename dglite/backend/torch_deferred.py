@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils.hooks import RemovableHandle
 
-from ..errors import DGLError
-from .base import Recipe
+from .base import Recipe, Watch
 
 __all__ = ["Deferred", "can_wait", "values", "waiting_of"]
 
@@ -28,13 +30,15 @@ class _Waiting:
 
     ``hooks`` are those for saved tensors under which it was made. ``taken`` says that something has been made of the
     recipe, which a gradient of this tensor will not pass. ``computed`` has the values of a tensor that could not
-    become an ordinary one, because autograd holds it or because it was taken before.
+    become an ordinary one, because autograd holds it or because it was taken before, ``watched`` that the recipe's
+    watch sees their gradient.
     """
 
     recipe: Recipe
     hooks: Any
     taken: bool = False
     computed: torch.Tensor | None = None
+    watched: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def usable(self) -> bool:
@@ -83,7 +87,9 @@ class Deferred(torch.Tensor):
                 waiting.taken = True
                 return Deferred.make(recipe, args[0].dtype)
         if func in _WATCHES:
-            _check_watch(func, args, kwargs)
+            asked = args[1] if func is torch.autograd.grad else args[:1]
+            if any(map(_passed_by, asked)):
+                return _watch(func, args, kwargs)
         result = func(*values(args), **values(kwargs))
         return result if waiting is None else _settled(args[0], result)
 
@@ -309,20 +315,77 @@ _WATCHES = frozenset([torch.autograd.grad, torch.Tensor.register_hook, torch.Ten
 """What asks for the gradient of a tensor itself."""
 
 
-def _check_watch(func: Any, args: Any, kwargs: Any) -> None:
-    """Raise where a gradient is asked for that what has been made of the tensor will not lead to it."""
-    asked = kwargs.get("inputs", args[1:2]) if func is torch.autograd.grad else args[:1]
-    if any(waiting.taken for waiting in _waiting_in(asked)):
-        raise DGLError(
-            f"{func.__name__} of edge scores after the next step (+, leaky_relu, edge_softmax, dropout, update_all) "
-            "was made of them: the steps are one, which has no gradient for what lies between. Call e.retain_grad() or "
-            "e.register_hook(...) right after the step that makes e, before the next"
+def _watch(func: Any, args: Any, kwargs: Any) -> Any:
+    """Do what ``func`` does where tensors have been passed by, whose recipes' watches see the gradient then."""
+    if func is torch.autograd.grad:
+        return _grad(*args, **kwargs)
+    x, *others = args
+    waiting, computed = waiting_of(x), _watchable(x)
+    assert waiting is not None
+    watch = waiting.recipe.watch
+    if not computed.requires_grad:
+        return func(computed, *others, **kwargs)  # raises
+    if func is torch.Tensor.retain_grad:
+        watch.keep = partial(_keep, weakref.ref(computed))
+        return computed.retain_grad()
+    return _hooked(watch, *others, **kwargs)
+
+
+def _grad(
+    outputs: Any, inputs: Any, *, allow_unused: bool | None = None, materialize_grads: bool = False, **how: Any
+) -> tuple[torch.Tensor | None, ...]:
+    """Return what ``torch.autograd.grad`` does. Gradients of what was passed by are seen on the way to the sources."""
+    seen: dict[int, list[torch.Tensor]] = {}
+    handles, sources = [], []
+    for place, x in enumerate(inputs):
+        waiting = _passed_by(x)
+        if waiting is not None and _watchable(x).requires_grad:
+            seen[place] = []
+            handles.append(_hooked(waiting.recipe.watch, seen[place].append))
+            sources += [source for source in waiting.recipe.sources if source.requires_grad]
+    others = [values(x) for place, x in enumerate(inputs) if place not in seen]
+    try:
+        found = iter(torch.autograd.grad(values(outputs), [*others, *sources], allow_unused=True, **values(how)))
+    finally:
+        for handle in handles:
+            handle.remove()
+    results = []
+    for place, x in enumerate(inputs):
+        parts = seen.get(place)
+        result = next(found) if parts is None else sum(parts[1:], parts[0]) if parts else None
+        results.append(torch.zeros_like(values(x)) if result is None and materialize_grads else result)
+    if not allow_unused and any(result is None for result in results):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. "
+            "Set allow_unused=True if this is the desired behavior."
         )
+    return tuple(results)
 
 
-def _waiting_in(x: Any) -> Iterator[_Waiting]:
-    if isinstance(x, list | tuple):
-        for one in x:
-            yield from _waiting_in(one)
-    elif (waiting := waiting_of(x)) is not None:
-        yield waiting
+def _passed_by(x: Any) -> _Waiting | None:
+    """Return what is known of a tensor of whose recipe something has been made, None of others."""
+    waiting = waiting_of(x)
+    return waiting if waiting is not None and waiting.taken else None
+
+
+def _watchable(x: Deferred) -> torch.Tensor:
+    """Return the values of a tensor that has been passed by; the watch's hooks see the gradient of these, too."""
+    computed, waiting = _read(x), waiting_of(x)
+    assert waiting is not None
+    if not waiting.watched and computed.requires_grad:
+        waiting.watched = True
+        computed.register_hook(waiting.recipe.watch.hooked)
+    return computed
+
+
+def _hooked(watch: Watch, hook: Callable[[torch.Tensor], torch.Tensor | None]) -> RemovableHandle:
+    handle = RemovableHandle(watch.hooks)
+    watch.hooks[handle.id] = hook
+    return handle
+
+
+def _keep(kept: weakref.ref[torch.Tensor], grad: torch.Tensor) -> None:
+    """Add to the ``grad`` of a tensor that a user has not let go of."""
+    computed = kept()
+    if computed is not None:
+        computed.grad = grad.clone() if computed.grad is None else computed.grad + grad

@@ -5,29 +5,43 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import shutil
+import math
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import DGLError
 from ..io.atomic import folder_beside
-from ..io.npz import MOST_UNPACKED
+from ..io.npz import zip_members
 
 __all__ = ["extract_archive"]
 
 _DEEPEST = 100
 """No member may lie in more folders than this."""
+_RATIO, _FREE = 200, 64 << 20
+"""An archive may be unpacked to 200 times its size and 64 MiB; tables of zeros and ones reach 100."""
+_BLOCK = 1 << 16
+"""Bytes that are unpacked at a time."""
+_LARGEST_HEADER = 1 << 18
+"""Bytes of what a .tar file says about one member; the content of members is no part of it."""
+_XZ_MEMORY = 66 << 20
+"""What unpacking .xz files takes that were made with its highest preset, -9; a file may ask for 4 GiB."""
 
 
 def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = True) -> None:
     """Unpack a ``.zip``, ``.tar``, ``.tar.gz`` (``.tgz``), ``.tar.bz2``, ``.tar.xz`` or ``.gz`` file into a folder.
 
     Without ``overwrite``, nothing is done when the folder exists. Files come into the folder when all of them are
-    unpacked. Members that would land outside of it, links out of it, special files, and archives that would be unpacked
-    to more than 1100 times their size are refused.
+    unpacked. Members are written to the disk piece by piece, so that memory does not grow with what they unpack to;
+    ``.xz`` files ask for up to 66 MiB, 8 MiB as a rule. Refused are
+
+    - archives that would take more disk than 200 times their size and 64 MiB,
+    - members of a ``.zip`` that say to be larger than their packed bytes can hold, that share packed bytes, or that are
+      packed by other means than DEFLATE,
+    - members that would land outside of the folder, links out of it, and special files.
 
     Raises
     ------
@@ -41,85 +55,153 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
     if unpack is None:
         raise DGLError(f"{file} is no archive that is known; expected .zip, .tar, .tar.gz, .tgz or .gz")
     try:
-        most = MOST_UNPACKED * file.stat().st_size
+        disk = _Disk(_RATIO * file.stat().st_size + _FREE)
         with folder_beside(target, parents=True) as folder:
             unpacked = folder / "unpacked"
             unpacked.mkdir()
-            unpack(file, unpacked, most)
+            unpack(file, unpacked, disk)
             _move(unpacked, target)
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, EOFError, struct.error ...
         raise DGLError(f"{file} cannot be unpacked: {error or type(error).__name__}") from error
 
 
-def _unpack_zip(file: Path, folder: Path, most: int) -> None:
+class _Disk:
+    """How much may still be unpacked."""
+
+    def __init__(self, most: int) -> None:
+        self.most = self._left = most
+
+    def take(self, size: int, what: str) -> None:
+        """Count ``size`` bytes more; raise ``DGLError`` where they are too many."""
+        self._left -= size
+        if self._left < 0:
+            raise DGLError(
+                f"with {what} it would be unpacked to more than {self.most} bytes, {_RATIO} times its size and "
+                f"{_FREE >> 20} MiB; if you trust it, unpack it by other means"
+            )
+
+    def member(self, name: str, size: int) -> None:
+        """Count a member of ``size`` bytes; raise ``DGLError`` also for a name that leads out of the folder."""
+        parts = Path(name).parts
+        if Path(name).is_absolute() or ".." in parts:
+            raise DGLError(f"its member {name!r} would land outside of the folder")
+        if len(parts) > _DEEPEST:
+            raise DGLError(f"its member {name[:40]!r}... lies in {len(parts)} folders, more than {_DEEPEST}")
+        self.take(size, f"its member {name[:60]!r}")
+
+
+def _unpack_zip(file: Path, folder: Path, disk: _Disk) -> None:
     with zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        _check(((member.filename, member.file_size) for member in members), most)
+        for member in zip_members(archive, file.stat().st_size):
+            disk.member(member.filename, member.file_size)
         archive.extractall(folder)
 
 
-def _unpack_tar(file: Path, folder: Path, most: int) -> None:
-    with _opened(file) as packed, tarfile.open(fileobj=_Bounded(packed, most), mode="r:") as archive:  # type: ignore[call-overload]
-        _check(((member.name, member.size) for member in archive), most)
-        archive.extractall(folder, filter="data")
+def _unpack_tar(file: Path, folder: Path, disk: _Disk) -> None:
+    stream = _Stream(_pieces(file))
+    with tarfile.open(fileobj=stream, mode="r:") as archive:  # type: ignore[call-overload]
+        while (member := archive.next()) is not None:
+            disk.member(member.name, member.size + tarfile.BLOCKSIZE)
+            if member.islnk() and not (folder / member.linkname).exists():
+                raise DGLError(f"its member {member.name!r} is a link to {member.linkname!r}, which is not before it")
+            stream.left = math.inf
+            archive.extract(member, folder, set_attrs=not member.isdir(), filter="data")
+            stream.left = _LARGEST_HEADER
+            archive.members.clear()
+            if sum(len(key) + len(value) for key, value in archive.pax_headers.items()) > _LARGEST_HEADER:
+                raise DGLError(f"its headers for all members have more than {_LARGEST_HEADER} bytes")
+    for piece in stream.rest():  # its checksum is in its last bytes
+        disk.take(len(piece), "what follows its members")
 
 
-def _unpack_gz(file: Path, folder: Path, most: int) -> None:
+def _unpack_gz(file: Path, folder: Path, disk: _Disk) -> None:
     with gzip.open(file) as packed, open(folder / file.stem, "wb") as unpacked:
-        shutil.copyfileobj(_Bounded(packed, most), unpacked)
+        for piece in _read(packed):
+            disk.take(len(piece), "all of its content")
+            unpacked.write(piece)
 
 
-_KINDS: dict[str | tuple[str, ...], Callable[[Path, Path, int], None]] = {
+_KINDS: dict[str | tuple[str, ...], Callable[[Path, Path, _Disk], None]] = {
     (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz"): _unpack_tar,
     ".zip": _unpack_zip,
     ".gz": _unpack_gz,
 }
 
 
-def _opened(file: Path) -> Any:
-    """Open an archive by how it begins, whatever its name says."""
+def _pieces(file: Path) -> Iterator[bytes]:
+    """Yield what a file unpacks to, a block at a time; how it is packed is seen from how it begins, whatever its name.
+
+    A file that is not packed is yielded as it is.
+    """
     with open(file, "rb") as content:
         start = content.read(6)
-    openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-    return next((opener for magic, opener in openers.items() if start.startswith(magic)), open)(file, "rb")
+        content.seek(0)
+        if start == b"\xfd7zXZ\x00":
+            yield from _xz_pieces(content)
+            return
+        openers: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
+        opener = next((opener for magic, opener in openers.items() if start.startswith(magic)), None)
+        with content if opener is None else opener(content) as unpacked:
+            yield from _read(unpacked)
 
 
-def _check(members: Iterable[tuple[str, int]], most: int) -> None:
-    """Raise for names that lead out of a folder, and for members that are too large together."""
-    total = 0
-    for name, size in members:
-        total += size
-        parts = Path(name).parts
-        if Path(name).is_absolute() or ".." in parts:
-            raise DGLError(f"its member {name!r} would land outside of the folder")
-        if len(parts) > _DEEPEST:
-            raise DGLError(f"its member {name[:40]!r}... lies in {len(parts)} folders, more than {_DEEPEST}")
-        if total > most:
-            raise _too_large(most)
+def _read(file: Any) -> Iterator[bytes]:
+    return iter(partial(file.read, _BLOCK), b"")
 
 
-def _too_large(most: int) -> DGLError:
-    return DGLError(f"it would be unpacked to more than {most} bytes, {MOST_UNPACKED} times its size")
+def _xz_pieces(packed: Any) -> Iterator[bytes]:
+    """Yield what an .xz file of one or more streams unpacks to; ``lzma.open`` has no limit for memory."""
+    content = packed.read(_BLOCK)
+    while content:
+        unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+        while not unpacker.eof:
+            yield unpacker.decompress(content, _BLOCK)
+            content = packed.read(_BLOCK) if unpacker.needs_input else b""
+            if unpacker.needs_input and not content:
+                raise EOFError("it is cut short")
+        content = unpacker.unused_data.lstrip(b"\0") or packed.read(_BLOCK).lstrip(b"\0")
 
 
-class _Bounded:
-    """An unpacked stream of no more than ``most`` bytes; reading on raises."""
+class _Stream:
+    """A stream as ``tarfile`` reads one, forward only; without a limit, a header would be read that fills the memory.
 
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._most = stream, most
-        self.tell = stream.tell
+    Attributes
+    ----------
+    left
+        Bytes that may still be read.
+    """
 
-    def read(self, size: int = -1) -> bytes:
-        left = self._most - self._stream.tell() + 1
-        content: bytes = self._stream.read(left if size < 0 else min(size, left))
-        if len(content) == left:
-            raise _too_large(self._most)
-        return content
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._waiting, self._place = pieces, b"", 0
+        self.left: float = _LARGEST_HEADER
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        if place > self._most:
-            raise _too_large(self._most)
-        return int(self._stream.seek(place, whence))
+    def tell(self) -> int:
+        return self._place
+
+    def read(self, size: int) -> bytes:
+        self.left -= size
+        if self.left < 0:
+            raise DGLError(f"the headers of a member have more than {_LARGEST_HEADER} bytes")
+        return b"".join(self._taken(size))
+
+    def seek(self, place: int) -> None:
+        for _ in self._taken(place - self._place):
+            pass
+
+    def rest(self) -> Iterator[bytes]:
+        """Yield what has not been read."""
+        yield self._waiting
+        yield from self._pieces
+
+    def _taken(self, size: int) -> Iterator[bytes]:
+        while size > 0:
+            self._waiting = self._waiting or next(self._pieces, b"")
+            if not self._waiting:
+                return
+            piece, self._waiting = self._waiting[:size], self._waiting[size:]
+            self._place += len(piece)
+            size -= len(piece)
+            yield piece
 
 
 def _move(made: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,8 +22,8 @@ from ..errors import DGLError
 __all__ = ["CsrMatrix", "read_numeric_pickle"]
 
 
-_SPARSEST = 1100
-"""How much more memory a matrix may take when it is dense. Data sets of bags of words are below 200."""
+_SPARSEST = 256
+"""How much more memory a matrix may take when it is dense. Data sets of bags of words are below 100."""
 
 
 class _DType:
@@ -42,20 +43,42 @@ class _Array:
 
     values: np.ndarray
 
+    def __init__(self, room: _Room) -> None:
+        self._room = room
+
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, by_column, raw = state
         if not (isinstance(dtype, _DType) and isinstance(raw, str | bytes)):
             raise pickle.UnpicklingError("an array whose content is not plain numbers")
+        self._room.take(len(raw))
         content = raw.encode("latin1") if isinstance(raw, str) else raw
         values = np.frombuffer(content, dtype.resolved).reshape(shape, order="F" if by_column else "C")
         self.values = values.astype(values.dtype.newbyteorder("="))
 
 
-def _reconstruct(kind: type, *_shape_and_dtype: object) -> _Array:
-    """Stand in for the function with which NumPy begins an array; the state that follows has all that counts."""
-    if kind is not _Array:
-        raise pickle.UnpicklingError("an array of a class of its own")
-    return _Array()
+class _Room:
+    """The bytes that arrays may still have. A file has no more than its size, unless it names the same ones again."""
+
+    def __init__(self, size: int) -> None:
+        self._left = 2 * size  # encoded once, then read once
+
+    def take(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise pickle.UnpicklingError("arrays that are larger together than the file")
+
+    def reconstruct(self, kind: type, *_shape_and_dtype: object) -> _Array:
+        """Stand in for the function with which NumPy begins an array; the state that follows has all that counts."""
+        if kind is not _Array:
+            raise pickle.UnpicklingError("an array of a class of its own")
+        return _Array(self)
+
+    def encode(self, text: str, encoding: str) -> bytes:
+        """Stand in for ``_codecs.encode``, by which Python 3 writes other bytes in the older protocols."""
+        if not isinstance(text, str) or encoding != "latin1":
+            raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
+        self.take(len(text))
+        return text.encode("latin1")
 
 
 class CsrMatrix:
@@ -92,25 +115,18 @@ def _no_bytes() -> bytes:
     return b""
 
 
-def _encode(text: str, encoding: str) -> bytes:
-    """Stand in for ``_codecs.encode``, by which Python 3 writes other bytes in the older protocols."""
-    if not isinstance(text, str) or encoding != "latin1":
-        raise pickle.UnpicklingError(f"bytes encoded as {encoding!r}")
-    return text.encode("latin1")
-
-
 _ADMITTED = {
     ("numpy", "dtype"): _DType,
     ("numpy", "ndarray"): _Array,
-    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.multiarray", "_reconstruct"): _Room.reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _Room.reconstruct,
     ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
     ("collections", "defaultdict"): collections.defaultdict,
     ("__builtin__", "list"): list,
     ("builtins", "list"): list,
     ("__builtin__", "bytes"): _no_bytes,
-    ("_codecs", "encode"): _encode,
+    ("_codecs", "encode"): _Room.encode,
 }
 """What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
 
@@ -123,9 +139,14 @@ class _NumericUnpickler(pickle._Unpickler):
     }
     # That one allocates, too, and no array is written by it.
 
+    def __init__(self, content: bytes) -> None:
+        super().__init__(io.BytesIO(content), encoding="latin1")
+        self._room = _Room(len(content))
+
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return _ADMITTED[module, name]
+            found = _ADMITTED[module, name]
+            return partial(found, self._room) if found in (_Room.reconstruct, _Room.encode) else found
         except KeyError:
             raise pickle.UnpicklingError(
                 f"{module}.{name}, which is not a type of number, array, list or dict"
@@ -139,7 +160,7 @@ def read_numeric_pickle(path: str | Path) -> Any:
     the file names is run.
     """
     try:
-        content = _NumericUnpickler(io.BytesIO(Path(path).read_bytes()), encoding="latin1").load()
+        content = _NumericUnpickler(Path(path).read_bytes()).load()
     except OSError:
         raise
     except Exception as error:  # a damaged pickle raises nearly anything: IndexError, TypeError, UnicodeDecodeError ...

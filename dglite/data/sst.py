@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import zipfile
 import zlib
+from array import array
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -199,7 +200,7 @@ class SSTDataset(DGLDataset):
         children = np.flatnonzero(parents >= 0)
         order = np.argsort(parents[children], kind="stable")
         children = children[order]
-        made = graph((children, parents[children]), num_nodes=int(last - first))
+        made = graph((children, parents[children].astype(np.int64)), num_nodes=int(last - first))
         words = trees.words[first:last]
         for name, values in (("x", words), ("y", trees.labels[first:last]), ("mask", words != self.PAD_WORD)):
             made.ndata[name] = backend.active.from_numpy(values.astype(np.int64))
@@ -229,7 +230,7 @@ def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees
     DGLError
         A line is no tree; it is named.
     """
-    offsets, parents, labels, words = [0], list[int](), list[int](), list[int]()
+    offsets, parents, labels, words = array("q", [0]), array("i"), array("i"), array("i")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -253,5 +254,4 @@ def read_trees(lines: Iterable[str], vocab: dict[str, int], grow: bool) -> Trees
         if path or trees_seen != 1:
             raise DGLError(f"line {number} is not one tree such as (3 (2 It) (4 works)): {line.strip()[:60]!r}")
         offsets.append(len(labels))
-    columns = (np.array(values, np.int64) for values in (parents, labels, words))
-    return Trees(np.array(offsets, np.int64), *columns)
+    return Trees(*map(np.asarray, (offsets, parents, labels, words)))

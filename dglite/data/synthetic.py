@@ -216,7 +216,7 @@ class _TreeDataset(SingleGraphDataset):
     seed: int | None
 
     def _motif(self) -> Motif:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not write _motif, which returns what is attached")
 
     def _link(self, growing: _Growing, first: int, anchor: int, numbers: Any) -> None:
         """Link a motif to the tree once more, or not."""

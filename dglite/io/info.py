@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 from ..backend import Tensor, active
 from ..errors import DGLError
 from .container import Container, local_path, write_container
-from .npz import MOST_UNPACKED
 
 __all__ = ["load_info", "save_info"]
 
@@ -68,7 +68,7 @@ def _described(value: Any, where: str, arrays: dict[str, Any]) -> Any:
     if active.is_tensor(value):
         return ["tensor", _stored(value, arrays)]
     if isinstance(value, np.ndarray) and value.dtype.kind == "U":
-        return ["strings", list(value.shape), value.ravel().tolist()]
+        return ["strings", _stored(_codes(value), arrays)]
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
         array = np.asarray(value)
         native = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -77,6 +77,12 @@ def _described(value: Any, where: str, arrays: dict[str, Any]) -> Any:
         f"{where} is a {kind.__name__}, which cannot be saved; expected numbers, strings, bytes, tensors, arrays, "
         "or lists, tuples, sets and dicts of these"
     )
+
+
+def _codes(strings: np.ndarray) -> np.ndarray:
+    """Return an array of strings as numbers of characters, (*shape, longest); 0 follows the last of a string."""
+    whole = np.ascontiguousarray(strings, strings.dtype.newbyteorder("="))
+    return whole.view(np.int32).reshape(*strings.shape, strings.dtype.itemsize // 4)
 
 
 def _stored(values: Tensor | np.ndarray, arrays: dict[str, Any]) -> str:
@@ -100,9 +106,7 @@ def _restored(value: Any, file: Container, used: set[str]) -> Any:
         return int(content)
     if kind == "complex":
         return complex(*map(float, value[1:]))
-    if kind == "strings":
-        return _strings(file.names_of(value[2]), file).reshape(content)
-    if kind not in ("tensor", "array", "scalar", "bytes"):
+    if kind not in ("tensor", "array", "scalar", "bytes", "strings"):
         raise file.damaged(f"its content holds an unknown {kind!r:.40}")
     if content in used:
         raise file.damaged(f"its content holds array {content!r:.40} twice")
@@ -113,12 +117,19 @@ def _restored(value: Any, file: Container, used: set[str]) -> Any:
     array = active.to_numpy(tensor)
     if kind == "bytes":
         return array.tobytes()
+    if kind == "strings":
+        return _strings(array)
     return array if kind == "array" else array[()]
 
 
-def _strings(texts: list[str], file: Container) -> np.ndarray:
-    """Return an array of strings, each of which takes as much memory as the longest."""
-    size = 4 * len(texts) * max(map(len, texts), default=0)
-    if size > MOST_UNPACKED * file.size:
-        raise file.damaged(f"its strings would take {size} bytes, more than {MOST_UNPACKED} times the file")
-    return np.array(texts, dtype=np.str_)
+def _strings(codes: np.ndarray) -> np.ndarray:
+    """Return the strings of :func:`_codes`; raise ``ValueError`` for numbers that are none of characters."""
+    if (
+        codes.dtype != np.int32
+        or not codes.ndim
+        or (codes.size and not 0 <= codes.min() <= codes.max() <= sys.maxunicode)
+    ):
+        raise ValueError(f"strings are not made of characters, but {codes.dtype} of shape {codes.shape}")
+    if not codes.shape[-1]:
+        return np.zeros(codes.shape[:-1], "U1")
+    return np.ascontiguousarray(codes).view(f"U{codes.shape[-1]}")[..., 0]

@@ -13,10 +13,10 @@ from numpy.lib import format as npy
 from ..errors import DGLError
 from .atomic import replacing
 
-__all__ = ["MOST_UNPACKED", "read_npz", "write_npz"]
+__all__ = ["read_npz", "write_npz", "zip_members"]
 
-MOST_UNPACKED = 1100
-"""How much larger than its archive an unpacked file may be. DEFLATE, of .zip and .gz, reaches 1032."""
+_DENSEST = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}
+"""How many bytes a packed byte can stand for. bzip2 and LZMA, which .zip files may have, too, have no such bound."""
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -30,28 +30,53 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def read_npz(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of numbers in a file by name.
 
+    They take twice the file's size at most, and twice what they unpack to where they are compressed; what the file says
+    about them allocates nothing.
+
     Raises
     ------
     FileNotFoundError
         There is no such file.
     DGLError
-        It is damaged, holds something else than numbers, or says that more would be unpacked than 1100 times its size.
+        It is damaged, holds something else than numbers, or says that its arrays are larger than their packed bytes can
+        hold.
     """
     size = path.stat().st_size
     try:
         with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            if sum(member.compress_size for member in members) > size:
-                raise ValueError("its members are said to be larger than the file")
+            members = zip_members(archive, size)
             return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, SyntaxError, struct.error ...
         raise DGLError(f"{path} is not read as .npz: {error or type(error).__name__}") from error
 
 
+def zip_members(archive: zipfile.ZipFile, size: int) -> list[zipfile.ZipInfo]:
+    """Return the members of an archive of ``size`` bytes.
+
+    Raises
+    ------
+    ValueError
+        They are said to be larger than their packed bytes can hold, or these larger than the file; or they are packed
+        by other means than DEFLATE.
+    """
+    members = archive.infolist()
+    for member in members:
+        densest = _DENSEST.get(member.compress_type)
+        if densest is None:
+            raise ValueError(f"{member.filename[:60]!r} is packed by method {member.compress_type}, not by DEFLATE")
+        # DEFLATE's bound is for long runs; a block has a few bytes of its own.
+        if member.file_size > densest * (member.compress_size + 8 * (densest > 1)):
+            raise ValueError(
+                f"{member.filename[:60]!r} is said to have {member.file_size} bytes, more than its "
+                f"{member.compress_size} packed ones can hold"
+            )
+    if sum(member.compress_size for member in members) > size:
+        raise ValueError("its members are said to be larger than the file")
+    return members
+
+
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     """Read one array, after holding what its header says against the size of the member."""
-    if member.file_size > MOST_UNPACKED * member.compress_size:
-        raise ValueError(f"{member.filename} would be unpacked to more than {MOST_UNPACKED} times its size")
     with archive.open(member) as file:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
         if read is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 from ..backend import Tensor, active
 from ..errors import DGLError
@@ -32,6 +33,17 @@ MOST_HEADS = 64
 MOST_ON_CARD = 1024
 """Features of a head that the lanes of a warp hold in registers."""
 
+
+class Steps(Protocol):
+    """An attention that was written step by step."""
+
+    def composed(self, adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+        """Return what :func:`composed` does, by way of the steps' tensors."""
+
+    def asked(self) -> bool:
+        """Whether somebody asks for the gradient of one of them."""
+
+
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _MUL: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
 _THREE: Expr = _ADD + Operand(Side.E, 2)
@@ -40,7 +52,12 @@ _WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 
 
 def attention(
-    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None = None
+    adj: Adjacency,
+    how: Attention,
+    x: Tensor,
+    operands: Sequence[Tensor],
+    edge_weight: Tensor | None = None,
+    steps: Steps | None = None,
 ) -> Tensor:
     """Return for every node the weighted sum of its in-edges' sources.
 
@@ -55,6 +72,8 @@ def attention(
         Of ``how.edges``: the edges' terms follow, ``(num_edges, *heads)``, perhaps with a last axis of length 1.
     edge_weight
         ``(num_edges,)``, multiplies the weights after the softmax and dropout.
+    steps
+        what the attention was written as, whose gradients somebody may ask for.
 
     Returns
     -------
@@ -66,7 +85,7 @@ def attention(
     DGLError
         Rows, heads or dtypes do not fit the structure or each other; a dropout that is no probability.
     """
-    result = _attended(adj, how, x, operands, edge_weight)
+    result = _attended(adj, how, x, operands, edge_weight, steps)
     return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
 
 
@@ -89,7 +108,12 @@ def attention_with_edges(
 
 
 def _attended(
-    adj: Adjacency, how: Attention, x: Tensor, operands: Sequence[Tensor], edge_weight: Tensor | None
+    adj: Adjacency,
+    how: Attention,
+    x: Tensor,
+    operands: Sequence[Tensor],
+    edge_weight: Tensor | None,
+    steps: Steps | None = None,
 ) -> Tensor:
     """Return the attention with one axis of heads, in one kernel where there is one; see :class:`FusedAttention`."""
     inputs = _checked(adj, how, x, operands, edge_weight)
@@ -98,13 +122,14 @@ def _attended(
     if is_traced(adj):  # a compiler keeps the operations that it is composed of
         return composed(adj, how, flat)
     how = how.seeded()
+    compose, asked = (composed, None) if steps is None else (steps.composed, steps.asked)
     beyond = not 0 < math.prod(heads) <= MOST_HEADS
     if not active.on_cpu(x):
         beyond = beyond or features > MOST_ON_CARD or how.edges
     if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
-        return composed(adj, how, flat)
+        return compose(adj, how, flat)
     needs = any(active.requires_grad(tensor) for tensor in flat)
-    return active.apply(FusedAttention(adj, how, needs, composed), *flat)
+    return active.apply(FusedAttention(adj, how, needs, compose, asked), *flat)
 
 
 def attention_weights(
@@ -204,7 +229,12 @@ def normalised(adj: Adjacency, how: Attention, scores: Tensor) -> Tensor:
     weights = edge_softmax(adj, scores)
     if how.dropout and is_traced(adj):
         return active.dropout(weights, how.dropout)
-    return weights * _multipliers(adj, how, weights) if how.dropout else weights
+    return dropped(adj, how, weights) if how.dropout else weights
+
+
+def dropped(adj: Adjacency, how: Attention, weights: Tensor) -> Tensor:
+    """Return weights, (num_edges, heads, 1), after dropout by the seed."""
+    return weights * _multipliers(adj, how, weights)
 
 
 def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .grouped import Groups, group_rows, grouped_mm
-from .rows import segment_reduce, take_rows
+from .rows import RowIndex, segment_reduce, take_rows
 from .scores import attends, edge_scores, edge_softmax, scores_wait, spmm
 from .several import spmm_several
 from .sparse import sddmm
@@ -15,6 +15,7 @@ __all__ = [
     "DEGREE_SCALES",
     "Attention",
     "Groups",
+    "RowIndex",
     "Score",
     "attends",
     "attention",

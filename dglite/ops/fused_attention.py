@@ -69,11 +69,18 @@ class FusedAttention:
     edge), follows it in one tensor of one axis: what is recorded has one result.
 
     ``composed`` does the same with differentiable operations: its gradient is taken where a second derivative is
-    wanted.
+    wanted, and where somebody has ``asked`` for the gradients of its steps.
     """
 
-    def __init__(self, adj: Adjacency, how: Attention, training: bool, composed: Callable[..., Tensor]) -> None:
-        self.adj, self.how, self.training, self.composed = adj, how, training, composed
+    def __init__(
+        self,
+        adj: Adjacency,
+        how: Attention,
+        training: bool,
+        composed: Callable[..., Tensor],
+        asked: Callable[[], bool] | None = None,
+    ) -> None:
+        self.adj, self.how, self.training, self.composed, self.asked = adj, how, training, composed, asked
         self.saved: tuple[int, ...] = ()
         self.kept: dict[str, Tensor] = {}
 
@@ -103,7 +110,8 @@ class FusedAttention:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         given = list(inputs[:-1])
-        if active.requires_grad(grad) or any(active.requires_grad(tensor) for tensor in given):
+        again = active.requires_grad(grad) or any(active.requires_grad(tensor) for tensor in given)
+        if again or (self.asked is not None and self.asked()):
             return active.gradients(lambda *tensors: self.composed(self.adj, self.how, tensors), given, grad, needs)
         adj, how, named = self.adj, self.how, self.how.named(given)
         wanted = {name for name, needed in zip(named, needs, strict=True) if needed}

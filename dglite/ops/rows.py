@@ -14,15 +14,38 @@ from ..structure.adjacency import Adjacency
 from .operands import check_tensor
 from .sparse import spmm
 
-__all__ = ["segment_reduce", "take_rows"]
+__all__ = ["RowIndex", "segment_reduce", "take_rows"]
 
 
-def take_rows(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
+class RowIndex:
+    """Rows that are taken more than once: what the gradient needs is made the first time. They are never changed."""
+
+    __slots__ = ("_kept", "rows")
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self.rows = rows
+        self._kept: dict[int, Adjacency] = {}
+
+    def taken_from(self, num_rows: int) -> Adjacency:
+        """Return the relation of every row that is taken to the one of ``num_rows`` that it comes from."""
+        found = self._kept.get(num_rows)
+        if found is None:
+            count = len(self.rows)
+            made = Adjacency.from_coo(count, num_rows, np.arange(count), self.rows, validate=False)
+            found = self._kept.setdefault(num_rows, made)
+        return found
+
+
+def take_rows(x: Tensor, rows: np.ndarray | RowIndex, permutation: bool = False) -> Tensor:
     """Return ``x[rows]``, (len(rows), *feat).
 
-    The gradient is a g-SpMM, not a scatter; with ``permutation`` (every row exactly once) it is the inverse gather.
-    Negative or too large rows raise ``IndexError``.
+    The gradient is a g-SpMM, not a scatter; with ``permutation`` (every row exactly once) it is the inverse gather. A
+    :class:`RowIndex` keeps the structure of the former. Negative or too large rows raise ``IndexError``.
     """
+    if isinstance(rows, RowIndex):
+        if active.compiling() or not active.requires_grad(x):
+            return active.take(x, rows.rows)
+        return active.apply(_TakeRows(rows.rows, active.shape(x)[0], permutation, rows), x)
     if active.compiling() or not active.requires_grad(x):  # a compiler knows the library's own gather
         return active.take(x, rows)
     return active.apply(_TakeRows(rows, active.shape(x)[0], permutation), x)
@@ -31,8 +54,8 @@ def take_rows(x: Tensor, rows: np.ndarray, permutation: bool = False) -> Tensor:
 class _TakeRows:
     saved = ()
 
-    def __init__(self, rows: np.ndarray, num_rows: int, permutation: bool) -> None:
-        self.rows, self.num_rows, self.permutation = rows, num_rows, permutation
+    def __init__(self, rows: np.ndarray, num_rows: int, permutation: bool, index: RowIndex | None = None) -> None:
+        self.rows, self.num_rows, self.permutation, self.index = rows, num_rows, permutation, index
 
     def forward(self, x: Tensor) -> Tensor:
         return active.take(x, self.rows)
@@ -42,8 +65,8 @@ class _TakeRows:
             inverse = np.empty_like(self.rows)
             inverse[self.rows] = np.arange(len(self.rows))
             return [take_rows(grad, inverse, permutation=True)]
-        taken = Adjacency.from_coo(len(self.rows), self.num_rows, np.arange(len(self.rows)), self.rows, validate=False)
-        return [spmm(taken, Operand(Side.U, 0), Reducer.SUM, (grad,))]
+        index = RowIndex(self.rows) if self.index is None else self.index
+        return [spmm(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
 
 
 def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
-from ..backend import Tensor, active
+from ..backend import Tensor, Watch, active
 from ..expr import Call, Expr, Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import softmax, sparse
-from .attention import MOST_HEADS, Attention, Score, attention, leaky_relu, normalised
+from .attention import MOST_HEADS, Attention, Score, attention, dropped, leaky_relu
 from .operands import FLOATS
 from .traced import is_traced
 
@@ -27,6 +28,7 @@ WORTH_DEFERRING = 1 << 14
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)
 _THREE: Expr = _ADD + Operand(Side.E, 2)
+_WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +36,15 @@ class EdgeAttention:
     """Scores leaky_relu(left[u] + right[v]) of edges, or the weights that softmax and dropout make of them.
 
     ``sources``, left and right, have shape (rows, *heads, 1) or (rows, *heads). Where ``how.edges``, a term of the edge
-    is the third.
+    is the third. ``before`` is the step that this one was made of.
     """
 
     adj: Adjacency
     sources: tuple[Tensor, ...]
     how: Attention
     normalised: bool = False
+    before: EdgeAttention | None = None
+    watch: Watch = field(default_factory=Watch)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,35 +55,57 @@ class EdgeAttention:
         """Return the scores with this slope below 0; None where they have one or are weights."""
         if self.normalised or self.how.slope != 1.0:
             return None
-        return replace(self, how=replace(self.how, slope=slope))
+        return self._next(how=replace(self.how, slope=slope))
 
     def plus(self, term: Tensor) -> EdgeAttention | None:
         """Return the scores with a term of the edge added; None where they have had one, a slope or a softmax."""
         if self.normalised or self.how.slope != 1.0 or self.how.edges or not _is_term(self.adj, self.sources[0], term):
             return None
-        return replace(self, sources=(*self.sources, active.copy(term)), how=replace(self.how, edges=True))
+        return self._next(sources=(*self.sources, active.copy(term)), how=replace(self.how, edges=True))
 
     def softmax(self) -> EdgeAttention | None:
         """Return the weights; None where these are weights already."""
-        return None if self.normalised else replace(self, normalised=True)
+        return None if self.normalised else self._next(normalised=True)
 
     def dropout(self, p: float) -> EdgeAttention | None:
         """Return the weights, dropped with probability ``p`` by a seed that is drawn now; None for scores."""
         if not self.normalised or self.how.dropout:
             return None
-        return replace(self, how=replace(self.how, dropout=p).seeded())
+        return self._next(how=replace(self.how, dropout=p).seeded())
+
+    def _next(self, **changes: Any) -> EdgeAttention:
+        return replace(self, before=self, watch=Watch(), **changes)
 
     def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
         """Return the same for other sources."""
         return replace(self, sources=tuple(sources))
 
     def compute(self, *sources: Tensor) -> Tensor:
-        """Return the values, differentiable."""
-        scores = _computed(self.adj, sources, self.how.slope)
+        """Return the values, differentiable by way of the steps before."""
+        before = self.before
+        if before is None:
+            return _computed(self.adj, sources, self.how.slope)
+        values = active.watched(before.compute(*sources[: len(before.sources)]), before.watch)
+        if len(before.sources) < len(sources):
+            return values + sources[-1]
         if not self.normalised:
-            return scores
-        flat = active.reshape(scores, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
-        return active.reshape(normalised(self.adj, self.how, flat), self.shape)
+            return leaky_relu(values, self.how.slope)
+        flat = active.reshape(values, (self.adj.num_edges, math.prod(self.shape[1:]), 1))
+        made = dropped(self.adj, self.how, flat) if before.normalised else softmax.edge_softmax(self.adj, flat)
+        return active.reshape(made, self.shape)
+
+    def composed(self, adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
+        """Return the sum of sources with these weights; inputs are x, (num_src, heads, d), and flat sources."""
+        x, *flat = inputs
+        feat = self.shape[1:]
+        sources = [active.reshape(side, (active.shape(side)[0], *feat)) for side in flat]
+        weights = active.watched(self.compute(*sources), self.watch)
+        weights = active.reshape(weights, (adj.num_edges, math.prod(feat), 1))
+        return sparse.spmm(adj, _WEIGHTED, Reducer.SUM, (x, weights))
+
+    def asked(self) -> bool:
+        """Whether somebody asks for the gradient of this or of a step before."""
+        return bool(self.watch) or (self.before is not None and self.before.asked())
 
 
 def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> Tensor:
@@ -167,7 +193,8 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
                 active.pass_by(operand)
             flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in recipe.sources]
             return active.reshape(
-                attention(adj, recipe.how, active.reshape(x, wide), flat), (adj.num_dst, *active.shape(x)[1:])
+                attention(adj, recipe.how, active.reshape(x, wide), flat, steps=recipe),
+                (adj.num_dst, *active.shape(x)[1:]),
             )
     return sparse.spmm(adj, expr, reducer, operands)
 

@@ -19,13 +19,19 @@ from .walks import repeated, walk
 
 __all__ = ["PinSAGESampler", "RandomWalkNeighborSampler"]
 
+_LARGEST_TRACES = 1 << 27
+"""Nodes in the walks from one seed: they take 1 GiB."""
+_TRACES_AT_ONCE = 1 << 23
+"""Nodes in the walks that are in memory at a time, if they are those of several seeds."""
+
 
 class RandomWalkNeighborSampler:
     """Connects nodes to those that random walks from them visit most often (PinSAGE, Ying et al. 2018).
 
     A walk repeats a metapath that begins and ends at one node type; the nodes at which it completes the metapath are
     visited. Calling the sampler with seed ids gives a homogeneous graph of that type's nodes: edges into each seed from
-    its most visited nodes, the most visited first, of equals the lowest id.
+    its most visited nodes, the most visited first, of equals the lowest id. The walks of one seed are in memory
+    together, those of many seeds are not.
 
     Parameters
     ----------
@@ -47,7 +53,8 @@ class RandomWalkNeighborSampler:
     Raises
     ------
     DGLError
-        The metapath does not end where it begins, a count is negative, or the probability is not in [0, 1].
+        The metapath does not end where it begins, a count is negative, the walks of one seed have more than 2**27 nodes
+        together, or the probability is not in [0, 1].
     """
 
     def __init__(
@@ -72,6 +79,13 @@ class RandomWalkNeighborSampler:
         self.num_hops, self.num_traversals = len(self._hop_relations), count_of(num_traversals, "num_traversals", 1)
         self.num_random_walks = count_of(num_random_walks, "num_random_walks", 1)
         self.num_neighbors = count_of(num_neighbors, "num_neighbors")
+        self._trace_size = self.num_random_walks * (self.num_hops * self.num_traversals + 1)
+        if self._trace_size > _LARGEST_TRACES:
+            raise DGLError(
+                f"{self.num_random_walks} walks of {self.num_traversals} times {self.num_hops} steps from each seed "
+                f"have {self._trace_size} nodes, at most {_LARGEST_TRACES} are kept; lower num_random_walks or "
+                "num_traversals, some hundred visits rank the neighbors"
+            )
         self._relations = repeated(self._hop_relations, self.num_traversals)
         self._node_set = ends[self._hop_relations[0]][0]
         self.ntype = G._metagraph.ntypes[self._node_set]
@@ -88,10 +102,21 @@ class RandomWalkNeighborSampler:
             A seed is not a node.
         """
         G, num_nodes = self.G, self.G._num_nodes[self._node_set]
-        most = min(self.num_neighbors, num_nodes, self.num_random_walks * self.num_traversals)  # as many can be visited
         seeds = G._set_ids(seed_nodes, self._node_set)
+        at_once = max(_TRACES_AT_ONCE // self._trace_size, 1)
+        parts = [self._visited(seeds[i : i + at_once]) for i in range(0, max(len(seeds), 1), at_once)]
+        src, dst, times = parts[0] if len(parts) == 1 else map(np.concatenate, zip(*parts, strict=True))
+        adjacency = Adjacency.from_coo(num_nodes, num_nodes, src, dst, G._idtype, validate=False)
+        made = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
+        made.edata[self.weight_column] = made._tensor(times)
+        return made
+
+    def _visited(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the most visited nodes of each seed, the seed, and the numbers of visits."""
+        num_nodes = self.G._num_nodes[self._node_set]
+        most = min(self.num_neighbors, num_nodes, self.num_random_walks * self.num_traversals)  # as many can be visited
         starts = np.repeat(seeds, self.num_random_walks)
-        traces, _, _ = walk(G, starts, self._relations, None, self._stops, False)
+        traces, _, _ = walk(self.G, starts, self._relations, None, self._stops, False)
         nodes, times = np.zeros((len(seeds), most), np.int64), np.zeros((len(seeds), most), np.int64)
         counts = np.zeros(len(seeds), np.int64)
         arguments = traces.reshape(-1), traces.shape[1] - 1, self.num_hops, self.num_random_walks, most
@@ -99,11 +124,7 @@ class RandomWalkNeighborSampler:
         run, threads = compiled().rows.run_rows, active.num_threads()
         run(compiled().walk.count_visits, len(seeds), traces.size, threads, *arguments, *outputs)
         kept = np.arange(most) < counts[:, None]
-        ends = nodes[kept], np.repeat(seeds, counts)
-        adjacency = Adjacency.from_coo(num_nodes, num_nodes, *ends, G._idtype, validate=False)
-        made = make_graph(self._metagraph, (adjacency,), (num_nodes,), G._device)
-        made.edata[self.weight_column] = made._tensor(times[kept])
-        return made
+        return nodes[kept], np.repeat(seeds, counts), times[kept]
 
 
 @final

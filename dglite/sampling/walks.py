@@ -99,9 +99,7 @@ def walk(
     starts = g._set_ids(nodes, types[0])
     stops = _stops(restart_prob, len(relations))
     weights = _weights(g, prob, relations)
-    traces = np.empty((len(starts), len(types)), g._idtype)
-    traces[:, 0] = starts
-    edges = np.empty((len(starts), len(relations) if return_eids else 0), g._idtype)
+    traces, edges = _room(starts, len(relations), return_eids, g._idtype)
     key, begin, bad = draw_key(), 0, np.full(1, -1, np.int64)
     for index, steps in itertools.groupby(relations):
         end = begin + len(list(steps))
@@ -116,6 +114,21 @@ def walk(
         check_weights(bad, f"{g._metagraph.etypes[index]!r} edge")
         begin = end
     return traces, edges, types
+
+
+def _room(starts: np.ndarray, length: int, return_eids: bool, idtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Return arrays for traces (num_walks, length + 1), begun at ``starts``, and edges (num_walks, length or 0)."""
+    try:
+        traces = np.empty((len(starts), length + 1), idtype)
+        edges = np.empty((len(starts), length if return_eids else 0), idtype)
+    except (MemoryError, ValueError) as error:  # the latter beyond what an array can have
+        size = len(starts) * (length + 1) * (1 + return_eids) * idtype.itemsize
+        raise DGLError(
+            f"{len(starts)} walks of {length} steps take {size / 2**30:.3g} GiB, which there are not; walk from fewer "
+            "nodes at a time, or make the walks shorter"
+        ) from error
+    traces[:, 0] = starts
+    return traces, edges
 
 
 _STEPS_PER_CALL = 1 << 22
@@ -237,9 +250,7 @@ def node2vec_random_walk(
     length = len(_relations(g, None, walk_length))
     starts, adjacency = g._set_ids(nodes, 0), g.adjacencies[0]
     (weights,) = edge_weights(g, prob)
-    traces = np.empty((len(starts), length + 1), g._idtype)
-    traces[:, 0] = starts
-    edges = np.empty((len(starts), length if return_eids else 0), g._idtype)
+    traces, edges = _room(starts, length, return_eids, g._idtype)
     by_src, bad = adjacency.sorted_csr(), np.full(1, -1, np.int64)
     edge_ids = by_src.indices[:0] if by_src.edge_ids is None else by_src.edge_ids
     inputs = by_src.indptr, by_src.indices, edge_ids, _NO_WEIGHTS if weights is None else weights

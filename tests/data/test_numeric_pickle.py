@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import collections
 import os
 import pickle
@@ -132,3 +133,24 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_missing_file_is_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_numeric_pickle(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_the_bytes_of_a_file_are_used_once(tmp_path: Path, protocol: int) -> None:
+    raw = bytes(range(200)) * 100
+
+    class Twin:
+        def __reduce__(self):
+            made = np.zeros(len(raw), np.uint8).__reduce__()
+            return (*made[:2], (1, (len(raw),), np.dtype(np.uint8), False, raw))
+
+    class Encoded:
+        def __reduce__(self):
+            return codecs.encode, (TEXT, "latin1")
+
+    TEXT = raw.decode("latin1")
+    for kind in (Twin, Encoded):
+        path = _write(tmp_path, pickle.dumps([kind() for _ in range(30)], protocol))
+        assert path.stat().st_size < 3 * len(raw)
+        with pytest.raises(DGLError, match="larger together than the file"):
+            read_numeric_pickle(path)

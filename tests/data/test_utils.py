@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
 import gzip
 import hashlib
 import io
 import lzma
 import tarfile
 import threading
+import tracemalloc
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -150,19 +153,94 @@ def test_tables(tmp_path: Path, text: str, dtype: type) -> None:
 
 
 def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    bomb = lzma.compress(bytes(10**7))
-    assert len(bomb) * 1100 < 10**7
     header = tarfile.TarInfo("zeros")
-    header.size = 10**7
-    (tmp_path / "x.tar.xz").write_bytes(lzma.compress(header.tobuf() + bytes(10**7)))
-    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_LZMA) as archive:
-        archive.writestr("zeros", bytes(10**7))
-    for name in ("x.tar.xz", "x.zip"):
-        with pytest.raises(DGLError, match="1100 times its size"):
+    header.size = 10**8
+    (tmp_path / "x.tar.bz2").write_bytes(bz2.compress(header.tobuf() + bytes(10**5)))  # is refused for what it says
+    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(10**8)))
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("zeros", bytes(10**8))
+    for name in ("x.tar.bz2", "x.gz", "x.zip"):
+        with pytest.raises(DGLError, match="200 times its size and 64 MiB; if you trust it"):
             utils.extract_archive(tmp_path / name, tmp_path / "out")
-    (tmp_path / "x.gz").write_bytes(gzip.compress(bytes(10**6)))  # as much as that format can
+    assert not (tmp_path / "out").exists()
+
+
+def test_members_of_zip_archives_are_held_to_their_packed_size(tmp_path: Path) -> None:
+    packed = gzip.compress(bytes(10**6))  # as much as DEFLATE can
+    (tmp_path / "x.gz").write_bytes(packed)
     utils.extract_archive(tmp_path / "x.gz", tmp_path / "out")
-    assert (tmp_path / "out" / "x").stat().st_size == 10**6
+    assert (tmp_path / "out" / "x").stat().st_size == 10**6 > 900 * len(packed)
+    content = bytearray(_archive(tmp_path / "x.zip", {"a": b"one"}).read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = (10**6).to_bytes(4, "little")
+    (tmp_path / "x.zip").write_bytes(content)
+    with pytest.raises(DGLError, match="'a' is said to have 1000000 bytes, more than its 3 packed ones can hold"):
+        utils.extract_archive(tmp_path / "x.zip", tmp_path / "new")
+    for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
+        with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as archive:
+            archive.writestr("a", b"one")
+        with pytest.raises(DGLError, match="not by DEFLATE"):
+            utils.extract_archive(tmp_path / "x.zip", tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    "kind", ["many members", "a long name", "long headers", "headers of all", "a large dictionary"]
+)
+def test_archives_are_unpacked_in_little_memory(tmp_path: Path, kind: str) -> None:
+    made = io.BytesIO()
+    pax, refused = {}, None
+    if kind == "a long name":
+        header = tarfile.TarInfo("././@LongLink")
+        header.type, header.size = b"L", 10**7
+        made.write(header.tobuf() + b"x" * 10**7)
+        refused = "headers of a member"
+    if kind == "long headers":
+        pax, refused = {"comment": "x" * 10**6}, "headers of a member"
+    if kind == "headers of all":
+        for i in range(3):
+            made.write(tarfile.TarInfo.create_pax_global_header({f"comment{i}": "x" * 10**5}))
+        refused = "headers"
+    with tarfile.open(fileobj=made, mode="w", pax_headers=pax) as archive:
+        for i in range(3000 if kind == "many members" else 3):
+            archive.addfile(tarfile.TarInfo(f"{i}"))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 27}] if kind == "a large dictionary" else None
+    packed = gzip.compress(made.getvalue()) if filters is None else lzma.compress(made.getvalue(), filters=filters)
+    (tmp_path / "x.tar.gz").write_bytes(packed)
+    refused = "emory" if filters else refused
+    peaks = []
+    for i in range(2):  # the first may load a module, and so may other threads
+        tracemalloc.start()
+        try:
+            with contextlib.nullcontext() if refused is None else pytest.raises(DGLError, match=refused):
+                utils.extract_archive(tmp_path / "x.tar.gz", tmp_path / f"out{i}")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert min(peaks) < 4 * len(packed) + (1 << 20)
+
+
+def test_archives_of_several_streams(tmp_path: Path) -> None:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        header = tarfile.TarInfo("a")
+        header.size = 10**6
+        archive.addfile(header, io.BytesIO(bytes(range(250)) * 4000))
+        link = tarfile.TarInfo("b")
+        link.type, link.linkname = tarfile.LNKTYPE, "a"
+        archive.addfile(link)
+    content = made.getvalue()
+    for name, compress in {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}.items():
+        (tmp_path / f"x.tar.{name}").write_bytes(compress(content[:9999]) + compress(content[9999:]))
+        utils.extract_archive(tmp_path / f"x.tar.{name}", tmp_path / name)
+        for member in "ab":
+            assert (tmp_path / name / member).read_bytes() == bytes(range(250)) * 4000
+        (tmp_path / f"x.tar.{name}").write_bytes(compress(content)[:-20])
+        with pytest.raises(DGLError, match="cannot be unpacked"):
+            utils.extract_archive(tmp_path / f"x.tar.{name}", tmp_path / "cut")
+    link.linkname = "c"
+    (tmp_path / "x.tar").write_bytes(link.tobuf() + bytes(1024))
+    with pytest.raises(DGLError, match="link to 'c', which is not before it"):
+        utils.extract_archive(tmp_path / "x.tar", tmp_path / "link")
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -81,3 +81,20 @@ def test_what_cannot_be_written_is_named(tmp_path, info, where):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DGLError, match="does not exist"):
         load_info(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (0, 3), ()])
+def test_strings_come_back_in_the_room_that_the_file_has(tmp_path, shape):
+    texts = np.array(["", "a", "\U0001f600", "b" * 1000])
+    texts = np.array("\u00e9") if shape == () else texts[: math.prod(shape)].reshape(shape)
+    for given in (texts, texts.astype(texts.dtype.newbyteorder(">")), texts.T):
+        save_info(tmp_path / "i", {"x": given})
+        found = load_info(tmp_path / "i")["x"]
+        assert found.shape == given.shape and (found == given).all()
+        assert found.nbytes < (tmp_path / "i").stat().st_size
+
+
+def test_strings_of_which_one_is_long_come_back(tmp_path):
+    texts = np.array(["a"] * 300 + ["b" * 30_000])
+    save_info(tmp_path / "i", {"x": texts})
+    assert (load_info(tmp_path / "i")["x"] == texts).all()

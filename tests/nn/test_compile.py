@@ -118,7 +118,7 @@ def test_edge_weights_take_part() -> None:
         return norm(g, w)
 
     g, model = dense.graph(), Weighted().double()
-    compiled = torch.compile(model, fullgraph=False, backend="aot_eager")
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     _agree(model, compiled, g, dense.double(4, 5), dense.positive(8))
 
 

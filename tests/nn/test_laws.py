@@ -13,6 +13,7 @@ import torch
 
 import dglite
 from dglite.errors import DGLError
+from tests.nn import dense
 from tests.nn.cases import CASES
 from tests.nn.laws import Case, graph_of, run
 
@@ -126,14 +127,32 @@ def test_autocast_is_close(case: Case) -> None:
 @every_case
 def test_compiled_it_is_one_program(case: Case) -> None:
     if not case.compiles:
-        pytest.skip("needs values while it runs")
+        pytest.skip("plans by the graph while it runs")
     torch._dynamo.reset()
     g, layer = graph_of(case.graphs[0]), case.layer()
     inputs = case.inputs(g)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    ours, expected = run(compiled, g, inputs), run(layer, g, inputs)
+    with torch._dynamo.config.patch(allow_rnn=True):  # torch's compiler leaves LSTMs out otherwise
+        ours, expected = run(compiled, g, inputs), run(layer, g, inputs)
     torch.testing.assert_close(ours, expected)
     assert_same(gradients(ours, layer, inputs), gradients(expected, layer, inputs))
+
+
+@pytest.mark.parametrize("name", ["batch", "empty", "edgeless"])
+def test_sort_pooling_compiles_for_graphs_of_any_size(name: str) -> None:
+    torch._dynamo.reset()
+    g, layer = graph_of(name), dglite.nn.SortPooling(3)
+    x = dense.double(g.num_nodes(), 4).round()  # some are equal
+    expected = layer(g, x)
+    torch.testing.assert_close(torch.compile(layer, fullgraph=True, backend="aot_eager")(g, x), expected)
+
+
+def test_a_compiled_program_checks_edge_weights() -> None:
+    torch._dynamo.reset()
+    g, layer = graph_of("graph"), dglite.nn.SGConv(4, 3).double()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    with pytest.raises(RuntimeError, match="square roots of sums of weights, which must be positive"):
+        compiled(g, dense.double(g.num_nodes(), 4), -torch.ones(g.num_edges(), dtype=torch.float64))
 
 
 @pytest.mark.parametrize(

@@ -353,3 +353,15 @@ def test_without_edges_a_shared_row_gets_no_gradient(reducer):
 def test_a_shared_operand_has_one_row():
     with pytest.raises(DGLError, match="expected 1 rows, one per relation"):
         core.spmm(small()[0], U0 * G1, Reducer.SUM, (torch.zeros(6, 2), torch.zeros(3, 2)))
+
+
+def test_rows_that_are_taken_again_keep_the_structure_of_their_gradient(monkeypatch):
+    rows, weight = np.array([2, 0, 2]), torch.arange(1.0, 4.0, dtype=torch.float64)[:, None]
+    index, made = core.RowIndex(rows), []
+    from_coo = Adjacency.from_coo
+    monkeypatch.setattr(Adjacency, "from_coo", lambda *args, **kwargs: made.append(args) or from_coo(*args, **kwargs))
+    for size in (3, 3, 4, 3):
+        x = torch.zeros(size, 1, dtype=torch.float64, requires_grad=True)
+        (core.take_rows(x, index) * weight).sum().backward()
+        assert x.grad.ravel().tolist() == [2, 0, 4, 0][:size]
+    assert len(made) == 2

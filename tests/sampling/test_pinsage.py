@@ -9,7 +9,7 @@ import torch
 
 import dglite
 from dglite import DGLError
-from dglite.sampling import PinSAGESampler, RandomWalkNeighborSampler, random_walk
+from dglite.sampling import PinSAGESampler, RandomWalkNeighborSampler, pinsage, random_walk
 from tests.sampling.graphs import hetero, random_graph
 
 
@@ -48,6 +48,24 @@ def test_one_step_along_the_only_edge_type():
     assert sample.is_homogeneous and sample.in_degrees([59]).item() == 0
     assert (sample.edata["visits"] > 0).all() and sample.in_degrees([0, 1]).max() <= 4
     assert RandomWalkNeighborSampler(g, 2, 0.3, 20, 4)([]).num_edges() == 0
+
+
+def test_seeds_of_which_not_all_walks_are_in_memory(monkeypatch):
+    g = bipartite()
+    sampler = PinSAGESampler(g, "item", "user", 2, 0, 400, 3)
+    monkeypatch.setattr(pinsage, "_TRACES_AT_ONCE", 4000)  # two seeds
+    sample = sampler([3, 30, 0, 3, 7])
+    alone = [sampler([seed]) for seed in (3, 30, 0, 3, 7)]
+    assert sample.edges()[1].tolist() == torch.cat([one.edges()[1] for one in alone]).tolist()
+    for u, v, times in zip(*sample.edges(), sample.edata["weights"], strict=True):
+        assert times > 40 and g.in_degrees(u, etype="has") and v in (3, 30, 0, 7)
+    assert sampler([]).num_edges() == 0
+
+
+@pytest.mark.parametrize(("walks", "traversals"), [(10**12, 1), (1, 10**12), (10**6, 10**3)])
+def test_more_walks_than_memory_holds_are_refused(walks, traversals):
+    with pytest.raises(DGLError, match="lower num_random_walks or num_traversals"):
+        PinSAGESampler(bipartite(), "item", "user", traversals, 0.5, walks, 3)
 
 
 def test_bad_input():

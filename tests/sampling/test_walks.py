@@ -112,6 +112,16 @@ def test_bad_input(arguments, message):
         random_walk(g, [0, 1], **arguments)
 
 
+@pytest.mark.parametrize("return_eids", [False, True])
+def test_walks_that_no_memory_holds(return_eids):
+    g = dglite.graph(([0, 1], [1, 0]))
+    nodes = torch.zeros(1, dtype=torch.int64).expand(1 << 22)
+    with pytest.raises(DGLError, match=r"4194304 walks of 65536 steps take .* GiB, which there are not"):
+        random_walk(g, nodes, length=1 << 16, return_eids=return_eids)
+    with pytest.raises(DGLError, match="GiB, which there are not"):
+        node2vec_random_walk(g, nodes, 1, 1, 1 << 16, return_eids=return_eids)
+
+
 def test_bad_types_and_nodes():
     with pytest.raises(DGLError, match="cannot follow"):
         random_walk(hetero(), [0], metapath=["plays", "plays"])

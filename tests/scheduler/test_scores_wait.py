@@ -21,7 +21,6 @@ from torch.utils.flop_counter import FlopCounterMode
 import dglite
 import dglite.function as fn
 from dglite.backend import torch_deferred
-from dglite.errors import DGLError
 from dglite.nn.functional import edge_softmax
 from dglite.ops import scores
 
@@ -460,21 +459,91 @@ def test_functional_transforms_of_the_steps(monkeypatch, wait):
             transform(lambda el: s.layer(s.ft, el, s.er).sum())(x)
 
 
-@pytest.mark.parametrize("ask", ["retain_grad", "register_hook", "grad"])
-def test_a_gradient_that_is_asked_for_too_late_is_an_error(monkeypatch, ask):
-    """The one thing that waiting does not give: it says so."""
+def steps_of(s, p, mask=None):
+    """Return every step of an attention, and its result. ``mask`` is what dropout multiplies by, torch's by default."""
+    torch.manual_seed(3)
+    e = s.scores(s.el, s.er)
+    summed = e + torch.arange(8, dtype=e.dtype)[:, None, None].expand(8, 2, 1).cos()
+    sloped = F.leaky_relu(summed, 0.2)
+    a = s.weights(sloped)
+    dropped = F.dropout(a, p) if mask is None else a * mask
+    return {"e": e, "summed": summed, "sloped": sloped, "a": a, **({"dropped": dropped} if p else {})}, s.attend(
+        s.ft, dropped
+    )
+
+
+def retain_grad_late(s, steps, out):
+    for x in steps.values():
+        x.retain_grad()
+    out.cos().sum().backward(retain_graph=True)
+    out.sum().backward()  # adds up
+    return [x.grad for x in steps.values()]
+
+
+def hooks_late(s, steps, out):
+    seen = []
+    handles = []
+    for x in steps.values():
+        handles.append(x.register_hook(lambda grad: seen.append(grad.clone())))
+        x.register_hook(lambda grad: 2 * grad)
+    out.cos().sum().backward(retain_graph=True)
+    for handle in handles:
+        handle.remove()
+    out.sum().backward()
+    return seen
+
+
+def hooks_and_retain_grad_late(s, steps, out):
+    steps["e"].retain_grad()
+    steps["e"].register_hook(torch.cos)
+    out.cos().sum().backward(retain_graph=True)
+    steps["e"].sin().sum().backward()
+    return [steps["e"].grad]
+
+
+def grad_late(s, steps, out):
+    found = torch.autograd.grad(out.cos().sum(), [s.ft, *steps.values(), s.el], retain_graph=True)
+    (alone,) = torch.autograd.grad([out], steps["e"], torch.ones_like(out), retain_graph=True)
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        torch.autograd.grad(s.ft.sum(), [steps["e"], s.ft])
+    unused, _ = torch.autograd.grad(s.ft.sum(), [steps["e"], s.ft], allow_unused=True)
+    zeros, _ = torch.autograd.grad(s.ft.sum(), [steps["a"], s.ft], materialize_grads=True)
+    assert unused is None and not zeros.any() and zeros.shape == steps["a"].shape
+    return [*found, alone]
+
+
+def second_derivatives_late(s, steps, out):
+    inner = torch.autograd.grad(out.cos().sum(), list(steps.values()), create_graph=True)
+    return torch.autograd.grad(sum((x * x).sum() for x in inner), [s.ft, s.el])
+
+
+def late_and_read(s, steps, out):
+    """The weights are read, too, before and after somebody asks."""
+    before = steps["a"].sum(0)
+    steps["e"].retain_grad()
+    after = steps["a"].cos().sum(0)
+    more = s.attend(s.ft, steps["a"])
+    (out.sum() + (before * torch.arange(2)[:, None]).sum() + after.sum() + more.sin().sum()).backward()
+    return [steps["e"].grad]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4])
+@pytest.mark.parametrize(
+    "ask",
+    [retain_grad_late, hooks_late, hooks_and_retain_grad_late, grad_late, second_derivatives_late, late_and_read],
+)
+def test_gradients_of_steps_may_be_asked_for_after_the_next(monkeypatch, ask, p):
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
     s = Steps()
-    e = s.scores(s.el, s.er)
-    a = s.weights(e)
-    out = s.attend(s.ft, a)
-    for x in (e, a):
-        with pytest.raises(DGLError, match=f"{ask} of edge scores"):
-            if ask == "grad":
-                torch.autograd.grad(out.sum(), [s.ft, x])
-            else:
-                getattr(x, ask)(*[print] * (ask == "register_hook"))
-    out.sum().backward()
+    waited = ask(s, *steps_of(s, p)), [x.grad for x in s.leaves]
+    read, _ = steps_of(Steps(), p)
+    mask = (read["dropped"] / read["a"]).detach() if p else None
+
+    monkeypatch.setattr(scores, "WORTH_DEFERRING", 1 << 62)
+    s = Steps()
+    at_once = ask(s, *steps_of(s, p, mask)), [x.grad for x in s.leaves]
+    for one, other in zip(waited, at_once, strict=True):
+        torch.testing.assert_close(list(one), list(other))
 
 
 def test_nothing_waits_where_hooks_for_saved_tensors_cannot_be_seen(monkeypatch):

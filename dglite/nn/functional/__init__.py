@@ -57,7 +57,15 @@ from .given import (
     require_width,
     set_number,
 )
-from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled
+from .readout import (
+    attended_by_graph,
+    batch_sizes,
+    graph_members,
+    graph_softmax,
+    pooled,
+    repeated_by_graph,
+    top_rows,
+)
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
@@ -112,6 +120,7 @@ __all__ = [
     "recurrent",
     "reduce_edges",
     "reduce_neighbours",
+    "repeated_by_graph",
     "require_dense",
     "require_dense_batch",
     "require_in_edges",
@@ -131,6 +140,7 @@ __all__ = [
     "sum_of_products",
     "sum_of_relu",
     "sum_of_three",
+    "top_rows",
     "typed_attention",
     "typed_linear",
     "typed_sum",

@@ -119,10 +119,12 @@ def checked_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str = "both"
             f"edge weights of shape {tuple(weight.shape)} were given; normalisation is defined for one number "
             f"per edge, shape ({adjacency.num_edges},)"
         )
-    if norm == "both" and not bool((weight > 0).all()):
-        raise DGLError(
-            f'norm="both" takes square roots of sums of weights, which must be positive; got {weight.min():g}'
-        )
+    if norm == "both":
+        rule = 'norm="both" takes square roots of sums of weights, which must be positive'
+        if active.compiling():
+            active.require((weight > 0).all(), rule)
+        elif not bool((weight > 0).all()):
+            raise DGLError(f"{rule}; got {weight.min():g}")
     return normalise_edge_weight(adjacency, weight, norm, eps)
 
 

@@ -11,13 +11,22 @@ from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
+from ...readout import broadcast_nodes, topk_nodes
 from ...structure.adjacency import Adjacency
 from .given import by_head
 
 if TYPE_CHECKING:
     from ...graph import DGLGraph
 
-__all__ = ["attended_by_graph", "batch_sizes", "graph_members", "graph_softmax", "pooled"]
+__all__ = [
+    "attended_by_graph",
+    "batch_sizes",
+    "graph_members",
+    "graph_softmax",
+    "pooled",
+    "repeated_by_graph",
+    "top_rows",
+]
 
 _ROW: Expr = Operand(Side.E, 0)
 _WEIGHTED: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
@@ -59,6 +68,18 @@ class _Numbers(NamedTuple):
         places = self.of_nodes.reshape(-1, *(1,) * (feat.ndim - 1)).expand_as(feat)
         return lowest.scatter_reduce(0, places, feat, "amax")
 
+    def top(self, feat: Tensor, k: int, key: Tensor) -> Tensor:
+        """Return the rows of the k largest keys in each graph, largest first, and zeros: (num_graphs, k, d)."""
+        order = framework.argsort(key, descending=True, stable=True)
+        order = order[framework.argsort(self.of_nodes[order], stable=True)]
+        sizes = self.sums(framework.ones_like(self.of_nodes))
+        owners = self.of_nodes[order]
+        ranks = framework.arange(len(order), device=feat.device) - (sizes.cumsum(0) - sizes)[owners]
+        last = self.num_graphs * k  # of the rows that are too many
+        places = framework.where(ranks < k, owners * k + ranks, last)
+        made = feat.new_zeros(last + 1, feat.shape[1]).index_copy(0, places, feat[order])
+        return made[:last].reshape(self.num_graphs, k, feat.shape[1])
+
     def reduce(self, feat: Tensor, reducer: Reducer) -> Tensor:
         if reducer is Reducer.SUM:
             return self.sums(feat)
@@ -84,6 +105,29 @@ def graph_members(sizes: np.ndarray, feat: Tensor) -> Members:
     np.cumsum(sizes, out=offsets[1:])
     count = int(offsets[-1])
     return Adjacency.from_csc(count, len(sizes), offsets, np.arange(count), copy=False)
+
+
+def repeated_by_graph(graph: DGLGraph, sizes: np.ndarray, values: Tensor, feat: Tensor) -> Tensor:
+    """Return the row of each node's graph: values (batch_size, d), feat (num_nodes, ...) -> (num_nodes, d)."""
+    if not active.compiling():
+        return broadcast_nodes(graph, values)
+    members = graph_members(sizes, feat)
+    assert isinstance(members, _Numbers)
+    return values[members.of_nodes]
+
+
+def top_rows(graph: DGLGraph, sizes: np.ndarray, feat: Tensor, k: int) -> Tensor:
+    """Return the k rows of each graph whose last element is largest, largest first, and zeros where there are fewer.
+
+    feat (num_nodes, d) -> (batch_size, k, d)
+    """
+    if not active.compiling():
+        with graph.local_scope():
+            graph.ndata["h"] = feat
+            return topk_nodes(graph, "h", k, sortby=-1)[0]
+    members = graph_members(sizes, feat)
+    assert isinstance(members, _Numbers)
+    return members.top(feat, k, feat[:, -1])
 
 
 def pooled(members: Members, feat: Tensor, reducer: Reducer, weight: Tensor | None = None) -> Tensor:

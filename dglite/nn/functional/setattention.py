@@ -19,7 +19,7 @@ class _Rows(NamedTuple):
 
     shape: tuple[int, int]
     """Graphs, and the rows of the longest."""
-    rows: np.ndarray | None
+    rows: core.RowIndex | None
     """The rows (graphs * longest,); None for all that there are, in order."""
 
 
@@ -30,7 +30,7 @@ class _Class(NamedTuple):
     keys: _Rows
     mask: np.ndarray | None
     """Which keys are a graph's own, (graphs, 1, 1, longest); None where all are."""
-    own: np.ndarray | None
+    own: core.RowIndex | None
     """Places of the rows that do not pad among the flattened queries; None where all are."""
 
 
@@ -38,7 +38,7 @@ class SetPairs(NamedTuple):
     """Which queries meet which keys: see :func:`set_pairs`."""
 
     classes: list[_Class]
-    order: np.ndarray | None
+    order: core.RowIndex | None
     """Where each query is among the results of all classes and the row of zeros behind them; None for in order."""
 
 
@@ -60,14 +60,14 @@ def set_pairs(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
         keys, real = _padded(starts[1][members], key_sizes[members])
         mask = None if real.all() else real[:, None, None]
         both = _rows(queries, num_queries), _rows(keys, int(key_sizes.sum()))
-        classes.append(_Class(*both, mask, None if own.all() else np.flatnonzero(own)))
+        classes.append(_Class(*both, mask, None if own.all() else core.RowIndex(np.flatnonzero(own))))
         found.append(queries[own])
     rows = np.concatenate(found) if found else np.zeros(0, np.int64)
     if len(rows) == num_queries and (np.diff(rows) == 1).all():
         return SetPairs(classes, None)
     order = np.full(num_queries, len(rows))
     order[rows] = np.arange(len(rows))
-    return SetPairs(classes, order)
+    return SetPairs(classes, core.RowIndex(order))
 
 
 def _padded(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +78,7 @@ def _padded(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def _rows(rows: np.ndarray, num_rows: int) -> _Rows:
     in_order = rows.size == num_rows and rows[0, 0] == 0 and (np.diff(rows.ravel()) == 1).all()
-    return _Rows(rows.shape, None if in_order else rows.ravel())
+    return _Rows(rows.shape, None if in_order else core.RowIndex(rows.ravel()))
 
 
 def set_attention(pairs: SetPairs, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:

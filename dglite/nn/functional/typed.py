@@ -6,7 +6,6 @@ and a pair's rows are multiplied once, however many edges it has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,14 +53,15 @@ class EdgePairs:
 
     ``arriving`` leads from sources to pairs, ``leaving`` from pairs to destinations. Of pairs of destinations the first
     has all edges and the second one for each pair; of pairs of sources it is the other way round. ``groups`` are the
-    pairs' types; pairs are in order of them. ``nodes`` is each pair's node.
+    pairs' types; pairs are in order of them. ``nodes`` is each pair's node, ``types`` each edge's type.
     """
 
     of_destinations: bool
     arriving: Adjacency
     leaving: Adjacency
     groups: core.Groups
-    nodes: np.ndarray
+    nodes: core.RowIndex
+    types: core.RowIndex
 
 
 def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
@@ -73,10 +73,9 @@ def edge_pairs(adjacency: Adjacency, types: Any, num_types: int) -> EdgePairs:
     version = active.version(types) if active.is_tensor(types) else None
     if known is not None and known[0] is types and known[1:3] == (version, num_types) and version is not None:
         return known[3]  # type: ignore[no-any-return]
-    numbers = integer_array(types, "edge types").astype(np.int64)
-    core.group_rows(numbers, num_types, "edge types")
-    sides = [_pairs(numbers, nodes, count) for nodes, count in _ends(adjacency)]
-    found = _made(adjacency, sides, num_types)
+    given = integer_array(types, "edge types")
+    core.group_rows(given, num_types, "edge types")
+    found = _made(adjacency, given, num_types)
     adjacency.cache["edge pairs"] = (types, version, num_types, found)
     return found
 
@@ -92,18 +91,21 @@ def _pairs(types: np.ndarray, nodes: np.ndarray, num_nodes: int) -> tuple[np.nda
     return keys % max(num_nodes, 1), keys // max(num_nodes, 1), pair_of_edge
 
 
-def _made(adjacency: Adjacency, sides: Sequence[tuple[np.ndarray, ...]], num_types: int) -> EdgePairs:
+def _made(adjacency: Adjacency, given: np.ndarray, num_types: int) -> EdgePairs:
+    numbers = given.astype(np.int64)
+    sides = [_pairs(numbers, nodes, count) for nodes, count in _ends(adjacency)]
     of_destinations = len(sides[1][0]) <= len(sides[0][0])
     nodes, types, pair_of_edge = sides[of_destinations]
     src, dst = adjacency.endpoints()
-    num_pairs, numbers = len(nodes), np.arange(len(nodes))
+    num_pairs, places = len(nodes), np.arange(len(nodes))
     if of_destinations:
         arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, src, pair_of_edge, validate=False)
-        leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, numbers, nodes, validate=False)
+        leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, places, nodes, validate=False)
     else:
-        arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, nodes, numbers, validate=False)
+        arriving = Adjacency.from_coo(adjacency.num_src, num_pairs, nodes, places, validate=False)
         leaving = Adjacency.from_coo(num_pairs, adjacency.num_dst, pair_of_edge, dst, validate=False)
-    return EdgePairs(of_destinations, arriving, leaving, core.group_rows(types, num_types), nodes)
+    groups = core.group_rows(types, num_types)
+    return EdgePairs(of_destinations, arriving, leaving, groups, core.RowIndex(nodes), core.RowIndex(given))
 
 
 def typed_sum(
@@ -136,14 +138,11 @@ def typed_sum_of_bases(
     and types, neighbours are added up once for each basis, in one pass over the edges, and multiplied by it.
     """
     num_bases, width, out = active.shape(bases)
-    fewer = (
-        active.compiling()
-        or adjacency.num_dst * num_bases <= edge_pairs(adjacency, types, len(coefficients)).groups.num_rows
-    )
-    if not fewer:
+    pairs = None if active.compiling() else edge_pairs(adjacency, types, len(coefficients))
+    if pairs is not None and adjacency.num_dst * num_bases > pairs.groups.num_rows:
         matrices = (coefficients @ bases.reshape(num_bases, width * out)).reshape(-1, width, out)
         return typed_sum(adjacency, x, types, matrices, edge_weight)
-    weights = _by_edge(coefficients, types)[:, :, None]
+    weights = core.take_rows(coefficients, types if pairs is None else pairs.types)[:, :, None]
     if edge_weight is not None:
         weights = weights * edge_weight.reshape(-1, 1, 1)
     total = reduce_neighbours(adjacency, x[:, None, :], Reducer.SUM, weights)
@@ -179,12 +178,6 @@ def typed_attention(
 
 def edge_type_counts(adjacency: Adjacency, types: Any, num_types: int, like: Tensor) -> Tensor:
     """Return how many in-edges of each type a node has, (num_dst, num_types), of the dtype of ``like``."""
-    if not active.compiling():
-        edge_pairs(adjacency, types, num_types)  # checks the types
     ones = framework.eye(num_types, dtype=like.dtype, device=like.device)
-    return core.spmm(adjacency, _EDGE, Reducer.SUM, (_by_edge(ones, types),))
-
-
-def _by_edge(x: Tensor, types: Any) -> Tensor:
-    """Return the row of each edge's type."""
-    return core.take_rows(x, types if active.compiling() else integer_array(types, "edge types"))
+    by_edge = core.take_rows(ones, types if active.compiling() else edge_pairs(adjacency, types, num_types).types)
+    return core.spmm(adjacency, _EDGE, Reducer.SUM, (by_edge,))

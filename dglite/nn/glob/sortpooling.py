@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, final
 
 from ...backend import Tensor
 from ...errors import DGLError
-from ...readout import topk_nodes
 from .. import functional
 from ..base import nn
 
@@ -34,12 +33,10 @@ class SortPooling(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return a row for each graph. Raises ``DGLError`` for features that are no matrix, with a row per node."""
-        functional.batch_sizes(self, graph, feat)
+        sizes = functional.batch_sizes(self, graph, feat)
         if feat.ndim != 2:
             raise DGLError(f"SortPooling: feat has shape {tuple(feat.shape)}; expected (num_nodes, d)")
-        with graph.local_scope():
-            graph.ndata["h"] = feat.sort(dim=-1)[0]
-            found = topk_nodes(graph, "h", self.k, sortby=-1)[0]
+        found = functional.top_rows(graph, sizes, feat.sort(dim=-1)[0], self.k)
         return found.reshape(found.shape[0], self.k * feat.shape[1])
 
     def extra_repr(self) -> str:

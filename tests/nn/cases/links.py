@@ -72,7 +72,7 @@ CASES = [
     *(case(f"JumpingKnowledge {mode}", lambda mode=mode: JumpingKnowledge(mode), three, jumping, {})
       for mode in ("cat", "max")),
     case("JumpingKnowledge lstm", lambda: JumpingKnowledge("lstm", 2, 3), three, jumping, lstm_state(),
-         ((lambda g: ((),), "feat_list has the shapes"),), compiles=False),
+         ((lambda g: ((),), "feat_list has the shapes"),)),
     case("WeightBasis", lambda: WeightBasis((2, 3), 2, 4), given(),
          lambda layer, g: torch.einsum("ob,bij->oij", layer.w_comp, layer.weight),
          {"weight": (2, 2, 3), "w_comp": (4, 2)}, smooth=True),

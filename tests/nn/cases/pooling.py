@@ -131,7 +131,7 @@ CASES = [
     case("SumPooling", SumPooling, by_graph(lambda _, rows: rows.sum(0)), {}),
     case("AvgPooling", AvgPooling, by_graph(lambda _, rows: rows.mean(0)), {}),
     case("MaxPooling", MaxPooling, by_graph(lambda _, rows: rows.max(0).values), {}, smooth=False),
-    case("SortPooling", lambda: SortPooling(3), SORT, {}, smooth=False, compiles=False),
+    case("SortPooling", lambda: SortPooling(3), SORT, {}, smooth=False),
     case(
         "WeightAndSum",
         lambda: WeightAndSum(4),
@@ -152,7 +152,7 @@ CASES = [
         {"gate_nn.weight": (1, 4), "gate_nn.bias": (1,), "feat_nn.weight": (3, 4), "feat_nn.bias": (3,)},
         inputs=inputs(feat(), lambda g: True),
     ),
-    case("Set2Set", lambda: Set2Set(4, 3, 2), set2set, LSTM, (few_rows, wide), smooth=False, compiles=False),
+    case("Set2Set", lambda: Set2Set(4, 3, 2), set2set, LSTM, (few_rows, wide), smooth=False),
     case(
         "SetTransformerEncoder",
         lambda: SetTransformerEncoder(4, 2, 3, 5, 2),

@@ -154,9 +154,8 @@ CASES = [
         sg,
         {"fc.weight": (4, 4), "fc.bias": (4,)},
         ONE_SIZE,
-        compiles=False,
     ),
-    Case("SGConv weighted", lambda: SGConv(4, 3, 2), inputs(feat(), weight), sg, SG, ONE, compiles=False),
+    Case("SGConv weighted", lambda: SGConv(4, 3, 2), inputs(feat(), weight), sg, SG, ONE),
     Case("TAGConv", lambda: TAGConv(4, 3, 2), inputs(feat()), tag, TAG, ONE_SIZE, refused=(wide,)),
     Case(
         "TAGConv wider",
@@ -166,9 +165,9 @@ CASES = [
         {"lin.weight": (3, 6), "lin.bias": (3,)},
         ONE_SIZE,
     ),
-    Case("TAGConv weighted", lambda: TAGConv(4, 3, 2), inputs(feat(), weight), tag, TAG, ONE, compiles=False),
+    Case("TAGConv weighted", lambda: TAGConv(4, 3, 2), inputs(feat(), weight), tag, TAG, ONE),
     Case("APPNPConv", lambda: APPNPConv(3, 0.2, 0.5), inputs(feat()), appnp, {}, ONE_SIZE),
-    Case("APPNPConv weighted", lambda: APPNPConv(3, 0.2), inputs(feat(), weight), appnp, {}, ONE, compiles=False),
+    Case("APPNPConv weighted", lambda: APPNPConv(3, 0.2), inputs(feat(), weight), appnp, {}, ONE),
     Case(
         "ChebConv",
         lambda: ChebConv(4, 3, 4),
@@ -187,7 +186,6 @@ CASES = [
         {"linear.weight": (3, 12)},
         ONE,
         smooth=False,
-        compiles=False,
     ),
     Case("AGNNConv", lambda: AGNNConv(0.5, allow_zero_in_degree=True), inputs(feat()), agnn, {"beta": (1,)}),
     Case("AGNNConv near 0", lambda: AGNNConv(1e-4), inputs(feat()), agnn, {"beta": (1,)}, ONE, compiles=False),
@@ -207,6 +205,5 @@ CASES = [
         gcn2,
         {"weight1": (4, 4), "weight2": (4, 4), "bias": (4,)},
         ONE,
-        compiles=False,
     ),
 ]

@@ -188,3 +188,12 @@ def test_refused() -> None:
         HeteroPGExplainer(TypedMarkedPairs(of_nodes=True), 4, 1, False).explain_node(
             {"user": [0]}, typed, {"user": typed_marks(typed)["user"]}
         )
+
+
+def test_the_loss_has_the_gradient_of_the_prediction() -> None:
+    torch.manual_seed(0)
+    g = tree_with_triangle()
+    explainer = PGExplainer(MarkedPairs(bias=9.0), num_features=4, coff_budget=0.0, coff_connect=0.0)
+    explainer.train_step(g, marks(g), 2.0).backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in explainer.parameters())
+    assert all(parameter.grad is None for parameter in explainer.model.parameters())
