@@ -356,7 +356,8 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         saved[i] = made if i == RESULT else inputs[i]
 
     def gradients(g: Any) -> list[Any]:
-        found = op.backward(saved, Tensor(g), needs)
+        same = g if g.dtype == made.dtype else g.astype(made.dtype)  # kernels read it as what it says it is
+        found = op.backward(saved, Tensor(same), needs)
         return [None if part is None else part.data for part in found]
 
     wanted = tuple([x if x.requires_grad else None for x in inputs])

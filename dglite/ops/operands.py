@@ -37,7 +37,7 @@ _OWNERS = ("source node", "edge", "destination node", "relation")
 @lru_cache(maxsize=1024)
 def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
     """Return the slot of every operand and the position of its side among ``_SIDES``."""
-    return tuple((operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr))
+    return tuple([(operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr)])
 
 
 @lru_cache(maxsize=1024)
@@ -66,14 +66,21 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
 
     Operands of several dtypes are brought to one inside autocast alone, see :func:`agreed`.
     """
+    if active.guest is not None:
+        require_one_library(operands)
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
-    slots = _slots(expr)
-    for slot, owner in slots:
-        check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
-    if len(slots) > 1:
-        operands = agreed(operands)
-        _check_shapes(operands)
-        _check_devices(operands)
+    first = None
+    for slot, owner in _slots(expr):
+        shape, dtype, device = found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+        if first is None:
+            first = found
+            continue
+        if dtype != first[1]:
+            operands = agreed(operands)
+        if shape[1:] != first[0][1:]:
+            _check_shapes(operands)
+        if device != first[2]:
+            raise DGLError(f"got features on {first[2]} and on {device}; move them to one device")
     return operands
 
 
@@ -123,17 +130,23 @@ def adjacency_of(graph: Any) -> Any:
         raise DGLError(f"got {type(graph).__name__} for the graph, which is the first argument") from None
 
 
-def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
-    """Raise :class:`DGLError` unless ``x`` is a floating tensor with ``num_rows`` rows, one per ``row``."""
-    if not active.is_tensor(x):
+def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], str, Any]:
+    """Return shape, dtype and device of a floating tensor with ``num_rows`` rows, one per ``row``.
+
+    Raises
+    ------
+    DGLError
+        ``x`` is something else.
+    """
+    traits = active.traits(x)
+    if traits is None:
         raise DGLError(f"got {type(x).__name__}; expected a tensor with one row per {row}")
-    shape = active.shape(x)
+    shape, dtype, _ = traits
     if not shape or shape[0] != num_rows:
         raise DGLError(f"got features of shape {tuple(shape)}; expected {num_rows} rows, one per {row}")
-    if active.dtype(x) not in FLOATS:
-        raise DGLError(
-            f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first"
-        )
+    if dtype not in FLOATS:
+        raise DGLError(f"got features of dtype {dtype}; expected one of {', '.join(FLOATS)}: convert them first")
+    return traits
 
 
 def _check_shapes(operands: Sequence[Tensor]) -> None:
@@ -143,13 +156,6 @@ def _check_shapes(operands: Sequence[Tensor]) -> None:
     except ValueError:
         listed = " and ".join(str(tuple(shape)) for shape in shapes)
         raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
-
-
-def _check_devices(operands: Sequence[Tensor]) -> None:
-    device = active.device(operands[0])
-    for x in operands:
-        if active.device(x) != device:
-            raise DGLError(f"got features on {device} and on {active.device(x)}; move them to one device")
 
 
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:

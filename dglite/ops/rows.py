@@ -12,7 +12,7 @@ from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .operands import check_tensor
-from .sparse import spmm
+from .sparse import spmm, spmm_unchecked
 
 __all__ = ["segment_reduce", "take_rows"]
 
@@ -43,7 +43,7 @@ class _TakeRows:
             inverse[self.rows] = np.arange(len(self.rows))
             return [take_rows(grad, inverse, permutation=True)]
         taken = Adjacency.from_coo(len(self.rows), self.num_rows, np.arange(len(self.rows)), self.rows, validate=False)
-        return [spmm(taken, Operand(Side.U, 0), Reducer.SUM, (grad,))]
+        return [spmm_unchecked(taken, Operand(Side.U, 0), Reducer.SUM, (grad,))]
 
 
 def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:
