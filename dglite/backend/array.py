@@ -81,7 +81,7 @@ class ArrayBackend(Backend):
         return (x.shape, _name(x.dtype), x.device) if isinstance(x, Tensor) else None
 
     def requires_grad(self, *xs: Tensor) -> bool:
-        return is_grad_enabled() and any([x.requires_grad for x in xs])
+        return is_grad_enabled() and any(x.requires_grad for x in xs)
 
     def version(self, x: Tensor) -> int:
         return x._writes[0]

@@ -234,10 +234,7 @@ class TorchBackend(Backend):
         return Deferred.make(recipe, recipe.sources[0].dtype)
 
     def waits(self, *xs: torch.Tensor) -> bool:
-        for x in xs:
-            if type(x) is Deferred:
-                return True
-        return False
+        return Deferred in map(type, xs)
 
     def recipe_of(self, x: torch.Tensor) -> Recipe | None:
         waiting = waiting_of(x)

@@ -69,18 +69,19 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
     if active.guest is not None:
         require_one_library(operands)
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
-    first = None
+    feats, first = [], None
     for slot, owner in _slots(expr):
-        shape, dtype, device = found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+        found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+        feats.append(found[0][1:])
         if first is None:
             first = found
             continue
-        if dtype != first[1]:
+        if found[1] != first[1]:
             operands = agreed(operands)
-        if shape[1:] != first[0][1:]:
-            _check_shapes(operands)
-        if device != first[2]:
-            raise DGLError(f"got features on {first[2]} and on {device}; move them to one device")
+        if found[2] != first[2]:
+            raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
+    if feats.count(feats[0]) < len(feats):
+        _check_broadcast(tuple(feats))
     return operands
 
 
@@ -149,8 +150,7 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], s
     return traits
 
 
-def _check_shapes(operands: Sequence[Tensor]) -> None:
-    shapes = tuple([active.shape(x)[1:] for x in operands])
+def _check_broadcast(shapes: tuple[tuple[int, ...], ...]) -> None:
     try:
         broadcast(shapes)
     except ValueError:

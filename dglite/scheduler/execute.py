@@ -55,7 +55,7 @@ class Run:
 
     def load(self, source: Source, relation: Relation) -> Tensor:
         """Return an operand: a feature column, or a message field that an earlier step has computed."""
-        if isinstance(source, Column):
+        if type(source) is Column:
             return relation.column(source.side, source.name)
         table = self.tables[source.register]
         column = table.get(source.name)
