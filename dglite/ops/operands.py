@@ -81,7 +81,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
         if found[2] != first[2]:
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
     if feats.count(feats[0]) < len(feats):
-        _check_broadcast(tuple(feats))
+        broadcast(tuple(feats))
     return operands
 
 
@@ -150,20 +150,14 @@ def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], s
     return traits
 
 
-def _check_broadcast(shapes: tuple[tuple[int, ...], ...]) -> None:
-    try:
-        broadcast(shapes)
-    except ValueError:
-        listed = " and ".join(str(tuple(shape)) for shape in shapes)
-        raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
-
-
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
+    """Return the broadcast of feature shapes; :class:`DGLError` when they do not fit."""
     try:
         return broadcast_shape(shapes)
     except TypeError:  # a compiler's symbols cannot be hashed, but they can be compared
         return _broadcast_symbols(shapes)
+    except ValueError:
+        raise _misfit(shapes) from None
 
 
 def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
@@ -171,9 +165,14 @@ def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
         wide = next((size for size in sizes if size != 1), 1)
         if any(size != 1 and size != wide for size in sizes):
-            raise ValueError(f"sizes {sizes} do not broadcast")
+            raise _misfit(shapes)
         result.append(wide)
     return tuple(reversed(result))
+
+
+def _misfit(shapes: tuple[tuple[int, ...], ...]) -> DGLError:
+    listed = " and ".join(str(tuple(shape)) for shape in shapes)
+    return DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis")
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

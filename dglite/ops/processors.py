@@ -50,8 +50,7 @@ class Host:
     def worker(self) -> int:
         return active.num_threads()
 
-    def kernels(self, name: str) -> ModuleType:
-        return kernels.compiled(name)
+    kernels = staticmethod(kernels.compiled)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
         found = adj.cache.get("kernel structure")
