@@ -80,7 +80,7 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
             operands = agreed(operands)
         if found[2] != first[2]:
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
-    if feats.count(feats[0]) < len(feats):
+    if len(feats) > 1 and feats.count(feats[0]) < len(feats):
         broadcast(tuple(feats))
     return operands
 

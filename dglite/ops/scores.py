@@ -77,7 +77,7 @@ class EdgeAttention:
     def weighted_sum(self, adj: Adjacency, expr: Expr, slot: int, operands: Sequence[Tensor]) -> Tensor | None:
         """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None where that takes values."""
         x = operands[1 - slot]
-        wide = self.sums(adj, expr, slot, x)
+        wide = self.takes(adj, expr, slot, x)
         if wide is None:
             return None
         for operand in operands:
@@ -86,8 +86,8 @@ class EdgeAttention:
         result = attention(adj, self.how, active.reshape(x, wide), flat)
         return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
 
-    def sums(self, adj: Adjacency, expr: Expr, slot: int, x: Tensor) -> tuple[int, int, int] | None:
-        """Return the shape in which the kernel takes ``x`` if ``expr`` means its sum weighted by these, else None."""
+    def takes(self, adj: Adjacency, expr: Expr, slot: int, x: Tensor) -> tuple[int, int, int] | None:
+        """Return the shape in which attention takes ``x`` if ``expr`` is its sum weighted by these, else None."""
         if self.adj is not adj or not self.normalised or not _is_weighted(expr, slot):
             return None
         left = self.sources[0]
@@ -184,7 +184,7 @@ def attends(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Ten
         return False
     recipes = [active.recipe_of(x) for x in operands]
     return any(
-        isinstance(recipe, EdgeAttention) and recipe.sums(adj, expr, slot, operands[1 - slot]) is not None
+        isinstance(recipe, EdgeAttention) and recipe.takes(adj, expr, slot, operands[1 - slot]) is not None
         for slot, recipe in enumerate(recipes)
     )
 

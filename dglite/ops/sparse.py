@@ -96,7 +96,7 @@ def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
 
 
 def _spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
-    if not active.on_cpu(operands[0]) and fallback.lacks_kernels(operands[0]):
+    if fallback.lacks_kernels(operands[0]):
         return fallback.spmm(adj, expr, reducer, operands)
     if not active.requires_grad(*operands):
         return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, None)
@@ -240,7 +240,7 @@ def _trace_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bo
 
 
 def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
-    if not active.on_cpu(operands[0]) and fallback.lacks_kernels(operands[0]):
+    if fallback.lacks_kernels(operands[0]):
         return fallback.sddmm(adj, expr, operands, dot)
     if not active.requires_grad(*operands):
         return _run_sddmm(adj, expr, operands, dot)
