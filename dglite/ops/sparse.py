@@ -114,12 +114,6 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
     return sums + where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
 
 
-def _run_spmm(
-    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: Tensor | None
-) -> Tensor:
-    return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, winners)
-
-
 def run_spmm(
     bind: str,
     adj: Adjacency,
