@@ -63,7 +63,7 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
-    if reducer.composed:
+    if reducer is Reducer.LOGSUMEXP:
         return _logsumexp(adj, expr, operands)
     if is_traced(adj):
         return _trace_spmm(adj, expr, reducer, operands)
