@@ -28,6 +28,7 @@ __all__ = [
     "formula",
     "operands_of",
     "renumber",
+    "shared",
     "swap_sides",
     "write_out_powers",
 ]
@@ -193,13 +194,19 @@ def derivative(expr: Expr, operand: Operand) -> Expr:
 
 
 @lru_cache(maxsize=4096)
+def shared(expr: Expr) -> Expr:
+    """Return the first of the expressions that are equal to this one: what is kept for it is found by identity."""
+    return expr
+
+
+@lru_cache(maxsize=4096)
 def compact(expr: Expr) -> tuple[Expr, tuple[int, ...]]:
     """Renumber the operands of ``expr`` 0, 1, ... and return it with the slots that they had.
 
     Equal computations then have equal expressions, and so share a kernel.
     """
     slots = tuple(operand.slot for operand in operands_of(expr))
-    return renumber(expr, {slot: i for i, slot in enumerate(slots)}), slots
+    return shared(renumber(expr, {slot: i for i, slot in enumerate(slots)})), slots
 
 
 def renumber(expr: Expr, positions: Mapping[int, int]) -> Expr:

@@ -184,7 +184,8 @@ class Frame(MutableMapping[str, Tensor]):
 
     def peek(self, name: str) -> Tensor | None:
         """Return a column, or None when there is none of this name."""
-        return self[name] if name in self._columns else None
+        column = self._columns.get(name)
+        return self[name] if type(column) is _Selection else column
 
     @property
     def schemes(self) -> dict[str, Scheme]:
@@ -204,23 +205,26 @@ class Frame(MutableMapping[str, Tensor]):
         DGLError
             The name is not a string, the first dimension is not the number of rows, or the device is another one.
         """
-        if not active.is_tensor(values):
+        traits = active.traits(values)
+        if traits is None:
             values = self._converted(name, values)
+            traits = active.traits(values)
+            assert traits is not None
         if active.guest is not None:
             self._check_library(name, values)
         if type(name) is not str and not isinstance(name, str):
             raise DGLError(f"a feature's name must be a string, got {name!r}")
-        shape = active.shape(values)
+        shape, _, device = traits
         expected = self.num_rows if num_rows is None else num_rows
         if len(shape) == 0 or shape[0] != expected:
             raise DGLError(
                 f"feature {name!r} has shape {tuple(shape)}; its first dimension must be {expected}, "
                 f"one row for each {self.label}" + ("" if num_rows is None else " that is written")
             )
-        if self.device is not None and active.device(values) != self.device:
+        if self.device is not None and device != self.device:
             raise DGLError(
-                f"feature {name!r} is on {active.device(values)}, but the graph is on {self.device}; "
-                f"move one of them, e.g. g.to({str(active.device(values))!r})"
+                f"feature {name!r} is on {device}, but the graph is on {self.device}; "
+                f"move one of them, e.g. g.to({str(device)!r})"
             )
         return values
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import warn_deprecated
-from .expr import Call, Expr, Operand, Side
+from .expr import Call, Expr, Operand, Side, shared
 from .opspec import MESSAGES, Reducer, operator
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "logsumexp",
     "max",
     "mean",
+    "message_expression",
     "message_function",
     "min",
     "prod",
@@ -108,15 +109,25 @@ class ReduceFunction:
         return f"{self.name}({self.msg_field!r}, {self.out_field!r})"
 
 
+@cache
+def message_expression(name: str) -> tuple[Expr, tuple[Side, ...]]:
+    """Return the expression of a built-in message and its operands' sides; of a dot product, what it sums.
+
+    The name is ``copy_u``, ``u_mul_e`` and so on.
+    """
+    first, middle, *last = name.split("_")
+    sides = (Side(middle),) if first == "copy" else (Side(first), Side(last[0]))
+    operands: tuple[Expr, ...] = tuple(Operand(side, slot) for slot, side in enumerate(sides))
+    if len(operands) == 1:
+        return shared(operands[0]), sides
+    return shared(Call(operator(MESSAGES[middle]), operands)), sides
+
+
 @lru_cache(maxsize=4096)
 def message_function(name: str, fields: tuple[str, ...], out: str) -> MessageFunction:
     """Return the built-in message called ``name``, e.g. ``message_function("u_mul_e", ("h", "w"), "m")``."""
-    parts = name.split("_")
-    sides = [Side(part) for part in ((parts[1],) if parts[0] == "copy" else (parts[0], parts[2]))]
-    operands: tuple[Expr, ...] = tuple(Operand(side, slot) for slot, side in enumerate(sides))
-    dot = parts[1] == "dot"
-    expr = operands[0] if len(operands) == 1 else Call(operator(MESSAGES[parts[1]]), operands)
-    return MessageFunction(name, expr, tuple(zip(sides, fields, strict=True)), out, dot)
+    expr, sides = message_expression(name)
+    return MessageFunction(name, expr, tuple(zip(sides, fields, strict=True)), out, "_dot_" in name)
 
 
 @lru_cache(maxsize=4096)

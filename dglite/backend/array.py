@@ -77,8 +77,11 @@ class ArrayBackend(Backend):
     def on_cpu(self, x: Tensor) -> bool:
         return x.device is HOST
 
-    def requires_grad(self, x: Tensor) -> bool:
-        return x.requires_grad and is_grad_enabled()
+    def traits(self, x: object) -> tuple[tuple[int, ...], str, Device] | None:
+        return (x.shape, _name(x.dtype), x.device) if isinstance(x, Tensor) else None
+
+    def requires_grad(self, *xs: Tensor) -> bool:
+        return is_grad_enabled() and any(x.requires_grad for x in xs)
 
     def version(self, x: Tensor) -> int:
         return x._writes[0]
@@ -91,6 +94,9 @@ class ArrayBackend(Backend):
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
         return Tensor(library.xp.empty(tuple(shape), dtype_of(dtype)))
+
+    def new_empty(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        return Tensor(library.xp.empty(tuple(shape), x.dtype))
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
         return Tensor(library.xp.full(tuple(shape), value, dtype_of(dtype)))
@@ -178,6 +184,9 @@ class ArrayBackend(Backend):
         return recipe.compute(*recipe.sources)  # type: ignore[no-any-return]
 
     def can_defer(self, x: Tensor) -> bool:
+        return False
+
+    def waits(self, *xs: Tensor) -> bool:
         return False
 
     def recipe_of(self, x: Tensor) -> None:

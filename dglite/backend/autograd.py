@@ -356,7 +356,9 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         saved[i] = made if i == RESULT else inputs[i]
 
     def gradients(g: Any) -> list[Any]:
-        found = op.backward(saved, Tensor(g), needs)
+        # Arithmetic with arrays may have widened it, and kernels take one dtype.
+        grad = Tensor(g if g.dtype == made.dtype else g.astype(made.dtype))
+        found = op.backward(saved, grad, needs)
         return [None if part is None else part.data for part in found]
 
     wanted = tuple([x if x.requires_grad else None for x in inputs])

@@ -223,8 +223,12 @@ class Backend(ABC):
         """Whether ``x`` lies in the host's memory."""
 
     @abstractmethod
-    def requires_grad(self, x: Tensor) -> bool:
-        """Whether a gradient is being recorded for ``x`` now."""
+    def traits(self, x: object) -> tuple[tuple[int, ...], str, Any] | None:
+        """Return shape, dtype and device, None of what is no tensor: one question where a kernel would ask four."""
+
+    @abstractmethod
+    def requires_grad(self, *xs: Tensor) -> bool:
+        """Whether a gradient is being recorded for one of ``xs`` now."""
 
     def stream(self, device: Any) -> int:
         """Return the handle of the stream on which the library works on ``device`` now; 0 for the default one."""
@@ -264,6 +268,10 @@ class Backend(ABC):
     @abstractmethod
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
         """Return an uninitialised tensor."""
+
+    @abstractmethod
+    def new_empty(self, x: Tensor, shape: Sequence[int]) -> Tensor:
+        """Return an uninitialised tensor, of at least one axis, of the dtype and on the device of ``x``."""
 
     @abstractmethod
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
@@ -383,6 +391,10 @@ class Backend(ABC):
     @abstractmethod
     def defer(self, recipe: Recipe) -> Tensor:
         """Return the recipe's tensor, computed when something reads it. Nobody else may write to its sources."""
+
+    @abstractmethod
+    def waits(self, *xs: Tensor) -> bool:
+        """Whether one of ``xs`` may be a tensor that nobody has read: see :meth:`recipe_of`."""
 
     @abstractmethod
     def recipe_of(self, x: Tensor) -> Recipe | None:

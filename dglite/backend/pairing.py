@@ -22,12 +22,12 @@ Chooser = Callable[[Iterable[Any]], bool]
 """Whether the tensors among some values are the guest's; ``DGLError`` where some are and some are not."""
 
 _BY_TENSOR = (
-    "to_numpy shape dtype device on_cpu requires_grad version address contiguous copy is_sparse sparse_parts to_device "
-    "astype take reshape broadcast_to unbind split swap_last segment_mm segment_outer dropout_mask dropout sum max min "
-    "prod require can_defer recipe_of pass_by watched detach"
+    "to_numpy traits shape dtype device on_cpu version address contiguous copy is_sparse sparse_parts new_empty "
+    "to_device astype take reshape broadcast_to unbind split swap_last segment_mm segment_outer dropout_mask dropout "
+    "sum max min prod require can_defer recipe_of pass_by watched detach"
 ).split()
 """The first argument is a tensor, and the only one, beside ids."""
-_BY_TENSORS = ("put", "linear", "sparse_coo")
+_BY_TENSORS = ("put", "linear", "sparse_coo", "requires_grad", "waits")
 """Several arguments are tensors."""
 _BY_SEQUENCE = ("concat", "stack")
 """The first argument is a sequence of tensors."""

@@ -375,8 +375,11 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
     if relation is None:
         message_signature(message, 0), reduce_signature(reduce, 1)
         return
-    messages = messages_of(message, 0, relation)
     functions = (message, reduce, apply)
+    if type(message) is MessageFunction and type(reduce) is ReduceFunction:  # nothing to record, nothing to try twice
+        execute(update_plan((message,), (reduce,), apply is not None), (relation,), functions)
+        return
+    messages = messages_of(message, 0, relation)
 
     def plan(refused: Refused) -> Plan:
         return update_plan(messages, reducer_of(reduce, 1, relation, messages, refused), apply is not None)

@@ -255,6 +255,6 @@ def _fill(
     graph._node_frames = [None] * len(num_nodes)
     graph._edge_frames = [None] * len(adjacencies)
     graph._idtype = adjacencies[0].idtype if adjacencies else _NO_IDS.dtype
-    graph._device = _CPU if device is None else canonical_device(device)
+    graph._device = _CPU if device is None or device == _CPU else canonical_device(device)
     graph._batch_num_nodes = graph._batch_num_edges = None
     graph._readonly = None

@@ -23,7 +23,7 @@ from .fused_attention import Attention, FusedAttention
 from .operands import agreed, check_tensor
 from .processors import processor_of
 from .softmax import edge_softmax
-from .sparse import sddmm, spmm
+from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import is_traced
 
 __all__ = ["Attention", "Score", "attention", "attention_weights", "attention_with_edges"]
@@ -128,7 +128,7 @@ def _attended(
         beyond = beyond or features > MOST_ON_CARD or how.edges
     if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
         return compose(adj, how, flat)
-    needs = any(active.requires_grad(tensor) for tensor in flat)
+    needs = active.requires_grad(*flat)
     return active.apply(FusedAttention(adj, how, needs, compose, asked), *flat)
 
 
@@ -205,9 +205,9 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
     given = how.named(inputs)
     x = given["x"]
     if how.score is Score.DOT:
-        scores = sddmm(adj, _MUL, (x, given["right"]), dot=True) * how.scale
+        scores = sddmm_unchecked(adj, _MUL, (x, given["right"]), dot=True) * how.scale
     elif how.score is Score.GATED:
-        both = leaky_relu(sddmm(adj, _ADD, (x, given["right"])), how.slope)
+        both = leaky_relu(sddmm_unchecked(adj, _ADD, (x, given["right"])), how.slope)
         scores = active.sum(both * given["attn"], -1, keepdims=True)
     else:
         if how.projected:
@@ -217,7 +217,7 @@ def _weights(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor
             terms = [given["left"], given["right"]]
         terms += [given["edge"]] if how.edges else []
         wide = [active.reshape(term, (*active.shape(term), 1)) for term in terms]
-        scores = leaky_relu(sddmm(adj, _THREE if how.edges else _ADD, wide), how.slope)
+        scores = leaky_relu(sddmm_unchecked(adj, _THREE if how.edges else _ADD, wide), how.slope)
     weights = normalised(adj, how, scores)
     if "weight" in given:
         weights = weights * active.reshape(given["weight"], (adj.num_edges, 1, 1))
@@ -240,11 +240,11 @@ def dropped(adj: Adjacency, how: Attention, weights: Tensor) -> Tensor:
 def composed(adj: Adjacency, how: Attention, inputs: Sequence[Tensor]) -> Tensor:
     """Return the attention of inputs with one axis of heads, made of differentiable operations."""
     weights = _weights(adj, how, inputs)
-    result = spmm(adj, _WEIGHTED, Reducer.SUM, (inputs[0], weights))
+    result = spmm_unchecked(adj, _WEIGHTED, Reducer.SUM, (inputs[0], weights))
     if not how.edge_features:
         return result
     feat = how.named(inputs)["edge_feat"]
-    edges = spmm(adj, _WEIGHTED_EDGE, Reducer.SUM, (feat[:, None, :], weights))
+    edges = spmm_unchecked(adj, _WEIGHTED_EDGE, Reducer.SUM, (feat[:, None, :], weights))
     return active.concat([active.reshape(part, (-1,)) for part in (result, edges)])
 
 

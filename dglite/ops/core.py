@@ -6,9 +6,9 @@ from .attention import Attention, Score, attention, attention_weights, attention
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import RowIndex, segment_reduce, take_rows
-from .scores import attends, edge_scores, edge_softmax, scores_wait, spmm
+from .scores import attends, edge_scores, edge_softmax, scores_wait
 from .several import spmm_several
-from .sparse import sddmm
+from .sparse import sddmm, spmm
 from .traced import reversed_of
 
 __all__ = [

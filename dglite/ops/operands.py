@@ -37,7 +37,7 @@ _OWNERS = ("source node", "edge", "destination node", "relation")
 @lru_cache(maxsize=1024)
 def _slots(expr: Expr) -> tuple[tuple[int, int], ...]:
     """Return the slot of every operand and the position of its side among ``_SIDES``."""
-    return tuple((operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr))
+    return tuple([(operand.slot, _SIDES.index(operand.side)) for operand in operands_of(expr)])
 
 
 @lru_cache(maxsize=1024)
@@ -66,14 +66,22 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
 
     Operands of several dtypes are brought to one inside autocast alone, see :func:`agreed`.
     """
+    if active.guest is not None:
+        require_one_library(operands)
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
-    slots = _slots(expr)
-    for slot, owner in slots:
-        check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
-    if len(slots) > 1:
-        operands = agreed(operands)
-        _check_shapes(operands)
-        _check_devices(operands)
+    feats, first = [], None
+    for slot, owner in _slots(expr):
+        found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
+        feats.append(found[0][1:])
+        if first is None:
+            first = found
+            continue
+        if found[1] != first[1]:
+            operands = agreed(operands)
+        if found[2] != first[2]:
+            raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
+    if len(feats) > 1 and feats.count(feats[0]) < len(feats):
+        broadcast(tuple(feats))
     return operands
 
 
@@ -123,41 +131,33 @@ def adjacency_of(graph: Any) -> Any:
         raise DGLError(f"got {type(graph).__name__} for the graph, which is the first argument") from None
 
 
-def check_tensor(x: Tensor, num_rows: int, row: str) -> None:
-    """Raise :class:`DGLError` unless ``x`` is a floating tensor with ``num_rows`` rows, one per ``row``."""
-    if not active.is_tensor(x):
+def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], str, Any]:
+    """Return shape, dtype and device of a floating tensor with ``num_rows`` rows, one per ``row``.
+
+    Raises
+    ------
+    DGLError
+        ``x`` is something else.
+    """
+    traits = active.traits(x)
+    if traits is None:
         raise DGLError(f"got {type(x).__name__}; expected a tensor with one row per {row}")
-    shape = active.shape(x)
+    shape, dtype, _ = traits
     if not shape or shape[0] != num_rows:
         raise DGLError(f"got features of shape {tuple(shape)}; expected {num_rows} rows, one per {row}")
-    if active.dtype(x) not in FLOATS:
-        raise DGLError(
-            f"got features of dtype {active.dtype(x)}; expected one of {', '.join(FLOATS)}: convert them first"
-        )
-
-
-def _check_shapes(operands: Sequence[Tensor]) -> None:
-    shapes = tuple([active.shape(x)[1:] for x in operands])
-    try:
-        broadcast(shapes)
-    except ValueError:
-        listed = " and ".join(str(tuple(shape)) for shape in shapes)
-        raise DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis") from None
-
-
-def _check_devices(operands: Sequence[Tensor]) -> None:
-    device = active.device(operands[0])
-    for x in operands:
-        if active.device(x) != device:
-            raise DGLError(f"got features on {device} and on {active.device(x)}; move them to one device")
+    if dtype not in FLOATS:
+        raise DGLError(f"got features of dtype {dtype}; expected one of {', '.join(FLOATS)}: convert them first")
+    return traits
 
 
 def broadcast(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
-    """Return the broadcast of feature shapes; ``ValueError`` when they do not fit."""
+    """Return the broadcast of feature shapes; :class:`DGLError` when they do not fit."""
     try:
         return broadcast_shape(shapes)
     except TypeError:  # a compiler's symbols cannot be hashed, but they can be compared
         return _broadcast_symbols(shapes)
+    except ValueError:
+        raise _misfit(shapes) from None
 
 
 def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
@@ -165,9 +165,14 @@ def _broadcast_symbols(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
     for sizes in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
         wide = next((size for size in sizes if size != 1), 1)
         if any(size != 1 and size != wide for size in sizes):
-            raise ValueError(f"sizes {sizes} do not broadcast")
+            raise _misfit(shapes)
         result.append(wide)
     return tuple(reversed(result))
+
+
+def _misfit(shapes: tuple[tuple[int, ...], ...]) -> DGLError:
+    listed = " and ".join(str(tuple(shape)) for shape in shapes)
+    return DGLError(f"feature shapes {listed} do not broadcast; align them from the last axis")
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -6,6 +6,7 @@ structure in its memory; a card's with a stream and a structure that was copied 
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Protocol, final
@@ -49,8 +50,7 @@ class Host:
     def worker(self) -> int:
         return active.num_threads()
 
-    def kernels(self, name: str) -> ModuleType:
-        return kernels.compiled(name)
+    kernels = staticmethod(kernels.compiled)
 
     def structure(self, adj: Adjacency, edges: bool = True) -> tuple[Any, str]:
         found = adj.cache.get("kernel structure")
@@ -70,7 +70,7 @@ class Host:
                 csc = adj.csc() if found is None else found[2]
                 complete = edges or csc.has_edge_ids
                 addresses = csc.addresses if complete else (*csc.row_addresses, 0)
-                words = (*addresses, adj.num_dst, adj.num_edges)
+                words = array("q", (*addresses, adj.num_dst, adj.num_edges))
                 found = adj.cache["kernel structure"] = (words, str(csc.indptr.dtype), csc, complete)
         return found
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from ..backend import Tensor, admitted
 from ..errors import DGLError
-from ..expr import Call, Expr, Operand, Side
-from ..opspec import MESSAGES, Reducer, operator
+from ..expr import Expr, Side
+from ..function import message_expression
+from ..opspec import MESSAGES, Reducer
 from ..structure.adjacency import Adjacency
 from ..structure.ids import ALL, integer_array, is_all
 from . import core
@@ -61,7 +62,7 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
     DGLError
         An unknown name, or a tensor that does not fit the graph.
     """
-    expr, operands = _expression(op, Side.U, Side.E, lhs_data, rhs_data, _BINARY)
+    expr, operands = _expression(op, "u", "e", lhs_data, rhs_data, _BINARY)
     return spmm(adjacency_of(g), expr, _reducer(reduce_op), operands)
 
 
@@ -88,11 +89,10 @@ def gsddmm(
     DGLError
         An unknown name, or a tensor that does not fit the graph.
     """
-    sides = {side.value: side for side in (Side.U, Side.V, Side.E)}
     for target in (lhs_target, rhs_target):
-        if target not in sides:
+        if target not in ("u", "v", "e"):
             raise DGLError(f"unknown target {target!r}; expected 'u', 'v' or 'e'")
-    expr, operands = _expression(op, sides[lhs_target], sides[rhs_target], lhs_data, rhs_data, tuple(MESSAGES))
+    expr, operands = _expression(op, lhs_target, rhs_target, lhs_data, rhs_data, tuple(MESSAGES))
     return sddmm(adjacency_of(g), expr, operands, dot=op == "dot")
 
 
@@ -265,20 +265,20 @@ def _offsets(seglen: Any) -> np.ndarray:
 
 
 def _expression(
-    op: str, lhs: Side, rhs: Side, lhs_data: Tensor | None, rhs_data: Tensor | None, names: tuple[str, ...]
+    op: str, lhs: str, rhs: str, lhs_data: Tensor | None, rhs_data: Tensor | None, names: tuple[str, ...]
 ) -> tuple[Expr, tuple[Tensor, ...]]:
     if op in _COPIES:
         side, data = (lhs, lhs_data) if op == "copy_lhs" else (rhs, rhs_data)
-        return Operand(side, 0), (_tensor(data),)
+        return message_expression(f"copy_{side}")[0], (_tensor(data),)
     if op not in names:
         raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
-    return Call(operator(MESSAGES[op]), (Operand(lhs, 0), Operand(rhs, 1))), (_tensor(lhs_data), _tensor(rhs_data))
+    return message_expression(f"{lhs}_{op}_{rhs}")[0], (_tensor(lhs_data), _tensor(rhs_data))
 
 
 # -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
 def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
     """Return ``u_<op>_e_<reduce_op>(g, x, y)``."""
-    expr, reducer = Call(operator(MESSAGES[op]), (Operand(Side.U, 0), Operand(Side.E, 1))), Reducer(reduce_op)
+    (expr, _), reducer = message_expression(f"u_{op}_e"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return spmm(adjacency_of(g), expr, reducer, (_tensor(x), _tensor(y)))
@@ -288,7 +288,7 @@ def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Te
 
 def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
     """Return ``copy_u_<reduce_op>(g, x)`` or ``copy_e_<reduce_op>(g, x)``."""
-    expr, reducer = Operand(side, 0), Reducer(reduce_op)
+    (expr, _), reducer = message_expression(f"copy_{side.value}"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor) -> Tensor:
         return spmm(adjacency_of(g), expr, reducer, (_tensor(x),))
@@ -301,7 +301,7 @@ def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
 
 def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
     """Return ``<lhs>_<op>_<rhs>(g, x, y)``."""
-    expr = Call(operator(MESSAGES[op]), (Operand(Side(lhs), 0), Operand(Side(rhs), 1)))
+    expr, _ = message_expression(f"{lhs}_{op}_{rhs}")
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return sddmm(adjacency_of(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
@@ -311,7 +311,7 @@ def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Ten
 
 def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
     """Return ``copy_u(g, x)`` or ``copy_v(g, x)``."""
-    expr = Operand(side, 0)
+    expr, _ = message_expression(f"copy_{side.value}")
 
     def call(g: Any, x: Tensor) -> Tensor:
         return sddmm(adjacency_of(g), expr, (_tensor(x),))

@@ -12,7 +12,7 @@ from ..expr import Operand, Side
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .operands import check_tensor
-from .sparse import spmm
+from .sparse import spmm, spmm_unchecked
 
 __all__ = ["RowIndex", "segment_reduce", "take_rows"]
 
@@ -66,7 +66,7 @@ class _TakeRows:
             inverse[self.rows] = np.arange(len(self.rows))
             return [take_rows(grad, inverse, permutation=True)]
         index = RowIndex(self.rows) if self.index is None else self.index
-        return [spmm(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
+        return [spmm_unchecked(index.taken_from(self.num_rows), Operand(Side.U, 0), Reducer.SUM, (grad,))]
 
 
 def segment_reduce(offsets: np.ndarray, x: Tensor, reducer: Reducer) -> Tensor:

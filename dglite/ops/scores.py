@@ -1,7 +1,8 @@
 """Attention that is written step by step: scores on the edges, softmax, dropout, and a weighted sum at the end.
 
 ``edge_scores`` and ``edge_softmax`` give tensors that are computed when something reads them. Where nothing but
-``spmm`` does, the steps have become attention in one kernel, and nothing of the size of edges x heads has existed.
+:func:`.sparse.spmm` does, which asks them for the sum, the steps have become attention in one kernel, and nothing of
+the size of edges x heads has existed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .attention import MOST_HEADS, Attention, Score, attention, dropped, leaky_r
 from .operands import FLOATS
 from .traced import is_traced
 
-__all__ = ["attends", "edge_scores", "edge_softmax", "scores_wait", "spmm"]
+__all__ = ["attends", "edge_scores", "edge_softmax", "scores_wait"]
 
 WORTH_DEFERRING = 1 << 14
 """Elements of a score from which on a kernel less is worth more than what a deferred tensor costs, some 50 us."""
@@ -79,6 +80,26 @@ class EdgeAttention:
     def on(self, sources: Sequence[Tensor]) -> EdgeAttention:
         """Return the same for other sources."""
         return replace(self, sources=tuple(sources))
+
+    def weighted_sum(self, adj: Adjacency, expr: Expr, slot: int, operands: Sequence[Tensor]) -> Tensor | None:
+        """Return the sum over in-edges of ``expr``, in which this is operand ``slot``; None where that takes values."""
+        x = operands[1 - slot]
+        wide = self.takes(adj, expr, slot, x)
+        if wide is None:
+            return None
+        for operand in operands:
+            active.pass_by(operand)
+        flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in self.sources]
+        result = attention(adj, self.how, active.reshape(x, wide), flat, steps=self)
+        return active.reshape(result, (adj.num_dst, *active.shape(x)[1:]))
+
+    def takes(self, adj: Adjacency, expr: Expr, slot: int, x: Tensor) -> tuple[int, int, int] | None:
+        """Return the shape in which attention takes ``x`` if ``expr`` is its sum weighted by these, else None."""
+        if self.adj is not adj or not self.normalised or not _is_weighted(expr, slot):
+            return None
+        left = self.sources[0]
+        wide = _wide(tuple(active.shape(left)[1:]), tuple(active.shape(x)))
+        return wide if wide is not None and wide[0] == adj.num_src and active.dtype(x) == active.dtype(left) else None
 
     def compute(self, *sources: Tensor) -> Tensor:
         """Return the values, differentiable by way of the steps before."""
@@ -183,42 +204,15 @@ def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
     return softmax.edge_softmax(adj, logits)
 
 
-def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
-    """Return what :func:`.sparse.spmm` does; the sum of sources weighted by attention that nobody has read, at once."""
-    if reducer is Reducer.SUM and len(operands) == 2:
-        found = _attention_of(adj, expr, operands)
-        if found is not None:
-            recipe, x, wide = found
-            for operand in operands:
-                active.pass_by(operand)
-            flat = [active.reshape(side, (active.shape(side)[0], wide[1])) for side in recipe.sources]
-            return active.reshape(
-                attention(adj, recipe.how, active.reshape(x, wide), flat, steps=recipe),
-                (adj.num_dst, *active.shape(x)[1:]),
-            )
-    return sparse.spmm(adj, expr, reducer, operands)
-
-
 def attends(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> bool:
-    """Whether :func:`spmm` would do attention in one kernel."""
-    return reducer is Reducer.SUM and len(operands) == 2 and _attention_of(adj, expr, operands) is not None
-
-
-def _attention_of(
-    adj: Adjacency, expr: Expr, operands: Sequence[Tensor]
-) -> tuple[EdgeAttention, Tensor, tuple[int, int, int]] | None:
-    """Return the attention, the feature x that it sums and x's shape for the kernel, where that is what is meant."""
-    for slot in (0, 1):
-        recipe = active.recipe_of(operands[slot])
-        if not isinstance(recipe, EdgeAttention):
-            continue
-        x = operands[1 - slot]
-        if recipe.adj is adj and recipe.normalised and _is_weighted(expr, slot):
-            left = recipe.sources[0]
-            wide = _wide(tuple(active.shape(left)[1:]), tuple(active.shape(x)))
-            if wide is not None and wide[0] == adj.num_src and active.dtype(x) == active.dtype(left):
-                return recipe, x, wide
-    return None
+    """Whether :func:`.sparse.spmm` would do attention in one kernel."""
+    if reducer is not Reducer.SUM or len(operands) != 2:
+        return False
+    recipes = [active.recipe_of(x) for x in operands]
+    return any(
+        isinstance(recipe, EdgeAttention) and recipe.takes(adj, expr, slot, operands[1 - slot]) is not None
+        for slot, recipe in enumerate(recipes)
+    )
 
 
 @lru_cache(maxsize=64)

@@ -59,15 +59,15 @@ def spmm_several(adj: Adjacency, parts: Parts, operands: Sequence[Tensor]) -> li
         cut = range(0, len(parts), MOST_AT_ONCE)
         return [x for i in cut for x in spmm_several(adj, parts[i : i + MOST_AT_ONCE], operands)]
     if is_traced(adj):
-        needed = any(active.requires_grad(x) for x in operands)
+        needed = active.requires_grad(*operands)
         return [active.copy(x) for x in traced("spmm_several", adj, _recipe(parts, needed), agreed(operands))]
     operands = check_operands(adj, _together(parts), operands)
     if fallback.lacks_kernels(operands[0]):
         feat = _feat(operands)
         return [active.broadcast_to(fallback.spmm(adj, *part, operands), feat) for part in parts]
-    needs = tuple([active.requires_grad(x) for x in operands])
-    if True not in needs:
+    if not active.requires_grad(*operands):
         return list(active.unbind(_run(adj, parts, operands, None)))
+    needs = tuple([active.requires_grad(x) for x in operands])
     return list(active.unbind(active.apply(_SpmmSeveral(adj, parts, needs), *operands)))
 
 

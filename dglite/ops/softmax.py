@@ -12,7 +12,7 @@ from ..structure.adjacency import Adjacency
 from . import fallback
 from .operands import check_tensor
 from .processors import processor_of
-from .sparse import sddmm, spmm
+from .sparse import sddmm_unchecked, spmm_unchecked
 from .traced import GraphOp, is_traced, registered, run, traced
 
 __all__ = ["edge_softmax"]
@@ -41,7 +41,7 @@ def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
     processor = processor_of(logits)
     structure, index = processor.structure(adj)
     logits, dtype, heads = active.contiguous(logits), active.dtype(logits), _heads(logits)
-    out = active.empty(active.shape(logits), dtype, active.device(logits))
+    out = active.new_empty(logits, active.shape(logits))
     if heads:
         addresses = active.address(logits), active.address(out)
         processor.kernels("softmax").edge_softmax(structure, index, dtype, heads, *addresses, processor.worker)
@@ -91,7 +91,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
         processor = processor_of(grad)
         structure, index = processor.structure(self.adj)
         softmax, grad = active.contiguous(softmax), active.contiguous(grad)
-        out, heads = active.empty(active.shape(grad), active.dtype(grad), active.device(grad)), _heads(grad)
+        out, heads = active.new_empty(grad, active.shape(grad)), _heads(grad)
         if heads:
             addresses = active.address(softmax), active.address(grad), active.address(out)
             gradient = processor.kernels("softmax").edge_softmax_gradient
@@ -102,8 +102,8 @@ class _EdgeSoftmaxGradient(_PerEdge):
         softmax, inner = inputs[0], inputs[1]
         of_softmax = None
         if needs[0]:
-            sums = [spmm(self.adj, _PRODUCT, Reducer.SUM, (softmax, x)) for x in (inner, grad)]
-            of_softmax = sddmm(self.adj, _OF_SOFTMAX, (grad, inner, *sums))
+            sums = [spmm_unchecked(self.adj, _PRODUCT, Reducer.SUM, (softmax, x)) for x in (inner, grad)]
+            of_softmax = sddmm_unchecked(self.adj, _OF_SOFTMAX, (grad, inner, *sums))
         # The map from the inner gradient is its own transpose.
         return [of_softmax, run(_EdgeSoftmaxGradient(self.adj), softmax, grad) if needs[1] else None]
 

@@ -2,7 +2,8 @@
 
 ``spmm`` reduces an expression over the in-edges of every node; ``sddmm`` computes one for every edge. The gradient of
 either is again a reduction over the reversed structure or a value per edge, so each is written with the other, on
-expressions that the operator table differentiates.
+expressions that the operator table differentiates. Gradients enter by ``spmm_unchecked`` and ``sddmm_unchecked``: what
+they read has been checked, or was made here.
 """
 
 from __future__ import annotations
@@ -23,12 +24,24 @@ from .processors import processor_of
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
-__all__ = ["gradient", "mean_gradient", "run_spmm", "saved_slots", "sddmm", "spmm"]
+__all__ = [
+    "gradient",
+    "mean_gradient",
+    "run_spmm",
+    "saved_slots",
+    "sddmm",
+    "sddmm_unchecked",
+    "spmm",
+    "spmm_unchecked",
+]
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
 def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     """Return ``expr`` reduced over the in-edges of every destination node.
+
+    Where an operand is the weights of an attention that nobody has read, the sum is attention in one kernel: see
+    :mod:`.scores`.
 
     Parameters
     ----------
@@ -50,17 +63,44 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
-    if reducer.composed:
+    if reducer is Reducer.LOGSUMEXP:
         return _logsumexp(adj, expr, operands)
     if is_traced(adj):
-        needed = reducer.selects and any(active.requires_grad(x) for x in operands)
-        return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
+        return _trace_spmm(adj, expr, reducer, operands)
     operands = check_operands(adj, expr, operands)
+    if reducer is Reducer.SUM and len(operands) == 2 and active.waits(*operands):
+        fused = _attention(adj, expr, operands)
+        if fused is not None:
+            return fused
+    return _spmm(adj, expr, reducer, operands)
+
+
+def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
+    """Return what :func:`spmm` does, of operands that fit."""
+    return (_trace_spmm if is_traced(adj) else _spmm)(adj, expr, reducer, operands)
+
+
+def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
+    needed = reducer.selects and active.requires_grad(*operands)
+    return traced("spmm", adj, f"{reducer.value} {int(needed)} {postfix(expr)}", agreed(operands))
+
+
+def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
+    """Return the sum by an attention among the operands that nobody has read, None where there is none that can."""
+    for slot, x in enumerate(operands):
+        recipe: Any = active.recipe_of(x)
+        fused: Tensor = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)
+        if fused is not None:
+            return fused
+    return None
+
+
+def _spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     if fallback.lacks_kernels(operands[0]):
         return fallback.spmm(adj, expr, reducer, operands)
+    if not active.requires_grad(*operands):
+        return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, None)
     needs = tuple([active.requires_grad(x) for x in operands])
-    if True not in needs:
-        return _run_spmm(adj, expr, reducer, operands, None)
     return active.apply(_Spmm(adj, expr, reducer, needs), *operands)
 
 
@@ -72,12 +112,6 @@ def _logsumexp(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor
     total = spmm(adj, (expr - Operand(Side.V, len(operands))).call("exp"), Reducer.SUM, (*operands, top))
     sums = active.functions["log"](where(total == 0, 1.0, total))
     return sums + where(largest == -math.inf, largest, top)  # type: ignore[no-any-return]
-
-
-def _run_spmm(
-    adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], winners: Tensor | None
-) -> Tensor:
-    return run_spmm("bind_spmm", adj, (expr, reducer), reads_edges(expr), (), operands, winners)
 
 
 def run_spmm(
@@ -93,22 +127,25 @@ def run_spmm(
 
     ``edges`` tells whether it reads edges; the result is (*lead, num_dst, *feat).
     """
-    dense = [active.contiguous(x) for x in operands]
-    first = dense[0]
-    processor = processor_of(first)
+    dense, shapes, addresses = _dense(operands)
+    processor = processor_of(dense[0])
     structure, index = processor.structure(adj, edges)
-    dtype = active.dtype(first)
-    shapes = tuple([active.shape(x)[1:] for x in dense])
+    dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(processor.kernels("sparse"), bind)(*what, dtype, index, shapes, winners is not None)
-    out = active.empty((*lead, adj.num_dst, *kernel.layout.shape), dtype, active.device(first))
-    kernel(
-        structure,
-        [active.address(x) for x in dense],
-        active.address(out),
-        processor.worker,
-        0 if winners is None else active.address(winners),
-    )
+    out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
+    kernel(structure, addresses, active.address(out), processor.worker, kept)
     return out
+
+
+def _dense(operands: Sequence[Tensor]) -> tuple[list[Tensor], tuple[tuple[int, ...], ...], list[int]]:
+    """Return the operands row after row, the shapes of their rows, and where they lie as long as they live."""
+    dense, shapes, addresses = [], [], []
+    for x in operands:
+        x = active.contiguous(x)
+        dense.append(x)
+        shapes.append(x.shape[1:])
+        addresses.append(active.address(x))
+    return dense, tuple(shapes), addresses
 
 
 @registered
@@ -145,7 +182,8 @@ class _Spmm(GraphOp):
             index = str(self.adj.index_dtype)
             self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        return _run_spmm(self.adj, self.expr, self.reducer, operands, self.kept)
+        what, edges = (self.expr, self.reducer), reads_edges(self.expr)
+        return run_spmm("bind_spmm", self.adj, what, edges, (), operands, self.kept)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         if self.keeps:
@@ -182,30 +220,40 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
         As for :func:`spmm`.
     """
     if is_traced(adj):
-        return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
-    operands = check_operands(adj, expr, operands)
+        return _trace_sddmm(adj, expr, operands, dot)
+    return _sddmm(adj, expr, check_operands(adj, expr, operands), dot)
+
+
+def sddmm_unchecked(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
+    """Return what :func:`sddmm` does, of operands that fit."""
+    return (_trace_sddmm if is_traced(adj) else _sddmm)(adj, expr, operands, dot)
+
+
+def _trace_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
+    return traced("sddmm", adj, f"{int(dot)} {postfix(expr)}", agreed(operands))
+
+
+def _sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
     if fallback.lacks_kernels(operands[0]):
         return fallback.sddmm(adj, expr, operands, dot)
-    needs = tuple([active.requires_grad(x) for x in operands])
-    if True not in needs:
+    if not active.requires_grad(*operands):
         return _run_sddmm(adj, expr, operands, dot)
+    needs = tuple([active.requires_grad(x) for x in operands])
     return active.apply(_Sddmm(adj, expr, dot, needs), *operands)
 
 
 def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool) -> Tensor:
-    dense = [active.contiguous(x) for x in operands]
+    dense, shapes, addresses = _dense(operands)
     first = dense[0]
-    dtype = active.dtype(first)
-    shapes = tuple([active.shape(x)[1:] for x in dense])
-    layout_shape = broadcast(shapes)
-    if dot and (not layout_shape or layout_shape[-1] == 0):
-        return active.full((adj.num_edges, *layout_shape[:-1], 1), 0.0, dtype, active.device(first))
+    wide = broadcast(shapes) if dot else (1,)
+    if not wide or wide[-1] == 0:
+        return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     processor = processor_of(first)
     structure, index = processor.structure(adj)
-    kernel = processor.kernels("sparse").bind_sddmm(expr, dtype, index, shapes, dot)
+    kernel = processor.kernels("sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
-    out = active.empty((adj.num_edges, *(shape[:-1] + (1,) if dot else shape)), dtype, active.device(first))
-    kernel(structure, [active.address(x) for x in dense], active.address(out), processor.worker)
+    out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
+    kernel(structure, addresses, active.address(out), processor.worker)
     return out
 
 
@@ -311,8 +359,8 @@ def gradient(
     if owner is Side.E:
         return _sddmm_to(adj, grad, used, shape)
     if owner is Side.U:
-        return sum_to(spmm(reversed_of(adj), swap_sides(grad), Reducer.SUM, used), shape)
-    total = spmm(adj, grad, Reducer.SUM, used)
+        return sum_to(spmm_unchecked(reversed_of(adj), swap_sides(grad), Reducer.SUM, used), shape)
+    total = spmm_unchecked(adj, grad, Reducer.SUM, used)
     if owner is Side.G:
         total = active.sum(total, 0, keepdims=True)
     return sum_to(total, shape)
@@ -327,11 +375,11 @@ def _sddmm_to(adj: Adjacency, expr: Expr, operands: Sequence[Any], shape: tuple[
     own = (1,) * (len(wide) - len(shape) + 1) + tuple(shape[1:])
     kept = next((axis for axis in range(len(wide)) if own[axis] == 1 and math.prod(own[axis:]) == 1), len(wide))
     if own == wide or own[:kept] != wide[:kept] or wide[kept:] == own[kept:]:
-        return sum_to(sddmm(adj, expr, operands), shape)
+        return sum_to(sddmm_unchecked(adj, expr, operands), shape)
     flat = [_merge_tail(x, wide, kept) for x in operands]
     if any(x is None for x in flat):
-        return sum_to(sddmm(adj, expr, operands), shape)
-    return active.reshape(sddmm(adj, expr, flat, dot=True), shape)
+        return sum_to(sddmm_unchecked(adj, expr, operands), shape)
+    return active.reshape(sddmm_unchecked(adj, expr, flat, dot=True), shape)
 
 
 def _merge_tail(x: Tensor, wide: tuple[int, ...], kept: int) -> Tensor | None:

@@ -117,7 +117,7 @@ class _Gather(_AtWinners):
         return (active.shape(winners), active.dtype(x)), None
 
     def forward(self, x: Tensor, winners: Tensor) -> Tensor:
-        out = active.empty(active.shape(winners), active.dtype(x), active.device(x))
+        out = active.new_empty(x, active.shape(winners))
         return self._run("gather", x, winners, out, self.fill)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:

@@ -53,15 +53,18 @@ class Run:
         self.functions = functions
         self.tables = tables
 
-    def load(self, source: Source, relation: Relation) -> Tensor:
-        """Return an operand: a feature column, or a message field that an earlier step has computed."""
-        if isinstance(source, Column):
-            return relation.column(source.side, source.name)
-        table = self.tables[source.register]
-        column = table.get(source.name)
-        if column is None:
-            raise missing_field(source.name, table)
-        return column
+    def operands(self, sources: Sequence[Source], relation: Relation) -> list[Tensor]:
+        """Return operands: feature columns, or message fields that earlier steps have computed."""
+        found = []
+        for source in sources:
+            if isinstance(source, Column):
+                found.append(relation.column(source.side, source.name))
+                continue
+            table = self.tables[source.register]
+            if source.name not in table:
+                raise missing_field(source.name, table)
+            found.append(table[source.name])
+        return found
 
     def merged(self, registers: tuple[int, ...]) -> Table:
         """Return the columns of several tables as one; where two have a column, the later one counts."""
@@ -99,7 +102,7 @@ def _waiting(step: Waiting, relation: Relation, run: Run) -> Table:
 
 
 def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
-    operands = tuple([run.load(source, relation) for source in step.operands])
+    operands = run.operands(step.operands, relation)
     values = core.sddmm(relation.adjacency, step.expr, operands, step.dot)
     if not step.keepdim:
         values = backend.reshape(values, backend.shape(values)[:-1])
@@ -107,7 +110,7 @@ def _edge_compute(step: EdgeCompute, relation: Relation, run: Run) -> Table:
 
 
 def _edge_scores(step: EdgeScores, relation: Relation, run: Run) -> Table:
-    terms = [run.load(column, relation) for column in step.terms]
+    terms = run.operands(step.terms, relation)
     return {step.out_field: core.edge_scores(relation.adjacency, terms, step.slope)}
 
 
@@ -129,7 +132,7 @@ def _group_edges(step: GroupEdges, relation: Relation, run: Run) -> Table:
 
 
 def _fused_reduce(step: FusedReduce, relation: Relation, run: Run) -> Table:
-    operands = tuple([run.load(source, relation) for source in step.operands])
+    operands = run.operands(step.operands, relation)
     if not step.more:
         return {step.out_field: core.spmm(relation.adjacency, step.expr, step.reducer, operands)}
     parts = tuple([(expr, reducer) for expr, reducer, _ in step.parts])
@@ -138,7 +141,8 @@ def _fused_reduce(step: FusedReduce, relation: Relation, run: Run) -> Table:
 
 
 def _take_column(step: TakeColumn, relation: Relation, run: Run) -> Table:
-    return {step.field.name: run.load(step.field, relation)}
+    (column,) = run.operands((step.field,), relation)
+    return {step.field.name: column}
 
 
 def _bucket_reduce(step: BucketReduce, relation: Relation, run: Run) -> Table:

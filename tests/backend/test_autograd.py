@@ -111,6 +111,22 @@ def test_own_operations_are_recorded() -> None:
         assert not record(Cube(), x, toolkit.ones(1)).requires_grad
 
 
+def test_own_operations_get_gradients_of_the_dtype_that_they_gave() -> None:
+    class Same:
+        saved = ()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 1
+
+        def backward(self, inputs, grad, needs):  # type: ignore[no-untyped-def]
+            assert grad.dtype == np.float32
+            return [grad]
+
+    x = toolkit.tensor(np.ones(2, np.float32), requires_grad=True)
+    (record(Same(), x) * np.full(2, 2.0)).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+
+
 def test_copies() -> None:
     x = leaf(1.0)
     for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):

@@ -50,8 +50,9 @@ def test_shapes_broadcast_as_numpy_has_it() -> None:
     for shapes in [((2, 3), (3,)), ((), (4,)), ((2, 1), (1, 3)), ((1,), (1, 1)), ((0,), (1,))]:
         symbols = tuple(tuple(Symbol(size) for size in shape) for shape in shapes)
         assert broadcast(symbols) == broadcast(shapes) == np.broadcast_shapes(*shapes)
-    with pytest.raises(ValueError, match="do not broadcast"):
-        broadcast(((Symbol(2),), (Symbol(3),)))
+    for misfit in (((Symbol(2),), (Symbol(3),)), ((2,), (3,))):
+        with pytest.raises(DGLError, match=r"\(2,\) and \(3,\) do not broadcast"):
+            broadcast(misfit)
 
 
 # -- registered operations ---------------------------------------------------------------------------------------------

@@ -1,15 +1,15 @@
 """g-SpMM and g-SDDMM on the CPU: bind an expression to shapes once, then run it on addresses.
 
-``structure`` is the words of a compressed matrix: (indptr, indices, edge_ids or 0, num_rows, num_entries). All arrays
-are dense, row after row; the caller has checked shapes and dtypes.
+``structure`` is the 64-bit words of a compressed matrix: (indptr, indices, edge_ids or 0, num_rows, num_entries). All
+arrays are dense, row after row; the caller has checked shapes and dtypes.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from functools import cache
-
-import numpy as np
+from typing import TypeAlias
 
 from ...expr import Expr
 from ...opspec import Reducer
@@ -18,32 +18,36 @@ from ..render import sddmm_source, spmm_source
 from ..spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
 from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
-from .launch import launch, num_tasks, num_threads
+from .launch import launch_at, num_tasks, num_threads
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_several", "bind_spmm"]
 
-Structure = tuple[int, int, int, int, int]
+Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
+_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 12
+"""Places of words; see ``driver.py``."""
 
 
 class _Bound:
     """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
 
-    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: Layout) -> None:
-        self.driver, self.layout = driver, layout
-        self.sizes = (layout.inner, layout.groups, kernel)
-        self.slots = [
-            (operand.slot, layout.strides[operand.slot], layout.tables[operand.slot].ctypes.data)
-            for operand in spec.operands
-        ]
+    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: Layout, mode: int) -> None:
+        self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
+        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode))
+        self.slots = [operand.slot for operand in spec.operands]
+        for slot in self.slots:
+            self.fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))
 
-    def operand_words(self, addresses: Sequence[int]) -> list[int]:
-        """Return (address, row stride, group table) of every operand."""
-        words: list[int] = []
-        for slot, stride, table in self.slots:
-            words += (addresses[slot], stride, table)
+    def words(self, structure: Structure, operands: Sequence[int], out: int) -> array[int]:
+        """Return the arguments: of each operand address, row stride and group table."""
+        words = structure + self.fixed
+        words[_OUT] = out
+        place = _FIRST_OPERAND
+        for slot in self.slots:
+            words[place] = operands[slot]
+            place += 3
         return words
 
 
@@ -51,8 +55,8 @@ class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: Layout) -> None:
-        super().__init__(reduce_driver.address, kernel, spec, layout)
-        self.mode = mode_word(spec.dtype, spec.index, *(reducer for _, reducer in spec.parts))
+        mode = mode_word(spec.dtype, spec.index, *(reducer for _, reducer in spec.parts))
+        super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
 
@@ -61,28 +65,29 @@ class SpmmKernel(_Bound):
 
         Of several reductions it is (maxima and minima, num_rows, width).
         """
-        work = (structure[4] + structure[3]) * self.layout.width
+        work = (structure[4] + structure[3]) * self.width
         threads = num_threads(work, threads)
         tasks = num_tasks(threads, work)
-        carry = np.empty(tasks * self.carry_bytes, np.uint8) if tasks > 1 else None
-        carried = carry.ctypes.data if carry is not None else 0
-        words = [*structure, *self.sizes, out, winners, carried, self.mode, *self.operand_words(operands)]
-        launch(self.driver, words, tasks, threads)
+        words = self.words(structure, operands, out)
+        words[_WINNERS] = winners
+        if tasks > 1:
+            carry = array("b", bytes(tasks * self.carry_bytes))
+            words[_CARRY] = carry.buffer_info()[0]
+        launch_at(self.driver, words.buffer_info()[0], tasks, threads)
 
 
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
     def __init__(self, kernel: int, spec: SddmmSpec, layout: Layout) -> None:
-        super().__init__(map_driver.address, kernel, spec, layout)
-        self.mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
+        super().__init__(map_driver.address, kernel, spec, layout, mode_word(spec.dtype, spec.index, Reducer.SUM))
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
         """Run."""
-        work = structure[4] * self.layout.width
+        work = structure[4] * self.width
         threads = num_threads(work, threads)
-        words = [*structure, *self.sizes, out, 0, 0, self.mode, *self.operand_words(operands)]
-        launch(self.driver, words, num_tasks(threads, work), threads)
+        words = self.words(structure, operands, out)
+        launch_at(self.driver, words.buffer_info()[0], num_tasks(threads, work), threads)
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 import pytest
 import torch
@@ -39,7 +41,7 @@ def run(coo: Coo, index: str, dtype: str, values: list[np.ndarray], bound, out_s
     """Call a bound kernel on torch tensors of ``dtype``; return the result as float64."""
     tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
     indptr, indices, edge_ids = coo.csc(index)
-    words = (indptr.ctypes.data, indices.ctypes.data, edge_ids.ctypes.data, coo.num_dst, len(coo.src))
+    words = array("q", (indptr.ctypes.data, indices.ctypes.data, edge_ids.ctypes.data, coo.num_dst, len(coo.src)))
     out = torch.full(out_shape, 99.0, dtype=TORCH[dtype])
     bound(words, [tensor.data_ptr() for tensor in tensors], out.data_ptr(), threads, **more)
     return out.double().numpy(), [tensor.double().numpy() for tensor in tensors]
