@@ -1,0 +1,183 @@
+"""What a strategy of an operator communicates in one step of the recursion, by how its tensors are split.
+
+A step splits each tensor over ``k`` groups of workers: along one dimension, or not at all (*replicated*). An operator
+fetches what it needs of an input beyond what its group holds. What it makes is sent to the groups that hold it; partial
+outputs are reduced and scattered, which is all-reduced where the output is replicated. All numbers are bytes received,
+summed over the ``k`` groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from .coarsen import Call, Shape
+from .strategy import Region, Span, Strategy
+
+__all__ = ["Local", "Way", "bounds"]
+
+
+def bounds(extent: int, k: int) -> list[tuple[int, int]]:
+    """Return the ``k`` parts of ``range(extent)``, as even as can be."""
+    return [(j * extent // k, (j + 1) * extent // k) for j in range(k)]
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """One way to run an operator over ``k`` groups, and its costs.
+
+    Attributes
+    ----------
+    strategy : Strategy or None
+        None if every group does all of it.
+    number : int
+        Its place among the operator's strategies; -1 for None.
+    inputs, outputs : tuple of arrays
+        Bytes for each tensor by the dimension along which it is split, and last if it is replicated.
+    """
+
+    strategy: Strategy | None
+    number: int
+    inputs: tuple[np.ndarray, ...]
+    outputs: tuple[np.ndarray, ...]
+
+    def fetched(self, placements: Sequence[int]) -> float:
+        """Return the bytes fetched of inputs that are split as ``placements`` says."""
+        return sum(float(v[p]) for v, p in zip(self.inputs, placements, strict=True))
+
+
+class Local:
+    """An operator as one group of workers sees it after some steps: its shapes, and what a further step costs."""
+
+    def __init__(self, call: Call, extents: tuple[int, ...], inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]):
+        self.call, self.extents, self.inputs, self.outputs = call, extents, inputs, outputs
+        self._ways: dict[tuple[int, bool], list[Way]] = {}
+        self._next: dict[tuple[int, int], Local] = {}
+
+    @classmethod
+    def whole(cls, call: Call) -> Local:
+        """Return the operator before the first step."""
+        return cls(call, tuple(s.extent for s in call.strategies), call.inputs, call.outputs)
+
+    def ways(self, k: int, light_whole: bool = False) -> list[Way]:
+        """Return the ways to split it over ``k`` groups.
+
+        Doing all of it in every group is among them if nothing else is, and, with ``light_whole``, if it is not heavy.
+        """
+        key = (k, light_whole)
+        if key not in self._ways:
+            found = [self._way(n, k) for n, s in enumerate(self.call.strategies) if self.extents[n] >= k]
+            if not found or (light_whole and not self.call.heavy):
+                found.append(self._whole_way(k))
+            self._ways[key] = found
+        return self._ways[key]
+
+    def after(self, number: int, k: int) -> Local:
+        """Return what one group has to do after a step with strategy ``number``."""
+        if number < 0:
+            return self
+        if (number, k) not in self._next:
+            strategy, extent = self.call.strategies[number], self.extents[number]
+            extents = tuple(
+                -(-e // k) if s.index == strategy.index else e
+                for s, e in zip(self.call.strategies, self.extents, strict=True)
+            )
+            inputs = tuple(
+                _shrunk(r, shape, extent, k) for r, shape in zip(strategy.inputs, self.inputs, strict=True)
+            )
+            outputs = tuple(
+                _shrunk(r, shape, extent, k) for r, shape in zip(strategy.outputs, self.outputs, strict=True)
+            )
+            self._next[number, k] = Local(self.call, extents, inputs, outputs)
+        return self._next[number, k]
+
+    def _way(self, number: int, k: int) -> Way:
+        strategy, extent, call = self.call.strategies[number], self.extents[number], self.call
+        fetch = tuple(
+            _fetched(region, shape, extent, k) * size
+            for region, shape, size in zip(strategy.inputs, self.inputs, call.input_sizes, strict=True)
+        )
+        make = _made if strategy.combine == "concat" else _reduced
+        put = tuple(
+            make(region, shape, extent, k) * size
+            for region, shape, size in zip(strategy.outputs, self.outputs, call.output_sizes, strict=True)
+        )
+        return Way(strategy, number, fetch, put)
+
+    def _whole_way(self, k: int) -> Way:
+        fetch = [
+            np.array([(k - 1) * math.prod(shape) * size] * len(shape) + [0.0])
+            for shape, size in zip(self.inputs, self.call.input_sizes, strict=True)
+        ]
+        return Way(None, -1, tuple(fetch), tuple(np.zeros(len(shape) + 1) for shape in self.outputs))
+
+
+def _rows(span: Span | None, lo: int, hi: int, size: int) -> tuple[float, float]:
+    """Return the rows of a dimension that the part ``[lo, hi)`` has to do with."""
+    if span is None:
+        return 0, size
+    start = span.start[0] * lo + span.start[1] * hi + span.before
+    stop = span.stop[0] * lo + span.stop[1] * hi + span.after
+    return min(max(start, 0), size), min(max(stop, 0), size)
+
+
+@lru_cache(maxsize=100_000)
+def _fetched(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+    """Return the elements that are needed beyond those held, by the dimension along which the tensor is split."""
+    total = np.zeros(len(shape) + 1)
+    for j, (lo, hi) in enumerate(bounds(extent, k)):
+        rows = [_rows(span, lo, hi, size) for span, size in zip(region, shape, strict=True)]
+        lengths = [max(b - a, 0) for a, b in rows]
+        volume = math.prod(lengths)
+        for d, (a, b) in enumerate(rows):
+            first, last = bounds(shape[d], k)[j]
+            common = max(min(b, last) - max(a, first), 0)
+            total[d] += volume - (volume / lengths[d] * common if lengths[d] else 0)
+    return total
+
+
+@lru_cache(maxsize=100_000)
+def _made(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+    """Return the elements that groups are to hold and have not made."""
+    total = np.zeros(len(shape) + 1)
+    volume = math.prod(shape)
+    for j, (lo, hi) in enumerate(bounds(extent, k)):
+        rows = [_rows(span, lo, hi, size) for span, size in zip(region, shape, strict=True)]
+        lengths = [max(b - a, 0) for a, b in rows]
+        made = math.prod(lengths)
+        total[-1] += volume - made
+        for d, (a, b) in enumerate(rows):
+            first, last = bounds(shape[d], k)[j]
+            common = max(min(b, last) - max(a, first), 0)
+            held = volume / shape[d] * (last - first) if shape[d] else 0
+            total[d] += held - (made / lengths[d] * common if lengths[d] else 0)
+    return total
+
+
+@lru_cache(maxsize=100_000)
+def _reduced(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+    """Return the elements that a reduction sends: each to one group, or to all and back."""
+    total = np.full(len(shape) + 1, float((k - 1) * math.prod(shape)))
+    total[-1] *= 2
+    return total
+
+
+@lru_cache(maxsize=100_000)
+def _shrunk(region: Region, shape: Shape, extent: int, k: int) -> Shape:
+    """Return the shape of one group's part, without the halo, which each step fetches anew."""
+    sizes = []
+    for span, size in zip(region, shape, strict=True):
+        if span is None:
+            sizes.append(size)
+            continue
+        lo, hi = 0, -(-extent // k)
+        rows = (span.stop[0] - span.start[0]) * lo + (span.stop[1] - span.start[1]) * hi
+        if rows <= 0:
+            a, b = _rows(span, lo, hi, size)
+            rows = b - a
+        sizes.append(max(1, min(size, math.ceil(rows))))
+    return tuple(sizes)
