@@ -199,9 +199,6 @@ class _Coarsening:
             if shared:
                 first = users.setdefault((call, *shared), inputs + outputs)
                 changed |= self._join_all(first, inputs + outputs)
-        for _, call, inputs, outputs in self.ops:
-            if call.target is torch.ops.aten.permute.default and self.find(inputs[0]) in weights and outputs[0] >= 0:
-                continue
         return changed
 
     def _weights(self) -> set[int]:
@@ -290,7 +287,8 @@ class _Calls:
         value = node.meta["val"]
         outs = [value] if isinstance(value, torch.Tensor) else list(value)
         inputs = tuple(tuple(n.meta["val"].shape) for n in operands)
-        outputs = tuple(tuple(v.shape) if v is not None else () for v in outs)
+        nothing = [len(region) * (0,) for region in strategies[0].outputs] if strategies else [()] * len(outs)
+        outputs = tuple(tuple(v.shape) if v is not None else nothing[i] for i, v in enumerate(outs))
         tied = _tied(strategies, inputs, outputs)
         return Call(
             node.target,
@@ -330,7 +328,7 @@ def _tied(strategies: Sequence[Strategy], inputs: Any, outputs: Any) -> tuple[tu
     shape = outputs[0]
     by_dim = {_only_plain(s.outputs[0]): s for s in strategies}
     cut = [s for s in strategies if s.extent > 1]
-    if not shape or any(s.combine != "concat" or _only_plain(s.outputs[0]) is None for s in cut):
+    if not shape or any({*s.combine} != {"concat"} or _only_plain(s.outputs[0]) is None for s in cut):
         return (), ()
     if any(size > 1 and d not in by_dim for d, size in enumerate(shape)):
         return (), ()

@@ -101,10 +101,11 @@ class Local:
             _fetched(region, shape, extent, k) * size
             for region, shape, size in zip(strategy.inputs, self.inputs, call.input_sizes, strict=True)
         )
-        make = _made if strategy.combine == "concat" else _reduced
         put = tuple(
-            make(region, shape, extent, k) * size
-            for region, shape, size in zip(strategy.outputs, self.outputs, call.output_sizes, strict=True)
+            (_made if combine == "concat" else _reduced)(region, shape, extent, k) * size
+            for combine, region, shape, size in zip(
+                strategy.combine, strategy.outputs, self.outputs, call.output_sizes, strict=True
+            )
         )
         return Way(strategy, number, fetch, put)
 
@@ -116,13 +117,9 @@ class Local:
         return Way(None, -1, tuple(fetch), tuple(np.zeros(len(shape) + 1) for shape in self.outputs))
 
 
-def _rows(span: Span | None, lo: int, hi: int, size: int) -> tuple[float, float]:
+def _rows(span: Span | None, lo: int, hi: int, size: int) -> tuple[int, int]:
     """Return the rows of a dimension that the part ``[lo, hi)`` has to do with."""
-    if span is None:
-        return 0, size
-    start = span.start[0] * lo + span.start[1] * hi + span.before
-    stop = span.stop[0] * lo + span.stop[1] * hi + span.after
-    return min(max(start, 0), size), min(max(stop, 0), size)
+    return (0, size) if span is None else span.rows(lo, hi, size)
 
 
 @lru_cache(maxsize=100_000)

@@ -128,6 +128,10 @@ class Recorder(TorchDispatchMode):
             out = func(*args, **kwargs)
             self._bind(out, self.node_of(args[0]))
             return out
+        if func is aten.permute.default and (before := self._undone(args)) is not None:
+            out = func(*args)
+            self._bind(out, before)
+            return out
         if func in _MUTATED_STATISTICS:
             return self._batch_norm(args, kwargs)
         if func._schema.is_mutable:
@@ -142,6 +146,14 @@ class Recorder(TorchDispatchMode):
             with self:
                 return func.decompose(*args, **kwargs)
         return self._run(func, args, kwargs)
+
+    def _undone(self, args: Any) -> Node | None:
+        """Return what a permutation of a permuted tensor is, if it turns it back, as each linear layer's gradient does."""
+        node = self.node_of(args[0])
+        if node.target is not aten.permute.default:
+            return None
+        there, back = node.args[1], args[1]
+        return node.args[0] if all(there[b] % len(there) == i for i, b in enumerate(back)) else None
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
