@@ -6,6 +6,7 @@ transformer has the shape of Llama 3 8B.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -173,7 +174,7 @@ class GCN(nn.Module):
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)])
+        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(sizes)])
 
     def forward(self, adjacency: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers[:-1]:

@@ -82,7 +82,7 @@ def capture(
     module : nn.Module
         Its parameters may be on any device, the meta device too. It is left as it is.
     loss : callable or None
-        ``loss(module(*example_inputs[:-1]), example_inputs[-1])`` is the loss; with None, ``module(*example_inputs)`` is.
+        The loss is ``loss(module(*example_inputs[:-1]), example_inputs[-1])``; with None, ``module(*example_inputs)``.
     example_inputs : sequence of Tensor
         Tensors of the shapes and dtypes to train with, on any device.
     optimizer : torch.optim.Optimizer or None

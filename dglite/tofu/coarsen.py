@@ -1,8 +1,8 @@
 """Group the tensors and operators of a training step, so that the search has little left to choose.
 
-Tensors that are split in the same way form a *tensor group*: a tensor with its gradient and with the optimizer's state,
-the operands of element-wise operators, and the same tensor in all time steps of an unrolled network. Operators that are
-called with the same shapes on the same groups form an *operator group*: it has one strategy, and its cost is multiplied.
+Tensors that are split in the same way form a *tensor group*: a tensor with its gradient and the optimizer's state, the
+operands of element-wise operators, and the same tensor in all time steps of an unrolled network. Operators that are
+called with the same shapes on the same groups form an *operator group*: it has one strategy, its cost is multiplied.
 A forward operator and its backward operators share their tensor groups, which is what makes the result nearly a chain.
 """
 
@@ -235,7 +235,8 @@ class _Coarsening:
         return Coarse(self.captured, tensors, list(groups.values()), group_of)
 
     def _kept(self) -> set[Node]:
-        kept = set(self.captured.gradients[p] for p in self.captured.parameters.values() if p in self.captured.gradients)
+        gradients = self.captured.gradients
+        kept = {gradients[p] for p in self.captured.parameters.values() if p in gradients}
         for node in self.values:
             later = any(user.meta.get("phase") == "backward" for user in node.users)
             if node.op == "placeholder" or (node.meta["phase"] == "forward" and later):
@@ -264,7 +265,7 @@ class _Calls:
                 return None
             self.known[key] = call
         if isinstance(node.meta["val"], torch.Tensor):
-            outputs = (number[node],)
+            outputs: tuple[int, ...] = (number[node],)
         else:
             got = {user.args[1]: number[user] for user in node.users}
             outputs = tuple(got.get(i, -1) for i in range(len(call.outputs)))

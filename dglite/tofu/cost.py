@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from .coarsen import Call, Shape
+from .library.graph import Neighbors
 from .strategy import Region, Span, Strategy
 
 __all__ = ["Local", "Way", "bounds"]
@@ -86,9 +87,7 @@ class Local:
                 -(-e // k) if s.index == strategy.index else e
                 for s, e in zip(self.call.strategies, self.extents, strict=True)
             )
-            inputs = tuple(
-                _shrunk(r, shape, extent, k) for r, shape in zip(strategy.inputs, self.inputs, strict=True)
-            )
+            inputs = tuple(_shrunk(r, shape, extent, k) for r, shape in zip(strategy.inputs, self.inputs, strict=True))
             outputs = tuple(
                 _shrunk(r, shape, extent, k) for r, shape in zip(strategy.outputs, self.outputs, strict=True)
             )
@@ -117,9 +116,22 @@ class Local:
         return Way(None, -1, tuple(fetch), tuple(np.zeros(len(shape) + 1) for shape in self.outputs))
 
 
-def _rows(span: Span | None, lo: int, hi: int, size: int) -> tuple[int, int]:
-    """Return the rows of a dimension that the part ``[lo, hi)`` has to do with."""
-    return (0, size) if span is None else span.rows(lo, hi, size)
+def _rows(span: Span | None, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
+    """Return how many rows of a dimension the part ``[lo, hi)`` has to do with, and how many of them are held."""
+    if span is None:
+        return size, held[1] - held[0]
+    if isinstance(span, Neighbors):
+        return _neighbors(span, lo, hi, size, held)
+    first, last = span.rows(lo, hi, size)
+    return last - first, max(min(last, held[1]) - max(first, held[0]), 0)
+
+
+def _neighbors(span: Neighbors, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
+    """Count rows of a graph: exactly in the first step, and as if they were spread evenly in those after it."""
+    ids = span.ids(lo, hi)
+    if not size or len(ids) == 0 or ids[-1] < size:
+        return len(ids), int(np.searchsorted(ids, held[1]) - np.searchsorted(ids, held[0]))
+    return min(len(ids), size), min(len(ids), size) * (held[1] - held[0]) // size
 
 
 @lru_cache(maxsize=100_000)
@@ -127,13 +139,10 @@ def _fetched(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
     """Return the elements that are needed beyond those held, by the dimension along which the tensor is split."""
     total = np.zeros(len(shape) + 1)
     for j, (lo, hi) in enumerate(bounds(extent, k)):
-        rows = [_rows(span, lo, hi, size) for span, size in zip(region, shape, strict=True)]
-        lengths = [max(b - a, 0) for a, b in rows]
-        volume = math.prod(lengths)
-        for d, (a, b) in enumerate(rows):
-            first, last = bounds(shape[d], k)[j]
-            common = max(min(b, last) - max(a, first), 0)
-            total[d] += volume - (volume / lengths[d] * common if lengths[d] else 0)
+        rows = [_rows(span, lo, hi, n, bounds(n, k)[j]) for span, n in zip(region, shape, strict=True)]
+        volume = math.prod(count for count, _ in rows)
+        for d, (count, common) in enumerate(rows):
+            total[d] += volume - (volume // count * common if count else 0)
     return total
 
 
@@ -143,15 +152,13 @@ def _made(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
     total = np.zeros(len(shape) + 1)
     volume = math.prod(shape)
     for j, (lo, hi) in enumerate(bounds(extent, k)):
-        rows = [_rows(span, lo, hi, size) for span, size in zip(region, shape, strict=True)]
-        lengths = [max(b - a, 0) for a, b in rows]
-        made = math.prod(lengths)
+        rows = [_rows(span, lo, hi, n, bounds(n, k)[j]) for span, n in zip(region, shape, strict=True)]
+        made = math.prod(count for count, _ in rows)
         total[-1] += volume - made
-        for d, (a, b) in enumerate(rows):
+        for d, (count, common) in enumerate(rows):
             first, last = bounds(shape[d], k)[j]
-            common = max(min(b, last) - max(a, first), 0)
-            held = volume / shape[d] * (last - first) if shape[d] else 0
-            total[d] += held - (made / lengths[d] * common if lengths[d] else 0)
+            held = volume // shape[d] * (last - first) if shape[d] else 0
+            total[d] += held - (made // count * common if count else 0)
     return total
 
 
@@ -172,9 +179,8 @@ def _shrunk(region: Region, shape: Shape, extent: int, k: int) -> Shape:
             sizes.append(size)
             continue
         lo, hi = 0, -(-extent // k)
-        rows = (span.stop[0] - span.start[0]) * lo + (span.stop[1] - span.start[1]) * hi
-        if rows <= 0:
-            a, b = _rows(span, lo, hi, size)
-            rows = b - a
+        rows = (span.stop[1] - span.start[1]) * hi
+        if rows <= 0 or isinstance(span, Neighbors):
+            rows = span.count(lo, hi, size)
         sizes.append(max(1, min(size, math.ceil(rows))))
     return tuple(sizes)

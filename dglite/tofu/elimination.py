@@ -20,8 +20,8 @@ def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[i
     """Return the values of the variables with the least sum of table entries.
 
     Variables are eliminated one by one, those first whose neighbours have the fewest joint values. On a chain this is
-    the usual dynamic programming along it, on forks and joins that over their decomposition; it is exact, unless a table
-    would have more than `LIMIT` entries.
+    the usual dynamic programming along it, on forks and joins that over their decomposition. It is exact, unless a
+    table would have more than `LIMIT` entries.
 
     Parameters
     ----------

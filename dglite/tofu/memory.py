@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 
-import torch
 from torch.fx import Node
 
 from .capture import Captured
@@ -93,5 +91,3 @@ def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int
         extra += sum(math.prod(s) * e for s, e, m in zip(local.outputs, call.output_sizes, moved_out, strict=True) if m)
         found.update(dict.fromkeys(group.nodes, extra))
     return found
-
-

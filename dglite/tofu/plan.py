@@ -1,11 +1,15 @@
 """Plans: how a training step is partitioned over workers, and what that communicates.
 
-A plan is made in steps. Step ``i`` splits each group of workers into ``k`` groups and says, for each *tensor* (a node of
-the graph whose value is one), along which dimension what the group holds is split among them (None: each has all of it),
-and, for each *operator*, the strategy by which they share it (None: each does all of it). A worker's number, written
-with the steps' ``k`` as digits, the first step's first, says which part it has in each step: so a tensor's part is found
-by cutting, step by step, the rows that the last step left, and an operator's by cutting the strategy's index likewise.
+A plan is made in steps. A step splits each group of workers into ``k`` groups and says, for each *tensor* (a node of
+the graph whose value is one), along which dimension what the group holds is split among them (None: each has all), and,
+for each *operator*, the strategy by which they share it (None: each does all of it). A worker's number, written with
+the steps' ``k`` as digits, the first step's first, says which part it has in each step: a tensor's part is found by
+cutting, step by step, the rows that the last step left, and an operator's by cutting the strategy's index likewise.
 Parts of ``n`` rows begin at ``j * n // k``. That, with the graph in its original order, is all that execution needs.
+
+An operator fetches, beyond what its worker holds, what its part needs of each input (`Strategy.inputs`). What it makes
+(`Strategy.outputs`) is sent to those who hold it: partial outputs are reduced and scattered, or all-reduced where the
+output's placement is None.
 """
 
 from __future__ import annotations
@@ -260,9 +264,7 @@ def plan(
     """
     start = time.perf_counter()
     captured = capture(module, loss, example_inputs, optimizer)
-    return plan_captured(
-        captured, workers, links=links, memory=memory, capture_seconds=time.perf_counter() - start
-    )
+    return plan_captured(captured, workers, links=links, memory=memory, capture_seconds=time.perf_counter() - start)
 
 
 def plan_captured(
@@ -282,7 +284,7 @@ def plan_captured(
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
     plans = [PartitionPlan(coarse, search(coarse, ks), speeds) for ks, speeds in ways]
-    best = min(plans, key=lambda p: p.transfer_seconds if links else p.bytes)
+    best = min(plans, key=lambda p: p.bytes if p.transfer_seconds is None else p.transfer_seconds)
     if memory is not None:
         best = _within(best, memory)
     best.seconds, best.capture_seconds = time.perf_counter() - start, capture_seconds
@@ -298,7 +300,7 @@ def _recursions(workers: int, links: Links | None) -> list[tuple[list[int], list
     if count != workers or any(size < 1 or speed <= 0 for size, speed in links):
         raise DGLError(f"links={list(links)} join {count} workers, but workers={workers}: let their product be equal")
     slowest = sorted((link for link in links if link[0] > 1), key=lambda link: link[1])
-    found = []
+    found: list[tuple[list[int], list[float | None]]] = []
     for ways in itertools.product(*(recursions(size) for size, _ in slowest)):
         pairs = [(k, speed) for ks, (_, speed) in zip(ways, slowest, strict=True) for k in ks]
         found.append(([k for k, _ in pairs], [speed for _, speed in pairs]))
@@ -313,8 +315,8 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
     """Return the plan with the fewest bytes that fits: replication is made dearer until it does."""
     if strict.memory > memory:
         raise DGLError(
-            f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers, a"
-            " smaller batch or a smaller model"
+            f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers,"
+            " a smaller batch or a smaller model"
         )
     best, low, high = strict, 0, len(WEIGHTS)
     middle = 0

@@ -1,6 +1,6 @@
 """The dispatch mode that writes down ATen operators as they run, on the meta device.
 
-It is what `make_fx` with functionalization does, for this one purpose: five to ten times faster, which users of unrolled
+It does what `make_fx` with functionalization does, for this one purpose: several times faster, which users of unrolled
 networks feel, and it keeps the tensors, so that gradients are paired with their forward values exactly.
 """
 
@@ -65,7 +65,7 @@ class Recorder(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []
         self._views: dict[int, _View] = {}
-        self._outputs: list[torch.Tensor] = []
+        self._outputs: list[tuple[torch.Tensor, int]] = []
         self._forward_of: dict[Any, Node] = {}
         self._depth = 0
         self._table = decompositions()
@@ -118,11 +118,11 @@ class Recorder(TorchDispatchMode):
         finally:
             self._depth -= 1
         if not self._depth and self.phase == "forward":
-            self._outputs += [x for x in _tensors(out)]
+            self._outputs += [(x, x._version + func._schema.is_mutable) for x in _tensors(out)]
         return out
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func in _DATA_DEPENDENT or _depends_on_data(func):
+        if func in _DATA_DEPENDENT or _depends_on_data(func, args):
             self._refuse(func)
         if func in _SAME and id(args[0]) in self._nodes:
             out = func(*args, **kwargs)
@@ -141,6 +141,7 @@ class Recorder(TorchDispatchMode):
             with self:
                 out = written(*args, **kwargs)
             if out is not NotImplemented:
+                self._forget_views(func, out)
                 return out
         elif func._can_decompose() and func not in self._table:
             with self:
@@ -148,12 +149,14 @@ class Recorder(TorchDispatchMode):
         return self._run(func, args, kwargs)
 
     def _undone(self, args: Any) -> Node | None:
-        """Return what a permutation of a permuted tensor is, if it turns it back, as each linear layer's gradient does."""
+        """Return what is permuted back: the gradient of a linear layer does so with its weight."""
         node = self.node_of(args[0])
         if node.target is not aten.permute.default:
             return None
-        there, back = node.args[1], args[1]
-        return node.args[0] if all(there[b] % len(there) == i for i, b in enumerate(back)) else None
+        before: Any
+        there: Any
+        before, there = node.args
+        return before if all(there[b] % len(there) == i for i, b in enumerate(args[1])) else None
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
@@ -196,8 +199,8 @@ class Recorder(TorchDispatchMode):
     def _refuse(self, func: Any) -> None:
         where = f" in module {self.modules[-1]!r}" if self.modules[-1] else ""
         raise DGLError(
-            f"{func}{where} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape depends on"
-            " data), but a plan is made from shapes alone: use torch.where, a mask, or a number known beforehand"
+            f"{func}{where} needs the values of a tensor (an `if`, a loop, `.item()` or an output whose shape depends"
+            " on data), but a plan is made from shapes alone: use torch.where, a mask, or a number known beforehand"
         )
 
     # -- in-place operators --------------------------------------------------------------------------------------------
@@ -238,9 +241,7 @@ class Recorder(TorchDispatchMode):
             with self:
                 return written(x, weight, bias, mean, var, momentum, eps)
         with self:
-            out, saved_mean, saved_var, new_mean, new_var = written(
-                x, weight, bias, mean, var, training, momentum, eps
-            )
+            out, saved_mean, saved_var, new_mean, new_var = written(x, weight, bias, mean, var, training, momentum, eps)
         if mean is not None:
             self._rebind(mean, self.node_of(new_mean))
             self._rebind(var, self.node_of(new_var))
@@ -249,11 +250,14 @@ class Recorder(TorchDispatchMode):
     def _note_view(self, func: Any, args: Any, kwargs: Any, out: Any, node: Node) -> None:
         base, source = args[0], self.node_of(args[0])
         rest = tuple(self._read(a) for a in args[1:])
-        siblings: list[_View] = []
         for index, x in [(None, out)] if isinstance(out, torch.Tensor) else list(enumerate(out)):
-            view = _View(base, source, func, rest, kwargs, index, out, siblings)
-            siblings.append(view)
-            self._views[id(x)] = view
+            self._views[id(x)] = _View(base, source, func, rest, kwargs, index, out)
+
+    def _forget_views(self, func: Any, out: Any) -> None:
+        """Let the outputs of an operator that promises not to alias its input, though it may, be no views."""
+        if func.name().startswith("aten::unsafe_"):
+            for x in _tensors(out):
+                self._views.pop(id(x), None)
 
     def _rebind(self, tensor: torch.Tensor, node: Node) -> None:
         """Let a tensor stand for another node, and its base for one that holds it."""
@@ -261,8 +265,7 @@ class Recorder(TorchDispatchMode):
         if view is not None:
             base = self._scattered(view, node)
             self._rebind(view.base, base)
-            for sibling in view.siblings:
-                sibling.source = base
+            view.source = base
         self._bind(tensor, node)
 
     def _scattered(self, view: _View, new: Node) -> Node:
@@ -275,12 +278,6 @@ class Recorder(TorchDispatchMode):
             return self.emit(aten.slice_scatter.default, (source, new, *rest), view.kwargs, value)
         if func is aten.select.int:
             return self.emit(aten.select_scatter.default, (source, new, *rest), view.kwargs, value)
-        if func in (aten.split.Tensor, aten.split_with_sizes.default) and view.index is not None:
-            dim = rest[1] if len(rest) > 1 else 0
-            sizes = [x.shape[dim] for x in view.values]
-            start = sum(sizes[: view.index])
-            args = (source, new, dim, start, start + sizes[view.index])
-            return self.emit(aten.slice_scatter.default, args, {}, value)
         if func in (aten.view.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.squeeze.dim):
             return self.emit(aten.view.default, (new, shape), {}, value)
         if func is aten.permute.default:
@@ -290,10 +287,13 @@ class Recorder(TorchDispatchMode):
 
     # -- gradients -----------------------------------------------------------------------------------------------------
     def differentiable(self) -> list[tuple[torch.Tensor, Node]]:
-        """Return the forward tensors that have a gradient, and note which autograd node each comes from."""
+        """Return the forward tensors that have a gradient, and note which autograd node each comes from.
+
+        Those that have changed since, themselves or with their base, are no longer the values that they were.
+        """
         found = []
-        for x in self._outputs:
-            if x.requires_grad and x.grad_fn is not None:
+        for x, version in self._outputs:
+            if x._version == version and x.requires_grad and x.grad_fn is not None:
                 node = self.node_of(x)
                 self._forward_of.setdefault(x.grad_fn, node)
                 found.append((x, node))
@@ -332,18 +332,28 @@ class Recorder(TorchDispatchMode):
 class _View:
     """How a tensor looks at another: ``func(base, *rest)[index]``."""
 
-    __slots__ = ("base", "func", "index", "kwargs", "rest", "siblings", "source", "values")
+    __slots__ = ("base", "func", "index", "kwargs", "rest", "source", "values")
 
-    def __init__(self, base: torch.Tensor, source: Node, func: Any, rest: Any, kwargs: Any, index: int | None, values: Any,
-                 siblings: list[_View]) -> None:
+    def __init__(
+        self,
+        base: torch.Tensor,
+        source: Node,
+        func: Any,
+        rest: Any,
+        kwargs: Any,
+        index: int | None,
+        values: Any,
+    ) -> None:
         self.base, self.source, self.func, self.rest, self.kwargs = base, source, func, rest, kwargs
-        self.index, self.values, self.siblings = index, values, siblings
+        self.index, self.values = index, values
 
 
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}
 
 
-def _depends_on_data(func: Any) -> bool:
+def _depends_on_data(func: Any, args: Any) -> bool:
+    if func is aten.index.Tensor:
+        return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
     return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
 
 

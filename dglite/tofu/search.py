@@ -198,9 +198,9 @@ class Step:
             table = table * (len(group.nodes) * self.groups)
             found[scope] = found[scope] + table if scope in found else table
         if self.policy.weight:
-            for v, group in enumerate(self.coarse.tensors):
-                share = math.prod(self.shapes[v]) / max(math.prod(group.shape), 1) * group.kept * self.groups
-                price = np.array([self.k if d == len(group.shape) else 1.0 for d in self.domains[v]])
+            for v, tensor in enumerate(self.coarse.tensors):
+                share = math.prod(self.shapes[v]) / max(math.prod(tensor.shape), 1) * tensor.kept * self.groups
+                price = np.array([self.k if d == len(tensor.shape) else 1.0 for d in self.domains[v]])
                 table = price * share * self.policy.weight
                 found[v,] = found[v,] + table if (v,) in found else table
         return found
