@@ -163,6 +163,8 @@ class Recorder(TorchDispatchMode):
             kwargs = kwargs | {"device": torch.device("meta")}
         meta = [_on_meta(a) for a in args]
         out = func(*meta, **kwargs)
+        if out is None:
+            return None
         node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, out)
         if isinstance(out, torch.Tensor):
             self._bind(out, node)

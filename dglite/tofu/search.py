@@ -90,14 +90,14 @@ class Policy:
 
 
 def factors(workers: int) -> list[int]:
-    """Return the prime factors of the number of workers, the largest first."""
+    """Return the prime factors of the number of workers, the smallest first: later steps communicate more."""
     found, p = [], 2
     while workers > 1:
         while workers % p == 0:
             found.append(p)
             workers //= p
         p += 1
-    return found[::-1]
+    return found
 
 
 def recursions(workers: int) -> list[list[int]]:
