@@ -15,6 +15,9 @@ Scope = tuple[int, ...]
 LIMIT = 1 << 22
 """Entries of the largest table that is made; beyond, tables are eliminated in several parts, which is a heuristic."""
 
+MANY = 16
+"""Tables of a variable that is far from being eliminated: its neighbours are not counted after each change."""
+
 
 def minimize(tables: Mapping[Scope, np.ndarray], sizes: Sequence[int]) -> list[int]:
     """Return the values of the variables with the least sum of table entries.
@@ -61,7 +64,8 @@ class _Elimination:
             mine = [(scope, self.tables.pop(scope)) for scope in sorted(self.of[v])]
             trace.append((v, mine))
             for u in self._eliminate(v, mine):
-                heapq.heappush(heap, (self._weight(u), u))
+                if len(self.of[u]) <= MANY:
+                    heapq.heappush(heap, (self._weight(u), u))
         return self._decode(trace)
 
     def _weight(self, v: int) -> int:
