@@ -10,11 +10,14 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
+from common import erdos_renyi
 from torch import nn
+
+import dglite
+from dglite.nn import GraphConv
 
 WRESNET_GB = {
     (50, 4): 4.2, (101, 4): 7.8, (152, 4): 10.5,
@@ -170,16 +173,17 @@ class Transformer(nn.Module):
 
 
 class GCN(nn.Module):
-    """Graph convolutions, the adjacency matrix dense: products of matrices as far as a partition goes."""
+    """Graph convolutions on a fixed graph."""
 
-    def __init__(self, sizes: tuple[int, ...]) -> None:
+    def __init__(self, graph: dglite.DGLGraph, sizes: tuple[int, ...]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(sizes)])
+        self.graph = graph
+        self.layers = nn.ModuleList([GraphConv(a, b) for a, b in itertools.pairwise(sizes)])
 
-    def forward(self, adjacency: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         for layer in self.layers[:-1]:
-            x = F.relu(adjacency @ layer(x))
-        return adjacency @ self.layers[-1](x)
+            x = F.relu(layer(self.graph, x))
+        return self.layers[-1](self.graph, x)
 
 
 def wresnet(layers: int = 152, widen: int = 10, batch: int = 8) -> Work:
@@ -210,15 +214,13 @@ def transformer(
     return Work(f"Transformer-{layers}-{size}", module, F.cross_entropy, inputs, torch.optim.AdamW(module.parameters()))
 
 
-def gcn(nodes: int = 65536, sizes: tuple[int, ...] = (512, 1024, 64)) -> Work:
-    """Return a training step of a GCN on a graph with ``nodes`` nodes."""
+def gcn(nodes: int = 2**16, degree: int = 16, sizes: tuple[int, ...] = (512, 1024, 64)) -> Work:
+    """Return a training step of a GCN on a random graph, with Adam."""
+    src, dst = erdos_renyi(nodes, nodes * degree)
+    graph = dglite.add_self_loop(dglite.graph((src, dst), num_nodes=nodes))
     with torch.device("meta"):
-        module = GCN(sizes)
-        inputs: tuple[Any, ...] = (
-            torch.empty(nodes, nodes),
-            torch.empty(nodes, sizes[0]),
-            torch.empty(nodes, dtype=torch.long),
-        )
+        module = GCN(graph, sizes)
+        inputs = torch.empty(nodes, sizes[0]), torch.empty(nodes, dtype=torch.long)
     return Work(f"GCN-{nodes}", module, F.cross_entropy, inputs, torch.optim.Adam(module.parameters()))
 
 

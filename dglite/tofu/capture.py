@@ -113,7 +113,7 @@ def capture(
             return torch.func.functional_call(module, held, data)
         return loss(torch.func.functional_call(module, held, data[:-1]), data[-1])
 
-    with recorder, _names(module, recorder):
+    with recorder, _names(module, recorder), _compiling():
         value = forward()
         _check_loss(value)
         forward_nodes = recorder.differentiable()
@@ -143,6 +143,17 @@ def capture(
         updates | changed,
         pairs,
     )
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """Let libraries take the way that they take in compiled programs, with operators that can be recorded."""
+    before = torch.compiler._is_compiling_flag
+    torch.compiler._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
 
 
 @contextmanager

@@ -13,8 +13,11 @@ from typing import Any
 
 import torch
 from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._library import simple_registry
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
 
@@ -161,8 +164,7 @@ class Recorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("meta")}
-        meta = [_on_meta(a) for a in args]
-        out = func(*meta, **kwargs)
+        out = _described(func, [_on_meta(a) for a in args], kwargs)
         if out is None:
             return None
         node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, out)
@@ -357,6 +359,20 @@ def _depends_on_data(func: Any, args: Any) -> bool:
     if func is aten.index.Tensor:
         return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
     return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
+
+
+def _described(func: Any, args: Any, kwargs: Any) -> Any:
+    """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
+    if func.namespace in ("aten", "prims"):
+        return func(*args, **kwargs)
+    kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
+    if kernel is None:
+        raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
+    with FakeTensorMode():
+        out = kernel.func(*args, **kwargs)
+    return tree_map_only(
+        torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
+    )
 
 
 def _on_meta(arg: Any) -> Any:

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 from torch.fx import Node
 
+import dglite
 from dglite import DGLError
+from dglite.nn import GraphConv
 from dglite.tofu import Captured, capture
 
 
@@ -215,6 +217,28 @@ def test_writing_through_a_view_that_has_a_gradient_is_refused() -> None:
 
     with pytest.raises(DGLError, match="writes through the view"):
         capture(Branches(first_to_one), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+
+def test_graph_layers_are_recorded_as_their_operators() -> None:
+    graph = dglite.graph(([0, 1, 2, 3], [1, 2, 3, 0]))
+
+    class Graphs(GraphConv):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(graph, x)
+
+    captured = capture(Graphs(3, 2), nn.functional.mse_loss, (torch.randn(4, 3), torch.randn(4, 2)))
+    names = [str(n.target) for n in captured.graph.nodes if n.op == "call_function"]
+    assert names.count("dglite.spmm.default") == 2
+    assert not torch.compiler.is_compiling()
+
+
+def test_an_operator_of_unknown_shape_is_refused() -> None:
+    with torch.library._scoped_library("tofu_test", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        with pytest.raises(DGLError, match=r"tofu_test\.twice.*register_fake"):
+            module = Branches(torch.ops.tofu_test.twice.default)
+            capture(module, lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
 
 
 def test_unused_and_shared_parameters() -> None:

@@ -37,7 +37,7 @@ def small(name: str) -> Captured:
         "lstm": lambda: tofu_models.rnn(2, 1, batch=16, steps=4),
         "resnet": lambda: tofu_models.wresnet(50, 1),
         "transformer": lambda: tofu_models.transformer(2, 64, 8, 8, 128, 256, batch=8, length=32),
-        "gcn": lambda: tofu_models.gcn(64, (32, 64, 8)),
+        "gcn": lambda: tofu_models.gcn(64, 4, (32, 64, 8)),
     }[name]()
     return capture(work.module, work.loss, work.inputs, work.optimizer)
 
