@@ -49,6 +49,8 @@ class Captured:
         New values of parameters, state and buffers by their placeholders.
     gradients : dict of Node to Node
         Gradients by the forward value that they belong to.
+    module : nn.Module or None
+        What was captured. Graphs that it has are named by numbers in the operators, and live as long as it does.
     """
 
     graph: Graph
@@ -62,6 +64,7 @@ class Captured:
     loss: Node
     updates: dict[Node, Node]
     gradients: dict[Node, Node] = field(repr=False)
+    module: nn.Module | None = field(default=None, repr=False)
 
     def weight_bytes(self) -> int:
         """Return the bytes of parameters, their gradients and the optimizer's state."""
@@ -142,6 +145,7 @@ def capture(
         recorder.node_of(value),
         updates | changed,
         pairs,
+        module,
     )
 
 

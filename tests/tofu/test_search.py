@@ -147,6 +147,15 @@ def test_coarsening_loses_nothing_on_a_chain(batch: int) -> None:
     assert search(coarsen(captured, strategies_of), [2])[0].bytes == search(fine, [2])[0].bytes
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_coarsening_loses_little_on_models(name: str) -> None:
+    captured = small(name)
+    coarse, fine = (coarsen(captured, strategies_of, merge) for merge in (True, False))
+    assert len(coarse.tensors) < len(fine.tensors) / 3
+    best = search(fine, [8])[0].bytes
+    assert best <= search(coarse, [8])[0].bytes <= 1.01 * best
+
+
 @pytest.mark.parametrize("workers", [4, 8, 12])
 @pytest.mark.parametrize("name", MODELS)
 def test_steps_never_communicate_less_than_those_before(name: str, workers: int) -> None:
