@@ -117,7 +117,7 @@ def capture(
         return loss(torch.func.functional_call(module, held, data[:-1]), data[-1])
 
     with recorder, _names(module, recorder), _compiling():
-        value = forward()
+        value = _run(forward)
         _check_loss(value)
         forward_nodes = recorder.differentiable()
         recorder.phase = "backward"
@@ -147,6 +147,18 @@ def capture(
         pairs,
         module,
     )
+
+
+def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:
+    try:
+        return forward()
+    except (RuntimeError, TypeError) as error:
+        if any(words in str(error) for words in ("meta device", "meta tensor", "unallocated storage")):
+            raise DGLError(
+                "the module reads the values of a tensor, as by tolist() or numpy(), but a plan is made from shapes"
+                f" alone: compute with tensors, or with numbers known beforehand ({error})"
+            ) from error
+        raise
 
 
 @contextmanager

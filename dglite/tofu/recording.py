@@ -24,7 +24,7 @@ from ..errors import DGLError
 aten = torch.ops.aten
 
 _TABLE: dict[Any, Callable[..., Any]] = {}
-_SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default, aten.lift_fresh_copy.default}
+_SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default}
 _DROPPED = ("device", "pin_memory", "layout", "memory_format")
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
 
@@ -70,6 +70,7 @@ class Recorder(TorchDispatchMode):
         self._views: dict[int, _View] = {}
         self._outputs: list[tuple[torch.Tensor, int]] = []
         self._forward_of: dict[Any, Node] = {}
+        self._first: Node | None = None
         self._depth = 0
         self._table = decompositions()
 
@@ -81,8 +82,7 @@ class Recorder(TorchDispatchMode):
         return tensor
 
     def _input(self, name: str, value: torch.Tensor) -> Node:
-        first = next((node for node in self.graph.nodes if node.op != "placeholder"), self.graph._root)
-        with self.graph.inserting_before(first):
+        with self.graph.inserting_before(self._first or self.graph._root):
             node = self.graph.placeholder(name.replace(".", "_"))
         node.meta.update(val=value, phase="input", module="", forward=None)
         return node
@@ -109,6 +109,9 @@ class Recorder(TorchDispatchMode):
 
     def _renew(self, tensor: torch.Tensor, view: _View) -> None:
         view.source = self.node_of(view.base)
+        if view.func is None:
+            self._nodes[id(tensor)] = view.source
+            return
         node = self.emit(view.func, (view.source, *view.rest), view.kwargs, view.values)
         self._nodes[id(tensor)] = node if view.index is None else self._item(node, view.index, tensor.detach())
 
@@ -130,6 +133,7 @@ class Recorder(TorchDispatchMode):
         if func in _SAME and id(args[0]) in self._nodes:
             out = func(*args, **kwargs)
             self._bind(out, self.node_of(args[0]))
+            self._views[id(out)] = _View(args[0], self.node_of(args[0]), None, (), {}, None, out)
             return out
         if func is aten.permute.default and (before := self._undone(args)) is not None:
             out = func(*args)
@@ -182,6 +186,7 @@ class Recorder(TorchDispatchMode):
         """Append an operator whose value is ``out``."""
         kwargs = {k: v for k, v in kwargs.items() if k not in _DROPPED}
         node = self.graph.call_function(func, tuple(args), kwargs)
+        self._first = self._first or node
         node.meta.update(val=out, phase=self.phase, module=self.modules[-1], forward=None)
         if self.phase == "backward":
             node.meta["forward"] = source = self._forward_of.get(torch._C._current_autograd_node())
@@ -219,9 +224,11 @@ class Recorder(TorchDispatchMode):
             with self:
                 new = torch.full_like(target, 0 if name == "zero_" else args[1])
         else:
-            functional = getattr(getattr(aten, name[:-1], None), func._overloadname, None)
+            functional = _RANDOM.get(func) or getattr(getattr(aten, name[:-1], None), func._overloadname, None)
             if functional is None:
                 raise DGLError(f"{func} has no functional form to plan with: write {name[:-1]} without in-place")
+            if func is aten.bernoulli_.float:
+                args, kwargs = (target,), {"p": 0.5, **dict(zip("p", args[1:], strict=False)), **kwargs}
             with self:
                 new = functional(*args, **kwargs)
                 if new.dtype != target.dtype:
@@ -240,13 +247,9 @@ class Recorder(TorchDispatchMode):
     def _batch_norm(self, args: Any, kwargs: Any) -> Any:
         x, weight, bias, mean, var, training, momentum, eps = args[:8]
         written = self._table[aten._native_batch_norm_legit_functional.default]
-        if not training:
-            written = self._table[aten._native_batch_norm_legit_no_training.default]
-            with self:
-                return written(x, weight, bias, mean, var, momentum, eps)
         with self:
             out, saved_mean, saved_var, new_mean, new_var = written(x, weight, bias, mean, var, training, momentum, eps)
-        if mean is not None:
+        if mean is not None and training:
             self._rebind(mean, self.node_of(new_mean))
             self._rebind(var, self.node_of(new_var))
         return out, saved_mean, saved_var
@@ -278,6 +281,8 @@ class Recorder(TorchDispatchMode):
         value = base.detach()
         source = self.node_of(base)
         shape = list(base.shape)
+        if func is None:
+            return new
         if func is aten.slice.Tensor:
             return self.emit(aten.slice_scatter.default, (source, new, *rest), view.kwargs, value)
         if func is aten.select.int:
@@ -308,8 +313,12 @@ class Recorder(TorchDispatchMode):
     def pairing(self, forward: Sequence[tuple[torch.Tensor, Node]]) -> Iterator[None]:
         """Note the gradient of each forward tensor while the backward pass runs."""
 
-        def noted(node: Node) -> Callable[[torch.Tensor], None]:
-            return lambda gradient: self.pairs.append((node, self.node_of(gradient)))
+        def noted(node: Node) -> Callable[[torch.Tensor | None], None]:
+            def note(gradient: torch.Tensor | None) -> None:
+                if gradient is not None:
+                    self.pairs.append((node, self.node_of(gradient)))
+
+            return note
 
         hooks = [x.register_hook(noted(node)) for x, node in forward]
         try:
@@ -334,7 +343,7 @@ class Recorder(TorchDispatchMode):
 
 
 class _View:
-    """How a tensor looks at another: ``func(base, *rest)[index]``."""
+    """How a tensor looks at another: ``func(base, *rest)[index]``, or the same if there is no ``func``."""
 
     __slots__ = ("base", "func", "index", "kwargs", "rest", "source", "values")
 
@@ -352,6 +361,7 @@ class _View:
         self.index, self.values = index, values
 
 
+_RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}
 
 
@@ -364,7 +374,10 @@ def _depends_on_data(func: Any, args: Any) -> bool:
 def _described(func: Any, args: Any, kwargs: Any) -> Any:
     """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
     if func.namespace in ("aten", "prims"):
-        return func(*args, **kwargs)
+        try:
+            return func(*args, **kwargs)
+        except NotImplementedError as error:
+            raise DGLError(f"{func} does not say the shapes of its outputs: write the module without it") from error
     kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
     if kernel is None:
         raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")

@@ -14,7 +14,7 @@ from torch.fx import Node
 import dglite
 from dglite import DGLError
 from dglite.nn import GraphConv
-from dglite.tofu import Captured, capture
+from dglite.tofu import Captured, capture, plan, plan_captured
 
 
 def run(captured: Captured, values: dict[Node, torch.Tensor]) -> dict[Node, Any]:
@@ -48,10 +48,11 @@ class InPlace(nn.Module):
         h.mul_(2).tanh_()
         self.count[0].add_(1)
         self.count[1:].fill_(5)
-        column = self.count.view(2, 1)
+        column, same = self.count.view(2, 1), self.count.detach()
         self.count.mul_(3)
         column[0] += 1
-        return h * self.count.sum() + column.sum()
+        same += 2
+        return h * self.count.sum() + column.sum() * same.prod()
 
 
 def images() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
@@ -217,6 +218,24 @@ def test_writing_through_a_view_that_has_a_gradient_is_refused() -> None:
 
     with pytest.raises(DGLError, match="writes through the view"):
         capture(Branches(first_to_one), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+
+@pytest.mark.parametrize("what", [lambda h: h * sum(h[0].tolist()), lambda h: h * h.detach().numpy().sum()])
+def test_reading_values_is_refused(what: Any) -> None:
+    with pytest.raises(DGLError, match="reads the values of a tensor"):
+        capture(Branches(what), lambda out, y: out.sum(), (torch.randn(3, 2), torch.zeros(1)))
+
+
+def test_layers_of_all_kinds_are_planned() -> None:
+    x = torch.randn(4, 6, 8)
+    modules = [
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+        nn.Sequential(nn.Conv1d(6, 6, 3, padding=1), nn.GroupNorm(2, 6), nn.SiLU(), nn.Dropout(0.1)),
+        nn.Sequential(nn.BatchNorm1d(6).eval(), nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Dropout()),
+    ]
+    for module in modules:
+        found = plan(module, nn.functional.mse_loss, (x, x), torch.optim.AdamW(module.parameters()), workers=2)
+        assert found.memory < plan_captured(found.captured, 1).memory
 
 
 def test_graph_layers_are_recorded_as_their_operators() -> None:
