@@ -53,6 +53,7 @@ def measure(make: Make, workers: int, limit: float | None) -> dict[str, Any]:
         "limit_seconds": limit,
         "bytes": {name: p.bytes for name, p in plans.items()},
         "memory": {name: p.memory for name, p in plans.items()},
+        "steps": [step.k for step in plan.steps],
         "bytes_by_step": [step.bytes for step in plan.steps],
         "replicating": {"bytes": free.bytes, "memory": free.memory},
     }
@@ -86,7 +87,8 @@ def check(record: dict[str, Any]) -> list[str]:
             found.append(f"{record['model']}: {name} sends {sent / 1e9:.3g} GB, the plan {ours / 1e9:.3g} GB")
     if limit is not None and record["search_seconds"] > limit:
         found.append(f"{record['model']}: the search took {record['search_seconds']:.1f} s, more than {limit:g} s")
-    if record["bytes_by_step"] != sorted(record["bytes_by_step"]):
+    heard = [sent / (k - 1) for sent, k in zip(record["bytes_by_step"], record["steps"], strict=True)]
+    if heard != sorted(heard):
         found.append(f"{record['model']}: a step sends less than the one before")
     return found
 

@@ -90,28 +90,29 @@ class Policy:
 
 
 def factors(workers: int) -> list[int]:
-    """Return the prime factors of the number of workers, the smallest first: later steps communicate more."""
+    """Return the prime factors of the number of workers, the largest first."""
     found, p = [], 2
     while workers > 1:
         while workers % p == 0:
             found.append(p)
             workers //= p
         p += 1
-    return found
+    return found[::-1]
 
 
 def recursions(workers: int) -> list[list[int]]:
     """Return the ways to come to a number of workers that are worth a search.
 
-    Those by prime factors, and those by equal larger ones. Smaller steps cut tensors along more dimensions, but each is
-    decided without those that follow; a larger one decides more at once.
+    They are prime factors, after a first step that takes one or several of them at once, and equal larger factors.
+    Smaller steps cut tensors along more dimensions, but each is decided without those that follow; a larger one decides
+    more at once. Steps do not grow: the first tensors to be cut are the largest.
     """
     primes = factors(workers)
-    found = [primes]
-    for size in range(2, len(primes) + 1):
+    found = [[math.prod(primes[:first]), *primes[first:]] for first in range(1, len(primes) + 1)]
+    for size in range(2, len(primes) // 2 + 1):
         if len(primes) % size == 0:
             found.append([math.prod(primes[i : i + size]) for i in range(0, len(primes), size)])
-    return found
+    return found or [[]]
 
 
 def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -> list[SearchStep]:
