@@ -19,20 +19,14 @@ from torch import nn
 import dglite
 from dglite.nn import GraphConv
 
-WRESNET_GB = {
-    (50, 4): 4.2, (101, 4): 7.8, (152, 4): 10.5,
-    (50, 6): 9.6, (101, 6): 17.1, (152, 6): 23.4,
-    (50, 8): 17.1, (101, 8): 30.6, (152, 8): 41.7,
-    (50, 10): 26.7, (101, 10): 47.7, (152, 10): 65.1,
-}  # fmt: skip
-"""Weight, gradient and history of a wide ResNet by its layers and widening, in units of 2 ** 30 bytes."""
+WRESNETS = [(layers, widen) for widen in (4, 6, 8, 10) for layers in (50, 101, 152)]
+"""Layers and widening."""
 
-RNN_GB = {
-    (6, 4): 8.4, (8, 4): 11.4, (10, 4): 14.4,
-    (6, 6): 18.6, (8, 6): 28.5, (10, 6): 32.1,
-    (6, 8): 33.0, (8, 8): 45.3, (10, 8): 57.0,
-}  # fmt: skip
-"""The same of an LSTM by its layers and hidden size, in thousands (1,024)."""
+RNNS = [(layers, thousands) for thousands in (4, 6, 8) for layers in (6, 8, 10)]
+"""Layers, and hidden size in thousands (1,024)."""
+
+WEIGHTS_GIB = {"WResNet-152-10": 65.1, "RNN-10-8K": 57.0}
+"""Weights, gradients and history of the largest, by the table, in units of 2 ** 30 bytes."""
 
 
 @dataclass

@@ -26,9 +26,9 @@ def cases(quick: bool) -> Iterator[tuple[Make, int, float | None]]:
         yield lambda: tofu_models.transformer(2), 8, None
         yield tofu_models.gcn, 8, None
         return
-    for layers, widen in tofu_models.WRESNET_GB:
+    for layers, widen in tofu_models.WRESNETS:
         yield lambda n=layers, w=widen: tofu_models.wresnet(n, w), 8, 2.0
-    for layers, thousands in tofu_models.RNN_GB:
+    for layers, thousands in tofu_models.RNNS:
         yield lambda n=layers, h=thousands: tofu_models.rnn(n, h), 8, 5.0
     for workers in (8, 64):
         yield lambda w=workers: tofu_models.transformer(batch=w), workers, 10.0

@@ -326,15 +326,8 @@ def test_plans_are_drawn() -> None:
 
 
 # -- the models of the dissertation ------------------------------------------------------------------------------------
-@pytest.mark.parametrize("size", [(50, 4), (152, 10)], ids=str)
-def test_wide_resnets_have_the_weights_of_the_table(size: tuple[int, int]) -> None:
-    work = tofu_models.wresnet(*size)
+@pytest.mark.parametrize("make", [tofu_models.wresnet, tofu_models.rnn], ids=lambda f: f.__name__)
+def test_models_have_the_weights_of_the_table(make: Any) -> None:
+    work = make()
     weights = 3 * 4 * sum(p.numel() for p in work.module.parameters()) / 2**30
-    assert weights == pytest.approx(tofu_models.WRESNET_GB[size], rel=0.03)
-
-
-@pytest.mark.parametrize("size", [(6, 8), (10, 8)], ids=str)
-def test_lstms_have_the_weights_of_the_table(size: tuple[int, int]) -> None:
-    work = tofu_models.rnn(*size)
-    weights = 3 * 4 * sum(p.numel() for p in work.module.parameters()) / 2**30
-    assert weights == pytest.approx(tofu_models.RNN_GB[size], rel=0.01)
+    assert weights == pytest.approx(tofu_models.WEIGHTS_GIB[work.name], rel=0.003)
