@@ -21,6 +21,7 @@ from torch.fx import Graph, Node
 
 from ..errors import DGLError
 from .recording import Recorder
+from .stacks import keep_stacks
 from .updates import rule_of
 
 __all__ = ["Captured", "capture"]
@@ -129,10 +130,12 @@ def capture(
     rule = rule_of(optimizer, {id(p): name for name, p in named.items()})
     with torch.no_grad():
         state, hyper, changed = rule(recorder, tensors, parameters, got)
-    pairs = {parameters[name]: recorder.node_of(g) for name, g in got.items()}
-    graph = recorder.finish([recorder.node_of(value), *(updates | changed).values()])
+    updates |= changed
+    pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
+    graph = recorder.finish([recorder.node_of(value), *updates.values()])
+    gone = keep_stacks(graph)
     alive = set(graph.nodes)
-    pairs |= {v: g for v, g in recorder.pairs if v in alive and g in alive}
+    now = [(gone.get(v, v), gone.get(g, g)) for v, g in pairs]
     return Captured(
         graph,
         parameters,
@@ -143,8 +146,8 @@ def capture(
         recorder.constants,
         recorder.constant_values,
         recorder.node_of(value),
-        updates | changed,
-        pairs,
+        {old: gone.get(new) or new for old, new in updates.items()},
+        {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive},
         module,
     )
 
