@@ -57,7 +57,7 @@ OWNERS = {
     "numba": {"kernels/cpu"},
     "llvmlite": {"kernels/cpu"},
     "cupy": {"backend/cupy.py", "kernels/cuda"},
-    "matplotlib": set(),
+    "matplotlib": {"tofu/drawing.py"},
 }
 """The only places where a heavy or optional package is imported."""
 

@@ -1,0 +1,93 @@
+"""Predict the memory of one worker: what it holds of each tensor, from when it is made until it was last read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch.fx import Node
+
+from .capture import Captured
+from .coarsen import Coarse, Shape
+from .cost import Local
+from .search import SearchStep
+
+__all__ = ["local_shapes", "peak_memory"]
+
+
+def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[Shape]:
+    """Return what a worker holds of the tensors of each group; of an uneven split, the largest part."""
+    shapes = [list(group.shape) for group in coarse.tensors]
+    for step in steps:
+        for shape, dim in zip(shapes, step.placements, strict=True):
+            if dim is not None:
+                shape[dim] = -(-shape[dim] // step.k)
+    return [tuple(shape) for shape in shapes]
+
+
+def peak_memory(coarse: Coarse, steps: Sequence[SearchStep]) -> int:
+    """Return the most bytes that a worker holds at a time, running the operators in their order.
+
+    Parameters, state and inputs are held throughout; their new values take the places of the old. What an operator
+    fetches, and partial outputs before they are reduced, count while it runs.
+    """
+    shapes = local_shapes(coarse, steps)
+    held = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
+    captured = coarse.captured
+    in_place = set(captured.updates.values()) if captured.state or captured.hyper else set()
+    workspace = _workspace(coarse, steps, held)
+    last = _last_reads(captured)
+    now = sum(held[n] for n in captured.graph.nodes if n.op == "placeholder")
+    most = now
+    for node in captured.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node in held and node not in in_place and not _is_view(node):
+            now += held[node]
+        most = max(most, now + workspace.get(node, 0))
+        for dead in last.get(node, ()):
+            if dead in held and dead.op != "placeholder" and dead not in in_place and not _is_view(dead):
+                now -= held[dead]
+    return most
+
+
+def _is_view(node: Node) -> bool:
+    """Return whether a worker's part of a node is memory of its operand."""
+    return getattr(node.target, "is_view", False)
+
+
+def _last_reads(captured: Captured) -> dict[Node, list[Node]]:
+    """Return the tensors that are read for the last time by each node, views of them counted."""
+    root: dict[Node, Node] = {}
+    last: dict[Node, Node] = {}
+    for node in captured.graph.nodes:
+        first = node.all_input_nodes[0] if _is_view(node) else node
+        root[node] = root.get(first, first)
+        for used in (*node.all_input_nodes, node):
+            last[root[used]] = node
+            last[used] = node
+    found: dict[Node, list[Node]] = {}
+    for used, node in last.items():
+        found.setdefault(node, []).append(used)
+    return found
+
+
+def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int]) -> dict[Node, int]:
+    """Return the bytes of what each operator fetches, and of outputs that are moved or reduced once they are made."""
+    found: dict[Node, int] = {}
+    for number, group in enumerate(coarse.operators):
+        moved_in, moved_out = [False] * len(group.inputs), [False] * len(group.outputs)
+        local: Local | None = None
+        for step in steps:
+            way, local = step.ways[number], step.locals[number].after(step.ways[number].number, step.k)
+            place = [len(coarse.tensors[g].shape) if (p := step.placements[g]) is None else p for g in group.inputs]
+            moved_in = [m or v[p] > 0 for m, v, p in zip(moved_in, way.inputs, place, strict=True)]
+            place = [-1 if g < 0 or (p := step.placements[g]) is None else p for g in group.outputs]
+            moved_out = [m or v[p] > 0 for m, v, p in zip(moved_out, way.outputs, place, strict=True)]
+        if local is None or not (any(moved_in) or any(moved_out)):
+            continue
+        call = group.call
+        extra = sum(math.prod(s) * e for s, e, m in zip(local.inputs, call.input_sizes, moved_in, strict=True) if m)
+        extra += sum(math.prod(s) * e for s, e, m in zip(local.outputs, call.output_sizes, moved_out, strict=True) if m)
+        found.update(dict.fromkeys(group.nodes, extra))
+    return found

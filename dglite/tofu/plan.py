@@ -1,0 +1,343 @@
+"""Plans: how a training step is partitioned over workers, and what that communicates.
+
+A plan is made in steps. A step splits each group of workers into ``k`` groups and says, for each *tensor* (a node of
+the graph whose value is one), along which dimension what the group holds is split among them (None: each has all), and,
+for each *operator*, the strategy by which they share it (None: each does all of it). A worker's number, written with
+the steps' ``k`` as digits, the first step's first, says which part it has in each step: a tensor's part is found by
+cutting, step by step, the rows that the last step left, and an operator's by cutting the strategy's index likewise.
+Parts of ``n`` rows begin at ``j * n // k``. That, with the graph in its original order, is all that execution needs.
+
+An operator fetches, beyond what its worker holds, what its part needs of each input (`Strategy.inputs`). What it makes
+(`Strategy.outputs`) is sent to those who hold it: partial outputs are reduced and scattered, or all-reduced where the
+output's placement is None.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import nn
+from torch.fx import Node
+
+from ..errors import DGLError
+from . import baselines
+from .aten import strategies_of
+from .capture import Captured, capture
+from .coarsen import Coarse, Shape, StrategiesOf, coarsen
+from .drawing import draw_bars, draw_tiles
+from .memory import local_shapes, peak_memory
+from .search import Policy, SearchStep, recursions, search
+from .strategy import Strategy
+
+__all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured"]
+
+Links = Sequence[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class PlanStep:
+    """One step of the recursion.
+
+    Attributes
+    ----------
+    k : int
+        Into how many groups each group of workers is split.
+    bytes : float
+        Bytes that all workers together receive because of this step, per training step.
+    bandwidth : float or None
+        Bytes per second of a worker's link between these groups.
+    placements : dict of Node to int or None
+        The dimension along which each tensor is split.
+    strategies : dict of Node to Strategy or None
+        How each operator is.
+    """
+
+    k: int
+    bytes: float
+    bandwidth: float | None
+    placements: dict[Node, int | None] = field(repr=False)
+    strategies: dict[Node, Strategy | None] = field(repr=False)
+
+
+class PartitionPlan:
+    """How a training step is partitioned over workers.
+
+    Attributes
+    ----------
+    captured : Captured
+        The step as a graph.
+    workers : int
+    steps : tuple of PlanStep
+    seconds : float
+        That the search took, from the captured graph on.
+    capture_seconds : float
+        That capturing the graph took.
+    """
+
+    def __init__(
+        self,
+        coarse: Coarse,
+        found: Sequence[SearchStep],
+        bandwidths: Sequence[float | None] | None = None,
+        seconds: float = 0.0,
+        capture_seconds: float = 0.0,
+    ) -> None:
+        self._coarse, self._found = coarse, list(found)
+        self._bandwidths = list(bandwidths or [None] * len(found))
+        self.captured: Captured = coarse.captured
+        self.workers = 1
+        for step in found:
+            self.workers *= step.k
+        self.seconds, self.capture_seconds = seconds, capture_seconds
+
+    @cached_property
+    def steps(self) -> tuple[PlanStep, ...]:
+        """The steps of the recursion."""
+        groups = self._coarse.operators
+        return tuple(
+            PlanStep(
+                step.k,
+                step.bytes,
+                bandwidth,
+                {node: step.placements[number] for node, number in self._coarse.group_of.items()},
+                {n: w.strategy for group, w in zip(groups, step.ways, strict=True) for n in group.nodes},
+            )
+            for step, bandwidth in zip(self._found, self._bandwidths, strict=True)
+        )
+
+    @cached_property
+    def bytes(self) -> float:
+        """Bytes that all workers together receive in a training step."""
+        return sum(step.bytes for step in self._found)
+
+    @cached_property
+    def transfer_seconds(self) -> float | None:
+        """Seconds of communication in a training step with the links that were given, if any."""
+        if any(b is None for b in self._bandwidths):
+            return None
+        pairs = zip(self._found, self._bandwidths, strict=True)
+        return sum(step.bytes / self.workers / bandwidth for step, bandwidth in pairs if bandwidth)
+
+    @cached_property
+    def memory(self) -> int:
+        """Bytes that a worker needs, predicted: the most that it holds at a time."""
+        return peak_memory(self._coarse, self._found)
+
+    def placement(self, tensor: str | Node) -> tuple[int | None, ...]:
+        """Return the dimension along which a tensor is split in each step; None is replicated.
+
+        Parameters
+        ----------
+        tensor : str or Node
+            The name of a parameter, a buffer or an optimizer's state, or a node of the graph.
+        """
+        number = self._coarse.group_of[self._node(tensor)]
+        return tuple(step.placements[number] for step in self._found)
+
+    def local_shape(self, tensor: str | Node) -> Shape:
+        """Return the shape of the largest part of a tensor that a worker holds."""
+        return self._local_shapes[self._coarse.group_of[self._node(tensor)]]
+
+    @cached_property
+    def _local_shapes(self) -> list[Shape]:
+        return local_shapes(self._coarse, self._found)
+
+    def _node(self, tensor: str | Node) -> Node:
+        if isinstance(tensor, Node):
+            return tensor
+        captured = self.captured
+        named = captured.parameters | captured.buffers | captured.state
+        if tensor not in named:
+            raise KeyError(f"no parameter, buffer or state is called {tensor!r}: there are {', '.join(named)}")
+        return named[tensor]
+
+    def summary(self, rows: int = 20) -> str:
+        """Return a table of the operators that communicate most: how they are split in each step, and their bytes.
+
+        Parameters
+        ----------
+        rows : int
+            The most lines for operators; what is left out is summed in the last.
+        """
+        total: Counter[Any] = Counter()
+        count: Counter[Any] = Counter()
+        for number, group in enumerate(self._coarse.operators):
+            ways = [step.ways[number].strategy for step in self._found]
+            split = " ".join("whole" if s is None else _said(s) for s in ways)
+            key = (str(group.call.target).removeprefix("aten."), str(list(group.call.outputs[0])), split)
+            total[key] += round(sum(step.bytes_by_operator[number] for step in self._found))
+            count[key] += len(group.nodes)
+        head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._found)}"
+        lines = [
+            f"{head}: {_size(self.bytes)} received per training step, {_size(self.memory)} held per worker",
+            f"searched in {self.seconds:.2f} s; received by step: {', '.join(_size(s.bytes) for s in self._found)}",
+            f"{'operator':<36} {'output':<22} {'calls':>6} {'bytes':>10}  split",
+        ]
+        most = [(key, n) for key, n in total.most_common(rows) if n]
+        lines += [f"{k[0][:36]:<36} {k[1]:<22} {count[k]:>6} {_size(n):>10}  {k[2]}" for k, n in most]
+        rest = sum(total.values()) - sum(n for _, n in most)
+        return "\n".join([*lines, f"{'all others':<36} {'':<22} {'':>6} {_size(rest):>10}"])
+
+    def __repr__(self) -> str:
+        return f"PartitionPlan(workers={self.workers}, bytes={self.bytes:.4g}, memory={self.memory:.4g})"
+
+    def draw(self, tensors: Sequence[str] | None = None) -> Any:
+        """Draw tensors cut into the workers' parts, and return the matplotlib figure.
+
+        Parameters
+        ----------
+        tensors : sequence of str, optional
+            Names of parameters, buffers or state; by default the parameters with two or more dimensions, up to 24.
+        """
+        if tensors is None:
+            tensors = [n for n, p in self.captured.parameters.items() if p.meta["val"].dim() > 1][:24]
+        tiles = [(n, tuple(self._node(n).meta["val"].shape), self._cuts(n)) for n in tensors]
+        return draw_tiles(tiles)
+
+    def _cuts(self, name: str) -> list[tuple[int | None, int]]:
+        return [(dim, step.k) for dim, step in zip(self.placement(name), self._found, strict=True)]
+
+    def compare(self, draw: bool = False) -> dict[str, PartitionPlan]:
+        """Return this plan as ``"Tofu"`` and what each of `baselines.BASELINES` makes of the same training step.
+
+        Parameters
+        ----------
+        draw : bool
+            Draw their bytes as bars, too, on the current matplotlib figure.
+        """
+        plans = {"Tofu": self} | {name: self.baseline(make) for name, make in baselines.BASELINES.items()}
+        if draw:
+            draw_bars({name: p.bytes for name, p in plans.items()}, {name: p.memory for name, p in plans.items()})
+        return plans
+
+    def researched(self, policy: Policy) -> PartitionPlan:
+        """Return a plan of the same training step, with the same recursion, from what a policy allows."""
+        ks = [step.k for step in self._found]
+        return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths)
+
+    def baseline(self, make: Callable[[Coarse, int], list[SearchStep]]) -> PartitionPlan:
+        """Return the plan that one of `baselines` makes of the same training step, `baselines.megatron` for example."""
+        start = time.perf_counter()
+        found = make(self._coarse, self.workers)
+        return PartitionPlan(self._coarse, found, None, time.perf_counter() - start, self.capture_seconds)
+
+
+def plan(
+    module: nn.Module,
+    loss: Callable[..., torch.Tensor] | None,
+    example_inputs: Sequence[torch.Tensor],
+    optimizer: torch.optim.Optimizer | None = None,
+    workers: int = 2,
+    *,
+    links: Links | None = None,
+    memory: float | None = None,
+) -> PartitionPlan:
+    """Partition a training step over workers so that they communicate least. No process is started.
+
+    Parameters
+    ----------
+    module, loss, example_inputs, optimizer
+        See `capture`. All may be on the meta device.
+    workers : int
+        How many workers, at least 1.
+    links : sequence of (int, float), optional
+        Levels of a hierarchy of links: so many groups that are joined by links of so many bytes per second and worker.
+        ``[(8, 100e9), (4, 10e9)]`` are 4 machines of 8 workers; the product has to be ``workers``. The work is split
+        over the slowest links first, whose steps communicate least.
+    memory : float, optional
+        Bytes that a worker may hold. Tensors are then replicated where that saves communication and memory allows.
+        Left out, every tensor that can be is split, so that memory is least.
+
+    Raises
+    ------
+    DGLError
+        If the module cannot be captured, an operator has no description, ``workers`` and ``links`` do not match, or no
+        plan fits the memory.
+    """
+    start = time.perf_counter()
+    captured = capture(module, loss, example_inputs, optimizer)
+    return plan_captured(captured, workers, links=links, memory=memory, capture_seconds=time.perf_counter() - start)
+
+
+def plan_captured(
+    captured: Captured,
+    workers: int,
+    *,
+    links: Links | None = None,
+    memory: float | None = None,
+    capture_seconds: float = 0.0,
+    describe: StrategiesOf | None = None,
+) -> PartitionPlan:
+    """Partition a captured training step; see `plan`.
+
+    ``describe`` gives operators' strategies instead of the library of `dglite.tofu.aten`.
+    """
+    start = time.perf_counter()
+    ways = _recursions(workers, links)
+    coarse = coarsen(captured, describe or strategies_of)
+    plans = [PartitionPlan(coarse, search(coarse, ks), speeds) for ks, speeds in ways]
+    best = min(plans, key=lambda p: p.bytes if p.transfer_seconds is None else p.transfer_seconds)
+    if memory is not None:
+        best = _within(best, memory)
+    best.seconds, best.capture_seconds = time.perf_counter() - start, capture_seconds
+    return best
+
+
+def _recursions(workers: int, links: Links | None) -> list[tuple[list[int], list[float | None]]]:
+    if workers < 1:
+        raise DGLError(f"workers={workers}: at least one worker is needed")
+    if links is None:
+        return [(ks, [None] * len(ks)) for ks in recursions(workers)]
+    count = math.prod(size for size, _ in links)
+    if count != workers or any(size < 1 or speed <= 0 for size, speed in links):
+        raise DGLError(f"links={list(links)} join {count} workers, but workers={workers}: let their product be equal")
+    slowest = sorted((link for link in links if link[0] > 1), key=lambda link: link[1])
+    found: list[tuple[list[int], list[float | None]]] = []
+    for ways in itertools.product(*(recursions(size) for size, _ in slowest)):
+        pairs = [(k, speed) for ks, (_, speed) in zip(ways, slowest, strict=True) for k in ks]
+        found.append(([k for k, _ in pairs], [speed for _, speed in pairs]))
+    return found
+
+
+WEIGHTS = [4.0**power for power in range(-10, 3)]
+"""Prices of a byte held that are tried to fit a plan into memory, in bytes sent."""
+
+
+def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
+    """Return the plan with the fewest bytes that fits: replication is made dearer until it does."""
+    if strict.memory > memory:
+        raise DGLError(
+            f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers,"
+            " a smaller batch or a smaller model"
+        )
+    best, low, high = strict, 0, len(WEIGHTS)
+    middle = 0
+    while low < high:
+        found = strict.researched(Policy(replicate=True, weight=WEIGHTS[middle]))
+        if found.memory <= memory:
+            best, high = min(best, found, key=lambda p: p.bytes), middle
+        else:
+            low = middle + 1
+        middle = (low + high) // 2
+    return best
+
+
+def _said(strategy: Strategy) -> str:
+    reduced = {*strategy.combine} - {"concat"}
+    return f"{strategy.index}:{'/'.join(sorted(reduced))}" if reduced else strategy.index
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.4g} TB"

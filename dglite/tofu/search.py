@@ -1,0 +1,238 @@
+"""Find the split of each tensor group and operator that communicates least, step by step of the recursion.
+
+A step splits the work of a group of workers among ``k`` smaller groups. The tables of the operator groups, each the
+minimum over its strategies, are minimised over the splits of the tensor groups by `elimination.minimize`, exactly for
+the step; the next step does the same with what one of the smaller groups has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from .coarsen import Coarse, OperatorGroup, Shape
+from .cost import Local, Way
+from .elimination import minimize
+
+__all__ = ["REPLICATED", "Policy", "SearchStep", "Step", "factors", "recursions", "search"]
+
+REPLICATED = None
+"""The placement of a tensor of which every group has all rows."""
+
+Placement = int | None
+
+
+@dataclass(frozen=True)
+class SearchStep:
+    """What one step of the recursion decides, by the numbers of tensor and operator groups.
+
+    Attributes
+    ----------
+    k : int
+        Into how many groups each group of workers is split.
+    groups : int
+        How many groups there are before.
+    placements : list of int or None
+        The dimension along which tensors are split; None is replicated.
+    ways : list of Way
+        How each operator is run.
+    shapes : list of tuple of int
+        Of the tensors of one group, before the step.
+    locals : list of Local
+        The operators of one group, before the step.
+    bytes_by_operator : list of float
+        Received by all groups together.
+    """
+
+    k: int
+    groups: int
+    placements: list[Placement]
+    ways: list[Way]
+    shapes: list[Shape]
+    locals: list[Local] = field(repr=False)
+    bytes_by_operator: list[float] = field(repr=False)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes received by all workers."""
+        return sum(self.bytes_by_operator)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a search may choose from. The default is that of a plan.
+
+    Attributes
+    ----------
+    replicate : bool
+        Whether tensors may be replicated that could be split.
+    whole : bool
+        Whether light operators may be run by every group, as they are with ``replicate``.
+    weight : float
+        What a byte of memory that is held by some worker costs, in bytes sent.
+    fixed : dict of int to placement
+        Placements of tensor groups that are given. One that cannot be had gives way to the search.
+    choose : callable
+        ``choose(group, ways, placements)``: the ways that an operator may be run in.
+    """
+
+    replicate: bool = False
+    whole: bool = False
+    weight: float = 0.0
+    fixed: dict[int, Placement] = field(default_factory=dict)
+    choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
+    assign: Callable[[Step], list[int]] | None = None
+
+
+def factors(workers: int) -> list[int]:
+    """Return the prime factors of the number of workers, the largest first."""
+    found, p = [], 2
+    while workers > 1:
+        while workers % p == 0:
+            found.append(p)
+            workers //= p
+        p += 1
+    return found[::-1]
+
+
+def recursions(workers: int) -> list[list[int]]:
+    """Return the ways to come to a number of workers that are worth a search.
+
+    They are prime factors, after a first step that takes one or several of them at once, and equal larger factors.
+    Smaller steps cut tensors along more dimensions, but each is decided without those that follow; a larger one decides
+    more at once. Steps do not grow: the first tensors to be cut are the largest.
+    """
+    primes = factors(workers)
+    found = [[math.prod(primes[:first]), *primes[first:]] for first in range(1, len(primes) + 1)]
+    for size in range(2, len(primes) // 2 + 1):
+        if len(primes) % size == 0:
+            found.append([math.prod(primes[i : i + size]) for i in range(0, len(primes), size)])
+    return found or [[]]
+
+
+def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -> list[SearchStep]:
+    """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups."""
+    policy = policy or Policy()
+    shapes = [group.shape for group in coarse.tensors]
+    known: dict[Any, Local] = {}
+    locals_ = [known.setdefault(group.call, Local.whole(group.call)) for group in coarse.operators]
+    found: list[SearchStep] = []
+    groups = 1
+    for k in steps:
+        step = Step(coarse, shapes, locals_, k, groups, policy)
+        found.append(step.solve())
+        last = found[-1]
+        shapes = [_cut(shape, p, k) for shape, p in zip(shapes, last.placements, strict=True)]
+        locals_ = [local.after(way.number, k) for local, way in zip(locals_, last.ways, strict=True)]
+        groups *= k
+    return found
+
+
+def _cut(shape: Shape, dim: Placement, k: int) -> Shape:
+    return shape if dim is None else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
+
+
+class Step:
+    """One step of the recursion: domains, tables, and their minimum."""
+
+    def __init__(
+        self, coarse: Coarse, shapes: list[Shape], locals_: list[Local], k: int, groups: int, policy: Policy
+    ) -> None:
+        self.coarse, self.shapes, self.locals, self.k, self.groups = coarse, shapes, locals_, k, groups
+        self.policy = policy
+        self.domains = [self._domain(i, shape) for i, shape in enumerate(shapes)]
+        self._tables: dict[Any, np.ndarray] = {}
+        self._chosen: dict[Any, tuple[Way, float]] = {}
+
+    def _domain(self, number: int, shape: Shape) -> tuple[int, ...]:
+        """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
+        even = [d for d, size in enumerate(shape) if size >= self.k and size % self.k == 0]
+        dims = even or [d for d, size in enumerate(shape) if size >= self.k]
+        if number in self.policy.fixed:
+            dim = self.policy.fixed[number]
+            if dim is None or shape[dim] >= self.k:
+                return (len(shape),) if dim is None else (dim,)
+        if self.policy.replicate or not dims:
+            dims = [*dims, len(shape)]
+        return tuple(dims)
+
+    def ways(self, number: int) -> list[Way]:
+        """Return how an operator group may be run."""
+        policy = self.policy
+        found = self.locals[number].ways(self.k, policy.replicate or policy.whole)
+        return policy.choose(self.coarse.operators[number], found) if policy.choose else found
+
+    def table(self, number: int) -> tuple[tuple[int, ...], np.ndarray]:
+        """Return the tensor groups of an operator group, in order, and its least cost by their placements."""
+        group = self.coarse.operators[number]
+        scope = tuple(sorted({*group.inputs, *group.outputs} - {-1}))
+        place = {v: i for i, v in enumerate(scope)}
+        domains = tuple(self.domains[v] for v in scope)
+        pattern = tuple(place.get(v, -1) for v in (*group.inputs, *group.outputs))
+        key = (self.locals[number], pattern, domains)
+        if key not in self._tables:
+            costs = [self._cost(way, pattern, domains) for way in self.ways(number)]
+            self._tables[key] = np.minimum.reduce(costs)
+        return scope, self._tables[key]
+
+    def _cost(self, way: Way, pattern: tuple[int, ...], domains: tuple[tuple[int, ...], ...]) -> np.ndarray:
+        total = np.zeros([len(domain) for domain in domains])
+        for axis, costs in zip(pattern, (*way.inputs, *way.outputs), strict=True):
+            if axis >= 0:
+                shape = [1] * len(domains)
+                shape[axis] = -1
+                total = total + costs[list(domains[axis])].reshape(shape)
+        return total
+
+    def tables(self) -> dict[tuple[int, ...], np.ndarray]:
+        """Return the tables of all operator groups, and of the memory that tensor groups take."""
+        found: dict[tuple[int, ...], np.ndarray] = {}
+        for number, group in enumerate(self.coarse.operators):
+            if group.trivial and not self.policy.choose:
+                continue
+            scope, table = self.table(number)
+            table = table * (len(group.nodes) * self.groups)
+            found[scope] = found[scope] + table if scope in found else table
+        if self.policy.weight:
+            for v, tensor in enumerate(self.coarse.tensors):
+                share = math.prod(self.shapes[v]) / max(math.prod(tensor.shape), 1) * tensor.kept * self.groups
+                price = np.array([self.k if d == len(tensor.shape) else 1.0 for d in self.domains[v]])
+                table = price * share * self.policy.weight
+                found[v,] = found[v,] + table if (v,) in found else table
+        return found
+
+    def solve(self) -> SearchStep:
+        """Return the decisions."""
+        tables = self.tables()
+        assign = self.policy.assign
+        values = assign(self) if assign else minimize(tables, [len(domain) for domain in self.domains])
+        chosen = [self.domains[v][i] for v, i in enumerate(values)]
+        ways, costs = [], []
+        for number, group in enumerate(self.coarse.operators):
+            way, cost = self._choose(number, [chosen[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
+            ways.append(way)
+            costs.append(cost * len(group.nodes) * self.groups)
+        placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
+        return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
+
+    def _choose(self, number: int, placements: Sequence[int]) -> tuple[Way, float]:
+        key = (self.locals[number], *placements)
+        if key not in self._chosen or self.policy.choose:
+            ways = self.ways(number)
+            if not ways:
+                raise DGLError(f"{self.coarse.operators[number].call.target} has no strategy that this search allows")
+            costs = [_price(way, placements) for way in ways]
+            best = int(np.argmin(costs))
+            self._chosen[key] = ways[best], costs[best]
+        return self._chosen[key]
+
+
+def _price(way: Way, placements: Sequence[int]) -> float:
+    """Return the bytes of a way; a placement of -1 is a tensor that nobody reads."""
+    costs = (*way.inputs, *way.outputs)
+    return sum(float(v[p]) for v, p in zip(costs, placements, strict=True) if p >= 0)
