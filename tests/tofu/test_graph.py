@@ -39,6 +39,9 @@ CASES: list[tuple[str, list[torch.Tensor], str, set[str]]] = [
 ]
 
 
+IDS = [f"{name} {recipe}" for name, _, recipe, _ in CASES]
+
+
 @pytest.mark.parametrize(("name", "inputs", "recipe", "indices"), CASES, ids=IDS)
 @pytest.mark.parametrize("turned", [0, 1])
 def test_parts_make_the_whole(name: str, inputs: Any, recipe: str, indices: set[str], turned: int) -> None:
