@@ -349,4 +349,5 @@ def test_a_judgement_is_compared_in_a_few_calls() -> None:
     layer = Layer()
     functions = layer.message, functools.partial(layer.message), layer.closure(), Object(), layer.inner
     for function in functions:
-        assert calls_of(lambda function=function: refusal(function)) <= 30  # type: ignore[misc]
+        # At most 30, and some more where an earlier test has brought a second library of tensors.
+        assert calls_of(lambda function=function: refusal(function)) <= 40  # type: ignore[misc]
