@@ -3,17 +3,15 @@
     python benchmarks/before_after.py OLD            OLD against the working tree, some ten minutes on two cores
     python benchmarks/before_after.py OLD --quick    small graphs only
 
-Each commit runs in processes of its own, which take turns: two of one package do not fit into one process. Of each case
-the median over the processes of each process's fastest call counts: what other processes do to a machine makes calls
-slower, never faster.
+Each commit is in a process of its own, since two of one package do not fit into one; they take turns within each case.
+The fastest call of each counts: what other processes do to a machine makes calls slower, never faster.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -106,30 +104,58 @@ def fastest(run: Run, seconds: float) -> float:
             return best
 
 
-def measured(quick: bool) -> dict[str, float]:
-    """Return the seconds of each case of the commit that this process imports."""
-    found = {name: fastest(run, 0.15) for name, run in small_calls()}
-    if not quick:
-        found |= {name: fastest(run, 0.25) for name, run in large_calls()}
-    return found
+def serve(quick: bool) -> None:
+    """Answer each line of input by the seconds of the current case, or go to the next case and print its name."""
+    for name, run in itertools.chain(small_calls(), () if quick else large_calls()):
+        print(name, flush=True)
+        for line in sys.stdin:
+            if line == "next\n":
+                break
+            print(fastest(run, float(line)), flush=True)
+    print("", flush=True)
 
 
-def child(tree: Path, quick: bool) -> dict[str, float]:
-    """Run the cases with the package in a folder."""
-    environment = os.environ | {"PYTHONPATH": str(tree)}
-    command = [sys.executable, __file__, "-", "--child", *(["--quick"] if quick else [])]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Commit:
+    """A process that has imported one commit, and waits for cases."""
+
+    def __init__(self, tree: Path, quick: bool) -> None:
+        environment = os.environ | {"PYTHONPATH": str(tree), "OMP_WAIT_POLICY": "passive"}
+        command = [sys.executable, __file__, "-", "--child", *(["--quick"] if quick else [])]
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def tell(self, line: str) -> None:
+        """Send a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Return the next line."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
 
 
-def records_of(old: list[dict[str, float]], new: list[dict[str, float]]) -> list[dict[str, Any]]:
-    """Return one record per case."""
-    made = []
-    for case in new[0]:
-        before, after = (statistics.median(run[case] for run in runs) for runs in (old, new))
-        made.append({"case": case, "before_us": before * 1e6, "after_us": after * 1e6, "ratio": after / before})
-    return made
+def in_turns(old: Commit, new: Commit, rounds: int) -> list[dict[str, Any]]:
+    """Return one record per case. Both commits take turns within each case, since a machine's speed changes."""
+    records = []
+    while (case := old.answer()) and case == new.answer():
+        times: tuple[list[float], list[float]] = [], []
+        for turn in range(rounds):
+            for which in (0, 1) if turn % 2 else (1, 0):
+                (old, new)[which].tell("0.03" if "width" not in case else "0.1")
+                times[which].append(float((old, new)[which].answer()))
+        before, after = map(min, times)
+        records.append({"case": case, "before_us": before * 1e6, "after_us": after * 1e6, "ratio": after / before})
+        for commit in (old, new):
+            commit.tell("next")
+    return records
 
 
 def changes_table(results: dict[str, Any]) -> str:
@@ -150,25 +176,24 @@ def main() -> None:
     """Compare, print, save."""
     options = parser(__doc__)
     options.add_argument("old", help="a commit")
-    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--rounds", type=int, default=8)
     options.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.child:
-        print(json.dumps(measured(chosen.quick)))
+        serve(chosen.quick)
         return
     git = ["git", "-C", str(ROOT)]
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "old"
         subprocess.run([*git, "worktree", "add", "--detach", str(tree), chosen.old], check=True, capture_output=True)
         try:
-            turns = [(child(tree, chosen.quick), child(ROOT, chosen.quick)) for _ in range(chosen.rounds)]
+            records = in_turns(Commit(tree, chosen.quick), Commit(ROOT, chosen.quick), chosen.rounds)
         finally:
             subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True, capture_output=True)
     names = [
         subprocess.run([*git, "rev-parse", "--short", name], check=True, capture_output=True, text=True).stdout.strip()
         for name in (chosen.old, "HEAD")
     ]
-    records = records_of([old for old, _ in turns], [new for _, new in turns])
     results = {"before": names[0], "after": names[1], "rounds": chosen.rounds, "records": records}
     print(changes_table(results))
     if not chosen.quick:

@@ -139,11 +139,9 @@ def edge_scores(adj: Adjacency, terms: Sequence[Tensor], slope: float = 1.0) -> 
         return _computed(adj, terms, slope)
     # Copies, a number for each node and head: whatever the user does to the columns in place, the scores are those of
     # now, and so is what attention keeps for its gradient.
-    return active.defer(
-        EdgeAttention(
-            adj, tuple([active.copy(x) for x in terms]), Attention(Score.ADDITIVE, slope, edges=len(terms) == 3)
-        )
-    )
+    copies = {id(x): active.copy(x) for x in terms}
+    sources = tuple([copies[id(x)] for x in terms])
+    return active.defer(EdgeAttention(adj, sources, Attention(Score.ADDITIVE, slope, edges=len(terms) == 3)))
 
 
 def scores_wait(adj: Adjacency, terms: Sequence[Tensor]) -> bool:
