@@ -15,6 +15,7 @@ from typing import Any
 from attention import steps_table as layers_table
 from backends import backends_table
 from batching import batching_table
+from before_after import changes_table
 from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
@@ -33,6 +34,7 @@ from reorder import orders_table
 from sampling import cases_table as sampling_table
 from spmm import cases_table, summary_table
 from sweep import sweep_table
+from tofu_search import plans_table
 from udf import pairs_table, sizes_table
 
 PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md")]
@@ -156,6 +158,16 @@ def udf(results: dict[str, Any]) -> str:
     return f"{pairs_table(results['pairs'])}\n\n{sizes_table(results['sizes'])}"
 
 
+def before_after(results: dict[str, Any]) -> str:
+    """Return the small calls, and what else changed."""
+    return changes_table(results)
+
+
+def tofu_search(results: dict[str, Any]) -> str:
+    """Return one row per model and number of workers."""
+    return plans_table(results["records"])
+
+
 SECTIONS = (
     (spmm, "spmm"),
     (overhead, "overhead"),
@@ -177,6 +189,8 @@ SECTIONS = (
     (ways, "dynamic"),
     (minibatch, "minibatch"),
     (out_of_core, "out_of_core"),
+    (before_after, "before_after"),
+    (tofu_search, "tofu_search"),
 )
 """What is written between the marks of its name, and from which file."""
 
