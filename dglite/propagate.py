@@ -117,7 +117,31 @@ def prop_nodes(
     reduce_func: Any = "default",
     apply_node_func: Any = "default",
 ) -> None:
-    """Let each frontier of nodes in turn ``pull``. ``"default"`` means the registered function."""
+    """Let each frontier of nodes in turn ``pull``. ``"default"`` means the registered function.
+
+    Parameters
+    ----------
+    graph
+        A graph of one edge type. Its columns are written.
+    nodes_generator
+        Frontiers: each node ids or a boolean mask (num_nodes,). An empty one writes nothing.
+    message_func, reduce_func, apply_node_func
+        As :meth:`dglite.DGLGraph.pull` takes them; nodes without in-edges are reduced to 0 there.
+
+    Raises
+    ------
+    DGLError, KeyError
+        As ``pull``; what earlier frontiers have written stays.
+
+    Examples
+    --------
+    >>> import torch, dglite, dglite.function as fn
+    >>> g = dglite.graph(([0, 1], [1, 2]))
+    >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
+    >>> dglite.prop_nodes(g, [[1], [2]], fn.copy_u('h', 'm'), fn.sum('m', 'h'), None)
+    >>> g.ndata['h']
+    tensor([1., 1., 1.])
+    """
     graph.prop_nodes(nodes_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
 
 
@@ -128,7 +152,32 @@ def prop_edges(
     reduce_func: Any = "default",
     apply_node_func: Any = "default",
 ) -> None:
-    """``send_and_recv`` along each frontier of edges in turn. ``"default"`` means the registered function."""
+    """``send_and_recv`` along each frontier of edges in turn. ``"default"`` means the registered function.
+
+    Parameters
+    ----------
+    graph
+        A graph of one edge type. Its columns are written.
+    edges_generator
+        Frontiers: each edge ids, a pair of node ids (u, v), or a boolean mask (num_edges,). An empty one writes
+        nothing.
+    message_func, reduce_func, apply_node_func
+        As :meth:`dglite.DGLGraph.send_and_recv` takes them; nodes that a frontier does not reach keep what they hold.
+
+    Raises
+    ------
+    DGLError, KeyError
+        As ``send_and_recv``; what earlier frontiers have written stays.
+
+    Examples
+    --------
+    >>> import torch, dglite, dglite.function as fn
+    >>> g = dglite.graph(([0, 1], [1, 2]))
+    >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
+    >>> dglite.prop_edges(g, [[1], [0]], fn.copy_u('h', 'm'), fn.sum('m', 'h'), None)
+    >>> g.ndata['h']
+    tensor([1., 1., 0.])
+    """
     graph.prop_edges(edges_generator, *map(_given, (message_func, reduce_func, apply_node_func)))
 
 

@@ -56,8 +56,18 @@ class MessageMixin(RegistryMixin):
     a reduce function is a built-in, a list of built-ins, or a function of a ``NodeBatch``; an apply function takes a
     ``NodeBatch``, which shows the reduced columns over the graph's own. User functions return a dict of columns, which
     are written; with an apply function, what it returns is written, and it alone. A function left out is the
-    registered one. Where a verb raises, features and waiting messages are as before. ``inplace`` is classic and changes
-    nothing: features are written out of place.
+    registered one. ``inplace`` is classic and changes nothing: features are written out of place.
+
+    Columns are tensors of any shape and dtype with a row per node or edge; those that built-ins compute with are of
+    float32, float64, float16 or bfloat16, all of one dtype, and their feature axes broadcast. A node that no message
+    reaches gets 0 from a built-in reducer and from a user's function the initializer's value, which is 0 unless
+    ``set_n_initializer`` says otherwise. On a graph without edges
+    built-ins write zeros, or columns of 0 rows; a user's reduce function, which no message reaches, is not called and
+    makes no new column.
+
+    Where a verb raises, features and waiting messages are as before. All raise ``KeyError`` for a column that the graph
+    does not have and ``DGLError`` for a node, edge or type that does not exist, for a function that is left out and
+    not registered, for dtypes or shapes that do not fit, and for a user's function that returns no such dict.
     """
 
     # -- on nodes and edges alone -------------------------------------------------------------------------------
@@ -68,7 +78,34 @@ class MessageMixin(RegistryMixin):
         ntype: str | None = None,
         inplace: bool = False,
     ) -> None:
-        """Write the columns that ``func`` computes from nodes ``v``."""
+        """Write the columns that ``func`` computes from nodes ``v``.
+
+        Parameters
+        ----------
+        func
+            A function of a ``NodeBatch`` that returns a dict of columns (num_nodes_in_v, *feat), of any dtype.
+        v
+            Node ids, a boolean mask (num_nodes,), or all nodes by default. Rows of other nodes keep what they hold, the
+            initializer's value in a new column. For an empty selection ``func`` is not called.
+        ntype
+            The node type; only needed where there are several.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            A node or type does not exist, no function is given or registered, or ``func`` returns something else.
+
+        Examples
+        --------
+        >>> import torch, dglite
+        >>> g = dglite.graph(([0, 1], [1, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.apply_nodes(lambda nodes: {'h': nodes.data['h'] * 10}, v=[0, 2])
+        >>> g.ndata['h']
+        tensor([10.,  2., 40.])
+        """
         func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
         rows, batch = _nodes(self, func, v, ntype)
         if rows is not None and not len(rows):
@@ -83,7 +120,36 @@ class MessageMixin(RegistryMixin):
     def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None, inplace: bool = False) -> None:
         """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.
 
-        Without ``etype`` on a graph of several edge types, a built-in runs on every type that has the columns.
+        Parameters
+        ----------
+        func
+            A built-in (``fn.u_dot_v('h', 'h', 'score')``), a list of them, or a function that returns a dict of columns
+            (num_edges_in_batch, *feat).
+        edges
+            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. Rows of other
+            edges keep what they hold, the initializer's value in a new column. For an empty selection nothing is
+            written.
+        etype
+            The edge type. Without it, on a graph of several, a built-in runs on every type that has the columns.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            An edge or type does not exist, no function is given or registered, shapes or dtypes do not fit, or a user's
+            function returns something else.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.apply_edges(fn.v_sub_u('h', 'h', 'rise'))
+        >>> g.edata['rise']
+        tensor([1., 2., 0.])
         """
         if etype is None and len(self.adjacencies) > 1 and isinstance(func, MessageFunction) and is_all(edges):
             for index in _able(self, func):
@@ -106,7 +172,36 @@ class MessageMixin(RegistryMixin):
         """Write the columns that ``func`` computes on edges grouped by their ``"src"`` or ``"dst"`` node.
 
         ``func`` is called once for all nodes of one degree: ``edges.src['h']``, ``edges.data['w']`` and what it returns
-        have shape (num_nodes, degree, *feat), the edges of a node in the order of their ids.
+        have shape (num_nodes, degree, *feat), the edges of a node in the order of their ids. Nodes of degree 0 are in
+        no batch, and without any edge ``func`` is not called.
+
+        Parameters
+        ----------
+        group_by
+            ``"src"`` or ``"dst"``: the end that edges of one group share.
+        func
+            A function of an ``EdgeBatch`` that returns a dict of columns (num_nodes, degree, *feat), of any dtype.
+        edges
+            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. Only they are
+            grouped and written.
+        etype
+            The edge type; only needed where there are several.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            ``group_by`` is something else, an edge or type does not exist, or ``func`` returns something else.
+
+        Examples
+        --------
+        >>> import torch, dglite
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.edata['w'] = torch.tensor([5., 1., 3.])
+        >>> g.group_apply_edges('dst', lambda edges: {'share': edges.data['w'] / edges.data['w'].sum(1, keepdim=True)})
+        >>> g.edata['share']
+        tensor([1.0000, 0.2500, 0.7500])
         """
         if group_by not in ("src", "dst"):
             raise DGLError(f"group_by={group_by!r} is not understood; expected 'src' or 'dst'")
@@ -136,6 +231,35 @@ class MessageMixin(RegistryMixin):
 
         A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
         user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
+
+        Parameters
+        ----------
+        edges
+            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. For an empty
+            selection nothing is left.
+        message_func
+            A built-in, a list of them, or a function of an ``EdgeBatch`` that returns a dict of messages
+            (num_edges_in_batch, *feat).
+        etype
+            The edge type; only needed where there are several.
+
+        Raises
+        ------
+        DGLError
+            An edge or type does not exist, no function is given or registered, or a user's function returns something
+            else.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.send(message_func=fn.copy_u('h', 'm'))
+        >>> g.recv(reduce_func=fn.sum('m', 'total'))
+        >>> g.ndata['total']
+        tensor([0., 1., 6.])
         """
         index = self.etype_id(etype)
         message_func = chosen(self, message_func, "message", index)
@@ -166,6 +290,34 @@ class MessageMixin(RegistryMixin):
 
         A node for which no message waits gets 0 from a built-in reducer, the initializer's value from a user's. Where
         no message waits for any of ``v``, nothing is reduced and only ``apply_node_func`` runs.
+
+        Parameters
+        ----------
+        v
+            Node ids, a boolean mask (num_nodes,), or all nodes by default. Rows of other nodes keep what they hold.
+        reduce_func
+            A built-in, a list of them, or a function of a ``NodeBatch`` whose ``mailbox['m']`` is (num_nodes, degree,
+            *feat), nodes of one degree at a time; it returns a dict of columns (num_nodes, *feat).
+        apply_node_func
+            A function of a ``NodeBatch`` of ``v`` that returns a dict of columns (num_nodes_in_v, *feat), or None.
+        etype
+            The edge type; only needed where there are several.
+
+        Raises
+        ------
+        DGLError
+            A node or type does not exist, no reduce function is given or registered, it reads a message that was not
+            sent, or a user's function returns something else. The messages wait on.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.send([0, 2], fn.copy_u('h', 'm'))
+        >>> g.recv(2, lambda nodes: {'most': nodes.mailbox['m'].amax(1)})
+        >>> g.ndata['most']
+        tensor([0., 0., 4.])
         """
         index = self.etype_id(etype)
         reduce_func, apply_node_func = reducers(self, index, reduce_func, apply_node_func)
@@ -199,7 +351,37 @@ class MessageMixin(RegistryMixin):
         etype: Any = None,
         inplace: bool = False,
     ) -> None:
-        """Send along ``edges`` and reduce at once the nodes that they reach; messages that wait are left alone."""
+        """Send along ``edges`` and reduce at once the nodes that they reach; messages that wait are left alone.
+
+        Parameters
+        ----------
+        edges
+            Edge ids, a pair of node ids (u, v), or a boolean mask (num_edges,). For an empty selection nothing is
+            written.
+        message_func, reduce_func, apply_node_func
+            As :meth:`send` and :meth:`recv` take them.
+        etype
+            The edge type; only needed where there are several.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            An edge or type does not exist, a function is missing or returns something else, the reduce function reads a
+            message that the message function does not make, or shapes or dtypes do not fit.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.send_and_recv([0, 1], fn.copy_u('h', 'm'), fn.sum('m', 'total'))
+        >>> g.ndata['total']
+        tensor([0., 1., 2.])
+        """
         index = self.etype_id(etype)
         _update(self, index, _active(self, index, edges), message_func, reduce_func, apply_node_func)
 
@@ -215,6 +397,35 @@ class MessageMixin(RegistryMixin):
         """Send along the in-edges of ``v`` and reduce at ``v``; a node without in-edges is reduced to 0.
 
         With a user's reduce function such a node gets the initializer's value instead.
+
+        Parameters
+        ----------
+        v
+            Node ids or a boolean mask (num_nodes,). Rows of other nodes keep what they hold; without any node nothing
+            is written.
+        message_func, reduce_func, apply_node_func
+            As :meth:`send` and :meth:`recv` take them.
+        etype
+            The edge type; only needed where there are several.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            A node or type does not exist, a function is missing or returns something else, the reduce function reads a
+            message that the message function does not make, or shapes or dtypes do not fit.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.pull([0, 2], fn.copy_u('h', 'm'), fn.mean('m', 'h'))
+        >>> g.ndata['h']
+        tensor([0., 2., 3.])
         """
         index = self.etype_id(etype)
         nodes = _receivers(self, v, index)
@@ -230,7 +441,38 @@ class MessageMixin(RegistryMixin):
         etype: Any = None,
         inplace: bool = False,
     ) -> None:
-        """Send along the out-edges of ``u`` and reduce the nodes that they reach."""
+        """Send along the out-edges of ``u`` and reduce the nodes that they reach.
+
+        A node that ``u`` does not reach keeps what it holds. Messages of other nodes take no part.
+
+        Parameters
+        ----------
+        u
+            Node ids or a boolean mask (num_nodes,). Without any out-edge nothing is written.
+        message_func, reduce_func, apply_node_func
+            As :meth:`send` and :meth:`recv` take them.
+        etype
+            The edge type; only needed where there are several.
+        inplace
+            Classic; changes nothing.
+
+        Raises
+        ------
+        DGLError
+            A node or type does not exist, a function is missing or returns something else, the reduce function reads a
+            message that the message function does not make, or shapes or dtypes do not fit.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.push(1, fn.copy_u('h', 'm'), fn.sum('m', 'h'))
+        >>> g.ndata['h']
+        tensor([1., 2., 2.])
+        """
         index = self.etype_id(etype)
         sources = np.unique(self._set_ids(u, self.src_type_id(index)))
         edges = self.adjacencies[index].out_edges(sources)[2]
@@ -243,6 +485,41 @@ class MessageMixin(RegistryMixin):
 
         A node without in-edges gets 0 from a built-in reducer, the initializer's value from a user's. On a graph of
         several edge types without ``etype``, built-ins run on every type that has the columns, merged by the reducer.
+
+        Parameters
+        ----------
+        message_func
+            A built-in, a list of them, or a function of an ``EdgeBatch`` that returns a dict of messages (num_edges,
+            *feat).
+        reduce_func
+            A built-in, a list of them, or a function of a ``NodeBatch`` whose ``mailbox['m']`` is (num_nodes, degree,
+            *feat), nodes of one degree at a time; it returns a dict of columns (num_nodes, *feat).
+        apply_node_func
+            A function of a ``NodeBatch`` of all destination nodes that returns a dict of columns (num_dst, *feat), or
+            None.
+        etype
+            The edge type; only needed where there are several and a function is a user's.
+
+        Raises
+        ------
+        DGLError
+            A function is missing or returns something else, the reduce function reads a message that the message
+            function does not make, shapes or dtypes do not fit, the type does not exist, or it is left out where it is
+            needed.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
+        >>> g.update_all(fn.copy_u('h', 'm'), fn.mean('m', 'h_mean'))
+        >>> g.ndata['h_mean']
+        tensor([0., 1., 3.])
+        >>> g.update_all(lambda edges: {'m': edges.src['h'] - edges.dst['h']}, fn.max('m', 'drop'))
+        >>> g.ndata['drop']
+        tensor([ 0., -1.,  0.])
         """
         if etype is None and len(self._metagraph.canonical_etypes) > 1:
             _update_every_type(self, message_func, reduce_func, apply_node_func)
@@ -255,10 +532,38 @@ class MessageMixin(RegistryMixin):
     ) -> None:
         """Run ``update_all`` per edge type and merge the results per node type and column.
 
-        ``etype_dict`` gives (message, reduce[, apply]) for each edge type. ``cross_reducer`` is ``"sum"``, ``"min"``,
-        ``"max"``, ``"mean"``, ``"stack"`` (along axis 1, by edge type id), or a function from the list of the edge
-        types' columns to one. A maximum of maxima passes over edge types that bring a node no message, and so does a
-        minimum of minima. ``apply_node_func`` then sees the merged columns; its result is written beside them.
+        A maximum of maxima passes over edge types that bring a node no message, and so does a minimum of minima; a node
+        that no edge type brings a message gets 0. ``apply_node_func`` sees the merged columns; its result is written
+        beside them.
+
+        Parameters
+        ----------
+        etype_dict
+            (message, reduce[, apply]) for each edge type, as :meth:`update_all` takes them. None at all writes nothing.
+        cross_reducer
+            ``"sum"``, ``"min"``, ``"max"``, ``"mean"``, ``"stack"`` (along axis 1, by edge type id: (num_nodes,
+            num_types, *feat)), or a function from the list of the edge types' columns (num_nodes, *feat) to one.
+        apply_node_func
+            A function of a ``NodeBatch`` that returns a dict of columns (num_nodes, *feat), or None.
+
+        Raises
+        ------
+        DGLError
+            A type does not exist, a tuple is no such tuple, ``cross_reducer`` is something else, or as in
+            :meth:`update_all`.
+        KeyError
+            A column that a built-in reads does not exist.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.heterograph({('user', 'follows', 'user'): ([0], [1]), ('game', 'of', 'user'): ([0, 0], [0, 1])})
+        >>> g.nodes['user'].data['h'] = torch.tensor([1., 2.])
+        >>> g.nodes['game'].data['h'] = torch.tensor([10.])
+        >>> pair = (fn.copy_u('h', 'm'), fn.sum('m', 'total'))
+        >>> g.multi_update_all({'follows': pair, 'of': pair}, 'sum')
+        >>> g.nodes['user'].data['total']
+        tensor([10., 11.])
         """
         given = [(self.etype_id(etype), functions) for etype, functions in etype_dict.items()]
         given.sort(key=lambda pair: pair[0])
@@ -297,7 +602,34 @@ class MessageMixin(RegistryMixin):
         apply_node_func: Any = None,
         etype: Any = None,
     ) -> None:
-        """``pull`` each frontier of nodes in turn."""
+        """``pull`` each frontier of nodes in turn.
+
+        A frontier reads what the ones before it have written. A node without in-edges is reduced to 0, as in
+        :meth:`pull`.
+
+        Parameters
+        ----------
+        nodes_generator
+            Frontiers: each node ids or a boolean mask (num_nodes,). An empty one writes nothing.
+        message_func, reduce_func, apply_node_func
+            As :meth:`send` and :meth:`recv` take them.
+        etype
+            The edge type; only needed where there are several.
+
+        Raises
+        ------
+        DGLError, KeyError
+            As :meth:`pull`; what earlier frontiers have written stays.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1], [1, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
+        >>> g.prop_nodes([[1], [2]], fn.copy_u('h', 'm'), fn.sum('m', 'h'))
+        >>> g.ndata['h']
+        tensor([1., 1., 1.])
+        """
         for frontier in nodes_generator:
             self.pull(frontier, message_func, reduce_func, apply_node_func, etype)
 
@@ -309,7 +641,34 @@ class MessageMixin(RegistryMixin):
         apply_node_func: Any = None,
         etype: Any = None,
     ) -> None:
-        """``send_and_recv`` along each frontier of edges in turn."""
+        """``send_and_recv`` along each frontier of edges in turn.
+
+        A frontier reads what the ones before it have written. Nodes that it does not reach keep what they hold.
+
+        Parameters
+        ----------
+        edges_generator
+            Frontiers: each edge ids, a pair of node ids (u, v), or a boolean mask (num_edges,). An empty one writes
+            nothing.
+        message_func, reduce_func, apply_node_func
+            As :meth:`send` and :meth:`recv` take them.
+        etype
+            The edge type; only needed where there are several.
+
+        Raises
+        ------
+        DGLError, KeyError
+            As :meth:`send_and_recv`; what earlier frontiers have written stays.
+
+        Examples
+        --------
+        >>> import torch, dglite, dglite.function as fn
+        >>> g = dglite.graph(([0, 1], [1, 2]))
+        >>> g.ndata['h'] = torch.tensor([1., 0., 0.])
+        >>> g.prop_edges([[1], [0]], fn.copy_u('h', 'm'), fn.sum('m', 'h'))
+        >>> g.ndata['h']
+        tensor([1., 1., 0.])
+        """
         for frontier in edges_generator:
             self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
 

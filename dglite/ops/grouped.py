@@ -128,7 +128,34 @@ class _SortedOuter:
 def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
     """Multiply the first ``seglen_a[0]`` rows of ``a`` by ``b[0]``, the next ``seglen_a[1]`` by ``b[1]``, ...
 
-    (N, D1) and (R, D1, D2) give (N, D2). Raises ``DGLError`` where the lengths do not sum to N.
+    Parameters
+    ----------
+    a
+        Rows, (N, D1), of a floating dtype.
+    b
+        A matrix for each segment, (R, D1, D2), of the same dtype.
+    seglen_a
+        Lengths of the segments, R integers from 0 up that sum to N.
+
+    Returns
+    -------
+    Tensor
+        (N, D2). A segment of length 0 has no rows in it; no rows at all give (0, D2).
+
+    Raises
+    ------
+    DGLError
+        The lengths are not one for each matrix or do not sum to N.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite import ops
+    >>> b = torch.tensor([[[1.]], [[10.]]])
+    >>> ops.segment_mm(torch.tensor([[1.], [2.], [3.]]), b, [2, 1])
+    tensor([[ 1.],
+            [ 2.],
+            [30.]])
     """
     sizes = integer_array(seglen_a, "lengths")
     if len(sizes) != len(b) or int(sizes.sum()) != len(a):
@@ -139,9 +166,36 @@ def segment_mm(a: Tensor, b: Tensor, seglen_a: Any) -> Tensor:
 
 
 def gather_mm(a: Tensor, b: Tensor, *, idx_b: Any) -> Tensor:
-    """Multiply row i of ``a`` by matrix ``idx_b[i]`` of ``b``: (N, D1) and (R, D1, D2) give (N, D2).
+    """Multiply row i of ``a`` by matrix ``idx_b[i]`` of ``b``.
 
-    Raises ``DGLError`` for another number of indices than rows, and for an index without a matrix.
+    Parameters
+    ----------
+    a
+        Rows, (N, D1), of a floating dtype.
+    b
+        Matrices, (R, D1, D2), of the same dtype.
+    idx_b
+        N integers from 0 to R - 1.
+
+    Returns
+    -------
+    Tensor
+        (N, D2); no rows give (0, D2).
+
+    Raises
+    ------
+    DGLError
+        Another number of indices than rows, or an index without a matrix.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite import ops
+    >>> b = torch.tensor([[[1.]], [[10.]]])
+    >>> ops.gather_mm(torch.tensor([[1.], [2.], [3.]]), b, idx_b=[1, 0, 1])
+    tensor([[10.],
+            [ 2.],
+            [30.]])
     """
     groups = group_rows(idx_b, len(b), "idx_b")
     if groups.num_rows != len(a):

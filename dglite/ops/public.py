@@ -45,22 +45,34 @@ def gspmm(g: Any, op: str, reduce_op: str, lhs_data: Tensor | None, rhs_data: Te
 
     Parameters
     ----------
+    g
+        A graph of one edge type.
     op
         ``add``, ``sub``, ``mul``, ``div``, ``pow``, ``copy_lhs`` (sources only) or ``copy_rhs`` (edges only).
     reduce_op
-        ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``; a node without in-edges gets 0.
+        ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``.
     lhs_data, rhs_data
-        ``(num_src, *feat)`` and ``(num_edges, *feat)``; feature axes broadcast. The one that is not read may be None.
+        ``(num_src, *feat)`` and ``(num_edges, *feat)`` of one dtype, float32, float64, float16 or bfloat16; feature
+        axes broadcast. The one that is not read may be None.
 
     Returns
     -------
     Tensor
-        ``(num_dst, *feat)``.
+        ``(num_dst, *feat)``, of the operands' dtype; 0 for a node without in-edges, and no rows for a graph without
+        nodes. Differentiable in both.
 
     Raises
     ------
     DGLError
         An unknown name, or a tensor that does not fit the graph.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> ops.gspmm(g, 'mul', 'sum', torch.tensor([1., 2., 4.]), torch.tensor([1., 10., 100.]))
+    tensor([  0.,   1., 420.])
     """
     expr, operands = _expression(op, "u", "e", lhs_data, rhs_data, _BINARY)
     return spmm(adjacency_of(g), expr, _reducer(reduce_op), operands)
@@ -74,20 +86,39 @@ def gsddmm(
     lhs_target: str = "u",
     rhs_target: str = "v",
 ) -> Tensor:
-    """Compute ``op`` of two features for every edge, ``(num_edges, *feat)``, in edge-id order.
+    """Compute ``op`` of two features for every edge, in edge-id order.
 
     Parameters
     ----------
+    g
+        A graph of one edge type.
     op
         ``add``, ``sub``, ``mul``, ``div``, ``pow``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, which is
         kept.
+    lhs_data, rhs_data
+        ``(num_src, *feat)``, ``(num_dst, *feat)`` or ``(num_edges, *feat)``, by their targets, of one dtype: float32,
+        float64, float16 or bfloat16; feature axes broadcast. The one that is not read may be None.
     lhs_target, rhs_target
         Whose rows the operands have: ``u`` (source), ``v`` (destination) or ``e`` (edge).
+
+    Returns
+    -------
+    Tensor
+        ``(num_edges, *feat)``, of the operands' dtype; no rows for a graph without edges. Differentiable in both.
 
     Raises
     ------
     DGLError
         An unknown name, or a tensor that does not fit the graph.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> h = torch.tensor([1., 2., 4.])
+    >>> ops.gsddmm(g, 'add', h, h, 'u', 'v')
+    tensor([3., 6., 8.])
     """
     for target in (lhs_target, rhs_target):
         if target not in ("u", "v", "e"):
@@ -101,10 +132,12 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
 
     Parameters
     ----------
+    graph
+        A graph of one edge type; of several with a dictionary of scores.
     logits
-        ``(num_edges, *feat)``, or ``(len(eids), *feat)``; every trailing element is normalised on its own. Or a
-        dictionary of them by edge type: then edges of all its types compete where they share a node, and edge types
-        that it leaves out take no part.
+        ``(num_edges, *feat)``, or ``(len(eids), *feat)``, float32, float64, float16 or bfloat16; every trailing element
+        is normalised on its own. Or a dictionary of them by edge type: then edges of all its types compete where they
+        share a node, and edge types that it leaves out take no part.
     eids
         Edges to compute over, in the order of ``logits``; all of them by default, and always with a dictionary.
     norm_by
@@ -113,13 +146,22 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
     Returns
     -------
     Tensor or dict
-        The shape of ``logits``; by edge type if they were given so.
+        The shape and dtype of ``logits``; by edge type if they were given so. The only edge of a node gets 1; nodes
+        without edges have no row, and a graph without edges gives no rows.
 
     Raises
     ------
     DGLError
         ``norm_by`` is something else, ``logits`` does not have a row per edge, or the scores of edge types that share a
         node type differ in shape or dtype.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> ops.edge_softmax(g, torch.tensor([5., 1., 1.]))
+    tensor([1.0000, 0.5000, 0.5000])
     """
     if norm_by not in ("dst", "src"):
         raise DGLError(f"norm_by={norm_by!r} is not understood; expected 'dst' or 'src'")
@@ -152,11 +194,15 @@ def gat_attention(
 
     Parameters
     ----------
+    graph
+        A graph of one edge type.
     el, er
         Scores of sources ``(num_src, *heads)`` and of destinations ``(num_dst, *heads)``; a last axis of length 1 may
         follow.
     feat
-        ``(num_src, *heads, d)``.
+        ``(num_src, *heads, d)``. All tensors are of one dtype: float32, float64, float16 or bfloat16.
+    negative_slope
+        Of the leaky ReLU.
     dropout
         Probability with which the weight of an edge for a head is set to 0; the others grow by 1 / (1 - dropout). 0
         for inference.
@@ -170,12 +216,22 @@ def gat_attention(
     Returns
     -------
     Tensor
-        ``(num_dst, *heads, d)``; 0 for a node without in-edges. Differentiable twice in every tensor.
+        ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
+        in every tensor.
 
     Raises
     ------
     DGLError
         Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> scores, feat = torch.zeros(3, 1), torch.tensor([1., 2., 4.]).reshape(3, 1, 1)
+    >>> ops.gat_attention(g, scores, scores, feat).flatten()
+    tensor([0., 1., 3.])
     """
     how = core.Attention(core.Score.ADDITIVE, negative_slope, 1.0, dropout, seed, edges=ee is not None)
     terms = (el, er) if ee is None else (el, er, ee)
@@ -194,9 +250,38 @@ def gatv2_attention(
 ) -> Tensor:
     """Sum ``feat_src`` at every node, weighted by a softmax of attn . leaky_relu(feat_src[u] + feat_dst[v]).
 
-    The attention of Brody et al., "How attentive are graph attention networks?", 2022. ``feat_src`` is ``(num_src,
-    *heads, d)``, ``feat_dst`` ``(num_dst, *heads, d)``, ``attn`` ``(*heads, d)``; the rest is as in
-    :func:`gat_attention`.
+    The attention of Brody et al., "How attentive are graph attention networks?", 2022.
+
+    Parameters
+    ----------
+    graph
+        A graph of one edge type.
+    feat_src, feat_dst
+        ``(num_src, *heads, d)`` and ``(num_dst, *heads, d)``, of one dtype: float32, float64, float16 or bfloat16.
+    attn
+        ``(*heads, d)``, of the same dtype.
+    negative_slope, dropout, edge_weight, seed
+        As in :func:`gat_attention`.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
+        in every tensor.
+
+    Raises
+    ------
+    DGLError
+        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> feat = torch.tensor([1., 2., 4.]).reshape(3, 1, 1)
+    >>> ops.gatv2_attention(g, feat, feat, torch.zeros(1, 1)).flatten()
+    tensor([0., 1., 3.])
     """
     how = core.Attention(core.Score.GATED, negative_slope, 1.0, dropout, seed)
     return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst, attn), edge_weight))
@@ -213,8 +298,36 @@ def dot_attention(
 ) -> Tensor:
     """Sum ``feat_src`` at every node, weighted by a softmax of scale * (feat_src[u] . feat_dst[v]).
 
-    ``feat_src`` is ``(num_src, *heads, d)``, ``feat_dst`` ``(num_dst, *heads, d)``; the rest is as in
-    :func:`gat_attention`. ``scale`` is often 1 / sqrt(d).
+    Parameters
+    ----------
+    graph
+        A graph of one edge type.
+    feat_src, feat_dst
+        ``(num_src, *heads, d)`` and ``(num_dst, *heads, d)``, of one dtype: float32, float64, float16 or bfloat16.
+    scale
+        Multiplies the products; often 1 / sqrt(d).
+    dropout, edge_weight, seed
+        As in :func:`gat_attention`.
+
+    Returns
+    -------
+    Tensor
+        ``(num_dst, *heads, d)``; 0 for a node without in-edges, no rows for a graph without nodes. Differentiable twice
+        in every tensor.
+
+    Raises
+    ------
+    DGLError
+        Rows, heads or dtypes do not fit, or ``dropout`` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import torch, dglite
+    >>> from dglite import ops
+    >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    >>> feat = torch.tensor([1., 2., 4.]).reshape(3, 1, 1)
+    >>> ops.dot_attention(g, feat, torch.zeros(3, 1, 1)).flatten()
+    tensor([0., 1., 3.])
     """
     how = core.Attention(core.Score.DOT, 0.0, scale, dropout, seed)
     return core.attention(adjacency_of(graph), how, *_attended(feat_src, (feat_dst,), edge_weight))
@@ -223,15 +336,63 @@ def dot_attention(
 def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     """Reduce consecutive segments of rows: the first ``seglen[0]`` rows, the next ``seglen[1]``, and so on.
 
-    ``value`` is ``(sum(seglen), *feat)``; returns ``(len(seglen), *feat)``, 0 for an empty segment. ``reducer`` is
-    ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``. A sum of lengths other than the number of rows raises
-    :class:`DGLError`.
+    Parameters
+    ----------
+    seglen
+        Lengths of the segments, integers from 0 up.
+    value
+        ``(sum(seglen), *feat)``, float32, float64, float16 or bfloat16.
+    reducer
+        ``sum``, ``mean``, ``max``, ``min`` or ``logsumexp``.
+
+    Returns
+    -------
+    Tensor
+        ``(len(seglen), *feat)``, of the same dtype; 0 for an empty segment. Differentiable.
+
+    Raises
+    ------
+    DGLError
+        An unknown reducer, a negative length, or lengths that do not sum to the number of rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite import ops
+    >>> ops.segment_reduce([2, 0, 1], torch.tensor([1., 2., 4.]), 'mean')
+    tensor([1.5000, 0.0000, 4.0000])
     """
     return core.segment_reduce(_offsets(seglen), _tensor(value), _reducer(reducer))
 
 
 def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
-    """Normalise each segment of rows (see :func:`segment_reduce`) by a softmax over its rows."""
+    """Normalise each segment of rows (see :func:`segment_reduce`) by a softmax over its rows.
+
+    Parameters
+    ----------
+    seglen
+        Lengths of the segments, integers from 0 up.
+    value
+        ``(sum(seglen), *feat)``, float32, float64, float16 or bfloat16; every trailing element is normalised on its
+        own.
+
+    Returns
+    -------
+    Tensor
+        The shape and dtype of ``value``; an empty segment has no rows. Differentiable.
+
+    Raises
+    ------
+    DGLError
+        A negative length, or lengths that do not sum to the number of rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from dglite import ops
+    >>> ops.segment_softmax([2, 0, 1], torch.tensor([1., 1., 4.]))
+    tensor([0.5000, 0.5000, 1.0000])
+    """
     offsets = _offsets(seglen)
     count = int(offsets[-1])
     adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
@@ -277,50 +438,98 @@ def _expression(
 
 # -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
 def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
-    """Return ``u_<op>_e_<reduce_op>(g, x, y)``."""
+    """Return ``u_<op>_e_<reduce_op>(g, x, y)``: (num_src, *feat) and (num_edges, *feat) to (num_dst, *feat)."""
     (expr, _), reducer = message_expression(f"u_{op}_e"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return spmm(adjacency_of(g), expr, reducer, (_tensor(x), _tensor(y)))
 
-    return _named(call, f"u_{op}_e_{reduce_op}", f"Return the {reduce_op} over in-edges of {op}(source x, edge y).")
+    summary = f"Return the {reduce_op} over in-edges of {op}(source feature x, edge feature y)."
+    return _named(call, f"u_{op}_e_{reduce_op}", summary, "ue", _AT_NODES)
 
 
 def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
-    """Return ``copy_u_<reduce_op>(g, x)`` or ``copy_e_<reduce_op>(g, x)``."""
+    """Return ``copy_u_<reduce_op>(g, x)`` or ``copy_e_<reduce_op>(g, x)``: x to (num_dst, *feat)."""
     (expr, _), reducer = message_expression(f"copy_{side.value}"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor) -> Tensor:
         return spmm(adjacency_of(g), expr, reducer, (_tensor(x),))
 
-    owner = "source" if side is Side.U else "edge"
-    return _named(
-        call, f"copy_{side.value}_{reduce_op}", f"Return the {reduce_op} over in-edges of the {owner} feature x."
-    )
+    summary = f"Return the {reduce_op} over in-edges of the {_OWNERS[side.value][1]} feature x."
+    return _named(call, f"copy_{side.value}_{reduce_op}", summary, side.value, _AT_NODES)
 
 
 def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
-    """Return ``<lhs>_<op>_<rhs>(g, x, y)``."""
+    """Return ``<lhs>_<op>_<rhs>(g, x, y)``: a feature of each of two ends to (num_edges, *feat)."""
     expr, _ = message_expression(f"{lhs}_{op}_{rhs}")
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
         return sddmm(adjacency_of(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
 
-    return _named(call, f"{lhs}_{op}_{rhs}", f"Return {op}({lhs} feature x, {rhs} feature y) for every edge.")
+    summary = f"Return {op}({_OWNERS[lhs][1]} feature x, {_OWNERS[rhs][1]} feature y) for every edge."
+    return _named(call, f"{lhs}_{op}_{rhs}", summary, lhs + rhs, _SUMMED if op == "dot" else _AT_EDGES)
 
 
 def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
-    """Return ``copy_u(g, x)`` or ``copy_v(g, x)``."""
+    """Return ``copy_u(g, x)`` or ``copy_v(g, x)``: x to (num_edges, *feat)."""
     expr, _ = message_expression(f"copy_{side.value}")
 
     def call(g: Any, x: Tensor) -> Tensor:
         return sddmm(adjacency_of(g), expr, (_tensor(x),))
 
-    owner = "source" if side is Side.U else "destination"
-    return _named(call, f"copy_{side.value}", f"Return the feature x of every edge's {owner} node.")
+    summary = f"Return the feature x of every edge's {_OWNERS[side.value][1]} node."
+    return _named(call, f"copy_{side.value}", summary, side.value, _AT_EDGES)
 
 
-def _named(call: Any, name: str, doc: str) -> Any:
+_OWNERS = {"u": ("num_src", "source"), "v": ("num_dst", "destination"), "e": ("num_edges", "edge")}
+_AT_NODES = ("(num_dst, *feat)", "0 for a node without in-edges, no rows for a graph without nodes", "3, 2")
+_AT_EDGES = ("(num_edges, *feat), in edge-id order", "no rows for a graph without edges", "3, 2")
+_SUMMED = ("(num_edges, *feat[:-1], 1), in edge-id order", "no rows for a graph without edges", "3, 1")
+"""Of what a shorthand returns: the shape, what there is without edges, and the shape in its example."""
+
+_DOCUMENT = """{summary}
+
+Parameters
+----------
+g
+    A graph of one edge type.
+{operands}
+
+Returns
+-------
+Tensor
+    ``{shape}``, of the operands' dtype; {empty}. Differentiable in every operand.
+
+Raises
+------
+DGLError
+    A tensor that does not have these rows, another dtype, or shapes that do not broadcast.
+
+Examples
+--------
+>>> import torch, dglite
+>>> from dglite import ops
+>>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+>>> ops.{name}(g, {arguments}).shape
+torch.Size([{example}])
+"""
+
+
+def _named(call: Any, name: str, summary: str, sides: str, returned: tuple[str, str, str]) -> Any:
+    """Name and document a shorthand whose operands, x and y, have the rows of ``sides``."""
+    dtypes = "float32, float64, float16 or bfloat16" + ("; of one dtype, feature axes broadcast" if sides[1:] else "")
+    operands = [
+        f"{operand}\n    ``({_OWNERS[side][0]}, *feat)``, {dtypes}." for operand, side in zip("xy", sides, strict=False)
+    ]
+    shape, empty, example = returned
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = doc
+    call.__doc__ = _DOCUMENT.format(
+        summary=summary,
+        operands="\n".join(operands),
+        shape=shape,
+        empty=empty,
+        name=name,
+        arguments=", ".join(["torch.ones(3, 2)"] * len(sides)),
+        example=example,
+    )
     return call
