@@ -19,7 +19,7 @@ from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
 from .recipe import Cell, Heavy, Place, Plan, Reading
 
-__all__ = ["NOTHING", "WORDS", "GradientSource", "Layout", "SharedSource", "StateSource", "TableSource"]
+__all__ = ["NOTHING", "WORDS", "GradientSource", "SharedSource", "StageTable", "StateSource", "TableSource"]
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _ROW_KINDS = (Kind.SUM, Kind.COLLECT)
@@ -58,7 +58,7 @@ class TableSource:
     by_slot: bool
 
 
-class Layout:
+class StageTable:
     """The stages of a plan, row kernels gathered in chains, and what their words are made from.
 
     ``stages`` has a row (see :mod:`dglite.kernels.cpu.schedule`) for each, those of phase p from ``bounds[p]`` on;
@@ -279,9 +279,9 @@ def _domain_of(node: Node) -> Domain:
     return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
 
 
-_PRODUCTS: dict[Kind, Callable[[Layout, Heavy], tuple[int, int, int, int] | None]] = {
-    Kind.MATMUL: Layout._product,
-    Kind.WEIGHT_GRAD: Layout._weight_gradient,
-    Kind.COLUMN_SUM: Layout._column_sum,
+_PRODUCTS: dict[Kind, Callable[[StageTable, Heavy], tuple[int, int, int, int] | None]] = {
+    Kind.MATMUL: StageTable._product,
+    Kind.WEIGHT_GRAD: StageTable._weight_gradient,
+    Kind.COLUMN_SUM: StageTable._column_sum,
 }
 """What lays down a stage's words: returns where they are, for how many rows, work of a row and besides; or None."""

@@ -13,7 +13,7 @@ from ..opspec import OPERATORS
 from .gradient import Gradients, ancestors, differentiate
 from .inplace import reuse_places
 from .ir import Builder, Domain, Kind, Node
-from .layout import Layout
+from .layout import StageTable
 from .options import Options
 from .plan import make_plan
 from .recipe import Buffer, Place, Plan, Role, Root
@@ -41,8 +41,8 @@ class ClassPlan:
 
     forward: Plan
     backward: Plan | None
-    forward_layout: Layout
-    backward_layout: Layout | None
+    forward_layout: StageTable
+    backward_layout: StageTable | None
     pulls: dict[int, Buffer]
     push_grads: dict[int, Buffer]
 
@@ -94,7 +94,7 @@ def plan_class(
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}
-    layouts = Layout(forward, slots, strides), None if backward is None else Layout(backward, slots, strides)
+    layouts = StageTable(forward, slots, strides), None if backward is None else StageTable(backward, slots, strides)
     return ClassPlan(forward, backward, *layouts, pulls, push_grads)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import compiled
-from .layout import NOTHING, WORDS, Layout
+from .layout import NOTHING, WORDS, StageTable
 from .order import Order
 from .recipe import Heavy
 
@@ -39,7 +39,7 @@ class Template:
     each with its class.
     """
 
-    def __init__(self, layouts: Mapping[int, Layout], backward: bool, num_shared: int) -> None:
+    def __init__(self, layouts: Mapping[int, StageTable], backward: bool, num_shared: int) -> None:
         """Put the classes' words and stages one after the other."""
         kernels = compiled("schedule")
         known: dict[Any, int] = {NOTHING: 0, WORDS: 1}

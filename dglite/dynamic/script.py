@@ -17,7 +17,7 @@ from ..expr import Operand, Side
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
-from .layout import NOTHING, WORDS, Layout, SharedSource, StateSource, TableSource
+from .layout import NOTHING, WORDS, SharedSource, StageTable, StateSource, TableSource
 from .memory import Lease, Pool
 from .order import Order
 from .program import ClassPlan
@@ -63,7 +63,7 @@ class _Move:
     domain: Domain = Domain.VERTEX
 
 
-class _Layout(Layout):
+class _ScriptStages(StageTable):
     """Stages of a plan and moves of rows; products for any number of rows, gradients of parameters left out."""
 
     def __init__(self, plan: Plan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
@@ -182,7 +182,7 @@ class Script:
             moves = self._moves(backward, push_widths, input_widths, dtype)
             bounds.append(0)
             for c, plan in self._ordered(backward, moves):
-                layout = _Layout(plan, slots, strides)
+                layout = _ScriptStages(plan, slots, strides)
                 self._parts += [(c, stage) for stage in layout.left_out]
                 numbers = np.array([self._number(source) for source in layout.sources], np.int64)
                 indices.append(numbers[layout.indices])

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["Layout", "Pattern", "broadcast_layout", "broadcast_shape"]
+__all__ = ["BroadcastLayout", "Pattern", "broadcast_layout", "broadcast_shape"]
 
 
 class Pattern(Enum):
@@ -33,7 +33,7 @@ class Pattern(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class BroadcastLayout:
     """Where each operand's value for an output element is.
 
     Output element ``g * inner + k`` of a row reads operand ``i`` at ``tables[i, g] + pattern_i(k)``. With one group the
@@ -61,7 +61,7 @@ def broadcast_shape(shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4096)
-def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool = False) -> Layout:
+def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool = False) -> BroadcastLayout:
     """Lay out operands with feature ``shapes``.
 
     ``lanes`` is the kernels' block size: REPEAT runs must divide it or be divided by it. With ``dot`` the kernel sums
@@ -77,13 +77,13 @@ def broadcast_layout(shapes: tuple[tuple[int, ...], ...], lanes: int, dot: bool 
             repeat = _repeat_of(padded, shape, patterns)
             if repeat is not None and (repeat == 0 or _fits(repeat, whole, lanes)):
                 tables = np.zeros((len(shapes), 1), np.int64)
-                return Layout(shape, 1, whole, patterns, strides, repeat, tables)
+                return BroadcastLayout(shape, 1, whole, patterns, strides, repeat, tables)
     axis = max(len(shape) - 1, 0) if dot else _inner_axis(padded, shape)
     kinds = [_pattern(own[axis:], shape[axis:]) for own in padded]
     assert None not in kinds, f"no inner run in {shapes}"
     tables = np.stack([_offsets(own, shape, axis) for own in padded]) if padded else np.zeros((0, 1), np.int64)
     inner, groups = math.prod(shape[axis:]), math.prod(shape[:axis])
-    return Layout(shape, groups, inner, tuple(kind for kind in kinds if kind), strides, 0, tables)
+    return BroadcastLayout(shape, groups, inner, tuple(kind for kind in kinds if kind), strides, 0, tables)
 
 
 def _pattern(own: tuple[int, ...], shape: tuple[int, ...]) -> Pattern | None:

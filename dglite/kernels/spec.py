@@ -8,7 +8,7 @@ from typing import Any
 
 from ..expr import Expr, Operand, operands_of
 from ..opspec import Reducer
-from .layout import Layout, Pattern
+from .layout import BroadcastLayout, Pattern
 
 __all__ = ["ITEM_BYTES", "KernelSpec", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of", "spec_of"]
 
@@ -76,7 +76,7 @@ class SddmmSpec(KernelSpec):
     dot: bool
 
 
-def spec_of(layout: Layout, lanes: int) -> dict[str, Any]:
+def spec_of(layout: BroadcastLayout, lanes: int) -> dict[str, Any]:
     """Return the part of a specification that the broadcast layout fixes."""
     return {
         "patterns": layout.patterns,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dglite.kernels.layout import Layout, Pattern, broadcast_layout
+from dglite.kernels.layout import BroadcastLayout, Pattern, broadcast_layout
 
 
 @st.composite
@@ -23,7 +23,7 @@ def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], ...]:
     return tuple(operands)
 
 
-def offset(layout: Layout, slot: int, element: int) -> int:
+def offset(layout: BroadcastLayout, slot: int, element: int) -> int:
     group, k = divmod(element, layout.inner)
     pattern = layout.patterns[slot]
     step = k if pattern is Pattern.FULL else 0 if pattern is Pattern.SCALAR else k // layout.repeat

@@ -20,7 +20,7 @@ from ..recorded import ProgramCall
 from ..script import Addresses, Filled, Script, Unsupported
 from .host import HOST
 
-__all__ = ["Layout", "Looked", "Unsupported", "tensors_of"]
+__all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]
 
 
 _tables: dict[Any, tuple[Any, Any]] = {}
@@ -67,7 +67,7 @@ class Looked:
         addresses += self.lookup.table.data_ptr()
 
 
-class Layout:
+class StepLayout:
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
     They run on ``machine`` (see :class:`.host.Host`), whose memory they lie in.

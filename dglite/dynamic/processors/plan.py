@@ -16,7 +16,7 @@ from ...kernels.cpu.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
 from ..batching.session import Session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
-from .layout import Layout, tensors_of
+from .layout import StepLayout, tensors_of
 from .rules import Rule, rule_of
 from .update import Listing, Trained, Updates
 
@@ -44,7 +44,7 @@ class Plan:
         self.key, self._trained, self._optimizer = key, trained, optimizer
         refs = np.array([x._ref for x in lazies], np.int64)
         stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
-        self.layout = layout = Layout(session, refs >> PLACE_BITS, stays, machine)
+        self.layout = layout = StepLayout(session, refs >> PLACE_BITS, stays, machine)
         given = _given(session, trained)
         self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
@@ -218,7 +218,7 @@ def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
     return {key: x.node for key, x in session.given.items() if key in trained and x.tensor.requires_grad}
 
 
-def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
+def _reached(layout: StepLayout, trained: dict[int, Trained], given: dict[int, int], wanted: set[int]) -> list[Trained]:
     used = layout.read_with_gradient() | {key for key, node in given.items() if layout.grads[node]}
     found = [one for key, one in trained.items() if key in used & wanted]
     if not found:
@@ -226,7 +226,7 @@ def _reached(layout: Layout, trained: dict[int, Trained], given: dict[int, int],
     return found
 
 
-def _seeds(layout: Layout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
+def _seeds(layout: StepLayout, lazies: Sequence[LazyTensor], refs: np.ndarray, loss: np.ndarray) -> Listing:
     """Return what sums up the losses and starts their gradients."""
     listing, nodes, kinds = Listing(layout.machine), refs >> PLACE_BITS, {x._kind.item for x in lazies}
     losses, unused = layout.where[nodes] + (refs & _MASK), np.zeros(1)

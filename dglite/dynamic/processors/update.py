@@ -20,7 +20,7 @@ from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ..batching.matrices import Lookup, Product
 from ..batching.signatures import DTYPES, operand
 from ..recorded import ProgramCall
-from .layout import Layout
+from .layout import StepLayout
 from .rules import Rule
 
 __all__ = ["Listing", "Trained", "Updates"]
@@ -114,7 +114,7 @@ class _Part(NamedTuple):
     """Which signature it comes from, and, of a vertex program, which of its parts it is."""
 
 
-def _parts(layout: Layout) -> dict[int, list[_Part]]:
+def _parts(layout: StepLayout) -> dict[int, list[_Part]]:
     """Return what the products give to each weight and bias, by their ids."""
     found: dict[int, list[_Part]] = {}
     for number, signature in enumerate(layout.signatures):
@@ -157,7 +157,7 @@ class Updates:
     same memory; ``states`` has the optimizer's tensors.
     """
 
-    def __init__(self, layout: Layout, trained: Sequence[tuple[Trained, Rule]], given: dict[int, int]) -> None:
+    def __init__(self, layout: StepLayout, trained: Sequence[tuple[Trained, Rule]], given: dict[int, int]) -> None:
         self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
         self.states = {id(one.parameter): rule.states for one, rule in trained}
         self._rules = [rule for _, rule in trained]
@@ -183,7 +183,7 @@ class Updates:
         for i, (one, rule, rows) in enumerate(formulas):
             _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
 
-    def refill(self, layout: Layout, trained: Sequence[tuple[Trained, Rule]]) -> bool:
+    def refill(self, layout: StepLayout, trained: Sequence[tuple[Trained, Rule]]) -> bool:
         """Take addresses and numbers from another session of the same operations; return whether rules are alike."""
         rules = [rule for _, rule in trained]
         if any(not _alike(old, new) for old, new in zip(self._rules, rules, strict=True)):
@@ -276,7 +276,9 @@ def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, nu
     listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
 
 
-def _touched(layout: Layout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]) -> np.ndarray | None:
+def _touched(
+    layout: StepLayout, parameter: Tensor, node: int | None, looked: Sequence[np.ndarray]
+) -> np.ndarray | None:
     """Return the rows of a table that have a gradient; None where most have."""
     if parameter.dim() < 2 or not parameter[0].numel():
         return None

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ...expr import Expr
 from ...opspec import Reducer
-from ..layout import Layout, broadcast_layout
+from ..layout import BroadcastLayout, broadcast_layout
 from ..render import sddmm_source, spmm_source
 from ..spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
 from .driver import map_driver, mode_word, reduce_driver
@@ -33,7 +33,7 @@ _OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 12
 class _Bound:
     """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
 
-    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: Layout, mode: int) -> None:
+    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: BroadcastLayout, mode: int) -> None:
         self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
         self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode))
         self.slots = [operand.slot for operand in spec.operands]
@@ -54,7 +54,7 @@ class _Bound:
 class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
-    def __init__(self, kernel: int, spec: SpmmSpec, layout: Layout) -> None:
+    def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
         mode = mode_word(spec.dtype, spec.index, *(reducer for _, reducer in spec.parts))
         super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
@@ -79,7 +79,7 @@ class SpmmKernel(_Bound):
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
-    def __init__(self, kernel: int, spec: SddmmSpec, layout: Layout) -> None:
+    def __init__(self, kernel: int, spec: SddmmSpec, layout: BroadcastLayout) -> None:
         super().__init__(map_driver.address, kernel, spec, layout, mode_word(spec.dtype, spec.index, Reducer.SUM))
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:

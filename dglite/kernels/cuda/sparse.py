@@ -8,7 +8,7 @@ from functools import cache
 
 from ...expr import Expr, operands_of
 from ...opspec import Reducer
-from ..layout import Layout, Pattern, broadcast_layout
+from ..layout import BroadcastLayout, Pattern, broadcast_layout
 from ..spec import ITEM_BYTES, compute_dtype
 from .program import BLOCK, Memory, Program, Runner, blocks_for
 from .render import MessageSpec, sddmm_program, spmm_program
@@ -61,7 +61,7 @@ class _Bound:
 
     dot = False
 
-    def __init__(self, expr: Expr, dtype: str, index: str, layout: Layout) -> None:
+    def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout) -> None:
         self.expr, self.dtype, self.index, self.layout = expr, dtype, index, layout
         self.operands = operands_of(expr)
         self.grouped = layout.groups != 1
@@ -109,7 +109,9 @@ class _Bound:
 class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width)."""
 
-    def __init__(self, expr: Expr, reducer: Reducer, dtype: str, index: str, layout: Layout, winners: bool) -> None:
+    def __init__(
+        self, expr: Expr, reducer: Reducer, dtype: str, index: str, layout: BroadcastLayout, winners: bool
+    ) -> None:
         super().__init__(expr, dtype, index, layout)
         self.reducer, self.winners = reducer, winners
 
@@ -149,7 +151,7 @@ class SeveralKernel:
     """Makes several reductions, one after the other; ``out`` is (reductions, num_rows, width)."""
 
     def __init__(
-        self, parts: Sequence[tuple[Expr, Reducer]], dtype: str, index: str, layout: Layout, winners: bool
+        self, parts: Sequence[tuple[Expr, Reducer]], dtype: str, index: str, layout: BroadcastLayout, winners: bool
     ) -> None:
         self.layout = layout
         self.item, self.index = ITEM_BYTES[dtype], 8 if index == "int64" else 4
@@ -171,7 +173,7 @@ class SeveralKernel:
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
-    def __init__(self, expr: Expr, dtype: str, index: str, layout: Layout, dot: bool) -> None:
+    def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout, dot: bool) -> None:
         super().__init__(expr, dtype, index, layout)
         self.dot = dot
 
