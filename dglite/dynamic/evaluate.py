@@ -23,7 +23,7 @@ from .order import Order, order_of
 from .program import ClassPlan, Needs, plan_class
 from .recorded import record_program
 from .sweep import Engine, Input, Sweep
-from .trace import Program, Recorder, trace_function
+from .trace import Recorder, TracedFunction, trace_function
 
 __all__ = ["Evaluator"]
 
@@ -53,7 +53,7 @@ class _Traced:
     """The programs of all kinds of vertices, their shared tensors, and the engines made of them."""
 
     def __init__(self, functions: Sequence[Any], key: _Key) -> None:
-        self.builder, self.programs = Builder(), list[Program]()
+        self.builder, self.programs = Builder(), list[TracedFunction]()
         self.tensors: list[Any] = []
         self.offsets: list[int] = []
         for function in functions:
@@ -176,7 +176,7 @@ def _owner(functions: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, str]:
     return None, ""
 
 
-def _check_programs(functions: Sequence[Any], programs: Sequence[Program]) -> None:
+def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:
     for function, program in zip(functions, programs, strict=True):
         name = type(function).__name__
         if not program.pushes:
@@ -374,7 +374,7 @@ def _check_children(order: Order, slots: int) -> None:
             )
 
 
-def _check_scatters(order: Order, programs: Sequence[Program], num_inputs: int) -> None:
+def _check_scatters(order: Order, programs: Sequence[TracedFunction], num_inputs: int) -> None:
     """Raise when a vertex is gathered whose function scatters nothing."""
     if all(program.states for program in programs):
         return

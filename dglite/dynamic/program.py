@@ -17,7 +17,7 @@ from .layout import StageTable
 from .options import Options
 from .plan import make_plan
 from .recipe import Buffer, Place, Plan, Role, Root
-from .trace import Program
+from .trace import TracedFunction
 
 __all__ = ["ClassPlan", "Needs", "plan_class"]
 
@@ -57,7 +57,7 @@ _SAVED = (Kind.PULL, Kind.GATHER, Kind.CHILD, Kind.SHARED, Kind.MATMUL, Kind.SUM
 
 def plan_class(
     builder: Builder,
-    program: Program,
+    program: TracedFunction,
     has_children: bool,
     absent: Sequence[int],
     collected: Sequence[tuple[int, bool]],

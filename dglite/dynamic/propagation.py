@@ -95,7 +95,7 @@ class _Refused(NamedTuple):
     identity: Identity
 
 
-_programs: OrderedDict[Any, _Program | _Refused] = OrderedDict()
+_programs: OrderedDict[Any, _PropagationProgram | _Refused] = OrderedDict()
 """The last programs, or why there is none; what they captured lives as long."""
 _keeping = new_lock()
 
@@ -113,7 +113,7 @@ def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, ki
         return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
     generator = torch.get_rng_state()
     try:
-        program = _Program(identity, functions, graph)
+        program = _PropagationProgram(identity, functions, graph)
         reason = program.run(graph, kinds)
         _programs[key] = program
     except Exception as error:  # whatever it is, message passing runs the functions for real and says it as users know
@@ -141,7 +141,7 @@ class _UnfitError(Exception):
     """The functions cannot be a vertex program."""
 
 
-class _Program:
+class _PropagationProgram:
     """Functions of the vertices of each degree, from the columns that they read to those that are written."""
 
     def __init__(self, identity: Identity, functions: Functions, graph: DGLGraph) -> None:

@@ -22,7 +22,7 @@ from .ir import Builder, Domain, Kind, Node, OpaqueCall
 from .lower import LOWERINGS, WANTS_ROWS
 from .replay import batch_filler, filler
 
-__all__ = ["Program", "Recorder", "Shared", "active_recorder", "trace_function"]
+__all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
 
 _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
 
@@ -42,7 +42,7 @@ class Shared:
 
 
 @dataclass
-class Program:
+class TracedFunction:
     """What F does: its results, and what it reads besides its vertices."""
 
     states: list[Node] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Recorder(TorchDispatchMode):
         self.builder, self.dtype = builder, dtype
         self.rows = {Domain.VERTEX: next(free), Domain.EDGE: next(free)}
         self.domains = {rows: domain for domain, rows in self.rows.items()}
-        self.program = Program()
+        self.program = TracedFunction()
         self.pulls: list[Node] = []
         self._nodes: dict[int, Node] = {}
         self._alive: list[torch.Tensor] = []

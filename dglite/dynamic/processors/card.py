@@ -19,7 +19,7 @@ from ...kernels.cpu.rowwise import TOTALS
 from ...kernels.cpu.script import ALONGSIDE
 from ...kernels.cpu.steps import step_of
 from ...kernels.cuda import persistent as cuda
-from ...kernels.cuda.program import Memory, Program, Runner
+from ...kernels.cuda.program import CudaProgram, Memory, Runner
 from ...ops import processors as ops
 from ..batching.matrices import Product
 from ..batching.session import accept
@@ -217,7 +217,7 @@ class Card:
         listing.add(words, part.rows * height * width, ALONGSIDE)
         return True
 
-    def program(self, cases: tuple[cuda.Case, ...], rows: int) -> Program:
+    def program(self, cases: tuple[cuda.Case, ...], rows: int) -> CudaProgram:
         """Return the program of some cases and the matrices that have been met."""
         matrices = tuple(matrix for _, matrix in self.weights.values())
         return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.blocks))

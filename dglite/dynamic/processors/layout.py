@@ -36,7 +36,7 @@ class _Input(NamedTuple):
     distance: int
 
 
-class Program(NamedTuple):
+class PlacedProgram(NamedTuple):
     """A vertex program, its script, where its inputs and results lie, and the script for its graph."""
 
     call: ProgramCall
@@ -188,7 +188,7 @@ class StepLayout:
     # -- operations whose words are made here -------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
         """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
-        self.programs, self.lookups = dict[int, Program](), dict[int, Looked]()
+        self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, Looked]()
         self._processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
@@ -238,7 +238,7 @@ class StepLayout:
         members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
         return members
 
-    def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> Program:
+    def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> PlacedProgram:
         """Return the script of a vertex program, which is one operation."""
         session, inputs = self.session, self.inputs[number]
         (node,) = self._members(number)
@@ -256,7 +256,7 @@ class StepLayout:
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
         addresses = Addresses(values, shifted[0], results, shifted[1])
-        return Program(call, script, addresses, call.filled(script, addresses, self._processors))
+        return PlacedProgram(call, script, addresses, call.filled(script, addresses, self._processors))
 
     def _lookup(self, number: int, lookup: Lookup) -> Looked:
         """Return what copies rows of a table, which all uses of it read at once."""

@@ -8,7 +8,7 @@ from functools import cache
 from ..render_dropout import dropout_words
 from ..render_tiles import AttentionSpec, Phase, Score
 from ..spec import ITEM_BYTES, compute_dtype
-from .program import BLOCK, CPP_TYPES, Program, Runner, blocks_for, make_program
+from .program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
 from .render import ROWS
 from .sparse import WARP, widest_vector
 from .structure import Structure
@@ -75,7 +75,7 @@ def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, in
         runner.launch(_dropout_program(spec.compute), "add_heads", (blocks_for(structure.num_entries), 1), summed)
 
 
-def specialised(spec: AttentionSpec, addresses: list[int], mean: float) -> tuple[Program, int]:
+def specialised(spec: AttentionSpec, addresses: list[int], mean: float) -> tuple[CudaProgram, int]:
     """Return the kernels for tensors at ``addresses`` and rows of ``mean`` entries, and the lanes of a team."""
     vec = widest_vector(spec.dtype, spec.features, addresses)
     vectors = -(-spec.features // vec)
@@ -87,7 +87,7 @@ def specialised(spec: AttentionSpec, addresses: list[int], mean: float) -> tuple
 
 
 @cache
-def attention_program(spec: AttentionSpec, vec: int, features: int, entries: int, vectors: int) -> Program:
+def attention_program(spec: AttentionSpec, vec: int, features: int, entries: int, vectors: int) -> CudaProgram:
     """Return the kernels ``rows`` and ``merge`` of a phase, for teams of ``features * entries`` lanes."""
     additive = spec.score is Score.ADDITIVE
     side = {Phase.DESTINATION: "destination", Phase.SOURCE: "source"}.get(spec.phase)
@@ -130,7 +130,7 @@ def dropout_multipliers(
 
 
 @cache
-def _dropout_program(dtype: str) -> Program:
+def _dropout_program(dtype: str) -> CudaProgram:
     body = f"""
 namespace dg {{ namespace NAME {{
 using compute = {CPP_TYPES[dtype]};

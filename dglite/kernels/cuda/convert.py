@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from .program import BLOCK, CPP_TYPES, Memory, Program, Runner, blocks_for, make_program
+from .program import BLOCK, CPP_TYPES, CudaProgram, Memory, Runner, blocks_for, make_program
 
 __all__ = ["Compressed", "compress", "running_sums", "simple_program", "sort_by_key"]
 
@@ -69,7 +69,7 @@ def running_sums(runner: Runner, dtype: str, values: int, count: int) -> Memory:
 
 
 @cache
-def _program(index: str) -> Program:
+def _program(index: str) -> CudaProgram:
     kernels = {
         "count": (
             "const index* rows, long long* counts, long long count, long long shift",
@@ -93,7 +93,7 @@ def _program(index: str) -> Program:
 
 
 @cache
-def _scan_program(dtype: str) -> Program:
+def _scan_program(dtype: str) -> CudaProgram:
     kernels = {
         "tiles": (
             "const value* in, long long* out, long long* totals, long long count",
@@ -105,7 +105,7 @@ def _scan_program(dtype: str) -> Program:
     return simple_program("scan", ("common", "scan"), f"using value = {CPP_TYPES[dtype]};\n", kernels)
 
 
-def simple_program(kind: str, parts: tuple[str, ...], types: str, kernels: dict[str, tuple[str, str]]) -> Program:
+def simple_program(kind: str, parts: tuple[str, ...], types: str, kernels: dict[str, tuple[str, str]]) -> CudaProgram:
     """Return the program of kernels that are given by their parameters and the call that they make."""
     text = "\nnamespace dg { namespace NAME {\n" + types
     for name, (parameters, call) in kernels.items():

@@ -25,7 +25,7 @@ import numpy as np
 
 from ...errors import DGLError
 from .. import store
-from .program import BLOCK, Program, library, packed
+from .program import BLOCK, CudaProgram, library, packed
 
 __all__ = ["Emulator", "available"]
 
@@ -65,7 +65,7 @@ class Emulator:
         self.blocks, self.backwards = blocks, backwards
         self._functions: dict[str, Any] = {}
 
-    def prepare(self, programs: Iterable[Program]) -> None:
+    def prepare(self, programs: Iterable[CudaProgram]) -> None:
         """Compile programs that will be launched, all at once: each compilation costs more than many kernels do."""
         wanted = {
             program.prefix: program for program in programs if program.name(program.kernels[0]) not in self._functions
@@ -81,16 +81,16 @@ class Emulator:
                 function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
                 self._functions[program.name(kernel)] = function
 
-    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+    def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a card."""
         if grid[0] * grid[1]:
             self._run(program, kernel, (*grid, BLOCK, 0, self.backwards), words)
 
-    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+    def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Run a kernel whose blocks wait for each other to its end."""
         self._run(program, kernel, (blocks, 1, BLOCK, 1, self.backwards), words)
 
-    def _run(self, program: Program, kernel: str, shape: Sequence[int], words: Sequence[int | float]) -> None:
+    def _run(self, program: CudaProgram, kernel: str, shape: Sequence[int], words: Sequence[int | float]) -> None:
         self.prepare([program])
         given, sizes = packed(words), array("q", shape)
         wrong = self._functions[program.name(kernel)](sizes.buffer_info()[0], given.buffer_info()[0], len(given))
@@ -115,7 +115,7 @@ class Emulator:
         return np.frombuffer(ctypes.string_at(address, size), dtype).copy()
 
 
-def _compile(programs: list[Program]) -> Path:
+def _compile(programs: list[CudaProgram]) -> Path:
     """Return the shared library with all programs, from the cache where it is."""
     parts = tuple(dict.fromkeys(part for program in programs for part in program.parts))
     exports = [

@@ -19,7 +19,7 @@ import numpy as np
 from ...config import debug_level
 from ...errors import DGLError
 from .. import store
-from .program import BLOCK, Memory, Program, packed
+from .program import BLOCK, CudaProgram, Memory, packed
 
 __all__ = ["StreamRunner", "binary", "have_cupy"]
 
@@ -54,7 +54,7 @@ class StreamRunner:
         self._arch = int(self._device.compute_capability)
         self._functions: dict[tuple[str, str], Any] = {}
 
-    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+    def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Start ``kernel``; see :class:`~.program.Runner`."""
         if grid[0] * grid[1]:
             self._start(self._cupy.cuda.driver.launchKernel, program, kernel, grid, words, 0)
@@ -64,12 +64,18 @@ class StreamRunner:
         """How many blocks run at once, if no more than one fits on a multiprocessor."""
         return int(self._device.attributes["MultiProcessorCount"])
 
-    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+    def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Start a kernel whose blocks wait for each other; the driver refuses more than can run at once."""
         self._start(self._cupy.cuda.driver.launchCooperativeKernel, program, kernel, (blocks, 1), words)
 
     def _start(
-        self, start: Any, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float], *more: int
+        self,
+        start: Any,
+        program: CudaProgram,
+        kernel: str,
+        grid: tuple[int, int],
+        words: Sequence[int | float],
+        *more: int,
     ) -> None:
         given = packed(words)
         first = given.buffer_info()[0]
@@ -81,7 +87,7 @@ class StreamRunner:
             # The driver copies the arguments before it returns.
             start(*(function.ptr, *grid, 1, BLOCK, 1, 1, 0, self._stream, pointers.buffer_info()[0], *more))
 
-    def _loaded(self, program: Program, kernel: str) -> Any:
+    def _loaded(self, program: CudaProgram, kernel: str) -> Any:
         # From memory: a file could be another one by the time that the driver reads it.
         module = self._cupy.cuda.function.Module()
         module.load(binary(self._cupy.cuda.nvrtc, program, self._arch))
@@ -113,7 +119,7 @@ class StreamRunner:
         return result
 
 
-def binary(nvrtc: Any, program: Program, arch: int) -> bytes:
+def binary(nvrtc: Any, program: CudaProgram, arch: int) -> bytes:
     """Return the machine code of ``program`` for compute capability ``arch`` (90 for 9.0).
 
     Compiled when it is not in the cache. For a GPU newer than the compiler it is PTX, which the driver translates.
@@ -134,7 +140,7 @@ def binary(nvrtc: Any, program: Program, arch: int) -> bytes:
     return code
 
 
-def _compiled(nvrtc: Any, program: Program, options: Sequence[str], real: bool) -> bytes:
+def _compiled(nvrtc: Any, program: CudaProgram, options: Sequence[str], real: bool) -> bytes:
     made = nvrtc.createProgram(program.text, f"{program.prefix}.cu", [], [])
     try:
         nvrtc.compileProgram(made, list(options))

@@ -14,7 +14,7 @@ from ...expr import Expr, Operand, Side, operands_of
 from ..render_rowwise import IGNORED
 from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE, StepSpec
 from ..spec import ITEM_BYTES
-from .program import BLOCK, CPP_TYPES, Program, make_program
+from .program import BLOCK, CPP_TYPES, CudaProgram, make_program
 from .render import expression_text
 
 __all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "LOSSES", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Matrix"]
@@ -183,7 +183,7 @@ def _loop(condition: str, calls: Sequence[tuple[int, str, bool]], late: bool) ->
 @cache
 def persistent_program(
     cases: tuple[Case, ...], matrices: tuple[Matrix, ...], rows: int, slots: tuple[tuple[int, bool], ...]
-) -> Program:
+) -> CudaProgram:
     """Return the kernel ``run``. Operation ``FIRST_CASE + i`` is ``cases[i]``; ``rows`` are those of a group.
 
     Words of the kernel: script, number of instructions, status, table of (address, row stride) of the matrices, scratch

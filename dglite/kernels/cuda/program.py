@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["BLOCK", "CPP_TYPES", "Memory", "Program", "Runner", "blocks_for", "make_program", "packed"]
+__all__ = ["BLOCK", "CPP_TYPES", "CudaProgram", "Memory", "Runner", "blocks_for", "make_program", "packed"]
 
 BLOCK = 256
 """Threads of every block (``BLOCK`` in common.cuh)."""
@@ -28,7 +28,7 @@ CPP_TYPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class CudaProgram:
     """Kernels that are compiled together.
 
     ``parts`` names the files of this folder that come before ``body``; ``prefix`` begins the names of the kernels in
@@ -50,10 +50,10 @@ class Program:
         return f"{self.prefix}_{kernel}"
 
 
-def make_program(kind: str, parts: tuple[str, ...], body: str, kernels: tuple[str, ...]) -> Program:
+def make_program(kind: str, parts: tuple[str, ...], body: str, kernels: tuple[str, ...]) -> CudaProgram:
     """Return the program whose kernels are called ``NAME_<kernel>`` in ``body``: NAME is made unique here."""
     prefix = f"{kind}_{hashlib.sha256(body.encode()).hexdigest()[:16]}"
-    return Program(prefix, parts, body.replace("NAME", prefix), kernels)
+    return CudaProgram(prefix, parts, body.replace("NAME", prefix), kernels)
 
 
 @cache
@@ -74,7 +74,7 @@ class Memory(Protocol):
 class Runner(Protocol):
     """Runs kernels in order, on one stream of one device. Nothing here waits for the device."""
 
-    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+    def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         """Start ``kernel`` on ``grid`` blocks of ``BLOCK`` threads. Each word is 64 bits: an address, a size, a double.
 
         A grid without blocks starts nothing.
@@ -84,7 +84,7 @@ class Runner(Protocol):
     def blocks(self) -> int:
         """How many blocks run at once, if no more than one fits on a multiprocessor."""
 
-    def launch_together(self, program: Program, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
+    def launch_together(self, program: CudaProgram, kernel: str, blocks: int, words: Sequence[int | float]) -> None:
         """Start ``kernel`` on at most :attr:`blocks` blocks that wait for each other."""
 
     def empty(self, num_bytes: int) -> Memory:

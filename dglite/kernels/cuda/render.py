@@ -14,7 +14,7 @@ from ...expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_
 from ...opspec import Reducer
 from ..layout import Pattern
 from ..render import is_fused
-from .program import CPP_TYPES, Program, make_program
+from .program import CPP_TYPES, CudaProgram, make_program
 
 __all__ = ["ROWS", "MessageSpec", "expression_text", "sddmm_program", "spmm_program"]
 
@@ -49,7 +49,7 @@ class MessageSpec:
     ahead: int
 
 
-def spmm_program(spec: MessageSpec, reducer: Reducer, winners: bool) -> Program:
+def spmm_program(spec: MessageSpec, reducer: Reducer, winners: bool) -> CudaProgram:
     """Return the kernels ``rows``, over whole rows and chunks, and ``merge``, which puts chunks together."""
     how, kept = reducer.name, "true" if winners else "false"
     body = f"""
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) NAME_merge(const index* indp
     return make_program("spmm", PARTS, body, ("rows", "merge"))
 
 
-def sddmm_program(spec: MessageSpec, dot: bool) -> Program:
+def sddmm_program(spec: MessageSpec, dot: bool) -> CudaProgram:
     """Return the kernel ``rows``, which writes a value, or with ``dot`` a sum for each group, at every edge."""
     call = (
         f"sddmm_dot<Message>({_message(spec)}, rows, out, inner, width / inner);"

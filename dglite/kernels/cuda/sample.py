@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .convert import ITEM, running_sums, simple_program
-from .program import CPP_TYPES, Memory, Program, Runner, blocks_for
+from .program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 from .structure import Structure
 
 __all__ = ["Numbered", "Sampled", "number_ids", "sample_neighbors"]
@@ -73,7 +73,7 @@ def number_ids(runner: Runner, index: str, ids: int, count: int) -> Numbered:
 
 
 @cache
-def _program(index: str) -> Program:
+def _program(index: str) -> CudaProgram:
     kernels = {
         "counts": (
             "const index* indptr, const index* seeds, long long num_seeds, long long fanout, long long replace, "

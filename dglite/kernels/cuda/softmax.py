@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from ..spec import ITEM_BYTES, compute_dtype
-from .program import BLOCK, CPP_TYPES, Program, Runner, blocks_for, make_program
+from .program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
 from .render import ROWS
 from .sparse import team_of, widest_vector
 from .structure import Structure
@@ -16,7 +16,7 @@ _ROWS = "const Rows<index> rows{indptr, indices, edge_ids, num_rows, chunk_rows,
 
 
 @cache
-def softmax_program(dtype: str, index: str, vec: int, features: int, entries: int) -> Program:
+def softmax_program(dtype: str, index: str, vec: int, features: int, entries: int) -> CudaProgram:
     """Return the kernels of a softmax and of its gradient, for teams of ``features * entries`` lanes."""
     forward = "const item* __restrict__ logits, item* __restrict__ out, compute* partial, long long heads"
     backward = "const item* __restrict__ softmax, const item* __restrict__ grad, item* __restrict__ out,\n"
@@ -66,7 +66,7 @@ def edge_softmax_gradient(
     _run("backward", structure, index, dtype, heads, [softmax, grad, out], runner)
 
 
-def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: float) -> tuple[Program, int, int]:
+def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: float) -> tuple[CudaProgram, int, int]:
     """Return the kernels for tensors at ``addresses``, how many rows a block takes, and the cuts of the heads."""
     vec = widest_vector(dtype, heads, addresses)
     features, entries, _ = team_of(-(-heads // vec), mean)

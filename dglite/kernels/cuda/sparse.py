@@ -10,7 +10,7 @@ from ...expr import Expr, operands_of
 from ...opspec import Reducer
 from ..layout import BroadcastLayout, Pattern, broadcast_layout
 from ..spec import ITEM_BYTES, compute_dtype
-from .program import BLOCK, Memory, Program, Runner, blocks_for
+from .program import BLOCK, CudaProgram, Memory, Runner, blocks_for
 from .render import MessageSpec, sddmm_program, spmm_program
 from .structure import Structure
 
@@ -115,7 +115,7 @@ class SpmmKernel(_Bound):
         super().__init__(expr, dtype, index, layout)
         self.reducer, self.winners = reducer, winners
 
-    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, Program]:
+    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
         """Return the kernels for operands and a result at these addresses, and rows of ``mean`` entries."""
         spec = self.specify(operands, out, mean)
         return spec, _spmm_program(spec, self.reducer, self.winners)
@@ -177,7 +177,7 @@ class SddmmKernel(_Bound):
         super().__init__(expr, dtype, index, layout)
         self.dot = dot
 
-    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, Program]:
+    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
         """Return the kernel for operands and a result at these addresses, and rows of ``mean`` entries."""
         spec = self.specify(operands, out, mean)
         return spec, _sddmm_program(spec, self.dot)

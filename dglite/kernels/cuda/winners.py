@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from .convert import simple_program, sort_by_key
-from .program import CPP_TYPES, Program, Runner, blocks_for
+from .program import CPP_TYPES, CudaProgram, Runner, blocks_for
 
 __all__ = ["gather", "scatter"]
 
@@ -50,7 +50,7 @@ def scatter(
 
 
 @cache
-def _program(dtype: str, index: str) -> Program:
+def _program(dtype: str, index: str) -> CudaProgram:
     winners = "const index* winners, const index* lookup"
     kernels = {
         "gather": (

@@ -10,7 +10,7 @@ import pytest
 
 from dglite.kernels.cuda import structure
 from dglite.kernels.cuda.emulate import Emulator, HostMemory, available
-from dglite.kernels.cuda.program import Program
+from dglite.kernels.cuda.program import CudaProgram
 from dglite.kernels.cuda.structure import Structure
 from dglite.ops import processors
 from tests.kernels.sparse_cases import Coo
@@ -33,9 +33,9 @@ class Collector:
     """A runner that runs nothing and remembers what it was to run."""
 
     def __init__(self) -> None:
-        self.programs: dict[str, Program] = {}
+        self.programs: dict[str, CudaProgram] = {}
 
-    def launch(self, program: Program, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
+    def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
         if grid[0] * grid[1]:
             self.programs[program.prefix] = program
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda import attention, convert, persistent, sample, winners
-from dglite.kernels.cuda.program import Program
+from dglite.kernels.cuda.program import CudaProgram
 from dglite.kernels.cuda.softmax import softmax_program
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm
 from dglite.kernels.render_tiles import Phase, Score
@@ -14,12 +14,12 @@ from tests.kernels.sparse_cases import expression
 __all__ = ["processors", "programs", "wide_sum"]
 
 
-def wide_sum() -> Program:
+def wide_sum() -> CudaProgram:
     """Return the g-SpMM of float32 rows of 64 with a weight per edge."""
     return bind_spmm(expression("u_mul_e"), Reducer.SUM, "float32", "int32", ((64,), (1,))).program([0, 0], 0, 20.0)[1]
 
 
-def processors() -> Program:
+def processors() -> CudaProgram:
     """Return persistent processors of a model with two matrices, of one of which not all rows fit, with every case."""
     dtype = "float32"
     x, y = (Operand(Side.E, slot) for slot in range(2))
@@ -39,7 +39,7 @@ def processors() -> Program:
     return persistent.persistent_program(cases, matrices, 2, persistent.slots_of(matrices, 2, 2))
 
 
-def programs() -> list[Program]:
+def programs() -> list[CudaProgram]:
     """Return the programs."""
     product = expression("u_mul_e")
     heads, outer = ((8, 8), (8, 1)), ((3, 1), (1, 4))

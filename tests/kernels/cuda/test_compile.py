@@ -14,7 +14,7 @@ import pytest
 from dglite.errors import DGLError, DGLWarning
 from dglite.kernels import store
 from dglite.kernels.cuda.launch import binary
-from dglite.kernels.cuda.program import Program, library
+from dglite.kernels.cuda.program import CudaProgram, library
 from tests.kernels.cuda import nvrtc
 from tests.kernels.cuda.programs import processors, programs, wide_sum
 
@@ -64,7 +64,7 @@ def test_nvcc_takes_every_program(arch, tmp_path):
     assert done.returncode == 0, done.stderr[:4000]
 
 
-def ptx(program: Program) -> str:
+def ptx(program: CudaProgram) -> str:
     """Return what a program is for the newest architecture up to 9.0."""
     compiler = nvrtc.find()
     known = max(number for number in compiler.getSupportedArchs() if number <= 90)
@@ -152,7 +152,7 @@ def test_a_card_newer_than_the_compiler_gets_ptx():
 
 @needs_nvrtc
 def test_errors_show_the_compilers_log():
-    broken = Program("broken", ("common",), "this is no kernel", ("rows",))
+    broken = CudaProgram("broken", ("common",), "this is no kernel", ("rows",))
     with pytest.raises(DGLError, match=r"(?s)NVRTC does not take broken.*error"):
         binary(nvrtc.find(), broken, max(nvrtc.find().getSupportedArchs()))
     with pytest.raises(DGLError, match="no support for compute capability"):
