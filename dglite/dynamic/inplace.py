@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..kernels.render_cell import Rows
-from .recipe import Buffer, Cell, Heavy, Phase, Place, Plan, Role
+from .recipe import Buffer, Cell, Heavy, Phase, Place, Role, VertexPlan
 
 __all__ = ["reuse_places"]
 
 
-def reuse_places(plan: Plan) -> None:
+def reuse_places(plan: VertexPlan) -> None:
     """Let each kernel's own results take the places of operands that nobody else reads, and drop the memory saved."""
     stages = [stage for phase in Phase for stage in plan.stages[phase]]
     taken = [plan.places[root.node] for root in plan.roots if root.node in plan.places]
@@ -65,7 +65,7 @@ def _overlap(x: Place, y: Place) -> bool:
     return x.buffer is y.buffer and x.column < y.column + y.width and y.column < x.column + x.width
 
 
-def _move(plan: Plan, stages: list[Cell | Heavy], moved: dict[Buffer, Place]) -> None:
+def _move(plan: VertexPlan, stages: list[Cell | Heavy], moved: dict[Buffer, Place]) -> None:
     """Let what lay in some buffers lie in other places; forget values that are overwritten there."""
 
     def at(place: Place) -> Place:

@@ -17,7 +17,7 @@ import torch
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
 from .ir import Domain, Kind, Node
-from .recipe import Cell, Heavy, Place, Plan, Reading
+from .recipe import Cell, Heavy, Place, Reading, VertexPlan
 
 __all__ = ["NOTHING", "WORDS", "GradientSource", "SharedSource", "StageTable", "StateSource", "TableSource"]
 
@@ -65,7 +65,7 @@ class StageTable:
     ``own`` are those that can run without kernels. ``strides`` are those of matrices that all vertices share.
     """
 
-    def __init__(self, plan: Plan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
         self.slots, self._strides = slots, strides
         self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
         self.own: list[Heavy] = []

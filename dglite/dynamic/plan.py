@@ -17,7 +17,7 @@ from ..opspec import COMPARISONS, OPERATORS
 from .gradient import ancestors
 from .ir import Builder, Domain, Kind, Node
 from .options import Options
-from .recipe import Buffer, Cell, Heavy, Phase, Place, Plan, Reading, Role, Root
+from .recipe import Buffer, Cell, Heavy, Phase, Place, Reading, Role, Root, VertexPlan
 
 __all__ = ["make_plan"]
 
@@ -38,7 +38,7 @@ _HEAVY = (
 
 def make_plan(
     builder: Builder, roots: Sequence[Root], given: dict[Node, Place], backward: bool, options: Options
-) -> Plan:
+) -> VertexPlan:
     """Plan a program. ``given`` has the places of values that exist before it runs."""
     return _Planner(builder, list(roots), given, backward, options).plan()
 
@@ -57,14 +57,14 @@ class _Planner:
         self.sources = (Kind.COLLECT,) if backward else (Kind.GATHER, Kind.CHILD)
         self.sinks = (Role.STATE_GRAD,) if backward else (Role.SCATTER,)
 
-    def plan(self) -> Plan:
+    def plan(self) -> VertexPlan:
         """Give every needed value a place, then put the work in order."""
         self.roots = [self._placed(root) for root in self.roots]
         while self.pending:
             self._require_inputs(self.pending.pop())
         phases = self._phases()
         depths = self._depths(phases)
-        return Plan(self._stages(phases, depths), self.places, self.roots, self.buffers)
+        return VertexPlan(self._stages(phases, depths), self.places, self.roots, self.buffers)
 
     # -- places -------------------------------------------------------------------------------------------------
     def _placed(self, root: Root) -> Root:

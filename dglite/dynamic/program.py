@@ -16,7 +16,7 @@ from .ir import Builder, Domain, Kind, Node
 from .layout import StageTable
 from .options import Options
 from .plan import make_plan
-from .recipe import Buffer, Place, Plan, Role, Root
+from .recipe import Buffer, Place, Role, Root, VertexPlan
 from .trace import TracedFunction
 
 __all__ = ["ClassPlan", "Needs", "plan_class"]
@@ -39,8 +39,8 @@ class Needs:
 class ClassPlan:
     """The two programs of one class of vertices; ``backward`` is None where no gradient is wanted."""
 
-    forward: Plan
-    backward: Plan | None
+    forward: VertexPlan
+    backward: VertexPlan | None
     forward_layout: StageTable
     backward_layout: StageTable | None
     pulls: dict[int, Buffer]
@@ -127,7 +127,7 @@ def _gradient_roots(found: Gradients, needs: Needs) -> list[Root]:
     return roots
 
 
-def _kept(roots: Sequence[Root], made: set[Node], forward: Plan) -> list[Node]:
+def _kept(roots: Sequence[Root], made: set[Node], forward: VertexPlan) -> list[Node]:
     """Return what of the forward program its gradient reads and what would be dear to compute again."""
 
     def is_kept(node: Node) -> bool:

@@ -11,7 +11,7 @@ from ..expr import Expr
 from ..kernels.render_cell import Rows
 from .ir import Domain, Node
 
-__all__ = ["Buffer", "Cell", "Heavy", "Phase", "Place", "Plan", "Reading", "Role", "Root"]
+__all__ = ["Buffer", "Cell", "Heavy", "Phase", "Place", "Reading", "Role", "Root", "VertexPlan"]
 
 
 class Phase(IntEnum):
@@ -100,7 +100,7 @@ class Heavy:
 
 
 @dataclass
-class Plan:
+class VertexPlan:
     """The stages of one program for one class of vertices."""
 
     stages: dict[Phase, list[Cell | Heavy]]

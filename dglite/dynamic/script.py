@@ -21,7 +21,7 @@ from .layout import NOTHING, WORDS, SharedSource, StageTable, StateSource, Table
 from .memory import Lease, Pool
 from .order import Order
 from .program import ClassPlan
-from .recipe import Buffer, Heavy, Phase, Place, Plan, Role
+from .recipe import Buffer, Heavy, Phase, Place, Role, VertexPlan
 
 __all__ = ["DTYPES", "Addresses", "Filled", "Part", "Script", "Unsupported", "stacked_rows"]
 
@@ -66,7 +66,7 @@ class _Move:
 class _ScriptStages(StageTable):
     """Stages of a plan and moves of rows; products for any number of rows, gradients of parameters left out."""
 
-    def __init__(self, plan: Plan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
         self.left_out: list[Heavy] = []
         super().__init__(plan, slots, strides)
 
@@ -221,7 +221,7 @@ class Script:
                 self._alias[buffer] = _Rows("push gradient", k)
                 self._memory[_Rows("push gradient", k)] = 2 * num, push_widths[k] * item
 
-    def _share(self, plan: Plan, root: Any) -> None:
+    def _share(self, plan: VertexPlan, root: Any) -> None:
         """Let a result lie in rows that all classes share."""
         what = {Role.SCATTER: "state", Role.PUSH: "push", Role.PULL_GRAD: "input gradient"}.get(root.role)
         if what is None:
@@ -271,7 +271,7 @@ class Script:
                     self._zeroed.add(rows_of)
         return found
 
-    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[_Move]]]) -> list[tuple[int, Plan]]:
+    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[_Move]]]) -> list[tuple[int, VertexPlan]]:
         """Return classes and their plans: gradients of what is pushed come first, other moves last."""
         found = []
         for c, plan in self.plans.items():
@@ -281,7 +281,7 @@ class Script:
                 stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in Phase}
                 found.append((c, replace(own, stages=stages)))  # type: ignore[arg-type]
         for c, (phase, moved) in moves.items():
-            alone = Plan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
+            alone = VertexPlan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
             found.insert(0 if phase is Phase.EAGER else len(found), (c, alone))
         return found
 
@@ -370,7 +370,7 @@ def stacked_rows(rows: Sequence[torch.Tensor | None], num_nodes: int) -> np.ndar
     return found[0].reshape(1, -1) if len(found) == 1 else np.array(found, np.int64).reshape(len(found), num_nodes)
 
 
-def _has_gradient(plan: Plan | None, i: int) -> bool:
+def _has_gradient(plan: VertexPlan | None, i: int) -> bool:
     return plan is not None and any(r.role is Role.PULL_GRAD and r.key == i for r in plan.roots)
 
 

@@ -14,7 +14,7 @@ from ..kernels import compiled
 from .memory import Memory, Pool, Span
 from .order import Order
 from .program import ClassPlan
-from .recipe import Plan, Role, Root
+from .recipe import Role, Root, VertexPlan
 from .schedule import Template
 from .script import Script, Unsupported, stacked_rows
 from .small import MOST_NODES, SmallRun
@@ -305,7 +305,7 @@ class _Backward:
         values = [self._input_grad(i, pulled) for i in range(len(forward.inputs))]
         return values, [self.call.shared_grads.get(i) for i in range(len(self.call.shared))]
 
-    def _make_tables(self, plans: dict[int, Plan]) -> None:
+    def _make_tables(self, plans: dict[int, VertexPlan]) -> None:
         """Work out, for each state, where every parent of a vertex leaves that vertex's share of the gradient."""
         order, num_classes = self.order, len(self.order.class_rows) - 1
         for state, by_slot in self.engine.collected:

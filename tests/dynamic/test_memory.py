@@ -8,7 +8,7 @@ import torch
 
 import dglite
 from dglite.dynamic.memory import Pool
-from dglite.dynamic.recipe import Plan
+from dglite.dynamic.recipe import VertexPlan
 from tests.dynamic.programs import BinaryTreeLSTM
 
 
@@ -42,7 +42,7 @@ def test_results_and_gradients_of_a_call_are_its_own() -> None:
     assert not torch.equal(kept[0][1], kept[1][1])
 
 
-def plan_of_inner_vertices(program: BinaryTreeLSTM) -> Plan:
+def plan_of_inner_vertices(program: BinaryTreeLSTM) -> VertexPlan:
     (traced,) = program._evaluator._traces.values()
     (engine,) = traced._engines.values()
     return engine.plan_of(1).forward

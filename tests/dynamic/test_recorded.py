@@ -321,13 +321,13 @@ def test_a_parameter_that_no_gradient_reaches_is_left_alone(name: str) -> None:
 
 def count_plans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets an entry whenever a step is planned from nothing."""
-    planned, make = list[int](), plan.Plan.__init__
+    planned, make = list[int](), plan.StepPlan.__init__
 
     def counted(*args: Any) -> None:
         planned.append(1)
         make(*args)
 
-    monkeypatch.setattr(plan.Plan, "__init__", counted)
+    monkeypatch.setattr(plan.StepPlan, "__init__", counted)
     return planned
 
 

@@ -113,7 +113,7 @@ class Run:
         templates = template_table([s.backward if backward else s.forward for s in self.signatures])
         batches = self.order, self.bounds, self.batch_kinds, self.ranks
         inputs = self._first_input, self._input_at, self._input_sizes
-        plan = program.Plan(backward, *batches, *templates, self.heavy, *inputs, shift)
+        plan = program.BatchPlan(backward, *batches, *templates, self.heavy, *inputs, shift)
         where = session.where[: session.num_nodes]
         return program.build(plan, program.Graph(session.argptr, session.args, where, grads))
 

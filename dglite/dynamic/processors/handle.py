@@ -20,7 +20,7 @@ from ..batching.tensor import LazyTensor
 from .card import card_of
 from .host import Host
 from .layout import Unsupported
-from .plan import Plan, Plans, key_of
+from .plan import Plans, StepPlan, key_of
 from .rules import check_optimizer
 from .update import Trained
 
@@ -82,7 +82,7 @@ class Persistent:
         self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
         self._lock = new_lock()
-        self._running: Plan | None = None
+        self._running: StepPlan | None = None
         self._plans = Plans()
         self._last: float | None = None
         self._warned: set[str] = set()
@@ -142,7 +142,7 @@ class Persistent:
         self._last = loss
         return self._last
 
-    def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> Plan:
+    def _planned(self, session: Session, lazies: Sequence[LazyTensor]) -> StepPlan:
         """Return the step as scripts: those of a session of the same operations filled in, or new ones."""
         machine = self._machine
         key, sizes = key_of(session, lazies, self._trained, machine.sharing[0]) if machine.again else (None, ())
@@ -150,7 +150,7 @@ class Persistent:
         if plan is not None and plan.fits() and plan.fill_in(session, sizes):
             return plan
         session.settle()
-        return Plan(session, lazies, self._trained, self._optimizer, machine, key, sizes)
+        return StepPlan(session, lazies, self._trained, self._optimizer, machine, key, sizes)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:

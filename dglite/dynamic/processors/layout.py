@@ -169,7 +169,7 @@ class StepLayout:
     def stage(self, backward: bool) -> tuple[Stage, Any]:
         """Return a sweep, and what must be kept as long as it runs."""
         templates, ends = self.templates[backward]
-        plan = program.Plan(
+        plan = program.BatchPlan(
             backward, self.order, self.bounds, self.batch_kinds, self.ranks, templates, ends, self.heavy,
             self.first_input, self.input_at, self.input_sizes, self.shift,
         )  # fmt: skip

@@ -20,7 +20,7 @@ from .layout import StepLayout, tensors_of
 from .rules import Rule, rule_of
 from .update import Listing, Trained, Updates
 
-__all__ = ["Plan", "Plans", "key_of"]
+__all__ = ["Plans", "StepPlan", "key_of"]
 
 _MASK = (1 << PLACE_BITS) - 1
 _MOST_WORDS, _MOST_BYTES, _MOST_PLANS = 256, 1 << 21, 64
@@ -29,7 +29,7 @@ _LEAST_SIZE = 8
 """Numbers of rows below this are not told from other numbers."""
 
 
-class Plan:
+class StepPlan:
     """A step: its job, where its loss will be, and the counters that it has raised."""
 
     def __init__(
@@ -147,10 +147,10 @@ class Plans:
     """Plans that may be filled in again, by what their sessions had recorded."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, list[Plan]] = {}
+        self._known: dict[Any, list[StepPlan]] = {}
         self._count = 0
 
-    def take(self, key: Any, sizes: tuple[int, ...]) -> Plan | None:
+    def take(self, key: Any, sizes: tuple[int, ...]) -> StepPlan | None:
         """Return a plan that is not in use, and has room for so many rows."""
         for i, plan in enumerate(self._known.get(key, ())):
             if plan.holds(sizes):
@@ -158,7 +158,7 @@ class Plans:
                 return self._known[key].pop(i)
         return None
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: StepPlan) -> None:
         """Put a plan back, when its step is over."""
         plan.rest()
         if plan.reusable:

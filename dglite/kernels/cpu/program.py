@@ -18,7 +18,7 @@ from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 from .cached import njit
 
-__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "Graph", "Plan"]
+__all__ = ["ARG", "ARG_GRAD", "INPUT", "INPUT_GRAD", "MOST_ROWS", "OWN", "OWN_GRAD", "BatchPlan", "Graph"]
 __all__ += ["TEMPLATE_WORDS", "active_nodes", "build", "in_place", "place_results"]
 
 ARG, OWN, INPUT, ARG_GRAD, OWN_GRAD, INPUT_GRAD = range(6)
@@ -120,7 +120,7 @@ def active_nodes(
     return reached
 
 
-class Plan(NamedTuple):
+class BatchPlan(NamedTuple):
     """Batches and what they do.
 
     Batch b is ``order[bounds[b]:bounds[b + 1]]``, of kind ``kinds[b]``; ``ranks`` number the nodes of each kind.
@@ -157,7 +157,7 @@ WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 
 @_jit
-def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
+def _rows_of(plan: BatchPlan, template: np.ndarray) -> np.ndarray:
     """Return (role, slot, place, spread, watched) for each result and each operand."""
     count = template[RESULTS] + template[OPERANDS]
     rows = np.empty((count, 5), np.int64)
@@ -172,7 +172,7 @@ def _rows_of(plan: Plan, template: np.ndarray) -> np.ndarray:
 
 @_jit
 def _list_rows(
-    plan: Plan,
+    plan: BatchPlan,
     graph: Graph,
     batch: int,
     row: np.ndarray,
@@ -267,7 +267,7 @@ def _close(counters: np.ndarray, program: np.ndarray) -> None:
 
 @_jit
 def _add_step(
-    plan: Plan,
+    plan: BatchPlan,
     graph: Graph,
     batch: int,
     template: np.ndarray,
@@ -311,7 +311,7 @@ def _add_step(
 
 
 @_jit
-def _room(plan: Plan) -> tuple[int, int, int]:
+def _room(plan: BatchPlan) -> tuple[int, int, int]:
     """Return room enough for all (steps, words, addresses in lists)."""
     steps, words, lists = 0, 0, 0
     for batch in range(len(plan.kinds)):
@@ -325,7 +325,7 @@ def _room(plan: Plan) -> tuple[int, int, int]:
 
 
 @_jit
-def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
+def _is_reached(plan: BatchPlan, graph: Graph, batch: int) -> bool:
     """Whether some node of a batch has a gradient."""
     reached = False
     for at in range(plan.bounds[batch], plan.bounds[batch + 1]):
@@ -334,7 +334,7 @@ def _is_reached(plan: Plan, graph: Graph, batch: int) -> bool:
 
 
 @_jit
-def build(plan: Plan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
     """Return (words of the steps, where each step begins, lists of addresses, the program, bytes gathered).
 
     Rows of the program: (0, first step, last step, values computed, whether the results of each step are different
