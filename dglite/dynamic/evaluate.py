@@ -16,7 +16,7 @@ from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.tensor import LazyTensor
 from .gradient import ancestors
-from .ir import Builder, Domain, Kind, Node
+from .ir import Builder, Domain, Node, NodeKind
 from .memory import Pool
 from .options import Options, current_options
 from .order import Order, order_of
@@ -66,7 +66,7 @@ class _Traced:
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
         self.nodes = ancestors(roots)
-        self._read = {node.attr for node in self.nodes if node.kind is Kind.SHARED}
+        self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
         self._engines: dict[Any, Engine] = {}
         self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
 
@@ -78,7 +78,7 @@ class _Traced:
             recorder.program.shared = self.programs[0].shared
         recorder.program.num_pulls = len(key.inputs)
         make = self.builder.make
-        pulls = [make(Kind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
+        pulls = [make(NodeKind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
         trace_function(function.forward, recorder, pulls)
         self.programs.append(recorder.program)
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .ir import Builder, Domain, Kind, Node, OpaqueCall
+from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
 
 __all__ = ["Gradients", "ancestors", "differentiate"]
 
@@ -47,13 +47,17 @@ class _Terms:
 
     def add(self, x: Node, term: Node) -> None:
         """Add a term of the gradient of ``x``."""
-        if x.dtype.is_floating_point and x.kind is not Kind.FULL and not (term.kind is Kind.FULL and term.attr == 0):
+        if (
+            x.dtype.is_floating_point
+            and x.kind is not NodeKind.FULL
+            and not (term.kind is NodeKind.FULL and term.attr == 0)
+        ):
             key = x, term.domain
             self.whole[key] = self.builder.add(self.whole.get(key), term)
 
     def add_part(self, x: Node, bounds: tuple[int, int], term: Node) -> None:
         """Add a term of the gradient of some columns of ``x``."""
-        if x.dtype.is_floating_point and not (term.kind is Kind.FULL and term.attr == 0):
+        if x.dtype.is_floating_point and not (term.kind is NodeKind.FULL and term.attr == 0):
             parts = self.parts.setdefault((x, term.domain), {})
             parts[bounds] = self.builder.add(parts.get(bounds), term)
 
@@ -73,7 +77,7 @@ class _Terms:
         builder, found, at = self.builder, list[Node](), 0
 
         def zeros(width: int) -> Node:
-            return builder.make(Kind.FULL, (), 0.0, domain, (width,), x.dtype)
+            return builder.make(NodeKind.FULL, (), 0.0, domain, (width,), x.dtype)
 
         for (start, stop), part in sorted(parts.items(), key=lambda item: item[0]):
             if start > at:
@@ -97,11 +101,11 @@ def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> Gradi
         gradient = terms.total(node, node.domain)
         if gradient is None:
             continue
-        if node.kind is Kind.PULL:
+        if node.kind is NodeKind.PULL:
             found.pulls[node.attr] = gradient
-        elif node.kind is Kind.GATHER:
+        elif node.kind is NodeKind.GATHER:
             found.gathers[node.attr] = gradient
-        elif node.kind is Kind.CHILD:
+        elif node.kind is NodeKind.CHILD:
             found.children[node.attr] = gradient
         else:
             _RULES[node.kind](builder, terms, node, gradient, found)
@@ -114,10 +118,10 @@ def _finish_shared(builder: Builder, terms: _Terms, node: Node, found: Gradients
         total = terms.total(node, domain)
         if total is None:
             continue
-        if node.kind is Kind.SLICE:
+        if node.kind is NodeKind.SLICE:
             terms.add_part(node.inputs[0], node.attr, total)
         else:
-            column_sum = builder.make(Kind.COLUMN_SUM, (total,), node.attr, Domain.SHARED, node.shape, node.dtype)
+            column_sum = builder.make(NodeKind.COLUMN_SUM, (total,), node.attr, Domain.SHARED, node.shape, node.dtype)
             found.shared.setdefault(node.attr, []).append(column_sum)
 
 
@@ -131,7 +135,7 @@ def _matmul(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: 
     x, weight = node.inputs
     terms.add(x, builder.matmul(gradient, weight, not node.attr))
     pair = (gradient, x) if node.attr else (x, gradient)
-    product = builder.make(Kind.WEIGHT_GRAD, pair, weight.attr, Domain.SHARED, weight.shape, weight.dtype)
+    product = builder.make(NodeKind.WEIGHT_GRAD, pair, weight.attr, Domain.SHARED, weight.shape, weight.dtype)
     found.shared.setdefault(weight.attr, []).append(product)
 
 
@@ -151,7 +155,7 @@ def _opaque(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: 
     for i, x in enumerate(node.inputs):
         if not x.dtype.is_floating_point:
             continue
-        vjp = builder.make(Kind.VJP, (*node.inputs, gradient), (node.attr, i), x.domain, x.shape, x.dtype)
+        vjp = builder.make(NodeKind.VJP, (*node.inputs, gradient), (node.attr, i), x.domain, x.shape, x.dtype)
         if x.domain is Domain.SHARED:
             found.shared.setdefault(x.attr, []).append(vjp)
         else:
@@ -159,15 +163,15 @@ def _opaque(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: 
 
 
 _RULES = {
-    Kind.POINTWISE: _pointwise,
-    Kind.COPY: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], gradient),
-    Kind.MATMUL: _matmul,
-    Kind.SUM: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.each(gradient)),
-    Kind.EACH: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.sum(gradient)),
-    Kind.SLICE: _slice,
-    Kind.CAT: _cat,
-    Kind.STOP: lambda *_: None,
-    Kind.FULL: lambda *_: None,
-    Kind.RANDOM: lambda *_: None,
-    Kind.OPAQUE: _opaque,
+    NodeKind.POINTWISE: _pointwise,
+    NodeKind.COPY: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], gradient),
+    NodeKind.MATMUL: _matmul,
+    NodeKind.SUM: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.each(gradient)),
+    NodeKind.EACH: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.sum(gradient)),
+    NodeKind.SLICE: _slice,
+    NodeKind.CAT: _cat,
+    NodeKind.STOP: lambda *_: None,
+    NodeKind.FULL: lambda *_: None,
+    NodeKind.RANDOM: lambda *_: None,
+    NodeKind.OPAQUE: _opaque,
 }

@@ -19,7 +19,7 @@ from ..backend import active
 from ..expr import Call, Constant, Expr, Operand, Side, evaluate
 from ..opspec import COMPARISONS, OPERATORS
 
-__all__ = ["Builder", "Domain", "Kind", "Node"]
+__all__ = ["Builder", "Domain", "Node", "NodeKind"]
 
 
 class Domain(Enum):
@@ -32,7 +32,7 @@ class Domain(Enum):
     __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
 
 
-class Kind(Enum):
+class NodeKind(Enum):
     """What a node is. The first group is given from outside of the program."""
 
     PULL = "pull"
@@ -60,8 +60,8 @@ class Kind(Enum):
     __hash__ = object.__hash__
 
 
-GIVEN_KINDS = (Kind.PULL, Kind.GATHER, Kind.CHILD, Kind.SHARED, Kind.GIVEN, Kind.COLLECT)
-VIEWS = (Kind.SLICE, Kind.EACH, Kind.CAT, Kind.STOP)
+GIVEN_KINDS = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN, NodeKind.COLLECT)
+VIEWS = (NodeKind.SLICE, NodeKind.EACH, NodeKind.CAT, NodeKind.STOP)
 """Kinds that compute nothing by themselves: they tell where values are found."""
 
 
@@ -73,7 +73,7 @@ class Node:
     """
 
     number: int
-    kind: Kind
+    kind: NodeKind
     inputs: tuple[Node, ...]
     attr: Any
     domain: Domain
@@ -86,8 +86,10 @@ class Node:
         return math.prod(self.shape)
 
     def __repr__(self) -> str:
-        what = self.attr if self.kind is Kind.POINTWISE else self.kind.value
-        detail = f" {self.attr}" if self.kind in (Kind.GATHER, Kind.CHILD, Kind.PULL, Kind.SLICE) else ""
+        what = self.attr if self.kind is NodeKind.POINTWISE else self.kind.value
+        detail = (
+            f" {self.attr}" if self.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL, NodeKind.SLICE) else ""
+        )
         return f"%{self.number} = {what}{detail}({', '.join(f'%{x.number}' for x in self.inputs)})"
 
 
@@ -118,7 +120,7 @@ class Builder:
 
     def make(
         self,
-        kind: Kind,
+        kind: NodeKind,
         inputs: Sequence[Node],
         attr: Any,
         domain: Domain,
@@ -139,7 +141,7 @@ class Builder:
     # -- values without inputs ----------------------------------------------------------------------------------
     def full(self, value: float, like: Node) -> Node:
         """Return ``value`` in the shape of ``like``."""
-        return self.make(Kind.FULL, (), value, like.domain, like.shape, like.dtype)
+        return self.make(NodeKind.FULL, (), value, like.domain, like.shape, like.dtype)
 
     # -- element-wise -------------------------------------------------------------------------------------------
     def pointwise(self, name: str, *args: Node | float, like: Node | None = None) -> Node:
@@ -148,14 +150,14 @@ class Builder:
         varying = [x for x in nodes if x.domain is not Domain.SHARED] or nodes
         like = like or max(varying, key=lambda x: x.dtype.is_floating_point)
         full = [x if isinstance(x, Node) else self.full(float(x), like) for x in args]
-        constants = [x.attr if x.kind is Kind.FULL else None for x in full]
+        constants = [x.attr if x.kind is NodeKind.FULL else None for x in full]
         if all(c is not None for c in constants) and name not in COMPARISONS and name != "where":
             return self.full(_constant(name, [float(c) for c in constants if c is not None]), like)
         simpler = self._simplified(name, full, constants, like)
         if simpler is not None:
             return simpler
         domain = varying[0].domain if any(x.domain is not Domain.SHARED for x in nodes) else Domain.SHARED
-        return self.make(Kind.POINTWISE, full, name, domain, like.shape, like.dtype)
+        return self.make(NodeKind.POINTWISE, full, name, domain, like.shape, like.dtype)
 
     def _simplified(self, name: str, args: list[Node], constants: list[Any], like: Node) -> Node | None:
         """Return what ``0 + x``, ``1 * x`` and their kin come to, None when nothing is simpler."""
@@ -178,11 +180,11 @@ class Builder:
         """Return ``x``, with a row for each vertex or edge where it had one row for all."""
         if x.domain is like.domain or like.domain is Domain.SHARED:
             return x
-        return self.make(Kind.COPY, (x,), None, like.domain, like.shape, like.dtype)
+        return self.make(NodeKind.COPY, (x,), None, like.domain, like.shape, like.dtype)
 
     def copy(self, x: Node) -> Node:
         """Return the same values in a place of their own."""
-        return self.make(Kind.COPY, (x,), None, x.domain, x.shape, x.dtype, unique=True)
+        return self.make(NodeKind.COPY, (x,), None, x.domain, x.shape, x.dtype, unique=True)
 
     def add(self, x: Node | None, y: Node) -> Node:
         """Return the sum, or ``y`` when there is no ``x`` yet."""
@@ -209,23 +211,23 @@ class Builder:
         """Return columns ``start`` to ``stop``, taken as early as possible: of what an operator is applied to."""
         if (start, stop) == (0, x.width):
             return x if len(x.shape) == 1 else self.reshaped(x, (x.width,))
-        if x.kind is Kind.SLICE:
+        if x.kind is NodeKind.SLICE:
             return self.slice(x.inputs[0], x.attr[0] + start, x.attr[0] + stop)
-        if x.kind is Kind.FULL:
-            return self.make(Kind.FULL, (), x.attr, x.domain, (stop - start,), x.dtype)
-        if x.kind is Kind.CAT:
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, x.domain, (stop - start,), x.dtype)
+        if x.kind is NodeKind.CAT:
             found = self._part(x, start, stop)
             if found is not None:
                 return found
-        if x.kind is Kind.POINTWISE:
+        if x.kind is NodeKind.POINTWISE:
             parts = [self.slice(arg, start, stop) for arg in x.inputs]
-            return self.make(Kind.POINTWISE, parts, x.attr, x.domain, (stop - start,), x.dtype)
-        if x.kind is Kind.COPY:
+            return self.make(NodeKind.POINTWISE, parts, x.attr, x.domain, (stop - start,), x.dtype)
+        if x.kind is NodeKind.COPY:
             part = self.slice(x.inputs[0], start, stop)
-            return self.make(Kind.COPY, (part,), None, x.domain, part.shape, x.dtype)
-        if x.kind is Kind.EACH:
+            return self.make(NodeKind.COPY, (part,), None, x.domain, part.shape, x.dtype)
+        if x.kind is NodeKind.EACH:
             return self.each(self.slice(x.inputs[0], start, stop))
-        return self.make(Kind.SLICE, (x,), (start, stop), x.domain, (stop - start,), x.dtype)
+        return self.make(NodeKind.SLICE, (x,), (start, stop), x.domain, (stop - start,), x.dtype)
 
     def _part(self, x: Node, start: int, stop: int) -> Node | None:
         at = 0
@@ -239,36 +241,36 @@ class Builder:
         """Return the same row in another shape."""
         if tuple(shape) == x.shape:
             return x
-        if x.kind is Kind.FULL:
-            return self.make(Kind.FULL, (), x.attr, x.domain, shape, x.dtype)
-        source, bounds = (x.inputs[0], x.attr) if x.kind is Kind.SLICE else (x, (0, x.width))
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, x.domain, shape, x.dtype)
+        source, bounds = (x.inputs[0], x.attr) if x.kind is NodeKind.SLICE else (x, (0, x.width))
         if tuple(shape) == source.shape and bounds == (0, source.width):
             return source
-        return self.make(Kind.SLICE, (source,), bounds, x.domain, shape, x.dtype)
+        return self.make(NodeKind.SLICE, (source,), bounds, x.domain, shape, x.dtype)
 
     def cat(self, parts: Sequence[Node]) -> Node:
         """Return rows side by side."""
         parts = [part for part in parts if part.width] or list(parts[:1])
         if len(parts) == 1:
             return parts[0]
-        if all(part.kind is Kind.FULL and part.attr == parts[0].attr for part in parts):
+        if all(part.kind is NodeKind.FULL and part.attr == parts[0].attr for part in parts):
             return self.make(
-                Kind.FULL, (), parts[0].attr, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype
+                NodeKind.FULL, (), parts[0].attr, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype
             )
-        return self.make(Kind.CAT, parts, None, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype)
+        return self.make(NodeKind.CAT, parts, None, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype)
 
     # -- between vertices and edges -----------------------------------------------------------------------------
     def each(self, x: Node) -> Node:
         """Return a vertex's value once for each of its children."""
-        if x.kind is Kind.FULL:
-            return self.make(Kind.FULL, (), x.attr, Domain.EDGE, x.shape, x.dtype)
-        return self.make(Kind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, Domain.EDGE, x.shape, x.dtype)
+        return self.make(NodeKind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
 
     def sum(self, x: Node) -> Node:
         """Return the sum over a vertex's children."""
-        if x.kind is Kind.FULL and x.attr == 0:
-            return self.make(Kind.FULL, (), 0.0, Domain.VERTEX, x.shape, x.dtype)
-        return self.make(Kind.SUM, (x,), None, Domain.VERTEX, x.shape, x.dtype)
+        if x.kind is NodeKind.FULL and x.attr == 0:
+            return self.make(NodeKind.FULL, (), 0.0, Domain.VERTEX, x.shape, x.dtype)
+        return self.make(NodeKind.SUM, (x,), None, Domain.VERTEX, x.shape, x.dtype)
 
     # -- products -----------------------------------------------------------------------------------------------
     def matmul(self, x: Node, weight: Node, turned: bool = False) -> Node:
@@ -276,9 +278,9 @@ class Builder:
         if weight in self.transposes:
             return self.matmul(x, self.transposes[weight], not turned)
         columns = weight.shape[0] if turned else weight.shape[1]
-        if x.kind is Kind.FULL and x.attr == 0:
-            return self.make(Kind.FULL, (), 0.0, x.domain, (columns,), x.dtype)
-        return self.make(Kind.MATMUL, (x, weight), turned, x.domain, (columns,), x.dtype)
+        if x.kind is NodeKind.FULL and x.attr == 0:
+            return self.make(NodeKind.FULL, (), 0.0, x.domain, (columns,), x.dtype)
+        return self.make(NodeKind.MATMUL, (x, weight), turned, x.domain, (columns,), x.dtype)
 
 
 def _constant(name: str, values: list[float]) -> float:

@@ -16,13 +16,13 @@ import torch
 
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
-from .ir import Domain, Kind, Node
+from .ir import Domain, Node, NodeKind
 from .recipe import Cell, Heavy, Place, Reading, VertexPlan
 
 __all__ = ["NOTHING", "WORDS", "GradientSource", "SharedSource", "StageTable", "StateSource", "TableSource"]
 
 _DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-_ROW_KINDS = (Kind.SUM, Kind.COLLECT)
+_ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
 _ANY_NUMBER = 1 << 62
 
 NOTHING, WORDS = "nothing", "words"
@@ -116,9 +116,9 @@ class StageTable:
         self.own.append(stage)
         node = stage.node
         gradient = -1
-        if node.kind in (Kind.WEIGHT_GRAD, Kind.COLUMN_SUM):
+        if node.kind in (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM):
             gradient = node.attr
-        elif node.kind is Kind.VJP and stage.place is None:
+        elif node.kind is NodeKind.VJP and stage.place is None:
             gradient = node.inputs[node.attr[1]].attr
         domain = node.domain if node.domain is not Domain.SHARED else _domain_of(node)
         found = _PRODUCTS[node.kind](self, stage) if node.kind in _PRODUCTS else None
@@ -219,18 +219,18 @@ class StageTable:
             self._place(source)
             self._word(0, NOTHING if reading.rows is Rows.SAME else "parents")
             self._word(int(reading.rows is not Rows.SAME))
-        elif source.kind is Kind.SHARED:
+        elif source.kind is NodeKind.SHARED:
             self._word(reading.column * source.dtype.itemsize, SharedSource(source.attr))
             for _ in range(3):
                 self._word(0)
         else:
             self._state(source, reading.column)
-            slot = source.attr[0] if source.kind is Kind.GATHER else 0
-            self._word(8 * slot, "child table" if source.kind is Kind.GATHER else "children")
-            self._word(self.slots if source.kind is Kind.GATHER else 1)
+            slot = source.attr[0] if source.kind is NodeKind.GATHER else 0
+            self._word(8 * slot, "child table" if source.kind is NodeKind.GATHER else "children")
+            self._word(self.slots if source.kind is NodeKind.GATHER else 1)
 
     def _state(self, source: Node, column: int = 0) -> None:
-        state = source.attr[1] if source.kind is Kind.GATHER else source.attr
+        state = source.attr[1] if source.kind is NodeKind.GATHER else source.attr
         self._word(column * source.dtype.itemsize, StateSource(state))
         self._word(source.width * source.dtype.itemsize)
 
@@ -239,7 +239,7 @@ class StageTable:
         node = stage.node
         assert stage.place is not None
         self._word(node.width)
-        if node.kind is Kind.COLLECT:
+        if node.kind is NodeKind.COLLECT:
             rows = Rows.ADDRESSED
             self._word(0, "parent bounds")
             self._word(0)
@@ -279,9 +279,9 @@ def _domain_of(node: Node) -> Domain:
     return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
 
 
-_PRODUCTS: dict[Kind, Callable[[StageTable, Heavy], tuple[int, int, int, int] | None]] = {
-    Kind.MATMUL: StageTable._product,
-    Kind.WEIGHT_GRAD: StageTable._weight_gradient,
-    Kind.COLUMN_SUM: StageTable._column_sum,
+_PRODUCTS: dict[NodeKind, Callable[[StageTable, Heavy], tuple[int, int, int, int] | None]] = {
+    NodeKind.MATMUL: StageTable._product,
+    NodeKind.WEIGHT_GRAD: StageTable._weight_gradient,
+    NodeKind.COLUMN_SUM: StageTable._column_sum,
 }
 """What lays down a stage's words: returns where they are, for how many rows, work of a row and besides; or None."""

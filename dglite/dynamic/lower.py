@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import DGLError
 from ..formulas import FORMULAS, Formula
-from .ir import Builder, Domain, Kind, Node
+from .ir import Builder, Domain, Node, NodeKind
 
 __all__ = ["LOWERINGS", "Lower"]
 
@@ -40,7 +40,7 @@ def _power(builder: Builder, x: Any, exponent: Any) -> Any:
 
 
 def _where(builder: Builder, condition: Any, x: Any, y: Any) -> Any:
-    if not isinstance(condition, Node) or condition.kind is not Kind.POINTWISE:
+    if not isinstance(condition, Node) or condition.kind is not NodeKind.POINTWISE:
         return NotImplemented
     return builder.pointwise("where", condition, x, y)
 
@@ -168,7 +168,7 @@ def _same(builder: Builder, x: Node, **_: Any) -> Node:
 
 
 def _stop(builder: Builder, x: Node) -> Node:
-    return builder.make(Kind.STOP, (x,), None, x.domain, x.shape, x.dtype)
+    return builder.make(NodeKind.STOP, (x,), None, x.domain, x.shape, x.dtype)
 
 
 def _like(value: float | None) -> Lower:
@@ -183,7 +183,7 @@ def _like(value: float | None) -> Lower:
 def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None) -> Any:
     if isinstance(keep, Node) or generator is not None:
         return NotImplemented
-    return builder.make(Kind.RANDOM, (), float(keep), x.domain, x.shape, x.dtype, unique=True)
+    return builder.make(NodeKind.RANDOM, (), float(keep), x.domain, x.shape, x.dtype, unique=True)
 
 
 LOWERINGS: Mapping[str, Lower] = {

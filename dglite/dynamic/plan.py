@@ -15,24 +15,33 @@ from ..expr import Call, Constant, Expr, Operand, Side
 from ..kernels.render_cell import Rows
 from ..opspec import COMPARISONS, OPERATORS
 from .gradient import ancestors
-from .ir import Builder, Domain, Kind, Node
+from .ir import Builder, Domain, Node, NodeKind
 from .options import Options
 from .recipe import Buffer, Cell, Heavy, Phase, Place, Reading, Role, Root, VertexPlan
 
 __all__ = ["make_plan"]
 
 
-_GIVEN_OUTSIDE = (Kind.PULL, Kind.GATHER, Kind.CHILD, Kind.SHARED, Kind.GIVEN)
-_OWN_PLACE = (Kind.POINTWISE, Kind.COPY, Kind.MATMUL, Kind.SUM, Kind.OPAQUE, Kind.VJP, Kind.RANDOM, Kind.COLLECT)
+_GIVEN_OUTSIDE = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN)
+_OWN_PLACE = (
+    NodeKind.POINTWISE,
+    NodeKind.COPY,
+    NodeKind.MATMUL,
+    NodeKind.SUM,
+    NodeKind.OPAQUE,
+    NodeKind.VJP,
+    NodeKind.RANDOM,
+    NodeKind.COLLECT,
+)
 _HEAVY = (
-    Kind.MATMUL,
-    Kind.SUM,
-    Kind.OPAQUE,
-    Kind.VJP,
-    Kind.RANDOM,
-    Kind.COLLECT,
-    Kind.WEIGHT_GRAD,
-    Kind.COLUMN_SUM,
+    NodeKind.MATMUL,
+    NodeKind.SUM,
+    NodeKind.OPAQUE,
+    NodeKind.VJP,
+    NodeKind.RANDOM,
+    NodeKind.COLLECT,
+    NodeKind.WEIGHT_GRAD,
+    NodeKind.COLUMN_SUM,
 )
 
 
@@ -54,7 +63,7 @@ class _Planner:
         self._all_cats: list[Node] | None = None
         self.pending: list[Node] = []
         self.executed: list[Node] = []
-        self.sources = (Kind.COLLECT,) if backward else (Kind.GATHER, Kind.CHILD)
+        self.sources = (NodeKind.COLLECT,) if backward else (NodeKind.GATHER, NodeKind.CHILD)
         self.sinks = (Role.STATE_GRAD,) if backward else (Role.SCATTER,)
 
     def plan(self) -> VertexPlan:
@@ -98,11 +107,15 @@ class _Planner:
         if node.kind in _OWN_PLACE:
             self.places[node] = self._own(node)
             self._execute(node)
-        elif node.kind is Kind.SLICE and node.inputs[0].kind not in (Kind.GATHER, Kind.CHILD, Kind.SHARED):
+        elif node.kind is NodeKind.SLICE and node.inputs[0].kind not in (
+            NodeKind.GATHER,
+            NodeKind.CHILD,
+            NodeKind.SHARED,
+        ):
             self.places[node] = self._require_place(node.inputs[0]).part(*node.attr)
-        elif node.kind is Kind.STOP:
+        elif node.kind is NodeKind.STOP:
             self.places[node] = self._require_place(node.inputs[0])
-        elif node.kind is Kind.CAT:
+        elif node.kind is NodeKind.CAT:
             self._place_parts(node)
         else:
             copy = self.copies.setdefault(node, self.builder.copy(node))
@@ -137,7 +150,7 @@ class _Planner:
         """Return the concatenations of this program, longest first."""
         if self._all_cats is None:
             every = ancestors((root.node for root in self.roots), self.given)
-            cats = [node for node in every if node.kind is Kind.CAT and node not in self.given]
+            cats = [node for node in every if node.kind is NodeKind.CAT and node not in self.given]
             self._all_cats = sorted(cats, key=lambda node: -len(node.inputs))
         return self._all_cats
 
@@ -145,7 +158,7 @@ class _Planner:
         """Arrange that what an executed node reads is there."""
         if node.kind in _HEAVY:
             for x in node.inputs:
-                reads_states = node.kind is Kind.SUM and x.kind is Kind.CHILD
+                reads_states = node.kind is NodeKind.SUM and x.kind is NodeKind.CHILD
                 if x.domain is not Domain.SHARED and not reads_states:
                     self._require_place(x)
             return
@@ -154,19 +167,19 @@ class _Planner:
 
     def _require_value(self, node: Node, stored: bool = True) -> None:
         """Arrange that a value can be computed inside a formula, from its own place if it is ``stored`` there."""
-        if (stored and node in self.places) or node.kind in (*_GIVEN_OUTSIDE, Kind.FULL):
+        if (stored and node in self.places) or node.kind in (*_GIVEN_OUTSIDE, NodeKind.FULL):
             return
         inlined = self.options.fuse or node.attr in COMPARISONS
-        if node.kind in (Kind.POINTWISE, Kind.COPY) and inlined:
+        if node.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined:
             for x in node.inputs:
                 self._require_value(x)
-        elif node.kind is Kind.STOP:
+        elif node.kind is NodeKind.STOP:
             self._require_value(node.inputs[0])
-        elif node.kind is Kind.EACH:
+        elif node.kind is NodeKind.EACH:
             self._require_place(node.inputs[0])
-        elif node.kind is Kind.SLICE and node.inputs[0].kind in (Kind.GATHER, Kind.CHILD, Kind.SHARED):
+        elif node.kind is NodeKind.SLICE and node.inputs[0].kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED):
             return
-        elif node.kind is Kind.SLICE and node.inputs[0].kind is Kind.EACH:
+        elif node.kind is NodeKind.SLICE and node.inputs[0].kind is NodeKind.EACH:
             self._require_place(node.inputs[0].inputs[0])
         else:
             self._require_place(node)
@@ -197,7 +210,7 @@ class _Planner:
             yield from self.cat_parts[node]
         elif node in self.copies:
             yield self.copies[node]
-        elif node.kind in (Kind.SLICE, Kind.STOP) and node not in self.given:
+        elif node.kind in (NodeKind.SLICE, NodeKind.STOP) and node not in self.given:
             yield from self._makers(node.inputs[0])
         elif node in self.places and node not in self.given:
             yield node
@@ -214,7 +227,7 @@ class _Planner:
             seen.add(x)
             if x in self.places and self.copies.get(x) is not node:
                 found.append(x)
-            elif x.kind in (Kind.POINTWISE, Kind.COPY, Kind.STOP, Kind.EACH, Kind.SLICE):
+            elif x.kind in (NodeKind.POINTWISE, NodeKind.COPY, NodeKind.STOP, NodeKind.EACH, NodeKind.SLICE):
                 pending.extend(x.inputs)
         return found
 
@@ -284,11 +297,11 @@ class _Planner:
             reading = None if top or node in together else self._reading(node, self.copies.get(node) not in together)
             if reading is not None:
                 return operand(reading)
-            if node.kind is Kind.FULL:
+            if node.kind is NodeKind.FULL:
                 return Constant(float(node.attr))
-            if node.kind in (Kind.COPY, Kind.STOP):
+            if node.kind in (NodeKind.COPY, NodeKind.STOP):
                 return expr(node.inputs[0])
-            assert node.kind is Kind.POINTWISE, f"{node} has no formula"
+            assert node.kind is NodeKind.POINTWISE, f"{node} has no formula"
             return Call(OPERATORS[node.attr], tuple(expr(x) for x in node.inputs))
 
         formulas = tuple(expr(node, top=True) for node in nodes)
@@ -301,15 +314,15 @@ class _Planner:
 
         ``stored``: the node's own place, where it has one, is filled before the kernel runs.
         """
-        column, source = (node.attr[0], node.inputs[0]) if node.kind is Kind.SLICE else (0, node)
+        column, source = (node.attr[0], node.inputs[0]) if node.kind is NodeKind.SLICE else (0, node)
         stored = stored and node in self.places
-        if source.kind in (Kind.GATHER, Kind.CHILD) and not stored:
+        if source.kind in (NodeKind.GATHER, NodeKind.CHILD) and not stored:
             return Reading(Rows.INDEXED, source, column)
-        if source.kind is Kind.SHARED:
+        if source.kind is NodeKind.SHARED:
             return Reading(Rows.SHARED, source, column)
         if stored:
             return Reading(Rows.SAME, self.places[node])
-        if source.kind is Kind.EACH:
+        if source.kind is NodeKind.EACH:
             place = self.places[source.inputs[0]]
             return Reading(Rows.INDEXED, place.part(column, column + node.width))
         return None

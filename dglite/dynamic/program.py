@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..opspec import OPERATORS
 from .gradient import Gradients, ancestors, differentiate
 from .inplace import reuse_places
-from .ir import Builder, Domain, Kind, Node
+from .ir import Builder, Domain, Node, NodeKind
 from .layout import StageTable
 from .options import Options
 from .plan import make_plan
@@ -52,7 +52,16 @@ class ClassPlan:
         return text if self.backward is None else text + "\nbackward\n" + self.backward.describe()
 
 
-_SAVED = (Kind.PULL, Kind.GATHER, Kind.CHILD, Kind.SHARED, Kind.MATMUL, Kind.SUM, Kind.OPAQUE, Kind.RANDOM)
+_SAVED = (
+    NodeKind.PULL,
+    NodeKind.GATHER,
+    NodeKind.CHILD,
+    NodeKind.SHARED,
+    NodeKind.MATMUL,
+    NodeKind.SUM,
+    NodeKind.OPAQUE,
+    NodeKind.RANDOM,
+)
 
 
 def plan_class(
@@ -81,9 +90,9 @@ def plan_class(
     pulls = {
         node.attr: Buffer(Domain.VERTEX, node.width, node.dtype, Role.PULL, node.attr)
         for node in made
-        if node.kind is Kind.PULL
+        if node.kind is NodeKind.PULL
     }
-    given = {node: Place(pulls[node.attr], 0, node.width) for node in made if node.kind is Kind.PULL}
+    given = {node: Place(pulls[node.attr], 0, node.width) for node in made if node.kind is NodeKind.PULL}
     forward = make_plan(builder, roots, given, False, options)
     backward, push_places = None, dict[Node, Place]()
     if needs.any:
@@ -109,13 +118,15 @@ def _gradient(
     seeds, places = [], {}
     for k, node in enumerate(pushes):
         if node.dtype.is_floating_point:
-            given = builder.make(Kind.GIVEN, (), k, Domain.VERTEX, (node.width,), node.dtype)
+            given = builder.make(NodeKind.GIVEN, (), k, Domain.VERTEX, (node.width,), node.dtype)
             places[given] = Place(Buffer(Domain.VERTEX, node.width, node.dtype, Role.PUSH, k), 0, node.width)
             seeds.append((node, given))
     for j, by_slot in collected:
         if j < len(states):
             node = states[j]
-            seeds.append((node, builder.make(Kind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype)))
+            seeds.append(
+                (node, builder.make(NodeKind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype))
+            )
     return _gradient_roots(differentiate(builder, seeds), needs), places
 
 
@@ -131,13 +142,13 @@ def _kept(roots: Sequence[Root], made: set[Node], forward: VertexPlan) -> list[N
     """Return what of the forward program its gradient reads and what would be dear to compute again."""
 
     def is_kept(node: Node) -> bool:
-        costly = node.kind is Kind.POINTWISE and OPERATORS[node.attr].costly
+        costly = node.kind is NodeKind.POINTWISE and OPERATORS[node.attr].costly
         return node in made and (node in forward.places or node.kind in _SAVED or costly)
 
     everything = ancestors(root.node for root in roots)
     stops = {node for node in everything if is_kept(node)}
     reached = [node for node in ancestors((root.node for root in roots), stops) if node in stops]
-    return [node for node in reached if node.kind not in (Kind.GATHER, Kind.CHILD, Kind.SHARED)]
+    return [node for node in reached if node.kind not in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED)]
 
 
 # -- what is left when something is 0 --------------------------------------------------------------------------------
@@ -150,22 +161,22 @@ def _specialised(builder: Builder, roots: Sequence[Node], has_children: bool, ab
 
 
 def _rebuilt(builder: Builder, node: Node, inputs: list[Node], has_children: bool, absent: set[int]) -> Node:
-    if (node.kind is Kind.PULL and node.attr in absent) or (node.kind is Kind.GATHER and not has_children):
+    if (node.kind is NodeKind.PULL and node.attr in absent) or (node.kind is NodeKind.GATHER and not has_children):
         return builder.full(0.0, node)
     if node.domain is Domain.EDGE and not has_children:
         return builder.full(0.0, node)  # of no rows
     if all(x is y for x, y in zip(inputs, node.inputs, strict=True)):
         return node
-    if node.kind is Kind.POINTWISE:
+    if node.kind is NodeKind.POINTWISE:
         return builder.pointwise(node.attr, *inputs, like=node)
-    if node.kind is Kind.MATMUL:
+    if node.kind is NodeKind.MATMUL:
         return builder.matmul(inputs[0], inputs[1], node.attr)
-    if node.kind is Kind.SUM:
+    if node.kind is NodeKind.SUM:
         return builder.sum(inputs[0])
-    if node.kind is Kind.EACH:
+    if node.kind is NodeKind.EACH:
         return builder.each(inputs[0])
-    if node.kind is Kind.CAT:
+    if node.kind is NodeKind.CAT:
         return builder.cat(inputs)
-    if node.kind is Kind.SLICE:
+    if node.kind is NodeKind.SLICE:
         return builder.reshaped(builder.slice(inputs[0], *node.attr), node.shape)
     return builder.make(node.kind, inputs, node.attr, node.domain, node.shape, node.dtype)

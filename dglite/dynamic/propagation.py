@@ -27,7 +27,7 @@ from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import Evaluator
 from .identity import Identity
-from .ir import Domain, Kind, Node
+from .ir import Domain, Node, NodeKind
 from .mailbox import EachMessage, side_by_side
 from .trace import active_recorder
 from .vertex import VertexFunction
@@ -170,7 +170,7 @@ class _PropagationProgram:
         that is captured on its own and trained could not be replaced for a second derivative.
         """
         in_layers = {id(x) for layer in self._identity.layers for x in (*layer.parameters(), *layer.buffers())}
-        for x in (shared[node.attr].tensor for node in nodes if node.kind is Kind.SHARED):
+        for x in (shared[node.attr].tensor for node in nodes if node.kind is NodeKind.SHARED):
             if x is None:
                 raise _UnfitError(
                     "something is computed from parameters alone, or a parameter is broadcast to a whole mailbox; "
@@ -183,7 +183,7 @@ class _PropagationProgram:
                     "a function reads a tensor that is trained and belongs to no module whose method or layer it uses; "
                     "make it a parameter of the module and the functions its methods"
                 )
-        if any(node.kind is Kind.RANDOM for node in nodes):
+        if any(node.kind is NodeKind.RANDOM for node in nodes):
             raise _UnfitError("a function draws random numbers")
 
 

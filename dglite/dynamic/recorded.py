@@ -12,7 +12,7 @@ from torch import Tensor
 from .batching.generic import Recorded, only, record_call
 from .batching.matrices import TorchCall
 from .batching.pointwise import as_lazy
-from .batching.signatures import Kind, Signature, gathers, kind_of
+from .batching.signatures import Signature, TensorKind, gathers, kind_of
 from .batching.tensor import LazyTensor
 from .options import current_options
 from .script import Addresses, Filled, Script, stacked_rows
@@ -39,7 +39,7 @@ class Prepared(Protocol):
 class ProgramCall(TorchCall):
     """A vertex program on one graph. By batches it runs as it does outside of a session, with its own gradient."""
 
-    def __init__(self, call: Prepared, kinds: Sequence[Kind], results: Sequence[Kind]) -> None:
+    def __init__(self, call: Prepared, kinds: Sequence[TensorKind], results: Sequence[TensorKind]) -> None:
         super().__init__(kinds, results, self._run)
         self._call = call
         self.shared = call.traced.shared_values()

@@ -16,7 +16,7 @@ import torch
 from ..expr import Operand, Side
 from ..kernels import compiled
 from ..kernels.render_cell import Rows
-from .ir import Domain, Kind, Node
+from .ir import Domain, Node, NodeKind
 from .layout import NOTHING, WORDS, SharedSource, StageTable, StateSource, TableSource
 from .memory import Lease, Pool
 from .order import Order
@@ -26,8 +26,8 @@ from .recipe import Buffer, Heavy, Phase, Place, Role, VertexPlan
 __all__ = ["DTYPES", "Addresses", "Filled", "Part", "Script", "Unsupported", "stacked_rows"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-_NO_KERNEL = (Kind.OPAQUE, Kind.VJP, Kind.RANDOM)
-_LEFT_OUT = (Kind.WEIGHT_GRAD, Kind.COLUMN_SUM)
+_NO_KERNEL = (NodeKind.OPAQUE, NodeKind.VJP, NodeKind.RANDOM)
+_LEFT_OUT = (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM)
 
 
 class Unsupported(Exception):
@@ -299,7 +299,7 @@ class Script:
         for c, stage in self._parts:
             sides = [self._side(place) for place in stage.places if place is not None]
             parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
-            form = "outer" if stage.node.kind is Kind.WEIGHT_GRAD else "totals"
+            form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(Part(int(stage.node.attr), form))
         self._part_table = np.array(parts, np.int64).reshape(-1, 7)
         tables = [s for s in sources if isinstance(s, TableSource)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .ir import Domain, Kind
+from .ir import Domain, NodeKind
 from .layout import GradientSource, SharedSource, StateSource, TableSource
 from .memory import Memory, Pool
 from .order import Order
@@ -184,10 +184,10 @@ def _bind_random(stage: Heavy, memory: Memory, call: Call) -> Own:
 
 
 _BINDERS = {
-    Kind.MATMUL: _bind_matmul,
-    Kind.WEIGHT_GRAD: _bind_weight_grad,
-    Kind.COLUMN_SUM: _bind_column_sum,
-    Kind.OPAQUE: _bind_opaque,
-    Kind.VJP: _bind_vjp,
-    Kind.RANDOM: _bind_random,
+    NodeKind.MATMUL: _bind_matmul,
+    NodeKind.WEIGHT_GRAD: _bind_weight_grad,
+    NodeKind.COLUMN_SUM: _bind_column_sum,
+    NodeKind.OPAQUE: _bind_opaque,
+    NodeKind.VJP: _bind_vjp,
+    NodeKind.RANDOM: _bind_random,
 }

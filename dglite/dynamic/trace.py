@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import DGLError
-from .ir import Builder, Domain, Kind, Node, OpaqueCall
+from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
 from .lower import LOWERINGS, WANTS_ROWS
 from .replay import batch_filler, filler
 
@@ -103,7 +103,7 @@ class Recorder(TorchDispatchMode):
             if index is None:
                 self._alive.append(tensor)
                 index = self._shared[id(tensor)] = self._new_shared(Shared(tensor=tensor))
-            found = self.builder.make(Kind.SHARED, (), index, Domain.SHARED, tensor.shape, tensor.dtype)
+            found = self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, tensor.shape, tensor.dtype)
         return found
 
     def _new_shared(self, shared: Shared) -> int:
@@ -170,7 +170,7 @@ class Recorder(TorchDispatchMode):
                 f"F writes to a tensor that it does not make itself ({name} on {tuple(written.shape)}), a parameter or "
                 "a buffer perhaps; F must only compute. Layers that keep statistics, such as BatchNorm, do not fit"
             )
-        if self._base(written).kind in (Kind.GATHER, Kind.CHILD, Kind.PULL):
+        if self._base(written).kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
             raise DGLError(
                 f"F changes gathered state or a pulled input in place ({name}); other vertices see the same state. "
                 f"Use the operation without the underscore, {name.rstrip('_')}"
@@ -179,7 +179,7 @@ class Recorder(TorchDispatchMode):
     def _base(self, tensor: torch.Tensor) -> Node:
         """Return the node whose memory a tensor shows."""
         node = self._nodes[id(tensor)]
-        while node.kind is Kind.SLICE:
+        while node.kind is NodeKind.SLICE:
             node = node.inputs[0]
         return node
 
@@ -230,7 +230,7 @@ class Recorder(TorchDispatchMode):
         value = values[name]
         number = float(args[-1]) if value is None else value
         domain = self.domains[result.shape[0]]
-        return self.builder.make(Kind.FULL, (), number, domain, result.shape[1:], result.dtype)
+        return self.builder.make(NodeKind.FULL, (), number, domain, result.shape[1:], result.dtype)
 
     # -- with rows ----------------------------------------------------------------------------------------------
     def _lower(self, name: str, flat: list, spec: Any, nodes: list[Node]) -> Any:
@@ -241,7 +241,7 @@ class Recorder(TorchDispatchMode):
             if shape and shape[0] in self.domains:
                 value = float(args[2]) if _NEW_FACTORIES[name] is None else _NEW_FACTORIES[name]
                 dtype = kwargs.get("dtype") or nodes[0].dtype
-                return self.builder.make(Kind.FULL, (), value, self.domains[shape[0]], shape[1:], dtype)
+                return self.builder.make(NodeKind.FULL, (), value, self.domains[shape[0]], shape[1:], dtype)
         if lower is None:
             return NotImplemented
         varying = [node for node in nodes if node.domain is not Domain.SHARED]
@@ -286,7 +286,7 @@ class Recorder(TorchDispatchMode):
 
         index = self._new_shared(Shared(None, _expanded, arguments))
         width = torch.Size(shape).numel()
-        return self.builder.make(Kind.SHARED, (), index, Domain.SHARED, (width,), node.dtype)
+        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, (width,), node.dtype)
 
     def _opaque(self, func: Any, name: str, flat: list, spec: Any, nodes: list[Node], result: Any) -> Any:
         """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
@@ -312,7 +312,7 @@ class Recorder(TorchDispatchMode):
                 found.append(None)
                 continue
             call = OpaqueCall(func, arguments, i if several else None, token)
-            found.append(self.builder.make(Kind.OPAQUE, nodes, call, domain, x.shape[1:], x.dtype))
+            found.append(self.builder.make(NodeKind.OPAQUE, nodes, call, domain, x.shape[1:], x.dtype))
         return found if several else found[0]
 
     def _check_rows(

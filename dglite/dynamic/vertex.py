@@ -16,7 +16,7 @@ from torch import nn
 from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import Evaluator
-from .ir import Domain, Kind, Node
+from .ir import Domain, Node, NodeKind
 from .trace import Recorder, active_recorder
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
@@ -114,13 +114,13 @@ class VertexFunction(nn.Module):
         if not isinstance(k, int) or k < 0:
             raise DGLError(f"gather({k!r}): expected the number of a child, 0 for the first")
         recorder.program.slots = max(recorder.program.slots, k + 1)
-        return self._states(recorder, Kind.GATHER, Domain.VERTEX, [(k, j) for j in range(len(self.state_sizes))])
+        return self._states(recorder, NodeKind.GATHER, Domain.VERTEX, [(k, j) for j in range(len(self.state_sizes))])
 
     def gather_all(self) -> Children:
         """Return the states of all children, to compute with each and to add up."""
         recorder = active_recorder("gather_all")
         recorder.program.gathers_all = True
-        states = self._states(recorder, Kind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
+        states = self._states(recorder, NodeKind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
         return Children(recorder, states, self._made)
 
     def _made(self, *states: torch.Tensor) -> Any:
@@ -129,7 +129,7 @@ class VertexFunction(nn.Module):
             return states[0]
         return states if self._state_names is None else _state_class(self._state_names)(*states)
 
-    def _states(self, recorder: Recorder, kind: Kind, domain: Domain, attributes: list[Any]) -> Any:
+    def _states(self, recorder: Recorder, kind: NodeKind, domain: Domain, attributes: list[Any]) -> Any:
         make = recorder.builder.make
         nodes = [
             make(kind, (), attr, domain, (size,), recorder.dtype)

@@ -20,7 +20,7 @@ from .matrices import TorchCall
 from .pointwise import same_session
 from .report import describe, remember
 from .session import Session, current_session, end_session
-from .signatures import Kind
+from .signatures import TensorKind
 from .tensor import METHODS, LazyTensor
 
 __all__ = ["backward", "lazy", "run"]
@@ -28,7 +28,7 @@ __all__ = ["backward", "lazy", "run"]
 _RECORDERS = recurrent
 """Loaded, with what it imports, for what they install: operators and torch functions of lazy tensors."""
 
-Outputs = list[tuple[Kind, np.ndarray, list[int]]]
+Outputs = list[tuple[TensorKind, np.ndarray, list[int]]]
 
 
 def lazy(x: Any) -> LazyTensor:
@@ -186,7 +186,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
 
 def _groups(lazies: Sequence[LazyTensor]) -> Outputs:
     """Return, for each kind, the places of its values in the session and their positions in the list."""
-    positions: dict[Kind, list[int]] = {}
+    positions: dict[TensorKind, list[int]] = {}
     for position, x in enumerate(lazies):
         positions.setdefault(x._kind, []).append(position)
     return [(kind, np.array([lazies[i]._ref for i in where], np.int64), where) for kind, where in positions.items()]

@@ -22,7 +22,7 @@ from .fusion import Step, fused
 from .generic import Recorded, made_call, only, record_call
 from .pointwise import ELEMENTWISE, same_session
 from .session import Macro, Session
-from .signatures import Kind, Signature, kind_of
+from .signatures import Signature, TensorKind, kind_of
 from .structure import getitem
 from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
@@ -107,7 +107,7 @@ def _fixed(x: Any) -> Any:
 class _Traced:
     """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
 
-    def __init__(self, macro: Macro, results: Sequence[tuple[int, int, Kind]], assemble: Any) -> None:
+    def __init__(self, macro: Macro, results: Sequence[tuple[int, int, TensorKind]], assemble: Any) -> None:
         self.number, self.num_nodes, self.num_args = macro.number, macro.num_nodes, macro.num_args
         self.results, self.assemble = results, assemble
         only_inner = all(whose == INNER for whose, _, _ in results)

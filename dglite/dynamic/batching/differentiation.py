@@ -15,7 +15,7 @@ from ...kernels.cpu.program import active_nodes
 from ...kernels.cpu.steps import run_steps, step_kernel
 from .arena import empty
 from .gradients import Gradients
-from .signatures import DTYPES, Kind, Signature, shared
+from .signatures import DTYPES, Signature, TensorKind, shared
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,7 +25,7 @@ __all__ = ["add_rows", "copy_rows", "differentiate"]
 _MASK = (1 << PLACE_BITS) - 1
 
 
-def _move(kind: Kind, into: np.ndarray, values: Tensor, add: bool, out: bool) -> None:
+def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bool) -> None:
     """Copy or add ``values`` (n, *shape) to rows at the addresses ``into``, or, with ``out``, from there."""
     if not kind.numel or not len(into):
         return
@@ -38,19 +38,21 @@ def _move(kind: Kind, into: np.ndarray, values: Tensor, add: bool, out: bool) ->
     run_steps(words.ctypes.data, start.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
 
 
-def copy_rows(session: Session, refs: np.ndarray, kind: Kind) -> Tensor:
+def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
     """Return values of one kind at ``refs`` as one tensor, (n, *shape)."""
     values = torch.empty((len(refs), *kind.shape), dtype=kind.dtype)
     _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
     return values
 
 
-def add_rows(kind: Kind, into: np.ndarray, grads: Tensor) -> None:
+def add_rows(kind: TensorKind, into: np.ndarray, grads: Tensor) -> None:
     """Add gradients of one kind to what lies at ``into``."""
     _move(kind, into, grads.contiguous(), add=True, out=False)
 
 
-def differentiate(session: Session, outputs: Sequence[tuple[Kind, np.ndarray, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+def differentiate(
+    session: Session, outputs: Sequence[tuple[TensorKind, np.ndarray, Tensor]]
+) -> list[tuple[Tensor, Tensor]]:
     """Return (tensor, gradient) for all that was given or is a parameter, from the gradients of ``outputs``.
 
     ``outputs`` are (kind, places in the session, gradients (n, *shape)).

@@ -17,7 +17,7 @@ from ...kernels.cpu.steps import run_steps, run_steps_by_rows
 from .arena import Arena
 from .gradients import Gradients
 from .matrices import Product
-from .signatures import DTYPES, Kind, Matrices, shared, template_table
+from .signatures import DTYPES, Matrices, TensorKind, shared, template_table
 
 if TYPE_CHECKING:
     from .session import Session
@@ -73,7 +73,7 @@ class Run:
         sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
         placed = program.place_results(self._order, self._kind, self.nodes, sizes, session.where)
         self.ranks, counts, self._starts, self._result_bytes = placed
-        inputs: list[tuple[int, int, Kind]] = []
+        inputs: list[tuple[int, int, TensorKind]] = []
         first_input, end = [], self._result_bytes
         for number, signature in enumerate(self.signatures):
             first_input.append(len(inputs))
@@ -96,7 +96,7 @@ class Run:
             if s.matrices is not None
         }
 
-    def _find_in_place(self, session: Session, inputs: Sequence[tuple[int, int, Kind]]) -> None:
+    def _find_in_place(self, session: Session, inputs: Sequence[tuple[int, int, TensorKind]]) -> None:
         """Use inputs where they lie if all of a signature's do so in equal distances."""
         kinds = self._kind[self._order]
         limits = self.arena.address, self.arena.address + self._result_bytes

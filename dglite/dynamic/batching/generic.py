@@ -17,7 +17,7 @@ from ...formulas import FORMULAS
 from .matrices import TorchCall
 from .pointwise import same_session
 from .session import Session
-from .signatures import Kind, Signature, gathers, kind_of
+from .signatures import Signature, TensorKind, gathers, kind_of
 from .tensor import LazyTensor, fallback
 
 __all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
@@ -56,7 +56,7 @@ class Recorded(NamedTuple):
     """An operation with results of several kinds; ``assemble`` makes of their list what the function would return."""
 
     signature: Signature
-    kinds: Sequence[Kind]
+    kinds: Sequence[TensorKind]
     places: Sequence[int]
     assemble: Callable[[list[LazyTensor]], Any]
 
@@ -126,7 +126,7 @@ def _to_meta(x: Any) -> Any:
     return x
 
 
-def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[Kind]) -> Recorded:
+def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[TensorKind]) -> Recorded:
     """Return the operation that calls a function on batches."""
     samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
     args, kwargs = _filled(_to_meta(template), samples)
@@ -151,7 +151,12 @@ def _made(session: Session, function: Callable[..., Any], template: Any, kinds: 
 
 
 def made_call(
-    session: Session, name: str, kinds: Sequence[Kind], results: Sequence[Kind], call: Callable[..., Any], assemble: Any
+    session: Session,
+    name: str,
+    kinds: Sequence[TensorKind],
+    results: Sequence[TensorKind],
+    call: Callable[..., Any],
+    assemble: Any,
 ) -> Recorded:
     """Return the operation that calls a function of stacked tensors."""
     places, end = [], 0
@@ -163,7 +168,7 @@ def made_call(
     return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
 
 
-def _results_of(name: str, returned: Any) -> tuple[list[Kind], Callable[[list[LazyTensor]], Any]]:
+def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:
     values = (
         [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
     )

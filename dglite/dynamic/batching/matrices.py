@@ -13,7 +13,7 @@ from torch import Tensor
 from .deferred import deferring
 from .few import FewRows
 from .gradients import Gradients
-from .signatures import Kind
+from .signatures import TensorKind
 
 __all__ = ["CrossEntropy", "Lookup", "Product", "TorchCall"]
 
@@ -24,7 +24,7 @@ class Product:
     Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.gradients`.
     """
 
-    def __init__(self, kind: Kind, out: Kind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
+    def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
 
     @cached_property
@@ -94,7 +94,9 @@ class TorchCall:
 
     form: str | None = None
 
-    def __init__(self, kinds: Sequence[Kind], results: Sequence[Kind], call: Callable[..., Sequence[Tensor]]) -> None:
+    def __init__(
+        self, kinds: Sequence[TensorKind], results: Sequence[TensorKind], call: Callable[..., Sequence[Tensor]]
+    ) -> None:
         self.kinds, self.results, self.call = tuple(kinds), tuple(results), call
         self.parameters: dict[int, Tensor] = {}
 
@@ -158,7 +160,7 @@ class TorchCall:
 class Lookup(TorchCall):
     """Rows of a table, by vectors of numbers."""
 
-    def __init__(self, kind: Kind, out: Kind, table: Tensor, padding: int | None) -> None:
+    def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
         super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
         self.table, self.padding = table, padding
 

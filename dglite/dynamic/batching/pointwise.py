@@ -15,7 +15,7 @@ from ...expr import Expr
 from ...formulas import ALIASES, FORMULAS
 from ...kernels.cpu.batching import PLACE_BITS
 from ...opspec import COMPARISONS
-from .signatures import DTYPES, Kind, Part, Signature, kind_of, operand, pointwise, shared_signature
+from .signatures import DTYPES, Part, Signature, TensorKind, kind_of, operand, pointwise, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
@@ -62,7 +62,7 @@ def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
 
 # -- one argument ------------------------------------------------------------------------------------------------------
 def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    numbers: dict[Kind, int] = {}
+    numbers: dict[TensorKind, int] = {}
 
     def call(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
         kind = x._kind
@@ -89,7 +89,7 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
 
 
 # -- two arguments -----------------------------------------------------------------------------------------------------
-def broadcast(name: str, a: Kind, b: Kind) -> tuple[int, ...]:
+def broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
     """Return the shape of ``a`` and ``b`` together."""
     try:
         return tuple(torch.broadcast_shapes(a.shape, b.shape))
@@ -101,7 +101,7 @@ def broadcast(name: str, a: Kind, b: Kind) -> tuple[int, ...]:
 
 
 def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    known: dict[Kind, dict[Kind, tuple[int, Kind]]] = defaultdict(dict)
+    known: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
 
     def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
         if named:  # alpha, rounding_mode
@@ -153,7 +153,7 @@ def _reflected(call: Callable[..., LazyTensor]) -> Callable[[LazyTensor, Any], L
 
 # -- sums --------------------------------------------------------------------------------------------------------------
 def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
-    signatures: dict[Kind, Signature] = {}
+    signatures: dict[TensorKind, Signature] = {}
 
     def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
         kind = x._kind

@@ -17,7 +17,7 @@ from .generic import Recorded, made_call, only, record_call
 from .matrices import CrossEntropy, TorchCall
 from .pointwise import as_lazy
 from .session import Session
-from .signatures import Kind, Part, Signature, kind_of, operand, pointwise, result, shared_signature
+from .signatures import Part, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
 from .structure import axis_of, linear
 from .tensor import LazyTensor, fallback, install, install_methods
 
@@ -62,7 +62,7 @@ def _gru(width: int) -> tuple[list[Expr], list[Part]]:
     return [n + z * (operand(6) - n)], parts
 
 
-_cells: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
+_cells: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
 def _gates(name: str, formulas_of: Callable[[int], tuple[list[Expr], list[Part]]], *args: LazyTensor) -> LazyTensor:
@@ -104,7 +104,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             return fallback.record(function, (input, label), kwargs)
         return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
 
-    def made(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
+    def made(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
         key = name, kind, label, *options.values()
         known = session.caches.get(key)
         if known is None:
@@ -113,12 +113,12 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
                 known.signature.again = partial(again, kind=kind, label=label, options=options)
         return known
 
-    def again(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Signature:
+    def again(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Signature:
         known = made(session, kind, label, options)
         assert known is not None
         return known.signature
 
-    def first(session: Session, kind: Kind, label: Kind, options: dict[str, Any]) -> Recorded | None:
+    def first(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
             return None
         rest = _rest(options)

@@ -14,7 +14,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from .signatures import DTYPES, Kind, Signature, kind_of, shared, shared_arities
+from .signatures import DTYPES, Signature, TensorKind, kind_of, shared, shared_arities
 from .tensor import LazyTensor, blank
 
 __all__ = ["Macro", "Session", "accept", "current_session", "end_session"]
@@ -47,7 +47,7 @@ class Given(NamedTuple):
     values: torch.Tensor
     version: int
     node: int
-    kind: Kind
+    kind: TensorKind
 
 
 _NOTHING = (
@@ -82,10 +82,10 @@ class Session:
         self.device = torch.device("cpu")
         self._new: list[int] = []
         self.pools: dict[torch.dtype, tuple[array, int]] = {}
-        self._numbers: dict[tuple[float, torch.dtype], tuple[int, Kind]] = {}
+        self._numbers: dict[tuple[float, torch.dtype], tuple[int, TensorKind]] = {}
 
     # -- recording ----------------------------------------------------------------------------------------------
-    def record(self, signature: Signature, refs: Sequence[int], kind: Kind) -> LazyTensor:
+    def record(self, signature: Signature, refs: Sequence[int], kind: TensorKind) -> LazyTensor:
         """Append an operation and return its result."""
         made = blank(LazyTensor)
         made._session, made._ref, made._kind = self, self.count << PLACE_BITS, kind
@@ -93,7 +93,7 @@ class Session:
         self.stream += (signature.number, *refs)
         return made
 
-    def record_given(self, kind: Kind) -> LazyTensor:
+    def record_given(self, kind: TensorKind) -> LazyTensor:
         """Return a lazy tensor for what will be given in another session."""
         return self.record(shared[EXTERNAL], (), kind)
 

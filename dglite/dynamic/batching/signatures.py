@@ -23,11 +23,11 @@ from ...locks import new_lock
 
 __all__ = [
     "DTYPES",
-    "Kind",
     "Matrices",
     "Part",
     "Pointwise",
     "Signature",
+    "TensorKind",
     "copies",
     "kind_of",
     "operand",
@@ -43,7 +43,7 @@ _RESULT, _GRAD = 1000, 2000
 Template = list[int]
 
 
-class Kind:
+class TensorKind:
     """Shape and dtype of a lazy tensor; one object for each pair."""
 
     __slots__ = ("dtype", "item", "nbytes", "numel", "shape")
@@ -57,15 +57,15 @@ class Kind:
         return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
 
 
-_kinds: dict[tuple[tuple[int, ...], torch.dtype], Kind] = {}
+_kinds: dict[tuple[tuple[int, ...], torch.dtype], TensorKind] = {}
 
 
-def kind_of(shape: Sequence[int], dtype: torch.dtype) -> Kind:
+def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
     """Return the kind."""
     key = tuple(shape), dtype
     kind = _kinds.get(key)
     if kind is None:
-        kind = _kinds.setdefault(key, Kind(*key))  # threads must agree: kinds are compared by identity
+        kind = _kinds.setdefault(key, TensorKind(*key))  # threads must agree: kinds are compared by identity
     return kind
 
 
@@ -73,11 +73,11 @@ class Matrices(Protocol):
     """An operation on whole batches. ``inputs`` (n, *shape) and results are views of memory that others lay out."""
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[TensorKind, ...]:
         """What it reads."""
 
     @property
-    def results(self) -> tuple[Kind, ...]:
+    def results(self) -> tuple[TensorKind, ...]:
         """What it gives."""
 
     @property
@@ -311,7 +311,7 @@ def _alike(widths: Sequence[int]) -> list[list[int]]:
     return groups
 
 
-def gathers(signature: Signature, kinds: Sequence[Kind]) -> Signature:
+def gathers(signature: Signature, kinds: Sequence[TensorKind]) -> Signature:
     """Add the steps that copy the arguments of an operation on matrices into rows one after the other, and back."""
     for slot, kind in enumerate(kinds):
         there, back = _moves(slot, kind)
@@ -322,7 +322,7 @@ def gathers(signature: Signature, kinds: Sequence[Kind]) -> Signature:
 
 
 @cache
-def _moves(slot: int, kind: Kind) -> tuple[Template, Template]:
+def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
     """Return the steps that copy an argument into rows, and that add the rows' gradient to its gradient."""
     # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
     moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]

@@ -16,7 +16,7 @@ from ...kernels.cpu.batching import PLACE_BITS
 from .matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
 from .session import Session
-from .signatures import DTYPES, Kind, Signature, copies, gathers, kind_of, shared_signature
+from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["axis_of", "linear", "product_signature"]
@@ -63,8 +63,8 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
 
 
 def product_signature(
-    session: Session, kind: Kind, weight: Tensor, bias: Tensor | None, turned: bool
-) -> tuple[Signature, Kind]:
+    session: Session, kind: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool
+) -> tuple[Signature, TensorKind]:
     """Return a session's signature of products with a weight, and the kind of their results."""
     key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
     known = session.caches.get(key)
@@ -120,7 +120,7 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     return _side_by_side(("stack", dim), lazies, (len(lazies), *first.shape))
 
 
-_side: dict[tuple[Any, ...], tuple[Signature, Kind]] = {}
+_side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
 def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tuple[int, ...]) -> LazyTensor:
@@ -132,7 +132,7 @@ def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tu
     return _recorded(lazies, *_side[key])
 
 
-def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: Kind) -> LazyTensor:
+def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: TensorKind) -> LazyTensor:
     session, words = lazies[0]._session, [signature.number]
     for x in lazies:
         if x._session is not session:
@@ -173,7 +173,7 @@ def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Lazy
     return _split_up(x, parts)
 
 
-def _split_up(x: LazyTensor, parts: Sequence[tuple[int, Kind]]) -> tuple[LazyTensor, ...]:
+def _split_up(x: LazyTensor, parts: Sequence[tuple[int, TensorKind]]) -> tuple[LazyTensor, ...]:
     session, ref, found = x._session, x._ref, []
     for start, kind in parts:
         made = blank(LazyTensor)
@@ -182,11 +182,11 @@ def _split_up(x: LazyTensor, parts: Sequence[tuple[int, Kind]]) -> tuple[LazyTen
     return tuple(found)
 
 
-_parts: dict[Any, list[tuple[int, Kind]]] = {}
+_parts: dict[Any, list[tuple[int, TensorKind]]] = {}
 """Place in bytes and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
 
 
-def _ranges(kind: Kind, sizes: int | Sequence[int]) -> list[tuple[int, Kind]]:
+def _ranges(kind: TensorKind, sizes: int | Sequence[int]) -> list[tuple[int, TensorKind]]:
     length, inner = kind.shape[0], math.prod(kind.shape[1:])
     parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
     if sum(parts) != length:
@@ -235,7 +235,7 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
     return fallback.record(torch.Tensor.__getitem__, (x, key), {})
 
 
-_rows: dict[Kind, tuple[int, Kind]] = {}
+_rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
 
 
@@ -271,8 +271,8 @@ def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
     return LazyTensor(x._session, x._ref, kind)
 
 
-_with_axis: dict[tuple[Kind, int], Kind] = {}
-_without_axis: dict[tuple[Kind, int | None], Kind] = {}
+_with_axis: dict[tuple[TensorKind, int], TensorKind] = {}
+_without_axis: dict[tuple[TensorKind, int | None], TensorKind] = {}
 
 
 def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:

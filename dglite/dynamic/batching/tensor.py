@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ...errors import DGLError
-from .signatures import Kind
+from .signatures import TensorKind
 
 __all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "blank", "fallback", "install", "install_methods"]
 
@@ -38,7 +38,7 @@ class LazyTensor:
 
     __slots__ = ("_kind", "_ref", "_session")
 
-    def __init__(self, session: Any, ref: int, kind: Kind) -> None:
+    def __init__(self, session: Any, ref: int, kind: TensorKind) -> None:
         self._session, self._ref, self._kind = session, ref, kind
 
     if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded

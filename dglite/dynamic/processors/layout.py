@@ -15,7 +15,7 @@ from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, St
 from ...kernels.render_rowwise import LABELLED
 from ..batching.matrices import Lookup, Product, TorchCall
 from ..batching.session import Session
-from ..batching.signatures import DTYPES, Kind, Signature, operand, shared, template_table
+from ..batching.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
 from ..recorded import ProgramCall
 from ..script import Addresses, Filled, Script, Unsupported
 from .host import HOST
@@ -31,7 +31,7 @@ class _Input(NamedTuple):
     """An input of an operation on batches: whose, what kind, and the address and distance of its rows."""
 
     number: int
-    kind: Kind
+    kind: TensorKind
     address: int
     distance: int
 
@@ -124,7 +124,7 @@ class StepLayout:
         self.shift = self.grad_arena.address - base
         self._find_inputs(places, base)
 
-    def _find_inputs(self, places: Sequence[tuple[int, Kind, int]], base: int) -> None:
+    def _find_inputs(self, places: Sequence[tuple[int, TensorKind, int]], base: int) -> None:
         """Use inputs where they lie if all of a signature's do so in equal distances."""
         session, kinds = self.session, None
         self.inputs: list[list[_Input]] = [[] for _ in self.signatures]
