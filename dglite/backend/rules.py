@@ -20,13 +20,13 @@ from ..formulas import FORMULAS, Formula
 from ..opspec import COMPARISONS, OPERATORS
 from .blas import product
 
-__all__ = ["FUNCTIONS", "RULES", "Rule", "sum_to"]
+__all__ = ["FUNCTIONS", "RULES", "ArrayRule", "sum_to"]
 
 Array = Any
 """A NumPy or CuPy array."""
 
 
-class Rule(NamedTuple):
+class ArrayRule(NamedTuple):
     """One operation."""
 
     value: Callable[..., Array]
@@ -51,7 +51,7 @@ FUNCTIONS = {name: entry.numpy for name, entry in OPERATORS.items() if entry.num
 """What operators that are not arithmetic call, on arrays."""
 
 
-def _by_formula(formula: Formula) -> Rule:
+def _by_formula(formula: Formula) -> ArrayRule:
     """Return the rule of a formula; its static arguments are the names of the operands given, and options."""
 
     @_silent
@@ -66,7 +66,7 @@ def _by_formula(formula: Formula) -> Rule:
     ) -> Array:
         return _slope(formula.of(names, tuple(options.items())), place, g, out, arrays)
 
-    return Rule(value, each=each)
+    return ArrayRule(value, each=each)
 
 
 @_silent
@@ -92,20 +92,20 @@ _ELEMENTWISE = {
     **{name: _by_formula(formula) for name, formula in FORMULAS.items() if name not in COMPARISONS},
     **{name: _by_formula(FORMULAS[name])._replace(value=_clamp) for name in ("clamp", "clamp_min", "clamp_max")},
     "power": _by_formula(_POWER),
-    "log1p": Rule(np.log1p, (lambda g, out, x: g / (1 + x),)),
-    "sin": Rule(np.sin, (lambda g, out, x: g * np.cos(x),)),
-    "cos": Rule(np.cos, (lambda g, out, x: -g * np.sin(x),)),
-    "astype": Rule(lambda x, dtype: x.astype(dtype), (lambda g, out, x, dtype: g.astype(x.dtype),)),
-    "clone": Rule(lambda x: x.copy(), (lambda g, out, x: g,)),
-    "where": Rule(
+    "log1p": ArrayRule(np.log1p, (lambda g, out, x: g / (1 + x),)),
+    "sin": ArrayRule(np.sin, (lambda g, out, x: g * np.cos(x),)),
+    "cos": ArrayRule(np.cos, (lambda g, out, x: -g * np.sin(x),)),
+    "astype": ArrayRule(lambda x, dtype: x.astype(dtype), (lambda g, out, x, dtype: g.astype(x.dtype),)),
+    "clone": ArrayRule(lambda x: x.copy(), (lambda g, out, x: g,)),
+    "where": ArrayRule(
         np.where, (None, lambda g, out, c, x, y: np.where(c, g, 0), lambda g, out, c, x, y: np.where(c, 0, g))
     ),
     # The rest says again what its formula says, in fewer passes over the arrays.
-    "relu": Rule(_relu, (lambda g, out, x: g * (out > 0),)),
-    "add": Rule(np.add, (lambda g, out, x, y: g, lambda g, out, x, y: g)),
-    "sub": Rule(np.subtract, (lambda g, out, x, y: g, lambda g, out, x, y: -g)),
-    "mul": Rule(np.multiply, (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)),
-    "div": Rule(np.divide, (lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)),
+    "relu": ArrayRule(_relu, (lambda g, out, x: g * (out > 0),)),
+    "add": ArrayRule(np.add, (lambda g, out, x, y: g, lambda g, out, x, y: g)),
+    "sub": ArrayRule(np.subtract, (lambda g, out, x, y: g, lambda g, out, x, y: -g)),
+    "mul": ArrayRule(np.multiply, (lambda g, out, x, y: g * y, lambda g, out, x, y: g * x)),
+    "div": ArrayRule(np.divide, (lambda g, out, x, y: g / y, lambda g, out, x, y: -g * out / y)),
 }
 
 
@@ -179,22 +179,24 @@ def _of_pick(g: Array, out: Array, x: Array, indices: Array, axis: int) -> Array
 
 
 _REDUCTIONS = {
-    "sum": Rule(lambda x, axis, keepdims: x.sum(axis=axis, keepdims=keepdims), (_spread,)),
-    "mean": Rule(lambda x, axis, keepdims: x.mean(axis=axis, keepdims=keepdims), (_spread_mean,)),
-    "amax": Rule(lambda x, axis, keepdims: x.max(axis=axis, keepdims=keepdims), (_shared,)),
-    "amin": Rule(lambda x, axis, keepdims: x.min(axis=axis, keepdims=keepdims), (_shared,)),
-    "prod": Rule(lambda x, axis, keepdims: x.prod(axis=axis, keepdims=keepdims), (_of_product,)),
-    "cumsum": Rule(
+    "sum": ArrayRule(lambda x, axis, keepdims: x.sum(axis=axis, keepdims=keepdims), (_spread,)),
+    "mean": ArrayRule(lambda x, axis, keepdims: x.mean(axis=axis, keepdims=keepdims), (_spread_mean,)),
+    "amax": ArrayRule(lambda x, axis, keepdims: x.max(axis=axis, keepdims=keepdims), (_shared,)),
+    "amin": ArrayRule(lambda x, axis, keepdims: x.min(axis=axis, keepdims=keepdims), (_shared,)),
+    "prod": ArrayRule(lambda x, axis, keepdims: x.prod(axis=axis, keepdims=keepdims), (_of_product,)),
+    "cumsum": ArrayRule(
         lambda x, axis: np.cumsum(x, axis), (lambda g, out, x, axis: np.flip(np.cumsum(np.flip(g, axis), axis), axis),)
     ),
-    "logsumexp": Rule(
+    "logsumexp": ArrayRule(
         _logsumexp,
         (lambda g, out, x, axis, keepdims: _wide(g, x, axis) * np.exp(x - _wide(out, x, axis)),),
     ),
-    "softmax": Rule(_softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)),
-    "log_softmax": Rule(_log_softmax, (lambda g, out, x, axis: g - np.exp(out) * g.sum(axis=axis, keepdims=True),)),
-    "cross_entropy": Rule(_cross_entropy, (_of_cross_entropy,)),
-    "pick": Rule(lambda x, indices, axis: np.take_along_axis(x, indices, axis), (_of_pick,)),
+    "softmax": ArrayRule(_softmax, (lambda g, out, x, axis: out * (g - (g * out).sum(axis=axis, keepdims=True)),)),
+    "log_softmax": ArrayRule(
+        _log_softmax, (lambda g, out, x, axis: g - np.exp(out) * g.sum(axis=axis, keepdims=True),)
+    ),
+    "cross_entropy": ArrayRule(_cross_entropy, (_of_cross_entropy,)),
+    "pick": ArrayRule(lambda x, indices, axis: np.take_along_axis(x, indices, axis), (_of_pick,)),
 }
 
 
@@ -211,14 +213,14 @@ def _linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 
 _PRODUCTS = {
-    "matmul": Rule(
+    "matmul": ArrayRule(
         product,
         (
             lambda g, out, x, y: product(g, np.swapaxes(y, -1, -2)),
             lambda g, out, x, y: product(np.swapaxes(x, -1, -2), g),
         ),
     ),
-    "linear": Rule(
+    "linear": ArrayRule(
         _linear,
         (
             lambda g, out, x, weight, *bias: product(g, weight),
@@ -286,17 +288,17 @@ def _part(place: int, g: Array, out: Array, *parts: Array, axis: int) -> Array:
 
 
 _PLACES = {
-    "reshape": Rule(lambda x, shape: x.reshape(shape), (lambda g, out, x, shape: g.reshape(x.shape),)),
-    "permute": Rule(
+    "reshape": ArrayRule(lambda x, shape: x.reshape(shape), (lambda g, out, x, shape: g.reshape(x.shape),)),
+    "permute": ArrayRule(
         lambda x, axes: x.transpose(axes),
         (lambda g, out, x, axes: g.transpose(sorted(range(x.ndim), key=lambda i: axes[i] % x.ndim)),),
     ),
-    "broadcast_to": Rule(lambda x, shape: np.broadcast_to(x, shape), (lambda g, out, x, shape: g,)),
-    "index": Rule(lambda x, key: x[key], (_of_index,)),
-    "take": Rule(lambda x, rows: x.take(rows, axis=0), (_of_take,)),
-    "put": Rule(_put, (_without, lambda g, out, x, values, rows: g[rows])),
-    "concat": Rule(lambda *xs, axis: np.concatenate(xs, axis), each=_part),
+    "broadcast_to": ArrayRule(lambda x, shape: np.broadcast_to(x, shape), (lambda g, out, x, shape: g,)),
+    "index": ArrayRule(lambda x, key: x[key], (_of_index,)),
+    "take": ArrayRule(lambda x, rows: x.take(rows, axis=0), (_of_take,)),
+    "put": ArrayRule(_put, (_without, lambda g, out, x, values, rows: g[rows])),
+    "concat": ArrayRule(lambda *xs, axis: np.concatenate(xs, axis), each=_part),
 }
 
-RULES: dict[str, Rule] = _ELEMENTWISE | _REDUCTIONS | _PRODUCTS | _PLACES
+RULES: dict[str, ArrayRule] = _ELEMENTWISE | _REDUCTIONS | _PRODUCTS | _PLACES
 """Every operation by name."""

@@ -35,7 +35,7 @@ from .plan import (
     verify,
 )
 
-__all__ = ["RULES", "Pattern", "Rule", "rewrite"]
+__all__ = ["RULES", "Pattern", "RewriteRule", "rewrite"]
 
 _COPY_E = Operand(Side.E, 0)
 
@@ -62,7 +62,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RewriteRule:
     """Where ``pattern`` matches, ``rewrite`` gives the instruction to put there; ``reason`` is what explain says."""
 
     name: str
@@ -175,45 +175,45 @@ def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF
 
 
 RULES = (
-    Rule(
+    RewriteRule(
         "record the reducer",
         Pattern(Reduce, _is_recorded),
         _reduce_once,
         "what it does to the mailbox are reductions over messages: called once for all nodes, these in kernels",
     ),
-    Rule(
+    RewriteRule(
         "fuse",
         Pattern(Reduce, _has_kernel, Pattern(Message, _is_elementwise)),
         _fuse,
         "element-wise message and reducer in one kernel; no message is stored",
     ),
-    Rule(
+    RewriteRule(
         "gather into buckets",
         Pattern(Reduce, inputs=Pattern(Message, _is_copy)),
         _gather_into_buckets,
         "the reducer reads the whole mailbox: bucketed by degree, copied columns gathered straight into the buckets",
     ),
-    Rule(
+    RewriteRule(
         "reduce stored messages",
         Pattern(Reduce, _has_kernel),
         _reduce_field,
         "the message is not element-wise over columns, so it is stored on the edges, then reduced",
     ),
-    Rule(
+    RewriteRule(
         "bucket by degree",
         Pattern(Reduce),
         _bucket,
         "the reducer reads the whole mailbox: bucketed by degree, messages permuted once",
     ),
-    Rule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
-    Rule(
+    RewriteRule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
+    RewriteRule(
         "leave scores for later",
         Pattern(Message, _is_score),
         _score_later,
         "may be the scores of an attention: computed when something reads them, never where all of it is one kernel",
     ),
-    Rule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
-    Rule(
+    RewriteRule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
+    RewriteRule(
         "run a message UDF",
         Pattern(Message),
         _run_message,

@@ -28,7 +28,7 @@ from ..recorded import ProgramCall
 from ..script import Unsupported
 from .host import check_device
 from .parcel import Parcel
-from .rules import Rule
+from .rules import UpdateRule
 from .update import Listing, Trained
 
 __all__ = ["Card", "Profile", "card_of"]
@@ -201,7 +201,7 @@ class Card:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: Trained, rule: Rule, parts: Sequence[Any]) -> bool:
+    def fuse(self, listing: Listing, trained: Trained, rule: UpdateRule, parts: Sequence[Any]) -> bool:
         """List a rule together with the sum of a gradient in registers, if one sum is all of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
             return False

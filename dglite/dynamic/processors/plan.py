@@ -17,7 +17,7 @@ from ..batching.session import Session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
 from .layout import StepLayout, tensors_of
-from .rules import Rule, rule_of
+from .rules import UpdateRule, rule_of
 from .update import Listing, Trained, Updates
 
 __all__ = ["Plans", "StepPlan", "key_of"]
@@ -93,7 +93,7 @@ class StepPlan:
             return None
         return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]
 
-    def _rules(self) -> list[tuple[Trained, Rule]]:
+    def _rules(self) -> list[tuple[Trained, UpdateRule]]:
         """Return the rule of each parameter that is reached, count the step, and note what is counted."""
         optimizer = self._optimizer
         rules = [(one, rule_of(optimizer, one.parameter, one.group)) for one in self.reached]

@@ -13,7 +13,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 
-__all__ = ["Rule", "check_optimizer", "rule_of"]
+__all__ = ["UpdateRule", "check_optimizer", "rule_of"]
 
 _W, _G = (Operand(Side.E, slot) for slot in (0, 1))
 _FIRST, _SECOND = (Operand(Side.E, slot) for slot in (2, 3))
@@ -23,7 +23,7 @@ Formulas = Sequence[tuple[int, Expr]]
 """What is written, and its formula, in order."""
 
 
-class Rule(NamedTuple):
+class UpdateRule(NamedTuple):
     """How one parameter changes.
 
     ``formulas`` are (what is written, formula) in their order; operands are numbered: 0 the parameter, 1 its gradient,
@@ -56,18 +56,18 @@ def _momentum(decays: bool, nesterov: bool) -> Formulas:
     return [(2, kept * _FIRST + new * gradient), (0, _W - rate * step)]
 
 
-def _sgd(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Rule:
+def _sgd(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> UpdateRule:
     lr, momentum, decay = float(group["lr"]), group["momentum"], float(group["weight_decay"])
     if not momentum:
         keep = 1.0 - lr * decay
-        return Rule(_descent(), (), (lr, keep), (keep, -lr), local=not decay)
+        return UpdateRule(_descent(), (), (lr, keep), (keep, -lr), local=not decay)
     buffer = state.get("momentum_buffer")
     # Torch starts with the gradient itself, whatever the dampening.
     dampening = group["dampening"] if buffer is not None else 0.0
     if buffer is None:
         buffer = state["momentum_buffer"] = torch.zeros_like(parameter, requires_grad=False)
     formulas = _momentum(decay != 0, bool(group["nesterov"]))
-    return Rule(formulas, (buffer,), (lr, decay, momentum, 1.0 - dampening))
+    return UpdateRule(formulas, (buffer,), (lr, decay, momentum, 1.0 - dampening))
 
 
 @cache
@@ -77,11 +77,11 @@ def _adaptive(decays: bool) -> Formulas:
     return [(2, _FIRST + gradient * gradient), (0, _W - rate * gradient / (_FIRST.call("sqrt") + epsilon))]
 
 
-def _adagrad(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Rule:
+def _adagrad(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> UpdateRule:
     state["step"] += 1
     decay = float(group["weight_decay"])
     lr = float(group["lr"]) / (1 + (float(state["step"]) - 1) * group["lr_decay"])
-    return Rule(_adaptive(decay != 0), (state["sum"],), (lr, decay, group["eps"]), local=not decay)
+    return UpdateRule(_adaptive(decay != 0), (state["sum"],), (lr, decay, group["eps"]), local=not decay)
 
 
 @cache
@@ -95,7 +95,7 @@ def _moments(decays: bool) -> Formulas:
     ]
 
 
-def _adam(parameter: Tensor, state: dict[str, Any], group: dict[str, Any], decoupled: bool = False) -> Rule:
+def _adam(parameter: Tensor, state: dict[str, Any], group: dict[str, Any], decoupled: bool = False) -> UpdateRule:
     if not state:
         wide = torch.get_default_dtype() is torch.float64  # as torch has it
         state["step"] = torch.zeros((), dtype=torch.float64 if wide else torch.float32)
@@ -107,10 +107,10 @@ def _adam(parameter: Tensor, state: dict[str, Any], group: dict[str, Any], decou
     decoupled = decoupled or group.get("decoupled_weight_decay", False)
     numbers = [1.0 - lr * decay if decoupled else 1.0, decay, first, 1.0 - first, second, 1.0 - second]
     numbers += [lr / (1 - first**count), (1 - second**count) ** -0.5, float(group["eps"])]
-    return Rule(_moments(decay != 0 and not decoupled), (state["exp_avg"], state["exp_avg_sq"]), numbers)
+    return UpdateRule(_moments(decay != 0 and not decoupled), (state["exp_avg"], state["exp_avg_sq"]), numbers)
 
 
-_RULES: dict[type[Optimizer], Callable[..., Rule]] = {
+_RULES: dict[type[Optimizer], Callable[..., UpdateRule]] = {
     SGD: _sgd,
     Adagrad: _adagrad,
     Adam: _adam,
@@ -119,7 +119,7 @@ _RULES: dict[type[Optimizer], Callable[..., Rule]] = {
 _PLAIN = ("maximize", "amsgrad", "capturable", "differentiable")
 
 
-def rule_of(optimizer: Optimizer, parameter: Tensor, group: dict[str, Any]) -> Rule:
+def rule_of(optimizer: Optimizer, parameter: Tensor, group: dict[str, Any]) -> UpdateRule:
     """Return the rule for the next step of a parameter in a group, and count the step in the optimizer's state."""
     state: dict[str, Any] = optimizer.state[parameter]
     return _RULES[type(optimizer)](parameter, state, group)

@@ -21,7 +21,7 @@ from ..batching.matrices import Lookup, Product
 from ..batching.signatures import DTYPES, operand
 from ..recorded import ProgramCall
 from .layout import StepLayout
-from .rules import Rule
+from .rules import UpdateRule
 
 __all__ = ["Listing", "Trained", "Updates"]
 
@@ -157,12 +157,14 @@ class Updates:
     same memory; ``states`` has the optimizer's tensors.
     """
 
-    def __init__(self, layout: StepLayout, trained: Sequence[tuple[Trained, Rule]], given: dict[int, int]) -> None:
+    def __init__(
+        self, layout: StepLayout, trained: Sequence[tuple[Trained, UpdateRule]], given: dict[int, int]
+    ) -> None:
         self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
         self.states = {id(one.parameter): rule.states for one, rule in trained}
         self._rules = [rule for _, rule in trained]
         self._dirty: list[Trained] = []
-        formulas, after, parts = list[tuple[Trained, Rule, np.ndarray | None]](), self.after, _parts(layout)
+        formulas, after, parts = list[tuple[Trained, UpdateRule, np.ndarray | None]](), self.after, _parts(layout)
         for number, (one, rule) in enumerate(trained):
             parameter, own = one.parameter, parts.get(id(one.parameter), [])
             node, looked = given.get(id(parameter)), [part.looked for part in own if part.looked is not None]
@@ -183,7 +185,7 @@ class Updates:
         for i, (one, rule, rows) in enumerate(formulas):
             _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
 
-    def refill(self, layout: StepLayout, trained: Sequence[tuple[Trained, Rule]]) -> bool:
+    def refill(self, layout: StepLayout, trained: Sequence[tuple[Trained, UpdateRule]]) -> bool:
         """Take addresses and numbers from another session of the same operations; return whether rules are alike."""
         rules = [rule for _, rule in trained]
         if any(not _alike(old, new) for old, new in zip(self._rules, rules, strict=True)):
@@ -206,7 +208,7 @@ class Updates:
         return True
 
 
-def _alike(old: Rule, new: Rule) -> bool:
+def _alike(old: UpdateRule, new: UpdateRule) -> bool:
     """Whether rules differ in numbers only."""
     if old.formulas is not new.formulas or old.local != new.local or len(old.states) != len(new.states):
         return False
@@ -217,7 +219,7 @@ def _alike(old: Rule, new: Rule) -> bool:
     return (old.product[0] == 1.0) == (new.product[0] == 1.0)
 
 
-def _factors(rule: Rule, first: bool) -> tuple[float, float]:
+def _factors(rule: UpdateRule, first: bool) -> tuple[float, float]:
     """Return what is kept of a parameter, and the scale of a part of its gradient."""
     assert rule.product is not None
     keep, scale = rule.product
@@ -299,7 +301,7 @@ def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tupl
     return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
-def _add_formulas(listing: Listing, one: Trained, rule: Rule, rows: np.ndarray | None, how: int) -> None:
+def _add_formulas(listing: Listing, one: Trained, rule: UpdateRule, rows: np.ndarray | None, how: int) -> None:
     """Add the formulas of a rule, for some rows of a table or for everything."""
     parameter, dtype = one.parameter, DTYPES[one.parameter.dtype]
     tensors = [parameter, one.grad, *rule.states]
