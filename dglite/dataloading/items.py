@@ -32,9 +32,9 @@ class Items:
         self.types: list[Any] | None = None
         if isinstance(indices, Mapping):
             self.types = list(indices)
-            parts = [_Part(indices[key], f"indices of type {key!r}") for key in self.types]
+            parts = [_TypeItems(indices[key], f"indices of type {key!r}") for key in self.types]
         else:
-            parts = [_Part(indices, "indices")]
+            parts = [_TypeItems(indices, "indices")]
         self._parts = parts
         self._offsets = np.cumsum([0, *(len(part.ids) for part in parts)])
 
@@ -54,7 +54,7 @@ class Items:
         return found
 
 
-class _Part:
+class _TypeItems:
     """The ids of one type, and the library and device that batches of them are for."""
 
     def __init__(self, given: Any, what: str) -> None:

@@ -23,7 +23,7 @@ from .order import Order
 from .program import ClassPlan
 from .recipe import Buffer, Heavy, Phase, Place, Role, VertexPlan
 
-__all__ = ["DTYPES", "Addresses", "Filled", "Part", "Script", "Unsupported", "stacked_rows"]
+__all__ = ["DTYPES", "Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _NO_KERNEL = (NodeKind.OPAQUE, NodeKind.VJP, NodeKind.RANDOM)
@@ -119,7 +119,7 @@ class _ScriptStages(StageTable):
         return make((formula,), rows, DTYPES[stage.dtype], stage.width), 8 * stage.width
 
 
-class Part(NamedTuple):
+class GradientPart(NamedTuple):
     """Rows whose product is part of a gradient: of which shared tensor; ``outer`` or ``totals``."""
 
     shared: int
@@ -173,7 +173,7 @@ class Script:
             self._memory[StateSource(j)] = 2 * num_classes + 1, width * self._item
         self._zeroed: set[Any] = set()
         self._num_states = len(state_widths)
-        self.parts: list[Part] = []
+        self.parts: list[GradientPart] = []
         self.has_backward = any(plan.backward is not None for plan in plans.values())
         self._lay_buffers(push_widths)
         indices, constants, stages, bounds, classes = [], [], [], [], []
@@ -300,7 +300,7 @@ class Script:
             sides = [self._side(place) for place in stage.places if place is not None]
             parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
-            self.parts.append(Part(int(stage.node.attr), form))
+            self.parts.append(GradientPart(int(stage.node.attr), form))
         self._part_table = np.array(parts, np.int64).reshape(-1, 7)
         tables = [s for s in sources if isinstance(s, TableSource)]
         self._tables = np.zeros((len(tables), 4, num, max(self._slots, 1)), np.int64)

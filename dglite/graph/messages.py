@@ -16,10 +16,10 @@ from ..opspec import Reducer
 from ..scheduler import (
     Inbox,
     MessageSignature,
-    Part,
     Plan,
     Refused,
     Relation,
+    RelationUpdate,
     Sent,
     UserFunction,
     compiled,
@@ -580,7 +580,7 @@ class MessageMixin(RegistryMixin):
 
         def plan(refused: Refused) -> Plan:
             parts = [
-                Part(
+                RelationUpdate(
                     messages[i],
                     reducer_of(functions[3 * i + 1], 3 * i + 1, relation, messages[i], refused),
                     None if functions[3 * i + 2] is None else UserFunction(3 * i + 2),

@@ -29,8 +29,8 @@ from .plan import (
 __all__ = [
     "CROSS_REDUCERS",
     "MessageSignature",
-    "Part",
     "ReduceSignature",
+    "RelationUpdate",
     "cross_signature",
     "lower_edges",
     "lower_group",
@@ -49,7 +49,7 @@ ReduceSignature = tuple[ReduceFunction, ...] | UserFunction
 CROSS_REDUCERS = ("sum", "min", "max", "mean", "stack")
 
 
-class Part(NamedTuple):
+class RelationUpdate(NamedTuple):
     """One relation of ``multi_update_all``."""
 
     message: MessageSignature
@@ -168,7 +168,7 @@ def lower_group(function: UserFunction, by: Side) -> Plan:
     return build.plan()
 
 
-def lower_multi(parts: Sequence[Part], cross: str | UserFunction, apply: UserFunction | None) -> Plan:
+def lower_multi(parts: Sequence[RelationUpdate], cross: str | UserFunction, apply: UserFunction | None) -> Plan:
     """Lower ``multi_update_all``: reduce in each relation, merge per receiving node type, then apply."""
     build = _Builder()
     groups: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
@@ -191,7 +191,7 @@ def lower_multi(parts: Sequence[Part], cross: str | UserFunction, apply: UserFun
     return build.plan()
 
 
-def _is_extremum(part: Part, cross: str | UserFunction) -> bool:
+def _is_extremum(part: RelationUpdate, cross: str | UserFunction) -> bool:
     """Whether merging takes the same extremum as the relation did, so that the 0 of "no message" must stay out."""
     if part.apply is not None or isinstance(part.reduce, UserFunction) or isinstance(cross, UserFunction):
         return False

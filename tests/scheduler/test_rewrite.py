@@ -11,7 +11,7 @@ from dglite import function as fn
 from dglite.errors import DGLError
 from dglite.expr import Side
 from dglite.scheduler.cache import compiled, update_plan
-from dglite.scheduler.lower import Part, lower_edges, lower_multi, lower_update
+from dglite.scheduler.lower import RelationUpdate, lower_edges, lower_multi, lower_update
 from dglite.scheduler.plan import Column, Message, Plan, UserFunction, Write, verify
 from dglite.scheduler.rewrite import RULES, rewrite
 
@@ -108,7 +108,11 @@ def test_where_two_messages_have_a_field_the_later_counts() -> None:
 
 
 def test_every_relation_is_fused_and_all_writes_come_last() -> None:
-    parts = [Part((COPY,), (SUM,), None, 0), Part((MUL,), (SUM,), None, 1), Part((DOT,), (SUM,), None, 0)]
+    parts = [
+        RelationUpdate((COPY,), (SUM,), None, 0),
+        RelationUpdate((MUL,), (SUM,), None, 1),
+        RelationUpdate((DOT,), (SUM,), None, 0),
+    ]
     plan = rewrite(lower_multi(parts, "sum", None))
     assert kinds(plan) == [
         "FusedReduce",

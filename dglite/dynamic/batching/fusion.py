@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...expr import Call, Expr, Operand
 from ...kernels.cpu.batching import PLACE_BITS
-from .signatures import Part, Pointwise, Signature, operand, pointwise, result, shared_signature
+from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, result, shared_signature
 
 __all__ = ["Step", "fused"]
 
@@ -105,7 +105,7 @@ def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
     """Return one step for a group, whose results are those of the given nodes, one after the other."""
     width, dtype = _formulas(group[0]).width, _formulas(group[0]).dtype
     sources: dict[int, int] = {}
-    parts: dict[Part, int] = {}
+    parts: dict[ColumnRun, int] = {}
     values: dict[int, list[Expr]] = {}
     formulas: list[Expr] = []
     for step in group:
@@ -119,7 +119,7 @@ def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
                 # One value for all columns, such as a number, has a place of its own; parts of a row share an argument.
                 source, start = (ref, part.start) if part.spread else (node << PLACE_BITS, place)
                 slot = sources.setdefault(source, len(sources))
-                operands.append(operand(parts.setdefault(Part(slot, start, part.spread), len(parts))))
+                operands.append(operand(parts.setdefault(ColumnRun(slot, start, part.spread), len(parts))))
         values[step.node] = list[Expr]()
         for formula in own.formulas:
             values[step.node].append(_filled(formula, operands, values[step.node]))

@@ -15,7 +15,7 @@ from ...expr import Expr
 from ...formulas import ALIASES, FORMULAS
 from ...kernels.cpu.batching import PLACE_BITS
 from ...opspec import COMPARISONS
-from .signatures import DTYPES, Part, Signature, TensorKind, kind_of, operand, pointwise, shared_signature
+from .signatures import DTYPES, ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
@@ -81,7 +81,7 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
             return fallback.record(function, (x, *([option] if option else [])), options)
         if kind not in numbers:
             made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
-            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype)
+            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype)
             numbers[kind] = shared_signature(made).number
         return call(x)
 
@@ -129,7 +129,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         same_session(x, y)
         shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
         numel = math.prod(shape)
-        parts = [Part(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
+        parts = [ColumnRun(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
         fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))
         if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
             return fallback.record(function, (x, y), {})
@@ -163,7 +163,7 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
         if kind not in signatures:
             formula = _X if name == "sum" else _X * (1.0 / kind.numel)
             made = Signature(f"{name}{list(kind.shape)}", 1, scalar.nbytes)
-            pointwise(made, [formula], [Part(0)], kind.numel, kind.dtype, total=True)
+            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype, total=True)
             if name == "sum":
                 made.form, made.lengths = ("sum", kind.dtype), (kind.numel,)
             signatures[kind] = shared_signature(made)

@@ -17,7 +17,7 @@ from .generic import Recorded, made_call, only, record_call
 from .matrices import CrossEntropy, TorchCall
 from .pointwise import as_lazy
 from .session import Session
-from .signatures import Part, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
+from .signatures import ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
 from .structure import axis_of, linear
 from .tensor import LazyTensor, fallback, install, install_methods
 
@@ -46,17 +46,17 @@ def gru_cell(
     return LazyTensor(made._session, made._ref, h._kind)
 
 
-def _lstm(width: int) -> tuple[list[Expr], list[Part]]:
+def _lstm(width: int) -> tuple[list[Expr], list[ColumnRun]]:
     """Return c = f c + i g and h = o tanh(c) over the parts of both products and the memory."""
-    parts = [Part(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [Part(2)]
+    parts = [ColumnRun(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [ColumnRun(2)]
     sums = [operand(2 * gate) + operand(2 * gate + 1) for gate in range(4)]
     i, f, o = (sums[gate].call("sigmoid") for gate in (0, 1, 3))
     return [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")], parts
 
 
-def _gru(width: int) -> tuple[list[Expr], list[Part]]:
+def _gru(width: int) -> tuple[list[Expr], list[ColumnRun]]:
     """Return (1 - z) n + z h over the parts of both products and the state."""
-    parts = [Part(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [Part(2)]
+    parts = [ColumnRun(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [ColumnRun(2)]
     r, z = ((operand(2 * gate) + operand(2 * gate + 1)).call("sigmoid") for gate in range(2))
     n = (operand(4) + r * operand(5)).call("tanh")
     return [n + z * (operand(6) - n)], parts
@@ -65,7 +65,9 @@ def _gru(width: int) -> tuple[list[Expr], list[Part]]:
 _cells: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
-def _gates(name: str, formulas_of: Callable[[int], tuple[list[Expr], list[Part]]], *args: LazyTensor) -> LazyTensor:
+def _gates(
+    name: str, formulas_of: Callable[[int], tuple[list[Expr], list[ColumnRun]]], *args: LazyTensor
+) -> LazyTensor:
     """Record the gates of a cell, from both products and the state that they change."""
     key = (name, *[x._kind for x in args])
     known = _cells.get(key)

@@ -23,8 +23,8 @@ from ...locks import new_lock
 
 __all__ = [
     "DTYPES",
+    "ColumnRun",
     "Matrices",
-    "Part",
     "Pointwise",
     "Signature",
     "TensorKind",
@@ -98,7 +98,7 @@ class Matrices(Protocol):
         """Write (or add) the gradients of the inputs; parameters' go to ``gradients``."""
 
 
-class Part(NamedTuple):
+class ColumnRun(NamedTuple):
     """A run of a formula's columns: of argument ``slot`` from element ``start`` on; ``spread`` if it is one value."""
 
     slot: int
@@ -110,7 +110,7 @@ class Pointwise(NamedTuple):
     """Formulas over parts of the arguments, each ``width`` columns of the result. A formula may use those before it."""
 
     formulas: tuple[Expr, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ColumnRun, ...]
     width: int
     dtype: torch.dtype
 
@@ -200,7 +200,7 @@ def _template(
 def pointwise(
     signature: Signature,
     formulas: Sequence[Expr],
-    parts: Sequence[Part],
+    parts: Sequence[ColumnRun],
     width: int,
     dtype: torch.dtype,
     total: bool = False,

@@ -101,7 +101,7 @@ class Listing:
         return rows
 
 
-class _Part(NamedTuple):
+class _GradientSource(NamedTuple):
     """What gives part of a gradient: a product of rows (its kernel, how many, the addresses and strides of both), or,
     of form ``rows``, the gradients ``y`` of looked-up rows."""
 
@@ -114,9 +114,9 @@ class _Part(NamedTuple):
     """Which signature it comes from, and, of a vertex program, which of its parts it is."""
 
 
-def _parts(layout: StepLayout) -> dict[int, list[_Part]]:
+def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
     """Return what the products give to each weight and bias, by their ids."""
-    found: dict[int, list[_Part]] = {}
+    found: dict[int, list[_GradientSource]] = {}
     for number, signature in enumerate(layout.signatures):
         product = signature.matrices
         if not layout.reached[number]:
@@ -124,12 +124,14 @@ def _parts(layout: StepLayout) -> dict[int, list[_Part]]:
         if isinstance(product, ProgramCall):
             program = layout.programs[number]
             for i, (part, row) in enumerate(zip(program.script.parts, program.filled.parts.tolist(), strict=True)):
-                product_of_rows = _Part(part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i))
+                product_of_rows = _GradientSource(
+                    part.form, row[0], (row[1], row[2]), (row[3], row[4]), source=(number, i)
+                )
                 found.setdefault(id(product.shared[part.shared]), []).append(product_of_rows)
         elif isinstance(product, Lookup):
             known, row_bytes = layout.lookups[number], product.table.shape[1] * product.table.element_size()
             looked = _looked(known.rows, product.padding)
-            of_rows = _Part("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
+            of_rows = _GradientSource("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
             found.setdefault(id(product.table), []).append(of_rows)
         if not isinstance(product, Product):
             continue
@@ -138,9 +140,9 @@ def _parts(layout: StepLayout) -> dict[int, list[_Part]]:
         x = given.address, given.distance if rows == 1 else given.kind.shape[-1] * item
         y = int(layout.starts[number]) + layout.shift, product.results[0].shape[-1] * item
         pair = (x, y) if product.turned else (y, x)
-        found.setdefault(id(product.weight), []).append(_Part("outer", count, *pair))
+        found.setdefault(id(product.weight), []).append(_GradientSource("outer", count, *pair))
         if product.bias is not None:
-            found.setdefault(id(product.bias), []).append(_Part("totals", count, y, y))
+            found.setdefault(id(product.bias), []).append(_GradientSource("totals", count, y, y))
     return found
 
 
@@ -234,7 +236,13 @@ def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: i
 
 
 def _add_parts(
-    listing: Listing, parts: Sequence[_Part], parameter: Tensor, into: Tensor, keep: float, scale: float, number: int
+    listing: Listing,
+    parts: Sequence[_GradientSource],
+    parameter: Tensor,
+    into: Tensor,
+    keep: float,
+    scale: float,
+    number: int,
 ) -> None:
     """Change ``into`` to ``keep * into + scale * gradient``, part by part; ``number`` is that of the rule, or -1."""
     for i, part in enumerate(parts):
@@ -250,7 +258,7 @@ def _add_parts(
             _add_rows(listing, part, into, numbers, how)
 
 
-def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, how: int) -> None:
+def _add_rows(listing: Listing, part: _GradientSource, into: Tensor, numbers: np.ndarray, how: int) -> None:
     """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
     assert part.looked is not None
     item, row = into.element_size(), into.stride(0) * into.element_size()
@@ -265,7 +273,9 @@ def _add_rows(listing: Listing, part: _Part, into: Tensor, numbers: np.ndarray, 
     listing.add(words, part.rows * into.shape[1], how, apart=False)
 
 
-def _add_part(listing: Listing, part: _Part, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int) -> None:
+def _add_part(
+    listing: Listing, part: _GradientSource, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int
+) -> None:
     """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
     height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
     dtype = DTYPES[parameter.dtype]

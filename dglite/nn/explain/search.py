@@ -90,7 +90,7 @@ def _links(graph: DGLGraph) -> Any:
     return scipy.sparse.csr_array((np.ones(2 * len(src), np.int64), ends), shape=(sum(counts), sum(counts)))
 
 
-class Part:
+class SearchNode:
     """A connected part of the graph: a node of the search tree."""
 
     def __init__(self, nodes: np.ndarray) -> None:
@@ -98,7 +98,7 @@ class Part:
         self.shapley = 0.0
         self.num_visits = 0
         self.total_reward = 0.0
-        self.children: list[Part] = []
+        self.children: list[SearchNode] = []
 
 
 class Search:
@@ -107,11 +107,11 @@ class Search:
     def __init__(self, settings: SubgraphSearcher, links: Any, values: Callable[[np.ndarray], np.ndarray]) -> None:
         self._settings, self._links, self._values = settings, links, values
         self._num_nodes = links.shape[0]
-        self.parts: dict[bytes, Part] = {}
+        self.parts: dict[bytes, SearchNode] = {}
 
     def best(self) -> np.ndarray:
         """Return the nodes of the part, of at most ``node_min`` nodes, with the largest Shapley value that was met."""
-        root = Part(np.arange(self._num_nodes))
+        root = SearchNode(np.arange(self._num_nodes))
         self.parts[root.nodes.tobytes()] = root
         with tqdm(range(self._settings.num_rollouts), desc="Rollouts", disable=not self._settings.log) as progress:
             for _ in progress:
@@ -120,7 +120,7 @@ class Search:
         leaves = [part for part in self.parts.values() if len(part.nodes) <= self._settings.node_min]
         return max(leaves, key=lambda part: part.shapley).nodes
 
-    def _roll_out(self, part: Part) -> None:
+    def _roll_out(self, part: SearchNode) -> None:
         """Walk down to a leaf, the most promising child each time, and credit the parts passed with its value."""
         path = []
         while len(part.nodes) > self._settings.node_min:
@@ -130,16 +130,16 @@ class Search:
             passed.num_visits += 1
             passed.total_reward += part.shapley
 
-    def _most_promising(self, children: list[Part]) -> Part:
+    def _most_promising(self, children: list[SearchNode]) -> SearchNode:
         effort = self._settings.coef * sqrt(sum(child.num_visits for child in children))
 
-        def promise(child: Part) -> float:
+        def promise(child: SearchNode) -> float:
             mean = child.total_reward / max(child.num_visits, 1)
             return mean + effort * child.shapley / (1 + child.num_visits)
 
         return max(children, key=promise)
 
-    def _expanded(self, part: Part) -> list[Part]:
+    def _expanded(self, part: SearchNode) -> list[SearchNode]:
         """Return the children of a part, made and valued at the first call."""
         if part.children:
             return part.children
@@ -155,14 +155,14 @@ class Search:
             nodes = part.nodes[rest[component == np.bincount(component).argmax()]]
             key = nodes.tobytes()
             if key not in self.parts:
-                self.parts[key] = Part(nodes)
+                self.parts[key] = SearchNode(nodes)
                 new.append(self.parts[key])
             made[key] = self.parts[key]
         self.estimate(new)
         part.children = list(made.values())
         return part.children
 
-    def estimate(self, parts: list[Part]) -> None:
+    def estimate(self, parts: list[SearchNode]) -> None:
         """Estimate the Shapley values of parts."""
         steps = self._settings.shapley_steps
         at_once = max(1, _BITS // (2 * steps * self._num_nodes))

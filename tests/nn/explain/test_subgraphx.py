@@ -11,7 +11,7 @@ import dglite
 from dglite import DGLGraph
 from dglite.errors import DGLError
 from dglite.nn import HeteroSubgraphX, SubgraphX
-from dglite.nn.explain.search import Part, Search
+from dglite.nn.explain.search import Search, SearchNode
 from dglite.nn.explain.setvalues import SetValues
 from tests.nn.explain.models import (
     TRIANGLE,
@@ -59,7 +59,7 @@ def path_search(steps: int, num_hops: int, value: object) -> Search:
 def test_shapley_values(needed: list[int], expected: float) -> None:
     """Of a game won by those who have all needed nodes, with nodes 1 and 3 near node 2 and the others in any set."""
     torch.manual_seed(0)
-    part = Part(np.array([2]))
+    part = SearchNode(np.array([2]))
     search = path_search(4000, 2, lambda sets: sets[:, needed].all(1).astype(float))
     search.estimate([part])
     assert part.shapley == pytest.approx(expected, abs=0.03)
