@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
-from .fusion import Step, fused
+from .fusion import RecordedOperation, fused
 from .generic import Recorded, made_call, only, record_call
 from .pointwise import ELEMENTWISE, same_session
 from .session import Macro, Session
@@ -292,7 +292,9 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
     tensors = {x.node: session.give(x.tensor)._ref for x in own.given.values()}
     constants = {ref >> PLACE_BITS: (pool, dtype) for dtype, (pool, ref) in own.pools.items()}
     steps = [
-        Step(node, own.signature(int(own.sigs[node])), own.args[own.argptr[node] : own.argptr[node + 1]].tolist())
+        RecordedOperation(
+            node, own.signature(int(own.sigs[node])), own.args[own.argptr[node] : own.argptr[node + 1]].tolist()
+        )
         for node in range(own.num_nodes)
         if own.sigs[node] != EXTERNAL
     ]

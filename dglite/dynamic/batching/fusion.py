@@ -12,12 +12,12 @@ from ...expr import Call, Expr, Operand
 from ...kernels.cpu.batching import PLACE_BITS
 from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, result, shared_signature
 
-__all__ = ["Step", "fused"]
+__all__ = ["RecordedOperation", "fused"]
 
 _MASK = (1 << PLACE_BITS) - 1
 
 
-class Step(NamedTuple):
+class RecordedOperation(NamedTuple):
     """A recorded operation: its node, signature and the places of its arguments."""
 
     node: int
@@ -25,11 +25,11 @@ class Step(NamedTuple):
     refs: list[int]
 
 
-_plans: dict[Any, tuple[list[Step | int], dict[int, int]]] = {}
+_plans: dict[Any, tuple[list[RecordedOperation | int], dict[int, int]]] = {}
 """What became of bodies that have been seen: cells are traced in every session, and mostly they are the same."""
 
 
-def fused(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step], dict[int, int]]:
+def fused(steps: Sequence[RecordedOperation], kept: Iterable[int]) -> tuple[list[RecordedOperation], dict[int, int]]:
     """Return fewer steps that compute the same, and where the result of each old node that is read lies among them.
 
     ``kept`` are nodes that are read from outside. A place is a new step's number in the upper bits, bytes in the lower.
@@ -43,7 +43,9 @@ def fused(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step], dict[
     return [steps[step] if isinstance(step, int) else step for step in made], places
 
 
-def _planned(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step | int], dict[int, int]]:
+def _planned(
+    steps: Sequence[RecordedOperation], kept: Iterable[int]
+) -> tuple[list[RecordedOperation | int], dict[int, int]]:
     """Return what :func:`fused` does, steps that stay as they are by their number."""
     groups, number = _groups(steps), {step.node: i for i, step in enumerate(steps)}
     group_of = {step.node: number for number, group in enumerate(groups) for step in group}
@@ -51,7 +53,7 @@ def _planned(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step | in
     for step in steps:
         read |= {node for node in _nodes(step) if group_of.get(node) != group_of[step.node]}
     places: dict[int, int] = {}
-    made: list[Step | int] = []
+    made: list[RecordedOperation | int] = []
     for group in groups:
         first = len(made) << PLACE_BITS
         if len(group) == 1:
@@ -73,21 +75,21 @@ def _planned(steps: Sequence[Step], kept: Iterable[int]) -> tuple[list[Step | in
     return made, places
 
 
-def _nodes(step: Step) -> list[int]:
+def _nodes(step: RecordedOperation) -> list[int]:
     return [ref >> PLACE_BITS for ref in step.refs]
 
 
-def _formulas(step: Step) -> Pointwise:
+def _formulas(step: RecordedOperation) -> Pointwise:
     assert step.signature.formulas is not None
     return step.signature.formulas
 
 
-def _groups(steps: Sequence[Step]) -> list[list[Step]]:
+def _groups(steps: Sequence[RecordedOperation]) -> list[list[RecordedOperation]]:
     """Return groups in an order of execution. Element-wise operations of one width are together unless others, that
     use some of them, are used by the rest: each way from one group to another leads to a later stage."""
     stage: dict[int, int] = {}
     shape_of: dict[int, Any] = {}
-    members: dict[Any, list[Step]] = {}
+    members: dict[Any, list[RecordedOperation]] = {}
     for step in steps:
         own = step.signature.formulas
         shape = None if own is None else (own.width, own.dtype)
@@ -101,7 +103,7 @@ def _groups(steps: Sequence[Step]) -> list[list[Step]]:
 _known: dict[Any, Signature] = {}
 
 
-def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
+def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation:
     """Return one step for a group, whose results are those of the given nodes, one after the other."""
     width, dtype = _formulas(group[0]).width, _formulas(group[0]).dtype
     sources: dict[int, int] = {}
@@ -128,7 +130,7 @@ def _one(group: Sequence[Step], results: Sequence[int]) -> Step:
             formulas += values[step.node]
             values[step.node] = [result(at + i) for i in range(len(own.formulas))]
     signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
-    return Step(results[0], signature, list(sources))
+    return RecordedOperation(results[0], signature, list(sources))
 
 
 def _filled(formula: Expr, operands: Sequence[Expr], before: Sequence[Expr]) -> Expr:

@@ -163,7 +163,7 @@ class Card:
             elif operation == TOTALS:
                 case = cuda.LOSSES
             else:
-                case = cuda.Step.of(step_of(operation))
+                case = cuda.FormulaStep.of(step_of(operation))
             found = self._of_address[operation] = self.number(case)
         return found
 
@@ -177,7 +177,7 @@ class Card:
         late: bool = True,
     ) -> int:
         """Return the operation of formulas, of an update unless it is not ``late``."""
-        return self.number(cuda.Step(formulas, spread, add, total, dtype, late))
+        return self.number(cuda.FormulaStep(formulas, spread, add, total, dtype, late))
 
     def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
         """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""

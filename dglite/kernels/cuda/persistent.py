@@ -18,7 +18,7 @@ from .program import BLOCK, CPP_TYPES, CudaProgram, make_program
 from .render import expression_text
 
 __all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "LOSSES", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Matrix"]
-__all__ += ["Rowwise", "Step", "Summed", "Times", "persistent_program", "slots_of"]
+__all__ += ["FormulaStep", "Rowwise", "Summed", "Times", "persistent_program", "slots_of"]
 
 WAIT, CHECK, FIRST_CASE = 0, 1, 2
 """Operations: to wait for all blocks, to end the sweeps, and from there on the cases of a program."""
@@ -46,7 +46,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Step:
+class FormulaStep:
     """Element-wise formulas; see :class:`..render_steps.StepSpec`. ``late`` is what an update is made of."""
 
     formulas: tuple[Expr, ...]
@@ -57,7 +57,7 @@ class Step:
     late: bool = False
 
     @classmethod
-    def of(cls, spec: StepSpec) -> Step:
+    def of(cls, spec: StepSpec) -> FormulaStep:
         """Return the case of what is a kernel on the CPU."""
         return cls(spec.formulas, spec.spread, spec.add, spec.total, spec.dtype)
 
@@ -117,7 +117,7 @@ def _kept() -> tuple[tuple[int, Expr], ...]:
 KEPT = _kept()
 """A sum, scaled, is added to what is kept of a tensor; where it keeps 0, what is there does not count."""
 CLEAR, LOSSES = Clear(), Losses()
-Case = Step | Rowwise | Times | Summed | Clear | Losses
+Case = FormulaStep | Rowwise | Times | Summed | Clear | Losses
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ Rendered = tuple[str, str]
 """What a case declares, and the call that it makes."""
 
 
-def _step(case: Step, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
+def _step(case: FormulaStep, name: str, matrices: Sequence[Matrix], slots: Slots) -> Rendered:
     results, operands = len(case.formulas), len(case.spread)
     rows = [*(f"y{i}" for i in range(results)), *(f"x{i}" for i in range(operands))]
     places = [f"{row}(words + {FIRST_PLACE + WORDS_PER_PLACE * i})" for i, row in enumerate(rows)]
@@ -303,7 +303,7 @@ def _losses(case: Losses, name: str, matrices: Sequence[Matrix], slots: Slots) -
 
 
 _RENDERERS: dict[type, Callable[..., Rendered]] = {
-    Step: _step,
+    FormulaStep: _step,
     Rowwise: _rowwise,
     Times: _times,
     Summed: _summed,

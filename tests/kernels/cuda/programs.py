@@ -25,8 +25,8 @@ def processors() -> CudaProgram:
     x, y = (Operand(Side.E, slot) for slot in range(2))
     matrices = persistent.Matrix(600, 96, dtype), persistent.Matrix(5, 64, "float64")
     cases = (
-        persistent.Step((x.call("tanh") * y, x), (False, True), True, False, dtype),
-        persistent.Step((x * y,), (False, False), True, True, dtype),
+        persistent.FormulaStep((x.call("tanh") * y, x), (False, True), True, False, dtype),
+        persistent.FormulaStep((x * y,), (False, False), True, True, dtype),
         *(
             persistent.Rowwise(form, gradient, dtype)
             for form in ("cross_entropy", "softmax")

@@ -26,9 +26,9 @@ def e(slot: int) -> Expr:
     return Operand(Side.E, slot)
 
 
-PRODUCT = cuda.Step((e(0).call("tanh") * e(1), e(0) + 1.0), (False, True), False, False, "float64")
-ADDED = cuda.Step((e(0), e(0) * 2.0), (False,), True, False, "float64")
-TOTAL = cuda.Step((e(0) * e(1),), (False, False), True, True, "float64")
+PRODUCT = cuda.FormulaStep((e(0).call("tanh") * e(1), e(0) + 1.0), (False, True), False, False, "float64")
+ADDED = cuda.FormulaStep((e(0), e(0) * 2.0), (False,), True, False, "float64")
+TOTAL = cuda.FormulaStep((e(0) * e(1),), (False, False), True, True, "float64")
 MATRICES = (cuda.Matrix(37, 45, "float64"), cuda.Matrix(37, 45, "float64"), cuda.Matrix(5, 3, "float32"))
 SLOTS = ((1, False), (0, False), (1, True))
 """Of the first matrix a warp holds one group, and reads others from memory; of the second none; all of the third."""
