@@ -223,7 +223,7 @@ class Evaluator:
         lazies = [x for x in values if type(x) is LazyTensor]
         return record_program(call, lazies[0]) if lazies else call.run(values, again)
 
-    def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> Call:
+    def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> VertexCall:
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
         key = _key(functions, pulled)
@@ -239,11 +239,11 @@ class Evaluator:
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
-        return Call(traced, order, pulled, self._pool, type(functions[0]).__name__)
+        return VertexCall(traced, order, pulled, self._pool, type(functions[0]).__name__)
 
 
 @dataclass
-class Call:
+class VertexCall:
     """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
 
     traced: _Traced

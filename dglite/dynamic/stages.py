@@ -18,11 +18,11 @@ from .order import Order
 from .recipe import Buffer, Heavy
 from .schedule import Own
 
-__all__ = ["Call", "addresses", "bind"]
+__all__ = ["SweepCall", "addresses", "bind"]
 
 
 @dataclass
-class Call:
+class SweepCall:
     """What all classes share in one call. ``buffers`` has the address that row 0 of the graph has in each buffer."""
 
     order: Order
@@ -35,7 +35,7 @@ class Call:
     tables: dict[tuple[int, bool], Any] = field(default_factory=dict)
 
 
-def addresses(sources: Sequence[Any], call: Call) -> list[int]:
+def addresses(sources: Sequence[Any], call: SweepCall) -> list[int]:
     """Return the address of each source of a schedule's words."""
     order, slots = call.order, call.slots
     tables, states, shared, gradients = call.tables, call.states, call.shared, call.shared_grads
@@ -50,7 +50,7 @@ def addresses(sources: Sequence[Any], call: Call) -> list[int]:
     return [find[type(source)](source) for source in sources]
 
 
-def bind(stage: Heavy, memory: Memory, call: Call) -> Own:
+def bind(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     """Return what runs a stage for a run of rows."""
     return _BINDERS[stage.node.kind](stage, memory, call)
 
@@ -70,7 +70,7 @@ def _rows(memory: Memory, place: Any, domain: Domain) -> _Rows:
 
 
 # -- products --------------------------------------------------------------------------------------------------------
-def _bind_matmul(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_matmul(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     domain, weight = stage.node.domain, call.shared[stage.node.inputs[1].attr]
     weight = weight.t() if stage.node.attr else weight
     x, out = (_rows(memory, place, domain) for place in (stage.places[0], stage.place))
@@ -81,7 +81,7 @@ def _bind_matmul(stage: Heavy, memory: Memory, call: Call) -> Own:
     return run
 
 
-def _bind_weight_grad(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_weight_grad(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     """Add ``x.T @ gradient``, in the layout of the weight."""
     domain, index = stage.node.inputs[0].domain, stage.node.attr
     weight = call.shared[index]
@@ -108,7 +108,7 @@ def lies_by_columns(weight: torch.Tensor) -> bool:
     return weight.stride(0) == 1 and weight.shape[0] > 1
 
 
-def _bind_column_sum(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_column_sum(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     index = stage.node.attr
     x = _rows(memory, stage.places[0], stage.node.inputs[0].domain)
 
@@ -118,7 +118,7 @@ def _bind_column_sum(stage: Heavy, memory: Memory, call: Call) -> Own:
     return run
 
 
-def _accumulate(call: Call, index: int, term: torch.Tensor, adds: bool) -> None:
+def _accumulate(call: SweepCall, index: int, term: torch.Tensor, adds: bool) -> None:
     known = call.shared_grads.get(index)
     if known is None:
         call.shared_grads[index] = term if term.is_sparse else term.view(call.shared[index].shape)
@@ -131,7 +131,7 @@ def _accumulate(call: Call, index: int, term: torch.Tensor, adds: bool) -> None:
 
 
 # -- torch functions -------------------------------------------------------------------------------------------------
-def _inputs(stage: Heavy, memory: Memory, call: Call) -> list[Callable[[int, int], torch.Tensor]]:
+def _inputs(stage: Heavy, memory: Memory, call: SweepCall) -> list[Callable[[int, int], torch.Tensor]]:
     """Return what gives each input's rows; all of it where it is shared."""
     found: list[Callable[[int, int], torch.Tensor]] = []
     for x, place in zip(stage.node.inputs, stage.places, strict=True):
@@ -142,7 +142,7 @@ def _inputs(stage: Heavy, memory: Memory, call: Call) -> list[Callable[[int, int
     return found
 
 
-def _bind_opaque(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_opaque(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     node, inputs = stage.node, _inputs(stage, memory, call)
     rows = _rows(memory, stage.place, node.domain)
 
@@ -153,7 +153,7 @@ def _bind_opaque(stage: Heavy, memory: Memory, call: Call) -> Own:
     return run
 
 
-def _bind_vjp(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_vjp(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     function, wanted = stage.node.attr
     *inputs, gradients = _inputs(stage, memory, call)
     rows = None if stage.place is None else _rows(memory, stage.place, stage.node.domain)
@@ -174,7 +174,7 @@ def _bind_vjp(stage: Heavy, memory: Memory, call: Call) -> Own:
     return run
 
 
-def _bind_random(stage: Heavy, memory: Memory, call: Call) -> Own:
+def _bind_random(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     rows = _rows(memory, stage.place, stage.node.domain)
 
     def run(first: int, last: int, adds: bool) -> None:

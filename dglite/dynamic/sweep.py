@@ -18,7 +18,7 @@ from .recipe import Role, Root, VertexPlan
 from .schedule import Template
 from .script import Script, Unsupported, stacked_rows
 from .small import MOST_NODES, SmallRun
-from .stages import Call, addresses, bind, lies_by_columns
+from .stages import SweepCall, addresses, bind, lies_by_columns
 
 __all__ = ["Engine", "Input", "Sweep"]
 
@@ -170,7 +170,7 @@ def _spans(order: Order, classes: dict[int, ClassPlan]) -> dict[int, Span]:
 
 
 def _run(
-    engine: Engine, classes: dict[int, ClassPlan], backward: bool, memories: dict[int, Memory], call: Call
+    engine: Engine, classes: dict[int, ClassPlan], backward: bool, memories: dict[int, Memory], call: SweepCall
 ) -> None:
     """Run everything eager, then the sweep, then everything late."""
     if not memories:
@@ -218,7 +218,7 @@ class _Forward:
         self.states = [empty((num_nodes + 1, width), engine.dtype) for width in engine.state_widths]
         for state in self.states:
             state[num_nodes] = 0  # what a vertex without that child gathers
-        self.call = Call(order, self.states, _flat(shared), engine.slots, engine.pool)
+        self.call = SweepCall(order, self.states, _flat(shared), engine.slots, engine.pool)
         self.memories: dict[int, Memory] = {}
         self.picked: dict[tuple[int, int], torch.Tensor] = {}
 
@@ -273,7 +273,7 @@ class _Backward:
         self.forward, self.order, self.engine = forward, forward.order, forward.engine
         self.gradients = [self._given(g, width) for g, width in zip(gradients, self.engine.push_widths, strict=True)]
         known = forward.call
-        self.call = Call(known.order, known.states, known.shared, known.slots, known.pool, dict(known.buffers))
+        self.call = SweepCall(known.order, known.states, known.shared, known.slots, known.pool, dict(known.buffers))
         self.memories: dict[int, Memory] = {}
         self.input_grads: dict[int, torch.Tensor] = {}
 

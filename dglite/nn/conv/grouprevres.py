@@ -62,20 +62,20 @@ class GroupRevRes(nn.Module):
                 )
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
         maker = getattr(x.grad_fn, "call", None)
-        call = _Call(self.gnn_modules, g, len(args), maker if isinstance(maker, _Call) else None)
+        call = _GroupCall(self.gnn_modules, g, len(args), maker if isinstance(maker, _GroupCall) else None)
         return _function().apply(call, x, *args, *parameters)
 
 
-class _Call:
+class _GroupCall:
     """One call of the layer: what its gradient needs.
 
     ``before`` is the call that made the input. That does not keep its output then: it is computed here, from this
     call's own, which the call after this may compute in turn.
     """
 
-    def __init__(self, modules: Any, g: DGLGraph, num_args: int, before: _Call | None) -> None:
+    def __init__(self, modules: Any, g: DGLGraph, num_args: int, before: _GroupCall | None) -> None:
         self.modules, self.g, self.num_args, self.before = modules, g, num_args, before
-        self.after: _Call | None = None
+        self.after: _GroupCall | None = None
         self.states: list[bytes] = []
         self.output: Tensor | None = None
         self.args: Sequence[Tensor] = ()
@@ -128,7 +128,7 @@ def _function() -> Any:
 
     class Reversible(framework.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, call: _Call, x: Tensor, *others: Tensor) -> Tensor:
+        def forward(ctx: Any, call: _GroupCall, x: Tensor, *others: Tensor) -> Tensor:
             ctx.call, ctx.num_others = call, len(others)
             call.args = others[: call.num_args]
             output = call.forward(x, *call.args)
