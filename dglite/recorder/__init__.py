@@ -6,7 +6,7 @@ those that they understand, ``mailbox`` those over messages; ``purity`` says whi
 
 from .bytecode import Called, called, code_of, constants_of
 from .combine import is_truth
-from .deferred import Column, Deferred, Source, Tape, Unrecordable, is_deferred, realised
+from .deferred import Deferred, EdgeColumn, Source, Tape, Unrecordable, is_deferred, realised
 from .found import Found
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
@@ -18,8 +18,8 @@ __all__ = [
     "MAILBOX",
     "MESSAGES",
     "Called",
-    "Column",
     "Deferred",
+    "EdgeColumn",
     "Found",
     "Mailbox",
     "Reduced",

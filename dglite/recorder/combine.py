@@ -13,7 +13,7 @@ from ..expr import Call, Constant, Expr, Operand, Side, operands_of
 from ..formulas import ALIASES
 from ..kernels.layout import broadcast_shape
 from ..opspec import COMPARISONS, OPERATORS
-from .deferred import Column, Tape, is_deferred, real
+from .deferred import EdgeColumn, Tape, is_deferred, real
 from .rows import is_rows
 
 __all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
@@ -58,12 +58,12 @@ class Table:
         return entry[0]
 
 
-def is_truth(column: Column) -> bool:
+def is_truth(column: EdgeColumn) -> bool:
     """Whether the column holds truths rather than numbers."""
     return column._dtype is None
 
 
-def settled(tape: Tape, column: Column) -> Column:
+def settled(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """Return the column with nothing left to do but element-wise work.
 
     One that is summed over its last axis is computed, and one that somebody has computed is the tensor from then on.
@@ -73,7 +73,7 @@ def settled(tape: Tape, column: Column) -> Column:
     return column if column._summed is None else tape.capture(Side.E, tape.compute(column))
 
 
-def stored(tape: Tape, column: Column) -> Column:
+def stored(tape: Tape, column: EdgeColumn) -> EdgeColumn:
     """Return the column with nothing left to do at all: its values lie in memory."""
     column = settled(tape, column)
     return column if isinstance(column._expr, Operand) else tape.capture(Side.E, tape.compute(column))
@@ -84,9 +84,9 @@ def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 
 
     The first ``truths`` arguments must be truths.
     """
-    if not all(type(arg) is Column and is_truth(arg) for arg in args[:truths]):
+    if not all(type(arg) is EdgeColumn and is_truth(arg) for arg in args[:truths]):
         return NotImplemented
-    columns = [arg for arg in args if type(arg) is Column]
+    columns = [arg for arg in args if type(arg) is EdgeColumn]
     dtypes = {column._dtype for column in columns} - {None}
     axes = {len(column._feat) for column in columns}
     if len(dtypes) > 1 or len(axes) != 1 or any(column._tape is not tape for column in columns):
@@ -110,7 +110,7 @@ def combine(tape: Tape, op: str | Callable[..., Any], *args: Any, truths: int = 
     if expr is None or not operands_of(expr) or (isinstance(expr, Call) and expr.size > LARGEST):
         return NotImplemented
     truth = isinstance(expr, Call) and expr.op.name in COMPARISONS
-    return Column(tape, expr, feat, None if truth else dtype)
+    return EdgeColumn(tape, expr, feat, None if truth else dtype)
 
 
 def _float_of(args: tuple[Any, ...]) -> str | None:
@@ -124,7 +124,7 @@ def _float_of(args: tuple[Any, ...]) -> str | None:
 
 def _operand(tape: Tape, arg: Any, dtype: str, axes: int, truth: bool) -> tuple[Expr, tuple[int, ...]] | None:
     """Return an argument as (expression, feature shape); None where it does not fit."""
-    if type(arg) is Column:
+    if type(arg) is EdgeColumn:
         whole = settled(tape, arg)
         if is_truth(whole) and not truth:
             return Call(OPERATORS["where"], (whole._expr, Constant(1.0), Constant(0.0))), whole._feat
@@ -163,7 +163,7 @@ def _number(tape: Tape, value: float, dtype: str) -> Expr:
     return exprs[0] if len(exprs) == 1 else Call(OPERATORS["add"], tuple(exprs))
 
 
-def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
+def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> EdgeColumn | None:
     """Return a tensor of the function's own as a column: of the edges, or shared by all."""
     shape = tuple(backend.shape(x))
     if backend.device(x) != tape.device:
@@ -178,7 +178,7 @@ def _captured(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
     return tape.capture(Side.E, x) if lead == tape.lead == 1 and shape[0] == tape.num_edges else None
 
 
-def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
+def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> EdgeColumn | None:
     """Return rows of the receiving nodes as a column of their mailbox; they have an axis for the messages."""
     shape = tuple(backend.shape(x))
     if len(shape) != axes + 2 or shape[1] != 1 or backend.dtype(x) != dtype:
@@ -186,15 +186,15 @@ def _of_nodes(tape: Tape, x: Tensor, dtype: str, axes: int) -> Column | None:
     return tape.capture(Side.V, backend.reshape(x, (shape[0], *shape[2:])))
 
 
-def reshaped(tape: Tape, column: Column, feat: tuple[int, ...]) -> Any:
+def reshaped(tape: Tape, column: EdgeColumn, feat: tuple[int, ...]) -> Any:
     """Return the column with features of another shape, of as many elements."""
     column = settled(tape, column)
     if isinstance(column._expr, Operand) and not is_truth(column):
-        return Column(tape, tape.reshaped(column._expr, feat), feat, column._dtype)
+        return EdgeColumn(tape, tape.reshaped(column._expr, feat), feat, column._dtype)
     return rowwise(tape, column, lambda x: backend.reshape(x, (backend.shape(x)[0], *feat)))
 
 
-def rowwise(tape: Tape, column: Column, function: Callable[[Tensor], Tensor]) -> Any:
+def rowwise(tape: Tape, column: EdgeColumn, function: Callable[[Tensor], Tensor]) -> Any:
     """Apply what works on each row alone where the rows are: on the nodes, if the column depends on one end only."""
     if is_truth(column):
         return NotImplemented

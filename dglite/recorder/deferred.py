@@ -23,7 +23,7 @@ from ..errors import DGLError
 from ..expr import Expr, Operand, Side, evaluate, operands_of, renumber
 from ..function import FieldName, Reshaped
 
-__all__ = ["Column", "Deferred", "Operations", "Source", "Tape", "Unrecordable", "deferred_in"]
+__all__ = ["Deferred", "EdgeColumn", "Operations", "Source", "Tape", "Unrecordable", "deferred_in"]
 __all__ += ["is_deferred", "real", "realised"]
 
 Source = tuple[Side, FieldName]
@@ -192,7 +192,7 @@ class Operations(Protocol):
         """Return the operation if it takes such arguments, else None."""
 
 
-class Column(Deferred):
+class EdgeColumn(Deferred):
     """An expression over the operands of a tape, with a value for every edge.
 
     ``feat`` and ``dtype`` are those of a row; ``dtype`` is None for truths. With ``summed`` the last feature axis is
@@ -303,9 +303,9 @@ class Tape(ABC):
             self.shape_type = type(backend.shape(tensor))
         return Operand(source[0], slot)
 
-    def column(self, side: Side, name: str, tensor: Tensor) -> Column:
+    def column(self, side: Side, name: str, tensor: Tensor) -> EdgeColumn:
         """Return a feature column."""
-        return Column(self, self.operand((side, name), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+        return EdgeColumn(self, self.operand((side, name), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
 
     def reshaped(self, operand: Operand, feat: tuple[int, ...]) -> Operand:
         """Return the operand with rows of another shape, of as many elements."""
@@ -318,7 +318,7 @@ class Tape(ABC):
         target = name._replace(feat=feat) if isinstance(name, Reshaped) else Reshaped(name, tuple(own), feat)
         return self.operand((side, target), whole)
 
-    def unsqueezed(self, column: Column, axis: int) -> Column:
+    def unsqueezed(self, column: EdgeColumn, axis: int) -> EdgeColumn:
         """Return the column with a feature axis of length 1 before ``axis``, its operands likewise."""
         axes = len(column._feat)
         slots = {}
@@ -327,9 +327,9 @@ class Tape(ABC):
             own = (1,) * (axes - len(own)) + own
             slots[operand.slot] = self.reshaped(operand, (*own[:axis], 1, *own[axis:])).slot
         feat = (*column._feat[:axis], 1, *column._feat[axis:])
-        return Column(self, renumber(column._expr, slots), feat, column._dtype)
+        return EdgeColumn(self, renumber(column._expr, slots), feat, column._dtype)
 
-    def capture(self, side: Side, tensor: Tensor) -> Column:
+    def capture(self, side: Side, tensor: Tensor) -> EdgeColumn:
         """Return a tensor with the rows of ``side`` as a column."""
         for number, known in enumerate(self.captured):
             if known is tensor and (side, number) in self._slots:
@@ -337,7 +337,7 @@ class Tape(ABC):
         else:
             number = len(self.captured)
             self.captured.append(tensor)
-        return Column(self, self.operand((side, number), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
+        return EdgeColumn(self, self.operand((side, number), tensor), backend.shape(tensor)[1:], backend.dtype(tensor))
 
     def feat_of(self, slot: int) -> tuple[int, ...]:
         """Return the shape of a row of operand ``slot``."""
@@ -348,14 +348,14 @@ class Tape(ABC):
         return self.tensors[slot]
 
     @abstractmethod
-    def compute(self, column: Column) -> Tensor:
+    def compute(self, column: EdgeColumn) -> Tensor:
         """Return the column's value for every edge, (num_edges, *feat), in edge order."""
 
     def used_rows(self, side: Side) -> np.ndarray | None:
         """Return the rows of a side that some edge reads, None where that is all."""
         return None
 
-    def by_rows(self, column: Column, function: Callable[[Tensor], Tensor]) -> tuple[Side, Tensor]:
+    def by_rows(self, column: EdgeColumn, function: Callable[[Tensor], Tensor]) -> tuple[Side, Tensor]:
         """Apply what works on each row alone to as few rows as there can be; return whose rows they are and the result.
 
         What depends on one end of the edges alone has a row for each node there, unless there are fewer edges. Rows

@@ -17,7 +17,7 @@ from ..backend import active as backend
 from ..expr import operands_of
 from ..opspec import COMPARISONS, Reducer
 from .combine import Table, combine, is_truth, settled, stored
-from .deferred import Column, Deferred, Tape, Unrecordable, real
+from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
 from .operations import MESSAGES
 from .rows import Rows
 
@@ -32,7 +32,8 @@ def _compared(op: str) -> Callable[..., Any]:
 
     def compare(tape: Mailbox, input: Any, other: Any) -> Any:
         rounded = (
-            stored(tape, x) if type(x) is Column and x._dtype in ("float16", "bfloat16") else x for x in (input, other)
+            stored(tape, x) if type(x) is EdgeColumn and x._dtype in ("float16", "bfloat16") else x
+            for x in (input, other)
         )
         return combine(tape, op, *rounded)
 
@@ -65,19 +66,19 @@ class Mailbox(Tape):
         return values[0]
 
     @abstractmethod
-    def joins(self, column: Column, other: Column) -> bool:
+    def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Whether reductions of the two can be made in one pass, and it saves something."""
 
     @abstractmethod
-    def reduce_several(self, parts: Sequence[tuple[Reducer, Column]]) -> list[Tensor]:
+    def reduce_several(self, parts: Sequence[tuple[Reducer, EdgeColumn]]) -> list[Tensor]:
         """Return what :meth:`reduce` does for each, in one pass."""
 
     @abstractmethod
-    def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+    def reduce(self, reducer: Reducer, column: EdgeColumn) -> Tensor:
         """Return the reduction of each node's messages, (num_nodes, *feat)."""
 
     @abstractmethod
-    def softmax(self, column: Column) -> Column:
+    def softmax(self, column: EdgeColumn) -> EdgeColumn:
         """Return the messages normalised by a softmax at each node."""
 
 
@@ -89,7 +90,7 @@ class Reduced(Rows):
 
     __slots__ = ("__weakref__", "column", "of_any_shape", "reducer", "tape")
 
-    def __init__(self, tape: Mailbox, reducer: Reducer, column: Column, of_any_shape: bool) -> None:
+    def __init__(self, tape: Mailbox, reducer: Reducer, column: EdgeColumn, of_any_shape: bool) -> None:
         self.tape, self.reducer, self.column, self.of_any_shape = tape, reducer, column, of_any_shape
         self._value, self.stored = None, True
         tape.waiting.append(ref(self))
@@ -116,14 +117,14 @@ _Extremum = namedtuple("_Extremum", "values indices")
 def _over_messages(column: Any, dim: Any, axis: Any = None) -> bool:
     """Whether ``dim`` is the axis of the messages."""
     dim = axis if dim is None else dim
-    if type(column) is not Column or is_truth(column):
+    if type(column) is not EdgeColumn or is_truth(column):
         return False
     if isinstance(dim, list | tuple) and len(dim) == 1:
         dim = dim[0]
     return isinstance(dim, int) and not isinstance(dim, bool) and dim in (1, -1 - len(column._feat))
 
 
-def _reduced(tape: Mailbox, reducer: Reducer, column: Column, dim: Any, keepdim: bool) -> Any:
+def _reduced(tape: Mailbox, reducer: Reducer, column: EdgeColumn, dim: Any, keepdim: bool) -> Any:
     result = Reduced(tape, reducer, column, dim in (1, [1], (1,)))
     return _kept(real(result)) if keepdim else result
 
@@ -175,7 +176,7 @@ def _amin(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False) -> 
     return _shared_extremum(tape, Reducer.MIN, input, keepdim) if _over_messages(input, dim) else NotImplemented
 
 
-def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bool) -> Any:
+def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim: bool) -> Any:
     """Return an extremum whose gradient is shared by all messages that attain it, as that of ``amax`` is.
 
     Its gradient is that of the mean of the messages that equal the extremum. Where one is asked for, messages are
@@ -190,7 +191,7 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: Column, keepdim: bo
         chosen = combine(tape, "where", attains, column, 0.0, truths=1)
         if chosen is NotImplemented:
             return NotImplemented
-        ones = Column(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
+        ones = EdgeColumn(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
         mean = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
         extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
     return _kept(extremum) if keepdim else Rows(extremum)

@@ -15,7 +15,7 @@ from ..expr import Call, Constant, Expr, write_out_powers
 from ..formulas import FORMULAS, Formula
 from ..opspec import OPERATORS
 from .combine import LARGEST, Table, combine, is_truth, reshaped, rowwise, settled
-from .deferred import Column, Tape, is_deferred
+from .deferred import EdgeColumn, Tape, is_deferred
 
 __all__ = ["MESSAGES"]
 
@@ -55,7 +55,7 @@ _OF_NUMBERS = ("neg", "sub", "rsub")
 
 def _are_numbers(*args: Any) -> bool:
     """Whether no argument holds truths, which can be neither subtracted nor negated."""
-    return not any(type(arg) is Column and is_truth(arg) for arg in args)
+    return not any(type(arg) is EdgeColumn and is_truth(arg) for arg in args)
 
 
 for _name, _formula in FORMULAS.items():
@@ -69,7 +69,7 @@ def _same(tape: Tape, input: Any) -> Any:
 
 @MESSAGES.add("pow")
 def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
-    if type(input) is not Column or isinstance(exponent, bool) or not isinstance(exponent, int | float):
+    if type(input) is not EdgeColumn or isinstance(exponent, bool) or not isinstance(exponent, int | float):
         return NotImplemented
     if is_truth(input) or not math.isfinite(exponent):
         return NotImplemented
@@ -79,7 +79,7 @@ def _pow(tape: Tape, input: Any, exponent: Any) -> Any:
     expr = Call(OPERATORS["power"], (column._expr, Constant(float(exponent))))
     if write_out_powers(expr).size > LARGEST:  # type: ignore[attr-defined]
         return NotImplemented
-    return Column(tape, expr, column._feat, column._dtype)
+    return EdgeColumn(tape, expr, column._feat, column._dtype)
 
 
 @MESSAGES.add("where")
@@ -95,7 +95,7 @@ def _masked_fill(tape: Tape, input: Any, mask: Any, value: Any) -> Any:
 @MESSAGES.add("to", "type")
 def _to(tape: Tape, input: Any, dtype: Any) -> Any:
     """Only what changes nothing: the kernels compute in one dtype."""
-    return input if type(input) is Column and dtype is tape.dtypes.get(str(input._dtype)) else NotImplemented
+    return input if type(input) is EdgeColumn and dtype is tape.dtypes.get(str(input._dtype)) else NotImplemented
 
 
 @MESSAGES.add("type_as")
@@ -104,7 +104,7 @@ def _type_as(tape: Tape, input: Any, other: Any) -> Any:
 
 
 def _cast(wanted: str) -> Callable[..., Any]:
-    return lambda tape, input: input if type(input) is Column and input._dtype == wanted else NotImplemented
+    return lambda tape, input: input if type(input) is EdgeColumn and input._dtype == wanted else NotImplemented
 
 
 for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "float16"), ("bfloat16", "bfloat16")):
@@ -115,15 +115,15 @@ for _name, _dtype in (("float", "float32"), ("double", "float64"), ("half", "flo
 @MESSAGES.add("sum")
 def _sum(tape: Tape, input: Any, dim: Any = None, keepdim: bool = False, *, axis: Any = None) -> Any:
     dim = axis if dim is None else dim
-    if type(input) is not Column or is_truth(input) or not _is_last(tape, input, dim):
+    if type(input) is not EdgeColumn or is_truth(input) or not _is_last(tape, input, dim):
         return NotImplemented
     column = settled(tape, input)
     feat = column._feat[:-1]
     kept = "keep" if keepdim else "drop"
-    return Column(tape, column._expr, (*feat, 1) if keepdim else feat, column._dtype, kept)
+    return EdgeColumn(tape, column._expr, (*feat, 1) if keepdim else feat, column._dtype, kept)
 
 
-def _is_last(tape: Tape, column: Column, dim: Any) -> bool:
+def _is_last(tape: Tape, column: EdgeColumn, dim: Any) -> bool:
     """Whether ``dim`` is the last feature axis."""
     axes = tape.lead + len(column._feat)
     if isinstance(dim, list | tuple) and len(dim) == 1:
@@ -150,7 +150,7 @@ def _squeeze(tape: Tape, input: Any, dim: int) -> Any:
 
 def _feature_axis(tape: Tape, column: Any, dim: Any, extra: int = 0) -> int | None:
     """Return which feature axis ``dim`` counts; None for an axis in front of them."""
-    if type(column) is not Column or not isinstance(dim, int):
+    if type(column) is not EdgeColumn or not isinstance(dim, int):
         return None
     axes = tape.lead + len(column._feat) + extra
     if not -axes <= dim < axes or dim % axes < tape.lead:
@@ -162,7 +162,7 @@ def _feature_axis(tape: Tape, column: Any, dim: Any, extra: int = 0) -> int | No
 def _view(tape: Tape, input: Any, *shape: Any) -> Any:
     if len(shape) == 1 and isinstance(shape[0], list | tuple):
         shape = tuple(shape[0])
-    if tape.lead != 1 or type(input) is not Column or not all(type(size) is int for size in shape):
+    if tape.lead != 1 or type(input) is not EdgeColumn or not all(type(size) is int for size in shape):
         return NotImplemented
     if not shape or shape[0] not in (-1, tape.num_edges):
         return NotImplemented
@@ -179,7 +179,7 @@ def _view(tape: Tape, input: Any, *shape: Any) -> Any:
 @MESSAGES.add("getitem")
 def _getitem(tape: Tape, input: Any, key: Any) -> Any:
     """Select on feature axes: every leading axis must be taken whole."""
-    if type(input) is not Column or type(key) is not tuple:
+    if type(input) is not EdgeColumn or type(key) is not tuple:
         return NotImplemented
     if any(part is not None and part is not Ellipsis and type(part) not in (int, slice) for part in key):
         return NotImplemented
@@ -201,7 +201,7 @@ def _getitem(tape: Tape, input: Any, key: Any) -> Any:
 
 @MESSAGES.add("linear")
 def _linear(tape: Tape, input: Any, weight: Any, bias: Any = None) -> Any:
-    if type(input) is not Column or not input._feat or is_deferred(weight) or is_deferred(bias):
+    if type(input) is not EdgeColumn or not input._feat or is_deferred(weight) or is_deferred(bias):
         return NotImplemented
     return rowwise(tape, input, lambda x: backend.linear(x, weight, bias))
 
@@ -213,6 +213,6 @@ def _is_matrix(x: Any) -> bool:
 @MESSAGES.add("matmul")
 def _matmul(tape: Tape, input: Any, other: Any) -> Any:
     """A row times a matrix that all edges share."""
-    if type(input) is not Column or not input._feat or not _is_matrix(other):
+    if type(input) is not EdgeColumn or not input._feat or not _is_matrix(other):
         return NotImplemented
     return rowwise(tape, input, lambda x: x @ other)

@@ -14,7 +14,7 @@ from typing import Any
 from ..backend import Tensor, library_of
 from ..backend import active as backend
 from ..formulas import ALIASES, FORMULAS
-from .deferred import Column, Deferred, Unrecordable, deferred_in, is_deferred, real, realised
+from .deferred import Deferred, EdgeColumn, Unrecordable, deferred_in, is_deferred, real, realised
 
 __all__ = ["Rows", "is_rows"]
 
@@ -42,7 +42,7 @@ class Rows(Deferred):
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         given = list(deferred_in((*args, *kwargs.values())))
         for one in given:
-            if type(one) is Column:
+            if type(one) is EdgeColumn:
                 return one._dispatch(name, function, args, kwargs)
         if not all(is_rows(one) for one in given):
             raise Unrecordable(f"it calls {name!r} on positions in a mailbox")

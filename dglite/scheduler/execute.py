@@ -20,7 +20,7 @@ from .bucket import buckets_of, group_edges, product_in_buckets, reduce_in_bucke
 from .plan import (
     Apply,
     BucketReduce,
-    Column,
+    ColumnRead,
     CopyColumn,
     CrossReduce,
     EdgeCompute,
@@ -57,7 +57,7 @@ class Run:
         """Return operands: feature columns, or message fields that earlier steps have computed."""
         found = []
         for source in sources:
-            if isinstance(source, Column):
+            if isinstance(source, ColumnRead):
                 found.append(relation.column(source.side, source.name))
                 continue
             table = self.tables[source.register]

@@ -24,7 +24,7 @@ from .lower import MessageSignature, lower_edges, lower_update
 from .plan import (
     Apply,
     BucketReduce,
-    Column,
+    ColumnRead,
     CopyColumn,
     EdgeCompute,
     EdgeScores,
@@ -215,7 +215,7 @@ class _Accountant:
 
     def _is_attention(self, step: FusedReduce) -> bool:
         """Whether an operand is the weights of an attention that have not been computed yet."""
-        columns = [self.relation.column(x.side, x.name) for x in step.operands if isinstance(x, Column)]
+        columns = [self.relation.column(x.side, x.name) for x in step.operands if isinstance(x, ColumnRead)]
         adjacency = self.relation.adjacency
         return len(columns) == len(step.operands) and core.attends(adjacency, step.expr, step.reducer, columns)
 
@@ -245,7 +245,7 @@ class _Accountant:
             shape = ((*shape[0][:-1], 1), shape[1])
         self.kinds[step.out] = {step.out_field: shape}
         adjacency = self.relation.adjacency
-        sides = [source.side for source in step.operands if isinstance(source, Column)]
+        sides = [source.side for source in step.operands if isinstance(source, ColumnRead)]
         read = _total(
             [_structure_bytes(adjacency), *(self._rows_bytes(s, k) for s, k in zip(sides, kinds, strict=True))]
         )

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Called, Column, Found, Reduced, called, code_of, judgement, refusal, repeats
+from ..recorder import Called, EdgeColumn, Found, Reduced, called, code_of, judgement, refusal, repeats
 from .relation import Relation, has_kernels
 
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
@@ -86,7 +86,7 @@ def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     return None if target is None or found is None or not found[0].holds(target) else found[1]
 
 
-def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, Column]) -> None:
+def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, EdgeColumn]) -> None:
     """Note which built-in reducers a function is, if it returns reductions of message fields untouched."""
     names = {id(column): name for name, column in read.items()}
     reducers = []

@@ -19,7 +19,7 @@ from ..opspec import Reducer
 __all__ = [
     "Apply",
     "BucketReduce",
-    "Column",
+    "ColumnRead",
     "CopyColumn",
     "CrossReduce",
     "EdgeCompute",
@@ -55,7 +55,7 @@ class UserFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnRead:
     """What an operand reads of the relation's source nodes, edges or destination nodes."""
 
     side: Side
@@ -77,7 +77,7 @@ class Field:
         return f"%{self.register}.{self.name}"
 
 
-Source = Column | Field
+Source = ColumnRead | Field
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Waiting(Instruction):
 class CopyColumn(Instruction):
     """Take a column for every edge, as column ``out_field``: the edge's own, or a gathered row of an end node."""
 
-    column: Column
+    column: ColumnRead
     out_field: str
 
     @property
@@ -181,14 +181,14 @@ class EdgeScores(Instruction):
     A term of the edge may be added to the two.
     """
 
-    left: Column
-    right: Column
-    edge: Column | None
+    left: ColumnRead
+    right: ColumnRead
+    edge: ColumnRead | None
     slope: float
     out_field: str
 
     @property
-    def terms(self) -> tuple[Column, ...]:
+    def terms(self) -> tuple[ColumnRead, ...]:
         """The columns that are added up."""
         return (self.left, self.right) if self.edge is None else (self.left, self.right, self.edge)
 
@@ -275,7 +275,7 @@ class BucketReduce(Instruction):
 
     function: ReduceFunction | UserFunction
     messages: tuple[int, ...]
-    columns: tuple[tuple[str, Column], ...]
+    columns: tuple[tuple[str, ColumnRead], ...]
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -298,7 +298,7 @@ class ReduceOnce(Instruction):
 
     function: UserFunction
     messages: tuple[int, ...]
-    fields: tuple[tuple[str, Expr, tuple[Column, ...]], ...]
+    fields: tuple[tuple[str, Expr, tuple[ColumnRead, ...]], ...]
 
     @property
     def inputs(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from ..function import MessageFunction, ReduceFunction
 from .attend import leaky_sum
 from .plan import (
     BucketReduce,
-    Column,
+    ColumnRead,
     CopyColumn,
     EdgeCompute,
     EdgeScores,
@@ -87,8 +87,8 @@ def _has_kernel(function: Any) -> bool:
     return isinstance(function, ReduceFunction) and function.reducer.fused
 
 
-def _columns(function: MessageFunction) -> tuple[Column, ...]:
-    return tuple(Column(side, name) for side, name in function.fields)
+def _columns(function: MessageFunction) -> tuple[ColumnRead, ...]:
+    return tuple(ColumnRead(side, name) for side, name in function.fields)
 
 
 def _is_recorded(function: Any) -> bool:
@@ -101,7 +101,7 @@ def _reduce_once(step: Reduce, makers: Mapping[int, Instruction]) -> ReduceOnce:
         message = getattr(makers[register], "function", None)
         if _is_elementwise(message):
             assert isinstance(message, MessageFunction)
-            operands = tuple(Column(side, name) for side, name in message.fields)
+            operands = tuple(ColumnRead(side, name) for side, name in message.fields)
             fields.append((message.out_field, message.expr, operands))
         else:
             registers.append(register)
@@ -128,7 +128,7 @@ def _gather_into_buckets(step: Reduce, makers: Mapping[int, Message]) -> BucketR
         message = makers[register].function
         assert isinstance(message, MessageFunction)
         side, name = message.fields[0]
-        columns.append((message.out_field, Column(side, name)))
+        columns.append((message.out_field, ColumnRead(side, name)))
     return BucketReduce(step.out, step.relation, step.function, (), tuple(columns))
 
 
@@ -140,7 +140,7 @@ def _copy_message(step: Message, makers: Mapping[int, Instruction]) -> CopyColum
     function = step.function
     assert isinstance(function, MessageFunction)
     side, name = function.fields[0]
-    return CopyColumn(step.out, step.relation, Column(side, name), function.out_field)
+    return CopyColumn(step.out, step.relation, ColumnRead(side, name), function.out_field)
 
 
 def _compute_message(step: Message, makers: Mapping[int, Instruction]) -> EdgeCompute:

@@ -17,7 +17,7 @@ from ..opspec import Reducer
 from ..recorder import (
     MAILBOX,
     MESSAGES,
-    Column,
+    EdgeColumn,
     Mailbox,
     Rows,
     Tape,
@@ -31,7 +31,7 @@ from ..structure.adjacency import Adjacency
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
 from .attend import find_attention
 from .learned import note_builtins
-from .plan import Column as PlanColumn
+from .plan import ColumnRead as PlanColumn
 from .plan import spell
 from .relation import Relation, Table, gather, has_kernels
 
@@ -112,7 +112,7 @@ class RelationTape(Mailbox):
         super().__init__(operations, lead, adj.num_edges, rows, relation.device, literals)
         self.captured += relation.captured  # by these numbers the relation's messages know them
         self.log: list[str] | None = None
-        self._softmaxes: dict[int, Column] = {}
+        self._softmaxes: dict[int, EdgeColumn] = {}
 
     def edge_batch(self) -> EdgeBatch:
         """Return the relation's batch of edges with deferred columns."""
@@ -149,7 +149,7 @@ class RelationTape(Mailbox):
 
     def message(self, function: str, field: str, value: Any) -> MessageFunction:
         """Return what the function gave for ``field`` as a message."""
-        if type(value) is not Column or is_truth(value) or value._value is not None:
+        if type(value) is not EdgeColumn or is_truth(value) or value._value is not None:
             value = self.capture(Side.E, realised(value))
         expr, slots = compact(value._expr)
         fields = tuple(self.sources[slot] for slot in slots)
@@ -167,13 +167,13 @@ class RelationTape(Mailbox):
         return found
 
     # -- kernels ------------------------------------------------------------------------------------------------
-    def _operands(self, column: Column) -> tuple[Expr, list[Tensor]]:
+    def _operands(self, column: EdgeColumn) -> tuple[Expr, list[Tensor]]:
         expr, slots = compact(column._expr)
         return expr, [self.tensor(slot) for slot in slots]
 
-    def compute(self, column: Column) -> Tensor:
+    def compute(self, column: EdgeColumn) -> Tensor:
         if is_truth(column):
-            return self.compute(Column(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
+            return self.compute(EdgeColumn(self, column._expr.call("where", 1.0, 0.0), column._feat, "")) != 0
         expr, operands = self._operands(column)
         if self.log is not None:
             self.log.append(f"g-SDDMM of {self.spelled(column)}")
@@ -183,7 +183,7 @@ class RelationTape(Mailbox):
         values = core.sddmm(self.adjacency, expr, operands, dot=column._summed is not None)
         return backend.reshape(values, (self.num_edges, *column._feat))
 
-    def reduce(self, reducer: Reducer, column: Column) -> Tensor:
+    def reduce(self, reducer: Reducer, column: EdgeColumn) -> Tensor:
         attention = self._attention(column) if reducer is Reducer.SUM and self._softmaxes else None
         if attention is not None:
             return attention
@@ -193,14 +193,14 @@ class RelationTape(Mailbox):
             return backend.full((self.num_rows[Side.V], *column._feat), 0.0, str(column._dtype), self.tensor_device)
         return core.spmm(self.adjacency, expr, reducer, operands)
 
-    def joins(self, column: Column, other: Column) -> bool:
+    def joins(self, column: EdgeColumn, other: EdgeColumn) -> bool:
         """Columns of the same shape that read some of the same operands; an attention has a kernel of its own."""
         if self._softmaxes or is_truth(other) or (column._feat, column._dtype) != (other._feat, other._dtype):
             return False
         slots = {operand.slot for operand in operands_of(column._expr)}
         return any(operand.slot in slots for operand in operands_of(other._expr))
 
-    def reduce_several(self, parts: Sequence[tuple[Reducer, Column]]) -> list[Tensor]:
+    def reduce_several(self, parts: Sequence[tuple[Reducer, EdgeColumn]]) -> list[Tensor]:
         if len(parts) == 1:
             return [self.reduce(*parts[0])]
         slots = sorted({operand.slot for _, column in parts for operand in operands_of(column._expr)})
@@ -214,7 +214,7 @@ class RelationTape(Mailbox):
         exprs = tuple((renumber(column._expr, places), reducer) for reducer, column in parts)
         return core.spmm_several(self.adjacency, exprs, [self.tensor(slot) for slot in slots])
 
-    def _attention(self, column: Column) -> Tensor | None:
+    def _attention(self, column: EdgeColumn) -> Tensor | None:
         """Return the reduction if it is that of an attention in one kernel, else None."""
         seen = find_attention(column._expr, {slot: scores._expr for slot, scores in self._softmaxes.items()})
         if seen is None:
@@ -235,13 +235,13 @@ class RelationTape(Mailbox):
         result = core.attention(self.adjacency, how, x, terms)
         return backend.reshape(result, (self.num_rows[Side.V], *feat))
 
-    def softmax(self, column: Column) -> Column:
+    def softmax(self, column: EdgeColumn) -> EdgeColumn:
         """Return a softmax that is computed when it is needed on the edges: inside attention it never is."""
         slot = len(self.sources)
         self.sources.append((Side.E, "softmax" if self.log is None else f"softmax({self.spelled(column)})"))
         self.tensors.append(None)
         self._softmaxes[slot] = column
-        return Column(self, Operand(Side.E, slot), column._feat, column._dtype)
+        return EdgeColumn(self, Operand(Side.E, slot), column._feat, column._dtype)
 
     def feat_of(self, slot: int) -> tuple[int, ...]:
         return self._softmaxes[slot]._feat if slot in self._softmaxes else super().feat_of(slot)
@@ -265,7 +265,7 @@ class RelationTape(Mailbox):
                 self.tensors[slot] = core.edge_softmax(self.adjacency, self.compute(scores))
         return self.tensors[slot]
 
-    def spelled(self, column: Column) -> str:
+    def spelled(self, column: EdgeColumn) -> str:
         """Return the column's formula."""
         return spell(column._expr, [PlanColumn(side, name) for side, name in self.sources])
 
@@ -287,7 +287,7 @@ def reduce_once(
     tape = RelationTape(relation, constants_of(function), adjacency)
     tape.log = log
     fields_by_name = {name: (expr, sources) for name, expr, sources in fields}
-    read: dict[str, Column] = {}
+    read: dict[str, EdgeColumn] = {}
 
     def column(name: str) -> Any:
         if name in fields_by_name:
@@ -368,7 +368,7 @@ def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> Row
 
 def _mailbox_column(
     tape: Tape, relation: Relation, expr: Expr, sources: Sequence[tuple[Side, Any]], receivers: np.ndarray | None
-) -> Column:
+) -> EdgeColumn:
     """Return a message field, an expression over columns of the relation, as a column of the mailbox."""
     slots, feats, dtypes = {}, [], set()
     for position, (side, name) in enumerate(sources):
@@ -388,4 +388,4 @@ def _mailbox_column(
     if len(dtypes) > 1:
         raise Unrecordable(f"messages are made of {' and '.join(sorted(dtypes))}", lasting=False)
     whole = expr if list(slots) == list(slots.values()) else renumber(expr, slots)
-    return Column(tape, whole, feat, dtypes.pop())
+    return EdgeColumn(tape, whole, feat, dtypes.pop())

@@ -12,7 +12,7 @@ from dglite.errors import DGLError
 from dglite.expr import Side
 from dglite.scheduler.cache import compiled, update_plan
 from dglite.scheduler.lower import RelationUpdate, lower_edges, lower_multi, lower_update
-from dglite.scheduler.plan import Column, Message, Plan, UserFunction, Write, verify
+from dglite.scheduler.plan import ColumnRead, Message, Plan, UserFunction, Write, verify
 from dglite.scheduler.rewrite import RULES, rewrite
 
 MESSAGE, REDUCE, APPLY = UserFunction(0), UserFunction(1), UserFunction(2)
@@ -99,7 +99,7 @@ def test_of_reductions_to_one_column_the_last_still_counts() -> None:
 def test_a_dead_message_is_dropped() -> None:
     plan = rewrite(lower_update((COPY, fn.u_dot_v("h", "h", "unread")), (SUM,), None))
     assert kinds(plan) == ["FusedReduce", "Write"]
-    assert plan.steps[0].operands == (Column(Side.U, "h"),)  # type: ignore[attr-defined]
+    assert plan.steps[0].operands == (ColumnRead(Side.U, "h"),)  # type: ignore[attr-defined]
 
 
 def test_where_two_messages_have_a_field_the_later_counts() -> None:
