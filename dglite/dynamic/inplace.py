@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..kernels.render_cell import Rows
+from ..kernels.render_cell import RowAccess
 from .recipe import Buffer, Cell, Heavy, Phase, Place, Role, VertexPlan
 
 __all__ = ["reuse_places"]
@@ -43,7 +43,7 @@ def _spare_operand(
     """Return an operand of a kernel that is as wide as ``place`` and that nothing else needs, None if there is none."""
     for reading in cell.readings:
         source = reading.source
-        if not isinstance(source, Place) or reading.rows is not Rows.SAME or source.width != place.width:
+        if not isinstance(source, Place) or reading.rows is not RowAccess.SAME or source.width != place.width:
             continue
         alike = source.buffer.dtype is place.buffer.dtype and source.buffer.domain is place.buffer.domain
         written = [other for other in cell.places if _overlap(other, source)]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..kernels import compiled
-from ..kernels.render_cell import Rows
+from ..kernels.render_cell import RowAccess
 from .ir import Domain, Node, NodeKind
 from .recipe import Cell, Heavy, Place, Reading, VertexPlan
 
@@ -217,8 +217,8 @@ class StageTable:
         source = reading.source
         if isinstance(source, Place):
             self._place(source)
-            self._word(0, NOTHING if reading.rows is Rows.SAME else "parents")
-            self._word(int(reading.rows is not Rows.SAME))
+            self._word(0, NOTHING if reading.rows is RowAccess.SAME else "parents")
+            self._word(int(reading.rows is not RowAccess.SAME))
         elif source.kind is NodeKind.SHARED:
             self._word(reading.column * source.dtype.itemsize, SharedSource(source.attr))
             for _ in range(3):
@@ -240,13 +240,13 @@ class StageTable:
         assert stage.place is not None
         self._word(node.width)
         if node.kind is NodeKind.COLLECT:
-            rows = Rows.ADDRESSED
+            rows = RowAccess.ADDRESSED
             self._word(0, "parent bounds")
             self._word(0)
             self._word(0)
             self._word(0, TableSource(*node.attr))
         else:
-            rows = Rows.INDEXED if stage.places[0] is None else Rows.SAME
+            rows = RowAccess.INDEXED if stage.places[0] is None else RowAccess.SAME
             self._word(0, "bounds")
             if stage.places[0] is None:
                 self._state(node.inputs[0])

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..expr import Call, Constant, Expr, Operand, Side
-from ..kernels.render_cell import Rows
+from ..kernels.render_cell import RowAccess
 from ..opspec import COMPARISONS, OPERATORS
 from .gradient import ancestors
 from .ir import Builder, Domain, Node, NodeKind
@@ -317,14 +317,14 @@ class _Planner:
         column, source = (node.attr[0], node.inputs[0]) if node.kind is NodeKind.SLICE else (0, node)
         stored = stored and node in self.places
         if source.kind in (NodeKind.GATHER, NodeKind.CHILD) and not stored:
-            return Reading(Rows.INDEXED, source, column)
+            return Reading(RowAccess.INDEXED, source, column)
         if source.kind is NodeKind.SHARED:
-            return Reading(Rows.SHARED, source, column)
+            return Reading(RowAccess.SHARED, source, column)
         if stored:
-            return Reading(Rows.SAME, self.places[node])
+            return Reading(RowAccess.SAME, self.places[node])
         if source.kind is NodeKind.EACH:
             place = self.places[source.inputs[0]]
-            return Reading(Rows.INDEXED, place.part(column, column + node.width))
+            return Reading(RowAccess.INDEXED, place.part(column, column + node.width))
         return None
 
 

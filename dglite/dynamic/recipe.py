@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 import torch
 
 from ..expr import Expr
-from ..kernels.render_cell import Rows
+from ..kernels.render_cell import RowAccess
 from .ir import Domain, Node
 
 __all__ = ["Buffer", "Cell", "Heavy", "Phase", "Place", "Reading", "Role", "Root", "VertexPlan"]
@@ -71,7 +71,7 @@ class Place:
 class Reading:
     """What a kernel reads: a place or, of ``source``, a state, another vertex's value or a shared row."""
 
-    rows: Rows
+    rows: RowAccess
     source: Node | Place
     column: int = 0
 

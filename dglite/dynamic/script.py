@@ -15,7 +15,7 @@ import torch
 
 from ..expr import Operand, Side
 from ..kernels import compiled
-from ..kernels.render_cell import Rows
+from ..kernels.render_cell import RowAccess
 from .ir import Domain, Node, NodeKind
 from .layout import NOTHING, WORDS, SharedSource, StageTable, StateSource, TableSource
 from .memory import Lease, Pool
@@ -43,7 +43,7 @@ class _Given:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _VertexRows:
     """Rows of all vertices, by class and level, beside the states: of what is pushed, of its gradient, of inputs'."""
 
     what: str
@@ -114,7 +114,9 @@ class _ScriptStages(StageTable):
         self._word(0, stage.into)
         self._word(row)
         first, second = Operand(Side.E, 0), Operand(Side.E, 1)
-        formula, rows = (second + first, (Rows.INDEXED, Rows.SAME)) if stage.adds else (first, (Rows.INDEXED,))
+        formula, rows = (
+            (second + first, (RowAccess.INDEXED, RowAccess.SAME)) if stage.adds else (first, (RowAccess.INDEXED,))
+        )
         make = compiled("cell").formula_kernel
         return make((formula,), rows, DTYPES[stage.dtype], stage.width), 8 * stage.width
 
@@ -218,8 +220,8 @@ class Script:
                 for root in p.roots:
                     self._share(p, root)
             for k, buffer in plan.push_grads.items():
-                self._alias[buffer] = _Rows("push gradient", k)
-                self._memory[_Rows("push gradient", k)] = 2 * num, push_widths[k] * item
+                self._alias[buffer] = _VertexRows("push gradient", k)
+                self._memory[_VertexRows("push gradient", k)] = 2 * num, push_widths[k] * item
 
     def _share(self, plan: VertexPlan, root: Any) -> None:
         """Let a result lie in rows that all classes share."""
@@ -227,7 +229,7 @@ class Script:
         if what is None:
             return
         buffer, number = plan.places[root.node].buffer, int(str(root.key))
-        rows: Any = StateSource(number) if what == "state" else _Rows(what, number)
+        rows: Any = StateSource(number) if what == "state" else _VertexRows(what, number)
         self._alias[buffer] = rows
         if what != "state":
             self._memory[rows] = 2 * self._num_classes, buffer.width * buffer.dtype.itemsize
@@ -252,17 +254,17 @@ class Script:
             into = []
             for k, width in enumerate(push_widths):
                 known = self._pushed_states.get(k)
-                source = _Rows("push", k) if known is None else StateSource(known)
+                source = _VertexRows("push", k) if known is None else StateSource(known)
                 into.append(_Move(width, dtype, source, "places", _Given("result", k)))
             return {**found, every: (Phase.LATE, into)}
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
         rows = [
-            _Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _Rows("push gradient", k))
+            _Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _VertexRows("push gradient", k))
             for k in pushed
         ]
         found[every] = Phase.EAGER, rows
         for i, (width, kind) in enumerate(input_widths):
-            rows_of = _Rows("input gradient", i)
+            rows_of = _VertexRows("input gradient", i)
             if rows_of in self._memory:
                 move = _Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), True)
                 found[every + 2 + 2 * i] = Phase.LATE, [move]

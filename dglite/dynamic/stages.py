@@ -55,7 +55,7 @@ def bind(stage: Heavy, memory: Memory, call: SweepCall) -> Own:
     return _BINDERS[stage.node.kind](stage, memory, call)
 
 
-class _Rows:
+class _ClassRows:
     """Some rows of a class's tensor, asked for by their numbers in the graph."""
 
     def __init__(self, tensor: torch.Tensor, start: int) -> None:
@@ -65,8 +65,8 @@ class _Rows:
         return self._tensor[first - self._start : last - self._start]
 
 
-def _rows(memory: Memory, place: Any, domain: Domain) -> _Rows:
-    return _Rows(memory.tensor(place), memory.span.first(domain))
+def _rows(memory: Memory, place: Any, domain: Domain) -> _ClassRows:
+    return _ClassRows(memory.tensor(place), memory.span.first(domain))
 
 
 # -- products --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ..structure.ids import as_ids
 if TYPE_CHECKING:
     from .queries import QueryMixin
 
-__all__ = ["ColumnStorage", "EdgeView", "NodeView", "Rows", "Space", "TypedData"]
+__all__ = ["ColumnStorage", "EdgeView", "FrameRows", "NodeView", "Space", "TypedData"]
 
 
 class Space(NamedTuple):
@@ -24,7 +24,7 @@ class Space(NamedTuple):
     data: MutableMapping[str, Tensor]
 
 
-class Rows(MutableMapping[str, Tensor]):
+class FrameRows(MutableMapping[str, Tensor]):
     """Some rows of a frame. Writing leaves the other rows as they are and changes no tensor in place."""
 
     __slots__ = ("_frame", "_rows")
@@ -140,7 +140,7 @@ class NodeView:
         node_set = self._node_set(ntype)
         if isinstance(key, slice) and key == slice(None):
             return Space(graph._node_frame(node_set))
-        return Space(Rows(graph._node_frame(node_set), graph._set_ids(key, node_set)))
+        return Space(FrameRows(graph._node_frame(node_set), graph._set_ids(key, node_set)))
 
     def __len__(self) -> int:
         return len(self())
@@ -179,7 +179,7 @@ class EdgeView:
         index = graph.etype_id()
         if isinstance(key, slice) and key == slice(None):
             return Space(graph._edge_frame(index))
-        return Space(Rows(graph._edge_frame(index), graph.edge_ids_of(key)))
+        return Space(FrameRows(graph._edge_frame(index), graph.edge_ids_of(key)))
 
     def __len__(self) -> int:
         return self._graph.adjacency().num_edges

@@ -22,7 +22,7 @@ from ..structure.ids import LARGEST_COUNT
 from .atomic import replacing
 from .mapped import MappedFile
 
-__all__ = ["DGL_MAGIC", "VERSION", "Container", "Rows", "first_bytes", "local_path", "write_container"]
+__all__ = ["DGL_MAGIC", "VERSION", "Container", "FileRows", "first_bytes", "local_path", "write_container"]
 
 VERSION = 1
 """Version of the layout that is written; files of later versions are refused."""
@@ -189,12 +189,12 @@ class Container:
             raise self.damaged(f"{values!r:.60} should be a list of names")
         return values
 
-    def rows(self, name: str) -> Rows:
+    def rows(self, name: str) -> FileRows:
         """Return an array with a first axis, to be cut."""
         values = self.tensor(name)
         if not len(active.shape(values)):
             raise self.damaged(f"array {name!r} has no axes")
-        return Rows(values)
+        return FileRows(values)
 
     def tensor(self, name: str) -> Tensor:
         """Return an array of the file as a tensor. Its memory is the file's, privately: writing changes no file."""
@@ -234,7 +234,7 @@ class Container:
             raise self.damaged(f"array {name!r} cannot be read ({error})") from error
 
 
-class Rows:
+class FileRows:
     """An array of a file that is cut by rows."""
 
     __slots__ = ("_array", "_tensor", "num_rows")

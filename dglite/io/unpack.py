@@ -14,7 +14,7 @@ from ..structure import Adjacency, Metagraph
 from ..structure.adjacency import FORMATS
 from ..structure.metagraph import HOMOGENEOUS
 from ..structure.restore import restore
-from .container import Container, Rows
+from .container import Container, FileRows
 
 __all__ = ["GraphReader", "metagraph_of"]
 
@@ -134,7 +134,7 @@ class _Group:
             )
         return found
 
-    def _columns(self, header: Any, side: str, num_rows: np.ndarray) -> list[dict[str, Rows]]:
+    def _columns(self, header: Any, side: str, num_rows: np.ndarray) -> list[dict[str, FileRows]]:
         """Return the features of each node set or edge type: all graphs' together, of checked lengths."""
         file = self._file
         listed = file.field(header, f"{side[:-1]}_data", list)

@@ -19,12 +19,12 @@ from .render import indent
 from .render_formula import KERNEL, formula_lines, functions_of, header
 from .spec import pieces_of
 
-__all__ = ["CellSpec", "Rows", "SumSpec", "cell_source", "cell_spec", "sum_source", "sum_spec"]
+__all__ = ["CellSpec", "RowAccess", "SumSpec", "cell_source", "cell_spec", "sum_source", "sum_spec"]
 
 FIRST_OPERAND, WORDS_PER_OPERAND, WORDS_PER_RESULT = 3, 4, 2
 
 
-class Rows(Enum):
+class RowAccess(Enum):
     """Which row of an operand belongs to a kernel's row, or which rows a sum takes."""
 
     SAME = "same"
@@ -38,7 +38,7 @@ class CellSpec:
     """What a cell kernel is compiled for: formulas, the rows of each operand, the vectors that a row is cut into."""
 
     formulas: tuple[Expr, ...]
-    rows: tuple[Rows, ...]
+    rows: tuple[RowAccess, ...]
     dtype: str
     lanes: int
     blocks: bool
@@ -49,19 +49,19 @@ class CellSpec:
 class SumSpec:
     """What a kernel that sums rows is compiled for. ``ADDRESSED`` rows are left out where their address is 0."""
 
-    rows: Rows
+    rows: RowAccess
     dtype: str
     lanes: int
     blocks: bool
     pieces: tuple[int, ...]
 
 
-def cell_spec(formulas: tuple[Expr, ...], rows: tuple[Rows, ...], dtype: str, width: int, lanes: int) -> CellSpec:
+def cell_spec(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtype: str, width: int, lanes: int) -> CellSpec:
     """Return what is compiled for rows of ``width`` values."""
     return CellSpec(formulas, rows, dtype, lanes, width >= lanes, pieces_of(width % lanes))
 
 
-def sum_spec(rows: Rows, dtype: str, width: int, lanes: int) -> SumSpec:
+def sum_spec(rows: RowAccess, dtype: str, width: int, lanes: int) -> SumSpec:
     """Return what is compiled for sums of rows of ``width`` values."""
     return SumSpec(rows, dtype, lanes, width >= lanes, pieces_of(width % lanes))
 
@@ -99,9 +99,9 @@ def cell_source(spec: CellSpec) -> str:
             f"x{i}, x{i}_stride, x{i}_index, x{i}_step = " + ", ".join(f"word(args, {at + j})" for j in range(4))
         )
         place = {
-            Rows.SAME: f" + row * x{i}_stride",
-            Rows.INDEXED: f" + word(x{i}_index, row * x{i}_step) * x{i}_stride",
-            Rows.SHARED: "",
+            RowAccess.SAME: f" + row * x{i}_stride",
+            RowAccess.INDEXED: f" + word(x{i}_index, row * x{i}_step) * x{i}_stride",
+            RowAccess.SHARED: "",
         }[rows]
         row.append(f"x{i}_row = x{i}{place}")
     for i in range(len(spec.formulas)):
@@ -137,15 +137,15 @@ def sum_source(spec: SumSpec) -> str:
     row += ["y, y_stride = word(args, 7), word(args, 8)", "for row in range(start, stop):"]
     row += ["    begin, end = word(bounds, row), word(bounds, row + 1)"]
     at = {
-        Rows.SAME: "x + entry * x_stride",
-        Rows.INDEXED: "x + word(index, entry) * x_stride",
-        Rows.ADDRESSED: "word(index, entry)",
+        RowAccess.SAME: "x + entry * x_stride",
+        RowAccess.INDEXED: "x + word(index, entry) * x_stride",
+        RowAccess.ADDRESSED: "word(index, entry)",
     }[spec.rows]
     for head, lanes, column in _passes(spec):
         chunk = [f"at = ({column}) * ITEM", f"total = splat{lanes}(0.0)", "for entry in range(begin, end):"]
         chunk.append(f"    source = {at}")
         add = f"total = total + load{lanes}(source + at)"
-        chunk += ["    if source != 0:", f"        {add}"] if spec.rows is Rows.ADDRESSED else [f"    {add}"]
+        chunk += ["    if source != 0:", f"        {add}"] if spec.rows is RowAccess.ADDRESSED else [f"    {add}"]
         chunk.append(f"store{lanes}(y + row * y_stride + at, total)")
         row += [f"    {line}" for line in ([head, *(f"    {c}" for c in chunk)] if head else chunk)]
     return "\n".join(lines) + KERNEL + _ROWS + indent("\n".join(row), 4)

@@ -12,7 +12,7 @@ from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
 from .purity import judgement, may_write, refusal
 from .reads import captured, read_of_modules, repeats
-from .rows import Rows, is_rows
+from .rows import NodeColumn, is_rows
 
 __all__ = [
     "MAILBOX",
@@ -22,8 +22,8 @@ __all__ = [
     "EdgeColumn",
     "Found",
     "Mailbox",
+    "NodeColumn",
     "Reduced",
-    "Rows",
     "Source",
     "Tape",
     "Unrecordable",

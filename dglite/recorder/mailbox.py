@@ -19,7 +19,7 @@ from ..opspec import COMPARISONS, Reducer
 from .combine import Table, combine, is_truth, settled, stored
 from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
 from .operations import MESSAGES
-from .rows import Rows
+from .rows import NodeColumn
 
 __all__ = ["MAILBOX", "Mailbox", "Reduced"]
 
@@ -82,7 +82,7 @@ class Mailbox(Tape):
         """Return the messages normalised by a softmax at each node."""
 
 
-class Reduced(Rows):
+class Reduced(NodeColumn):
     """A reduction that has not been run. Returned untouched, it shows that the function is a built-in reducer.
 
     ``of_any_shape`` tells whether the axis was counted from the front, so that it is that of the messages always.
@@ -129,10 +129,10 @@ def _reduced(tape: Mailbox, reducer: Reducer, column: EdgeColumn, dim: Any, keep
     return _kept(real(result)) if keepdim else result
 
 
-def _kept(x: Tensor) -> Rows:
+def _kept(x: Tensor) -> NodeColumn:
     """Return rows with an axis of length 1 in the place of the messages."""
     rows, *feat = backend.shape(x)
-    return Rows(backend.reshape(x, (rows, 1, *feat)))
+    return NodeColumn(backend.reshape(x, (rows, 1, *feat)))
 
 
 _trailing_sum = MAILBOX.find("sum", (), {})
@@ -194,7 +194,7 @@ def _shared_extremum(tape: Mailbox, reducer: Reducer, input: EdgeColumn, keepdim
         ones = EdgeColumn(tape, attains._expr.call("where", 1.0, 0.0), attains._feat, column._dtype)
         mean = tape.reduce(Reducer.SUM, chosen) / tape.reduce(Reducer.SUM, ones)
         extremum = backend.apply(_WithGradientOf(), backend.detach(extremum), mean)
-    return _kept(extremum) if keepdim else Rows(extremum)
+    return _kept(extremum) if keepdim else NodeColumn(extremum)
 
 
 class _WithGradientOf:
@@ -214,7 +214,7 @@ def _logsumexp(tape: Mailbox, input: Any, dim: Any = None, keepdim: bool = False
     if not _over_messages(input, dim):
         return NotImplemented
     result = tape.reduce(Reducer.LOGSUMEXP, settled(tape, input))
-    return _kept(result) if keepdim else Rows(result)
+    return _kept(result) if keepdim else NodeColumn(result)
 
 
 @MAILBOX.add("softmax")

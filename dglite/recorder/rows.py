@@ -16,10 +16,10 @@ from ..backend import active as backend
 from ..formulas import ALIASES, FORMULAS
 from .deferred import Deferred, EdgeColumn, Unrecordable, deferred_in, is_deferred, real, realised
 
-__all__ = ["Rows", "is_rows"]
+__all__ = ["NodeColumn", "is_rows"]
 
 
-class Rows(Deferred):
+class NodeColumn(Deferred):
     """A tensor (num_nodes, *feat) of which row i belongs to node i.
 
     ``stored`` tells whether its memory may be that of a column of the graph, or of a reduction that shall be known as
@@ -98,7 +98,7 @@ class _Shape:
 
 def is_rows(x: object) -> bool:
     """Whether ``x`` has a row for every node; ``isinstance`` would ask for its claimed class too."""
-    return issubclass(type(x), Rows)
+    return issubclass(type(x), NodeColumn)
 
 
 def _wrapped(result: Any, count: int, stored: bool) -> Any:
@@ -107,11 +107,11 @@ def _wrapped(result: Any, count: int, stored: bool) -> Any:
         return type(result)([_wrapped(x, count, stored) for x in result])
     if not backend.is_tensor(result) or backend.shape(result)[:1] != (count,):
         raise Unrecordable("it makes something else than rows of reduced messages")
-    return Rows(result, stored)
+    return NodeColumn(result, stored)
 
 
 def _refuse(method: str) -> Callable[..., Any]:
-    def call(self: Rows, *args: Any, **kwargs: Any) -> Any:
+    def call(self: NodeColumn, *args: Any, **kwargs: Any) -> Any:
         raise Unrecordable("it looks at the values of all nodes")
 
     call.__name__ = call.__qualname__ = method
@@ -119,7 +119,7 @@ def _refuse(method: str) -> Callable[..., Any]:
 
 
 for _name in ("bool", "float", "int", "len", "iter", "contains", "array"):
-    setattr(Rows, f"__{_name}__", _refuse(f"__{_name}__"))
+    setattr(NodeColumn, f"__{_name}__", _refuse(f"__{_name}__"))
 
 
 # -- which operations work on each row alone ---------------------------------------------------------------------------

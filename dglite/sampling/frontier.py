@@ -16,7 +16,7 @@ from ..graph.base import copies
 from ..graph.storage import make_graph
 from ..structure import Adjacency
 
-__all__ = ["NO_EDGES", "Chosen", "Rows", "compiled", "edge_frame", "frontier"]
+__all__ = ["NO_EDGES", "Chosen", "IncidentEdges", "compiled", "edge_frame", "frontier"]
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
 NO_EDGES = Chosen(_NO_IDS, _NO_IDS, _NO_IDS)
 
 
-class Rows:
+class IncidentEdges:
     """The in-edges or out-edges of some nodes of one relation, and room for those that are chosen.
 
     Attributes

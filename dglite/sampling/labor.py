@@ -15,7 +15,7 @@ from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
-from .frontier import NO_EDGES, Chosen, Rows, check_weights, compiled, frontier
+from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
 
 __all__ = ["sample_labors"]
 
@@ -78,7 +78,7 @@ def sample_labors(
         if ids is None or fanouts[i] == 0:
             edges, result = NO_EDGES, np.empty(0)
         else:
-            rows = Rows(adjacency, ids, inward, -1)
+            rows = IncidentEdges(adjacency, ids, inward, -1)
             what = f"{g._metagraph.etypes[i]!r} edge"
             candidates = _weights_of(rows, weights[i], excluded[i], what)
             edges, result = _sample(rows, adjacency, candidates, fanouts[i], importance_sampling, keys, mixing)
@@ -106,7 +106,7 @@ def _mixing(contribution: Any) -> np.ndarray:
     return np.array([math.cos(math.pi * share / 2), math.sin(math.pi * share / 2)])
 
 
-def _weights_of(rows: Rows, weights: np.ndarray | None, excluded: np.ndarray | None, what: str) -> np.ndarray:
+def _weights_of(rows: IncidentEdges, weights: np.ndarray | None, excluded: np.ndarray | None, what: str) -> np.ndarray:
     """Fill ``rows`` with every edge of the seeds and return the edges' weights, 0 for those excluded."""
     rows.run(compiled().sample.uniform_rows, -1, 0, 0, *rows.outputs)
     if weights is None:
@@ -121,7 +121,7 @@ def _weights_of(rows: Rows, weights: np.ndarray | None, excluded: np.ndarray | N
 
 
 def _sample(
-    rows: Rows,
+    rows: IncidentEdges,
     adjacency: Adjacency,
     weights: np.ndarray,
     fanout: int,
@@ -144,7 +144,7 @@ def _sample(
 
 
 def _optimise(
-    rows: Rows,
+    rows: IncidentEdges,
     adjacency: Adjacency,
     weights: np.ndarray,
     importance: np.ndarray,

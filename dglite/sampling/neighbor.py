@@ -25,7 +25,7 @@ from .arguments import (
     offsets_of,
     seeds_of,
 )
-from .frontier import NO_EDGES, Chosen, Rows, check_weights, compiled, frontier
+from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
 from .sums import kept_sums
 
 __all__ = ["sample_etype_neighbors", "sample_neighbors", "sample_neighbors_biased", "select_topk"]
@@ -121,7 +121,7 @@ def choose(
         if own is None and excluded[i] is None and limits is None:
             chosen.append(_uniform(adjacency, ids, inward, fanouts[i], replace, key + i, processor))
             continue
-        rows, sums = Rows(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
+        rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if own is not None and not replace and fanouts[i] > 0:
             sums = kept_sums(g, i, prob, own, inward, rows.matrix, rows.entries)
         what = f"{g._metagraph.etypes[i]!r} edge"
@@ -136,7 +136,7 @@ def _uniform(
         fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
     if isinstance(processor, Card):
         return _uniform_on_card(adjacency, seeds, inward, fanout, replace, key, processor)
-    rows = Rows(adjacency, seeds, inward, fanout, replace)
+    rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs, scan=False)
     return rows.chosen()
 
@@ -158,7 +158,7 @@ def _uniform_on_card(
 
 
 def _weighted(
-    rows: Rows,
+    rows: IncidentEdges,
     fanout: int,
     replace: bool,
     key: int,
@@ -242,7 +242,7 @@ def sample_neighbors_biased(
             f"{tag_offset_name!r} has shape {offsets.shape}; expected {len(weights) + 1} ascending offsets for each "
             f"node, one more than there are weights in bias, from 0 to its degree"
         )
-    rows, tags = Rows(adjacency, seeds, inward, count, replace), (offsets.reshape(-1), len(weights))
+    rows, tags = IncidentEdges(adjacency, seeds, inward, count, replace), (offsets.reshape(-1), len(weights))
     chosen = _weighted(rows, count, replace, draw_key(), "tag", weights, groups=tags[0], num_groups=tags[1])
     return frontier(g, [chosen], copy_ndata, copy_edata, output_device)
 
@@ -303,7 +303,7 @@ def sample_etype_neighbors(
         raise DGLError(f"{len(fanouts)} fan-outs for {len(bounds) - 1} edge types; expected one for each")
     (weights,) = edge_weights(g, prob) if isinstance(prob, str) or prob is None else [_joined(prob, bounds)]
     drawn, everything = int(np.maximum(fanouts, 0).sum()), bool((fanouts < 0).any())
-    rows = Rows(adjacency, seeds, inward, -1 if everything else drawn, replace)
+    rows = IncidentEdges(adjacency, seeds, inward, -1 if everything else drawn, replace)
     if everything and replace:
         rows.offsets += drawn * np.arange(len(rows.offsets))
         rows.allocate(adjacency)
@@ -374,7 +374,7 @@ def select_topk(
             continue
         if values is None:
             raise DGLError(f"edges of type {g._metagraph.canonical_etypes[i]} have no feature {weight!r} to select by")
-        rows, bad = Rows(adjacency, ids, inward, counts[i]), np.full(1, -1, np.int64)
+        rows, bad = IncidentEdges(adjacency, ids, inward, counts[i]), np.full(1, -1, np.int64)
         rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, *rows.outputs, bad)
         if bad[0] >= 0:
             raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")

@@ -19,7 +19,7 @@ from ..recorder import (
     MESSAGES,
     EdgeColumn,
     Mailbox,
-    Rows,
+    NodeColumn,
     Tape,
     Unrecordable,
     constants_of,
@@ -303,7 +303,7 @@ def reduce_once(
         Columns("nodes", relation.nodes.keys(), lambda name: _rows_of(relation, name, receivers)),
         Columns("messages", [*table, *fields_by_name], column),
         adjacency.num_dst,
-        lambda: Rows(relation.ids(nodes)),
+        lambda: NodeColumn(relation.ids(nodes)),
         relation.etype[2],
     )
     state = backend.random_state()
@@ -359,11 +359,11 @@ def _receiving(relation: Relation) -> tuple[Adjacency, np.ndarray | None, np.nda
     return found
 
 
-def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> Rows:
+def _rows_of(relation: Relation, name: str, receivers: np.ndarray | None) -> NodeColumn:
     if receivers is None and relation.node_rows is None:
-        return Rows(relation.nodes[name], stored=True)
+        return NodeColumn(relation.nodes[name], stored=True)
     nodes = np.arange(relation.adjacency.num_dst) if receivers is None else receivers
-    return Rows(core.take_rows(relation.nodes[name], relation.node_ids(nodes)))
+    return NodeColumn(core.take_rows(relation.nodes[name], relation.node_ids(nodes)))
 
 
 def _mailbox_column(

@@ -144,7 +144,7 @@ class _Traced:
         return self.assemble(parts)
 
 
-class Rows:
+class TracedRows:
     """What a body sees while it is traced: a lazy tensor of one sample behind an axis of unknown length."""
 
     __slots__ = ("_lazy",)
@@ -181,10 +181,10 @@ class Rows:
             raise Untraceable(f"the body uses .{name}")
         return lambda *args, **kwargs: rule(self, *args, **kwargs)
 
-    def __getitem__(self, key: Any) -> Rows:
+    def __getitem__(self, key: Any) -> TracedRows:
         if type(key) is not tuple or len(key) != 2 or key[0] != slice(None) or not isinstance(key[1], int | slice):
             raise Untraceable("the body indexes the axis of the samples")
-        return Rows(getitem(self._lazy, key[1]))
+        return TracedRows(getitem(self._lazy, key[1]))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise DGLError("a cell's body writes in place; make a new tensor, with torch.cat or torch.where")
@@ -200,14 +200,14 @@ _RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def _unwrapped(x: Any) -> Any:
-    if type(x) is Rows:
+    if type(x) is TracedRows:
         return x._lazy
     return type(x)(map(_unwrapped, x)) if type(x) in (list, tuple) else x
 
 
 def _wrapped(x: Any) -> Any:
     if type(x) is LazyTensor:
-        return Rows(x)
+        return TracedRows(x)
     return tuple(map(_wrapped, x)) if type(x) in (list, tuple) else x
 
 
@@ -237,7 +237,7 @@ def _losses(record: Callable[..., Any]) -> Callable[..., Any]:
     """Return the rule of a loss, which is recorded for one sample where the body asks for that of each row."""
 
     def rule(input: Any, target: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
-        if reduction != "none" or type(input) is not Rows or type(target) is not Rows:
+        if reduction != "none" or type(input) is not TracedRows or type(target) is not TracedRows:
             raise Untraceable("the body takes a loss of all samples together")
         if (
             input.dim() != 2
@@ -246,7 +246,7 @@ def _losses(record: Callable[..., Any]) -> Callable[..., Any]:
             or any(x is not None for x in args)
         ):
             raise Untraceable("the body takes a loss of other than scores and labels")
-        return Rows(record(input._lazy, target._lazy, **kwargs))
+        return TracedRows(record(input._lazy, target._lazy, **kwargs))
 
     return rule
 
@@ -266,12 +266,12 @@ def _install() -> None:
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
     for operator, name in operators.items():
         rule = _RULES[METHODS[name]]
-        setattr(Rows, f"__{operator}__", rule)
-        setattr(Rows, f"__r{operator}__", _reflected(rule))
-    setattr(Rows, "__neg__", _RULES[METHODS["neg"]])  # noqa: B010 - mypy knows no operators given later
+        setattr(TracedRows, f"__{operator}__", rule)
+        setattr(TracedRows, f"__r{operator}__", _reflected(rule))
+    setattr(TracedRows, "__neg__", _RULES[METHODS["neg"]])  # noqa: B010 - mypy knows no operators given later
 
 
-def _reflected(rule: Callable[..., Any]) -> Callable[[Rows, Any], Any]:
+def _reflected(rule: Callable[..., Any]) -> Callable[[TracedRows, Any], Any]:
     return lambda self, other: rule(other, self)
 
 
@@ -282,11 +282,11 @@ _install()
 def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> _Traced:
     """Call the body with rows of a session of its own, and make a macro of what that has recorded."""
     own = Session()
-    rows = [Rows(own.record_given(x._kind)) if type(x) is LazyTensor else x for x in args]
-    inputs = [x._lazy._ref >> PLACE_BITS for x in rows if type(x) is Rows]
+    rows = [TracedRows(own.record_given(x._kind)) if type(x) is LazyTensor else x for x in args]
+    inputs = [x._lazy._ref >> PLACE_BITS for x in rows if type(x) is TracedRows]
     returned = function(*rows)
     values, assemble = _results(returned)
-    if not all(type(value) is Rows for value in values):
+    if not all(type(value) is TracedRows for value in values):
         raise Untraceable("the body returns what does not come from its arguments")
     own.settle()
     tensors = {x.node: session.give(x.tensor)._ref for x in own.given.values()}

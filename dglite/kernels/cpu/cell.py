@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ...expr import Expr
-from ..render_cell import Rows, cell_source, cell_spec, sum_source, sum_spec
+from ..render_cell import RowAccess, cell_source, cell_spec, sum_source, sum_spec
 from .jit import block_lanes, compile_kernel
 
 __all__ = ["formula_kernel", "sum_kernel"]
 
 
 @lru_cache(maxsize=4096)
-def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[Rows, ...], dtype: str, width: int) -> int:
+def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtype: str, width: int) -> int:
     """Return the address of the kernel that computes ``formulas`` over rows of ``width`` values.
 
     A formula has many values in registers at a time, so its vectors are a quarter of what a sum's accumulators take.
@@ -21,6 +21,6 @@ def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[Rows, ...], dtype: st
 
 
 @lru_cache(maxsize=4096)
-def sum_kernel(rows: Rows, dtype: str, width: int) -> int:
+def sum_kernel(rows: RowAccess, dtype: str, width: int) -> int:
     """Return the address of the kernel that sums rows of ``width`` values."""
     return compile_kernel("sums", sum_source(sum_spec(rows, dtype, width, block_lanes(dtype))))

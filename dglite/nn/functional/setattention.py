@@ -14,7 +14,7 @@ from ..base import nn
 __all__ = ["SetPairs", "set_attention", "set_pairs"]
 
 
-class _Rows(NamedTuple):
+class _DenseRows(NamedTuple):
     """Which rows stand in a dense batch, a graph's last row standing for what pads it."""
 
     shape: tuple[int, int]
@@ -26,8 +26,8 @@ class _Rows(NamedTuple):
 class _Class(NamedTuple):
     """Graphs whose sizes are padded to common ones."""
 
-    queries: _Rows
-    keys: _Rows
+    queries: _DenseRows
+    keys: _DenseRows
     mask: np.ndarray | None
     """Which keys are a graph's own, (graphs, 1, 1, longest); None where all are."""
     own: core.RowIndex | None
@@ -76,9 +76,9 @@ def _padded(starts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return starts[:, None] + np.minimum(places, sizes[:, None] - 1), places < sizes[:, None]
 
 
-def _rows(rows: np.ndarray, num_rows: int) -> _Rows:
+def _rows(rows: np.ndarray, num_rows: int) -> _DenseRows:
     in_order = rows.size == num_rows and rows[0, 0] == 0 and (np.diff(rows.ravel()) == 1).all()
-    return _Rows(rows.shape, None if in_order else core.RowIndex(rows.ravel()))
+    return _DenseRows(rows.shape, None if in_order else core.RowIndex(rows.ravel()))
 
 
 def set_attention(pairs: SetPairs, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
@@ -104,7 +104,7 @@ def _of_class(one: _Class, queries: Tensor, keys: Tensor, values: Tensor, dropou
     return result if one.own is None else core.take_rows(result, one.own)
 
 
-def _batch(x: Tensor, of: _Rows) -> Tensor:
+def _batch(x: Tensor, of: _DenseRows) -> Tensor:
     """Return the rows of x as (graphs, heads, longest, d)."""
     taken = x if of.rows is None else core.take_rows(x, of.rows)
     return taken.reshape(*of.shape, *x.shape[1:]).transpose(1, 2)

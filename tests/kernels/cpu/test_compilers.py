@@ -19,7 +19,7 @@ from dglite.kernels.cpu.launch import launch
 from dglite.kernels.cpu.product import column_sum_kernel, outer_kernel, product_kernel
 from dglite.kernels.cpu.rowwise import rowwise_kernel
 from dglite.kernels.cpu.steps import step_kernel
-from dglite.kernels.render_cell import Rows
+from dglite.kernels.render_cell import RowAccess
 from dglite.ops import core
 from dglite.opspec import Reducer
 from tests.kernels.cpu import test_matrix, test_steps
@@ -60,12 +60,12 @@ def on_rows() -> dict[str, np.ndarray]:
     place = [number for part in (x, y, np.zeros_like(x)) for number in (part.ctypes.data, part.strides[0])]
     out = np.zeros_like(x)
     words = [37, *place[:2], 0, 0, *place[2:4], 0, 0, out.ctypes.data, out.strides[0]]
-    launch(formula_kernel((FORMULA,), (Rows.SAME, Rows.SAME), "float32", 37), [0, 20, *words])
+    launch(formula_kernel((FORMULA,), (RowAccess.SAME, RowAccess.SAME), "float32", 37), [0, 20, *words])
     found["cell"] = out.copy()
     bounds = np.arange(0, 42, 2)
     index = np.arange(40)[::-1] % 20
     words = [37, bounds.ctypes.data, *place[:2], index.ctypes.data, out.ctypes.data, out.strides[0]]
-    launch(sum_kernel(Rows.INDEXED, "float32", 37), [0, 20, *words])
+    launch(sum_kernel(RowAccess.INDEXED, "float32", 37), [0, 20, *words])
     found["sums"] = out.copy()
     test_steps.run(step_kernel((FORMULA,), (False, False), True, False, "float32"), 37, out, [x, y], False)
     found["step"] = out.copy()

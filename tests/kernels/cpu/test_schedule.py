@@ -9,7 +9,7 @@ from dglite.expr import Operand, Side
 from dglite.kernels.cpu import schedule
 from dglite.kernels.cpu.cell import formula_kernel
 from dglite.kernels.cpu.product import column_sum_kernel
-from dglite.kernels.render_cell import Rows
+from dglite.kernels.render_cell import RowAccess
 
 ROWS = np.array([0, 2, 5])  # two classes
 EDGES = np.array([0, 0, 4])
@@ -73,7 +73,7 @@ def test_lines_run_one_after_the_other(threads: int, pool: bool, monkeypatch: py
         np.ones(width),
     )
     a, b = Operand(Side.E, 0), Operand(Side.E, 1)
-    add = formula_kernel((a + b,), (Rows.INDEXED, Rows.SHARED), "float64", width)
+    add = formula_kernel((a + b,), (RowAccess.INDEXED, RowAccess.SHARED), "float64", width)
     address = x.ctypes.data
     cell = [0, 0, width, address, 8 * width, below.ctypes.data, 1, ones.ctypes.data, 0, 0, 0, address, 8 * width]
     sums = [0, 0, width, address, 8 * width, total.ctypes.data, 0]
