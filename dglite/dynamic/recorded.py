@@ -21,7 +21,7 @@ __all__ = ["ProgramCall", "record_program"]
 
 
 class Prepared(Protocol):
-    """What a call of a program consists of; see :class:`.evaluate.Call`."""
+    """What a call of a program consists of; see :class:`.evaluate.VertexCall`."""
 
     traced: Any
     order: Any

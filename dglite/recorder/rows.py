@@ -123,8 +123,8 @@ for _name in ("bool", "float", "int", "len", "iter", "contains", "array"):
 
 
 # -- which operations work on each row alone ---------------------------------------------------------------------------
-_Rule = Callable[[Sequence[Any], Mapping[str, Any]], bool]
-_RULES: dict[str, _Rule] = {}
+_RowRule = Callable[[Sequence[Any], Mapping[str, Any]], bool]
+_RULES: dict[str, _RowRule] = {}
 _NEW = f"""
     {" ".join((*FORMULAS, *ALIASES))}
     floordiv floor_divide mod remainder fmod pow float_power invert and or xor isclose
@@ -138,8 +138,8 @@ _PERHAPS_NEW = "pos positive dropout detach contiguous to type type_as float dou
 _FRESH = frozenset((*FORMULAS, *ALIASES, *(_NEW + "linear matmul mm bmm cat concat concatenate stack").split()))
 
 
-def _rule(names: str) -> Callable[[_Rule], _Rule]:
-    def register(rule: _Rule) -> _Rule:
+def _rule(names: str) -> Callable[[_RowRule], _RowRule]:
+    def register(rule: _RowRule) -> _RowRule:
         _RULES.update(dict.fromkeys(names.split(), rule))
         return rule
 
@@ -176,7 +176,7 @@ def _given(args: Sequence[Any], kwargs: Mapping[str, Any], place: int, default: 
     return kwargs.get("dim", kwargs.get("axis", kwargs.get("dims", kwargs.get("start_dim", default))))
 
 
-def _along(place: int, default: Any = None, more: int = 0) -> _Rule:
+def _along(place: int, default: Any = None, more: int = 0) -> _RowRule:
     """Return the rule of what works along an axis: the argument in ``place``."""
 
     def rule(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

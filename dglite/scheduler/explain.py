@@ -46,7 +46,7 @@ from .tape import reduce_once
 
 __all__ = ["Explanation", "Line", "explain"]
 
-Kind = tuple[tuple[int, ...], str] | None
+ColumnKind = tuple[tuple[int, ...], str] | None
 """Feature shape and dtype of a column; None where only a run of a user's function could tell."""
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
@@ -173,7 +173,7 @@ class _Accountant:
 
     def __init__(self, relation: Relation, functions: Sequence[Any]) -> None:
         self.relation, self.functions = relation, functions
-        self.kinds: dict[int, dict[str, Kind]] = {}
+        self.kinds: dict[int, dict[str, ColumnKind]] = {}
 
     def lines(self, plan: Plan) -> tuple[Line, ...]:
         lines = []
@@ -276,19 +276,19 @@ class _Accountant:
             kernel += f" over {'; '.join(log)}" if log else ""
         return Line(step, kernel, "CSC; CSR in backward", None, None, reason)
 
-    def _kind(self, source: Source) -> Kind:
+    def _kind(self, source: Source) -> ColumnKind:
         if isinstance(source, Field):
             return self.kinds.get(source.register, {}).get(source.name)
         column = self.relation.column(source.side, source.name)
         return tuple(backend.shape(column)[1:]), backend.dtype(column)
 
-    def _rows_bytes(self, side: Side, kind: Kind) -> int | None:
+    def _rows_bytes(self, side: Side, kind: ColumnKind) -> int | None:
         """Count what a kernel reads of an operand: a source or edge row for each edge, a destination row once."""
         adjacency = self.relation.adjacency
         return _times(adjacency.num_dst if side is Side.V else adjacency.num_edges, kind)
 
 
-def _broadcast(kinds: list[Kind]) -> tuple[Kind, str]:
+def _broadcast(kinds: list[ColumnKind]) -> tuple[ColumnKind, str]:
     """Return the kind of an element-wise result, and how its operands are read along the feature axes."""
     if any(kind is None for kind in kinds):
         return None, "shape known when it runs"
@@ -302,7 +302,7 @@ def _broadcast(kinds: list[Kind]) -> tuple[Kind, str]:
     return (shape, dtype), f"{dtype} {' x '.join(pattern.value for pattern in patterns)}"
 
 
-def _times(rows: int, kind: Kind) -> int | None:
+def _times(rows: int, kind: ColumnKind) -> int | None:
     return None if kind is None else rows * math.prod(kind[0]) * _ITEM_BYTES.get(kind[1], 4)
 
 

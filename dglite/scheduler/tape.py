@@ -31,8 +31,7 @@ from ..structure.adjacency import Adjacency
 from ..udf import Columns, EdgeBatch, NodeBatch, checked
 from .attend import find_attention
 from .learned import note_builtins
-from .plan import ColumnRead as PlanColumn
-from .plan import spell
+from .plan import ColumnRead, spell
 from .relation import Relation, Table, gather, has_kernels
 
 __all__ = ["MailboxField", "RelationTape", "reduce_once"]
@@ -267,7 +266,7 @@ class RelationTape(Mailbox):
 
     def spelled(self, column: EdgeColumn) -> str:
         """Return the column's formula."""
-        return spell(column._expr, [PlanColumn(side, name) for side, name in self.sources])
+        return spell(column._expr, [ColumnRead(side, name) for side, name in self.sources])
 
 
 def reduce_once(

@@ -13,7 +13,7 @@ from .ids import check_range
 
 __all__ = ["restore"]
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+CompressedRows = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 """``indptr``, ``indices``, and the edge id of each entry, None where entry j is edge j."""
 
 
@@ -22,8 +22,8 @@ def restore(
     idtype: np.dtype,
     allowed: tuple[str, ...],
     endpoints: tuple[np.ndarray, np.ndarray] | None = None,
-    csr: Rows | None = None,
-    csc: Rows | None = None,
+    csr: CompressedRows | None = None,
+    csc: CompressedRows | None = None,
     check: bool = True,
 ) -> Adjacency:
     """Return a relation that has the given formats. Arrays of the right dtype become its own; nobody may write to them.
@@ -61,7 +61,10 @@ def restore(
 
 
 def _vouched_for(
-    made: Adjacency, endpoints: tuple[np.ndarray, np.ndarray] | None, csr: Rows | None, csc: Rows | None
+    made: Adjacency,
+    endpoints: tuple[np.ndarray, np.ndarray] | None,
+    csr: CompressedRows | None,
+    csc: CompressedRows | None,
 ) -> Adjacency:
     """Give a relation arrays of which only lengths are looked at."""
     dtype, found = made.index_dtype, []
@@ -82,7 +85,7 @@ def _check_ids(ids: np.ndarray, num_edges: int, count: int, what: str) -> None:
     check_range(ids, count, what)
 
 
-def _checked(rows: Rows, num_rows: int, num_cols: int, num_edges: int, dtype: np.dtype) -> Compressed:
+def _checked(rows: CompressedRows, num_rows: int, num_cols: int, num_edges: int, dtype: np.dtype) -> Compressed:
     indptr, indices, edge_ids = rows
     _check_ids(indices, num_edges, num_cols, "neighbour node")
     check_indptr(indptr, num_rows, num_edges)

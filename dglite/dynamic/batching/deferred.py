@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["Late", "Rows", "deferring"]
+__all__ = ["InputsAndGradients", "Late", "deferring"]
 
-Rows = tuple[Tensor, Tensor]
+InputsAndGradients = tuple[Tensor, Tensor]
 """Inputs (n, features) of a product and the gradients (n, columns) of its results."""
 
 
@@ -26,7 +26,7 @@ class Late:
 
     def __init__(self) -> None:
         self.anchor = torch.zeros((), requires_grad=True)
-        self.products: list[tuple[Tensor, Tensor | None, list[Rows]]] = []
+        self.products: list[tuple[Tensor, Tensor | None, list[InputsAndGradients]]] = []
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -40,7 +40,9 @@ class Late:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, anchor: Tensor, weight: Tensor, bias: Tensor | None, rows: list[Rows]) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, anchor: Tensor, weight: Tensor, bias: Tensor | None, rows: list[InputsAndGradients]
+    ) -> Tensor:
         ctx.x, ctx.weight, ctx.rows = x, weight, rows
         return F.linear(x, weight, bias)
 
@@ -70,7 +72,7 @@ class _Deferring(TorchFunctionMode):
         return function(*args, **kwargs)
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        rows: list[Rows] = []
+        rows: list[InputsAndGradients] = []
         self.late.products.append((weight, bias, rows))
         return _Product.apply(input, self.late.anchor, weight.detach(), None if bias is None else bias.detach(), rows)
 

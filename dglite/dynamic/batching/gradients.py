@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .deferred import Late, Rows
+from .deferred import InputsAndGradients, Late
 from .few import outer
 
 __all__ = ["Gradients"]
@@ -16,7 +16,7 @@ class Gradients:
 
     def __init__(self) -> None:
         self._sums: dict[int, tuple[Tensor, Tensor]] = {}
-        self._rows: dict[tuple[int, bool], tuple[Tensor, list[Rows]]] = {}
+        self._rows: dict[tuple[int, bool], tuple[Tensor, list[InputsAndGradients]]] = {}
         self._biases: dict[int, tuple[Tensor, list[Tensor]]] = {}
 
     def add(self, parameter: Tensor, grad: Tensor) -> None:
@@ -24,7 +24,7 @@ class Gradients:
         known = self._sums.get(id(parameter))
         self._sums[id(parameter)] = parameter, (grad if known is None else known[1] + grad)
 
-    def product(self, weight: Tensor, bias: Tensor | None, rows: Rows, turned: bool = False) -> None:
+    def product(self, weight: Tensor, bias: Tensor | None, rows: InputsAndGradients, turned: bool = False) -> None:
         """Note the inputs and the gradients of a product; ``turned`` weights are (features, columns)."""
         if weight.requires_grad:
             self._rows.setdefault((id(weight), turned), (weight, []))[1].append(rows)

@@ -171,7 +171,7 @@ def result(number: int) -> Operand:
     return Operand(Side.E, _RESULT + number)
 
 
-Rows = tuple[int, int, int, bool]
+OperandRows = tuple[int, int, int, bool]
 """Role, slot, place in bytes, and whether one value serves all columns."""
 
 
@@ -179,8 +179,8 @@ def _template(
     formulas: Sequence[Expr],
     width: int,
     dtype: torch.dtype,
-    into: Sequence[Rows],
-    places: Mapping[int, Rows],
+    into: Sequence[OperandRows],
+    places: Mapping[int, OperandRows],
     add: bool = False,
     total: bool = False,
     gather: int = 0,
@@ -211,7 +211,7 @@ def pointwise(
     fit.
     """
     item = dtype.itemsize
-    values: dict[int, Rows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
+    values: dict[int, OperandRows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
     values |= {_RESULT + j: (program.OWN, 0, j * width * item, False) for j in range(len(formulas))}
     values |= {_GRAD + j: (program.OWN_GRAD, 0, j * width * item, total) for j in range(len(formulas))}
     written: list[Expr] = []
@@ -236,10 +236,10 @@ def pointwise(
 
 def _steps(
     formulas: Sequence[Expr],
-    into: Sequence[Rows],
+    into: Sequence[OperandRows],
     width: int,
     dtype: torch.dtype,
-    places: Mapping[int, Rows],
+    places: Mapping[int, OperandRows],
     add: bool = False,
     total: bool = False,
 ) -> list[Template]:
@@ -290,8 +290,8 @@ def copies(signature: Signature, widths: Sequence[int], dtype: torch.dtype) -> S
     own, arg = program.OWN, program.ARG
     for group in _alike(widths):
         formulas, width = [operand(slot) for slot in group], widths[group[0]]
-        into: list[Rows] = [(own, 0, starts[slot], False) for slot in group]
-        places: dict[int, Rows] = {slot: (arg, slot, 0, False) for slot in group}
+        into: list[OperandRows] = [(own, 0, starts[slot], False) for slot in group]
+        places: dict[int, OperandRows] = {slot: (arg, slot, 0, False) for slot in group}
         signature.forward.append(_template(formulas, width, dtype, into, places))
         into = [(program.ARG_GRAD, slot, 0, False) for slot in group]
         places = {slot: (program.OWN_GRAD, 0, starts[slot], False) for slot in group}
