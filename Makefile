@@ -36,11 +36,11 @@ test: $(BIN)/test.installed
 test-full: $(BIN)/test.installed
 	$(BIN)/python -m pytest --full --numprocesses auto --dist loadfile
 
-# With the Python that has torch and CuPy for the card, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
+# With the Python that has torch and CuPy for the GPU, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
 test-gpu:
 	PYTHONPATH=$(CURDIR) $(PYTHON) -m pytest tests/gpu
 
-# All that a card is needed for, shortest first: `make test-gpu bench-gpu PYTHON=python3 GPU="--out results.json"`.
+# All that a GPU is needed for, shortest first: `make test-gpu bench-gpu PYTHON=python3 GPU="--out results.json"`.
 bench-gpu:
 	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu.py --quick --out /dev/null
 	PYTHONPATH=$(CURDIR) $(PYTHON) benchmarks/gpu_trees.py

@@ -1,4 +1,4 @@
-"""g-SpMM, g-SDDMM, edge softmax and a GAT step on a GPU, against torch.sparse, PyG and the card's copy bandwidth.
+"""g-SpMM, g-SDDMM, edge softmax and a GAT step on a GPU, against torch.sparse, PyG and the GPU's copy bandwidth.
 
     python benchmarks/gpu.py [--quick] [--edges 1e6,1e7,1e8] [--out results.json]
 
@@ -39,7 +39,7 @@ PRODUCT = Operand(Side.U, 0) * Operand(Side.V, 1)
 
 # -- timing ------------------------------------------------------------------------------------------------------------
 def seconds(run: Callable[[], Any], least: int = 5, most: int = 30, budget: float = 0.5) -> float:
-    """Return the median time on the card; infinite where it runs out of memory."""
+    """Return the median time on the GPU; infinite where it runs out of memory."""
     try:
         run()
         run()
@@ -70,7 +70,7 @@ def copy_bandwidth(num_bytes: int) -> float:
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
 class Graph:
-    """A graph in random order, and what the peers need of it on the card."""
+    """A graph in random order, and what the peers need of it on the GPU."""
 
     def __init__(self, kind: str, num_edges: int) -> None:
         rng = np.random.default_rng(0)
@@ -174,7 +174,7 @@ def gat_rows(graph: Graph) -> list[dict[str, Any]]:
 
 
 def on_graph(graph: Graph) -> dglite.DGLGraph:
-    """Return the graph as users have it, on the card."""
+    """Return the graph as users have it, on the GPU."""
     return dglite.graph((graph.src.cpu(), graph.dst.cpu()), num_nodes=graph.num_nodes).to(DEVICE)
 
 
@@ -243,10 +243,10 @@ def main() -> None:
     given = options.parse_args()
     if not torch.cuda.is_available():
         sys.exit("no CUDA device, or a torch without CUDA: nothing is measured")
-    card = torch.cuda.get_device_properties(0)
+    gpu = torch.cuda.get_device_properties(0)
     sizes = [10**5] if given.quick else [int(float(size)) for size in given.edges.split(",")]
     bandwidth, rows = copy_bandwidth(1 << (26 if given.quick else 32)), []
-    print(f"{card.name}: copies at {bandwidth / 1e9:.0f} GB/s, cache of {card.L2_cache_size >> 20} MiB", flush=True)
+    print(f"{gpu.name}: copies at {bandwidth / 1e9:.0f} GB/s, cache of {gpu.L2_cache_size >> 20} MiB", flush=True)
     for size in sizes:
         for kind in ("uniform", "power law"):
             graph, start = Graph(kind, size), len(rows)
@@ -259,8 +259,8 @@ def main() -> None:
             print(show(rows[start:], bandwidth), flush=True)
             del graph
             torch.cuda.empty_cache()
-            reached = summary(rows, bandwidth, card.L2_cache_size)
-            content = {"card": card.name, "copy bandwidth": bandwidth, "reached": reached, "rows": rows}
+            reached = summary(rows, bandwidth, gpu.L2_cache_size)
+            content = {"GPU": gpu.name, "copy bandwidth": bandwidth, "reached": reached, "rows": rows}
             given.out.write_text(json.dumps({"machine": machine(), **content}, indent=1) + "\n", encoding="utf-8")
     for name, value in reached.items():
         print(f"{name}: {value:.2f}")

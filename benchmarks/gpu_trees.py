@@ -4,7 +4,7 @@
 
 A step begins with a list of trees and ends with new parameters, as in ``benchmarks/dynamic.py``; the same network is
 trained by persistent processors on the CPU, too. Beside the median time of a step is shown what the kernel itself
-takes, in ticks of the card's clock, and how many rows of a weight a warp multiplies at a time. Needs torch with CUDA
+takes, in ticks of the GPU's clock, and how many rows of a weight a warp multiplies at a time. Needs torch with CUDA
 and CuPy.
 """
 
@@ -47,7 +47,7 @@ def measure(trees: list[Tree], num_words: int, hidden: int, size: int, budget: f
     """Return the times of each way with batches of one size."""
     groups = [trees[i : i + size] for i in range(0, len(trees) - size + 1, size)]
     found: dict[str, Any] = {"batch": size}
-    for name, device in (("persistent, card", "cuda"), ("persistent, CPU", "cpu")):
+    for name, device in (("persistent, GPU", "cuda"), ("persistent, CPU", "cpu")):
         torch.manual_seed(0)
         way = Persistent(TreeLSTM(num_words, hidden).to(device))
         found[name] = seconds(way, groups, budget)
@@ -56,7 +56,7 @@ def measure(trees: list[Tree], num_words: int, hidden: int, size: int, budget: f
     if size <= 4:
         model = TreeLSTM(num_words, hidden).cuda()
         moved = [[tree._replace(words=tree.words.cuda(), labels=tree.labels.cuda()) for tree in g] for g in groups]
-        found["plain torch, card"] = seconds(NodeByNode(model), moved, budget)
+        found["plain torch, GPU"] = seconds(NodeByNode(model), moved, budget)
     return found
 
 
@@ -84,7 +84,7 @@ def main() -> None:
     content = {
         "machine": machine(),
         "trees": source,
-        "card": torch.cuda.get_device_name(),
+        "GPU": torch.cuda.get_device_name(),
         "hidden": hidden,
         "rows": rows,
     }

@@ -30,7 +30,7 @@ __all__ = ["Attention", "Score", "attention", "attention_weights", "attention_wi
 
 MOST_HEADS = 64
 """A kernel's text grows with the number of heads; beyond this it is composed."""
-MOST_ON_CARD = 1024
+MOST_ON_GPU = 1024
 """Features of a head that the lanes of a warp hold in registers."""
 
 
@@ -125,7 +125,7 @@ def _attended(
     compose, asked = (composed, None) if steps is None else (steps.composed, steps.asked)
     beyond = not 0 < math.prod(heads) <= MOST_HEADS
     if not active.on_cpu(x):
-        beyond = beyond or features > MOST_ON_CARD or how.edges
+        beyond = beyond or features > MOST_ON_GPU or how.edges
     if beyond or not features or not adj.num_edges or fallback.lacks_kernels(x):
         return compose(adj, how, flat)
     needs = active.requires_grad(*flat)

@@ -1,4 +1,4 @@
-"""The same operations made of the tensor library's own, for a card when CuPy is not installed to start kernels there.
+"""The same operations made of the tensor library's own, for a GPU when CuPy is not installed to start kernels there.
 
 Messages are written down for every edge, and summed by a product with a sparse matrix. Gradients are the library's.
 """
@@ -16,7 +16,7 @@ from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from .operands import evaluated
-from .processors import can_launch, require_card
+from .processors import can_launch, require_gpu
 
 __all__ = ["edge_softmax", "lacks_kernels", "sddmm", "spmm"]
 
@@ -24,13 +24,13 @@ _told: list[bool] = []
 
 
 def lacks_kernels(x: Tensor) -> bool:
-    """Whether ``x`` is on a card on which no kernel can be started; the first time a warning says what to install.
+    """Whether ``x`` is on a GPU on which no kernel can be started; the first time a warning says what to install.
 
-    A device that is neither the CPU nor a card is refused with ``DGLError``.
+    A device that is neither the CPU nor a GPU is refused with ``DGLError``.
     """
     if active.on_cpu(x):
         return False
-    require_card(active.device(x))
+    require_gpu(active.device(x))
     if can_launch():
         return False
     if not _told:
@@ -38,7 +38,7 @@ def lacks_kernels(x: Tensor) -> bool:
         warnings.warn(
             "CuPy is not installed, so tensors on a GPU go through the tensor library's own sparse operations, which "
             "write down a message for every edge. For dglite's fused kernels: pip install cupy-cuda12x (or "
-            "cupy-cuda13x, as the card's driver has it)",
+            "cupy-cuda13x, as the GPU's driver has it)",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -1,7 +1,7 @@
-"""Where an operation runs: on the host's cores or on a card. The one place that tells them apart.
+"""Where an operation runs: on the host's cores or on a GPU. The one place that tells them apart.
 
 Both have the same kernels by the same names. The host's are started with a number of threads and the words of a
-structure in its memory; a card's with a stream and a structure that was copied there once.
+structure in its memory; a GPU's with a stream and a structure that was copied there once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..errors import DGLError
 from ..structure.adjacency import Adjacency
 from ..structure.compressed import Compressed
 
-__all__ = ["HOST", "Card", "Processor", "can_launch", "processor_of", "processor_on", "require_card"]
+__all__ = ["HOST", "Gpu", "Processor", "can_launch", "processor_of", "processor_on", "require_gpu"]
 
 
 class Processor(Protocol):
@@ -43,7 +43,7 @@ class Processor(Protocol):
 
 
 @final
-class Host:
+class Cpu:
     """The processor that Python runs on."""
 
     @property
@@ -79,7 +79,7 @@ class Host:
 
 
 @final
-class Card:
+class Gpu:
     """A device that ``runner`` starts kernels on.
 
     What is copied there is kept for one stream: memory that two streams share would need events between them.
@@ -102,7 +102,7 @@ class Card:
         return found, found.index
 
     def _prepared(self, adj: Adjacency, edges: bool) -> Any:
-        """Return the structure on the card and keep it, made once: kernels of other threads read it."""
+        """Return the structure on the GPU and keep it, made once: kernels of other threads read it."""
         with adj.lock:
             found = adj.cache.get(("structure", self.runner))
             if found is None:
@@ -112,7 +112,7 @@ class Card:
         return found
 
     def _copied(self, adj: Adjacency) -> Any:
-        """Return the CSC on the card; sorted there where the host has not done it."""
+        """Return the CSC on the GPU; sorted there where the host has not done it."""
         structure = self.kernels("structure")
         if "csc" in adj.formats:
             csc = adj.csc()
@@ -128,15 +128,15 @@ class Card:
         return int(found.address)
 
 
-HOST = Host()
+HOST = Cpu()
 
 
 def can_launch() -> bool:
-    """Whether kernels can be started on a card."""
+    """Whether kernels can be started on a GPU."""
     return bool(kernels.compiled("launch", "cuda").have_cupy())
 
 
-def require_card(device: Any) -> None:
+def require_gpu(device: Any) -> None:
     """Raise ``DGLError`` for a device that is not a CUDA device."""
     if not str(device).startswith("cuda"):
         raise DGLError(f"got features on {device}; the kernels run on the CPU and on CUDA devices: move them there")
@@ -147,24 +147,24 @@ def processor_of(x: Tensor) -> Processor:
     if active.on_cpu(x):
         return HOST
     device = active.device(x)
-    require_card(device)
-    return _card(device, active.stream(device))
+    require_gpu(device)
+    return _gpu(device, active.stream(device))
 
 
 def processor_on(device: Any) -> Processor:
     """Return what samples from a graph on ``device`` and numbers its nodes, in the order of the current stream.
 
-    That is the host for a card on which no kernel can be started: it has the structure in any case.
+    That is the host for a GPU on which no kernel can be started: it has the structure in any case.
     """
-    on_card = str(device).startswith("cuda") and can_launch()
-    return _card(device, active.stream(device)) if on_card else HOST
+    on_gpu = str(device).startswith("cuda") and can_launch()
+    return _gpu(device, active.stream(device)) if on_gpu else HOST
 
 
 @lru_cache(maxsize=256)
-def _card(device: Any, stream: int) -> Card:
+def _gpu(device: Any, stream: int) -> Gpu:
     number = int(str(device).partition(":")[2] or 0)
     runner = kernels.compiled("launch", "cuda").StreamRunner(number, stream, _Allocator(device))
-    return Card(runner)
+    return Gpu(runner)
 
 
 class _Allocator:

@@ -11,7 +11,7 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..graph.attached import attach
 from ..ops import core
-from ..ops.processors import Card, Processor, processor_on
+from ..ops.processors import Gpu, Processor, processor_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
@@ -66,7 +66,7 @@ def sample_neighbors(
         edge feature with a weight, or a boolean mask, for each edge: edges are drawn in proportion to it, those of
         weight 0 never. Edge types without the feature are sampled uniformly. A list of tensors by edge type works too.
     replace
-        draw with replacement. A graph on a card is sampled there, with the same result, where edges have no weights and
+        draw with replacement. A graph on a GPU is sampled there, with the same result, where edges have no weights and
         none are excluded.
     copy_ndata, copy_edata
         whether the result has the features of its nodes and edges. With ``copy_edata`` it also has ``edata[EID]``, the
@@ -134,25 +134,25 @@ def _uniform(
 ) -> Chosen:
     if not replace:
         fanout = min(fanout, adjacency.num_edges)  # kernels make room for so many
-    if isinstance(processor, Card):
-        return _uniform_on_card(adjacency, seeds, inward, fanout, replace, key, processor)
+    if isinstance(processor, Gpu):
+        return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, processor)
     rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
     rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs, scan=False)
     return rows.chosen()
 
 
-def _uniform_on_card(
-    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, card: Card
+def _uniform_on_gpu(
+    adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool, key: int, gpu: Gpu
 ) -> Chosen:
-    """Choose on a card, the same as the host would for the same key, and fetch what was chosen."""
+    """Choose on a GPU, the same as the host would for the same key, and fetch what was chosen."""
     if not len(seeds):
         return NO_EDGES
-    structure, index = card.structure(adjacency if inward else core.reversed_of(adjacency))
-    held = card.worker.upload(seeds.astype(index))
-    found = card.kernels("sample").sample_neighbors(
-        card.worker, structure, held.address, len(seeds), fanout, replace, key
+    structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
+    held = gpu.worker.upload(seeds.astype(index))
+    found = gpu.kernels("sample").sample_neighbors(
+        gpu.worker, structure, held.address, len(seeds), fanout, replace, key
     )
-    parts = [card.worker.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
+    parts = [gpu.worker.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]
     far, near, edges = parts[0], parts[1], parts[2].astype(adjacency.idtype, copy=False)
     return Chosen(far, near, edges) if inward else Chosen(near, far, edges)
 

@@ -13,7 +13,7 @@ from ..frame import EID, NID, Frame
 from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph, require_graph
-from ..ops.processors import Card, processor_on
+from ..ops.processors import Gpu, processor_on
 from ..structure import Adjacency, Metagraph
 
 __all__ = ["to_block"]
@@ -61,7 +61,7 @@ def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True
     dst_given, src_given = _by_set(g, dst_nodes, "dst_nodes"), _by_set(g, src_nodes, "src_nodes")
     dst_ids = [_destinations(g, i) if dst_given is None else dst_given.get(i, _NO_IDS) for i in range(count)]
     edges = _kept_edges(g, dst_given)
-    numbered = _numbered_on_card(g, dst_ids, edges) if include_dst_in_src and src_given is None else None
+    numbered = _numbered_on_gpu(g, dst_ids, edges) if include_dst_in_src and src_given is None else None
     if numbered is None:
         sides = _Sides(g, dst_ids, include_dst_in_src, src_given, edges)
         ends = [sides.renumber(i, *pair) for i, pair in enumerate(edges)]
@@ -118,13 +118,13 @@ def _destinations(g: DGLGraph, node_set: int) -> np.ndarray:
     return entered.nonzero()[0]
 
 
-def _numbered_on_card(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tuple[Pairs, list[np.ndarray]] | None:
-    """Return the edges' ends in a block's numbers and the ids of its source nodes, as ``_Sides`` does, from a card.
+def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tuple[Pairs, list[np.ndarray]] | None:
+    """Return the edges' ends in a block's numbers and the ids of its source nodes, as ``_Sides`` does, from a GPU.
 
     None for a graph that is on none, and for destinations that are repeated: equal ids have one number here.
     """
-    card = processor_on(g._device)
-    if not isinstance(card, Card):
+    gpu = processor_on(g._device)
+    if not isinstance(gpu, Gpu):
         return None
     dtype = index_dtype_of(g)
     ends: list[list[np.ndarray]] = [[_NO_IDS, _NO_IDS] for _ in edges]
@@ -133,7 +133,7 @@ def _numbered_on_card(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> t
         # Destinations before sources: they are among the ids given, so that they take no number from a source.
         places = [(j, side) for side in (1, 0) for j, pair in enumerate(g._metagraph.ends) if pair[side] == node_set]
         parts = [ids, *(edges[j][side] for j, side in places)]
-        numbers, distinct = _numbers(card, np.concatenate(parts).astype(dtype, copy=False))
+        numbers, distinct = _numbers(gpu, np.concatenate(parts).astype(dtype, copy=False))
         given, *found = np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
         if len(given) and given[-1] != len(given) - 1:
             return None
@@ -146,12 +146,12 @@ def _numbered_on_card(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> t
     return [(src, dst) for src, dst in ends], src_ids
 
 
-def _numbers(card: Card, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(gpu: Gpu, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each id, by first appearance, and the ids by number."""
-    held = card.worker.upload(ids)
-    made = card.kernels("sample").number_ids(card.worker, str(ids.dtype), held.address, len(ids))
-    numbers = card.worker.download(made.numbers.address, len(ids), str(ids.dtype))
-    return numbers, card.worker.download(made.distinct.address, made.count, str(ids.dtype))
+    held = gpu.worker.upload(ids)
+    made = gpu.kernels("sample").number_ids(gpu.worker, str(ids.dtype), held.address, len(ids))
+    numbers = gpu.worker.download(made.numbers.address, len(ids), str(ids.dtype))
+    return numbers, gpu.worker.download(made.distinct.address, made.count, str(ids.dtype))
 
 
 def index_dtype_of(g: DGLGraph) -> np.dtype:

@@ -1,6 +1,6 @@
-"""The real thing: kernels compiled by NVRTC and run on a card, through torch's tensors. ``make test-gpu``.
+"""The real thing: kernels compiled by NVRTC and run on a GPU, through torch's tensors. ``make test-gpu``.
 
-Skipped where there is no card. The same kernels run on an emulated card in tests/kernels/cuda.
+Skipped where there is no GPU. The same kernels run on an emulated GPU in tests/kernels/cuda.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def test_attention_and_softmax_on_hubs():
     assert_close(core.edge_softmax(adj, logits).cpu().numpy(), want.numpy(), "float32")
 
 
-def test_nothing_waits_for_the_card():
+def test_nothing_waits_for_the_gpu():
     """A call that synchronises cannot be captured."""
     adj, x = power_law(), torch.randn(20_000, 32, device=CUDA)
     copy = Operand(Side.U, 0)
@@ -166,7 +166,7 @@ def test_streams_side_by_side():
 def test_sampling_and_numbering_are_those_of_the_cpu():
     from dglite.kernels.cpu import sample as cpu
 
-    card, rng = runner(), np.random.default_rng(1)
+    gpu, rng = runner(), np.random.default_rng(1)
     indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 60, 5000))])
     indices = rng.integers(0, 5000, indptr[-1])
     seeds, fanout, key = rng.permutation(5000)[:3000], 10, 99
@@ -175,16 +175,16 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     want = [np.zeros(offsets[-1], np.int64) for _ in range(3)]
     arrays = indptr, indices, np.zeros(0, np.int64), seeds, starts, offsets
     cpu.uniform_rows(*arrays, fanout, 0, np.int64(key), *want, 0, 3000)
-    held = card.upload(seeds)
-    structure = Structure.upload(card, indptr, indices)
-    found = sample_neighbors(card, structure, held.address, 3000, fanout, False, key)
+    held = gpu.upload(seeds)
+    structure = Structure.upload(gpu, indptr, indices)
+    found = sample_neighbors(gpu, structure, held.address, 3000, fanout, False, key)
     assert found.count == offsets[-1]
     for memory, expected in zip((found.far, found.near, found.edges), want, strict=True):
-        np.testing.assert_array_equal(card.download(memory.address, found.count, "int64"), expected)
-    made = number_ids(card, "int64", found.far.address, found.count)
+        np.testing.assert_array_equal(gpu.download(memory.address, found.count, "int64"), expected)
+    made = number_ids(gpu, "int64", found.far.address, found.count)
     distinct, first, inverse = np.unique(want[0], return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))
-    np.testing.assert_array_equal(card.download(made.numbers.address, found.count, "int64"), rank[inverse])
+    np.testing.assert_array_equal(gpu.download(made.numbers.address, found.count, "int64"), rank[inverse])
     assert made.count == len(distinct)
 
 

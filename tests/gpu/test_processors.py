@@ -1,4 +1,4 @@
-"""Persistent processors on a card: the kernel that tests/dynamic/processors/test_card.py runs on an emulated one."""
+"""Persistent processors on a GPU: the kernel that tests/dynamic/processors/test_gpu.py runs on an emulated one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if importlib.util.find_spec("cupy") is None:
 
 from dglite import DGLError, dynamic
 from tests.dynamic.batching.models import TreeLSTM
-from tests.dynamic.processors.test_card import wide_losses
+from tests.dynamic.processors.test_gpu import wide_losses
 from tests.dynamic.processors.test_handle import loss_of, weights
 from tests.dynamic.processors.test_training import OPTIMIZERS, Losses, Mixed, Wide, tree_losses
 
@@ -49,7 +49,7 @@ def dtype(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("name", ["sgd", "nesterov", "adagrad", "adamw"])
-def test_a_card_trains_as_the_cpu_does(kind: str, name: str, dtype: torch.dtype) -> None:
+def test_a_gpu_trains_as_the_cpu_does(kind: str, name: str, dtype: torch.dtype) -> None:
     """Over more steps than it takes to choose the rows per warp."""
     tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype is torch.float32 else {"rtol": 1e-9, "atol": 1e-11}
     torch.testing.assert_close(train(kind, name, CUDA, 8), train(kind, name, "cpu", 8), **tolerance)

@@ -59,7 +59,7 @@ def test_gradients():
 
 
 def test_operations_take_it_where_kernels_are_lacking(monkeypatch):
-    """Everything that calls a kernel on a card without CuPy goes this way, attention with the same dropout."""
+    """Everything that calls a kernel on a GPU without CuPy goes this way, attention with the same dropout."""
     adj = relation("random")
     x = torch.rand(30, 2, 4, dtype=torch.float64)
     left, right = torch.rand(30, 2, dtype=torch.float64), torch.rand(25, 2, dtype=torch.float64)
@@ -73,7 +73,7 @@ def test_operations_take_it_where_kernels_are_lacking(monkeypatch):
 def test_the_warning_comes_once(monkeypatch):
     monkeypatch.setattr(fallback, "can_launch", lambda: False)
     monkeypatch.setattr(fallback, "_told", [])
-    monkeypatch.setattr(fallback, "require_card", lambda device: None)  # "meta" stands for a card
+    monkeypatch.setattr(fallback, "require_gpu", lambda device: None)  # "meta" stands for a GPU
     there = torch.zeros(2, device="meta")
     with pytest.warns(RuntimeWarning, match="pip install cupy"):
         assert fallback.lacks_kernels(there)

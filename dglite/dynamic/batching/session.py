@@ -184,13 +184,13 @@ class Session:
         if tensor.device not in _accepted:
             raise DGLError(
                 f"lazy tensors compute on the CPU; got a tensor on {tensor.device}: move it with .cpu(). A model on a "
-                "card is trained with a handle, dglite.dynamic.persistent, which is made before its model is used"
+                "GPU is trained with a handle, dglite.dynamic.persistent, which is made before its model is used"
             )
         if tensor.device.type != "cpu":
             self.device = tensor.device
 
     def check_computable(self) -> None:
-        """Raise if something that was used lies on a card, which only a handle's step computes with."""
+        """Raise if something that was used lies on a GPU, which only a handle's step computes with."""
         if self.device.type != "cpu":
             raise DGLError(
                 f"what was recorded uses tensors on {self.device}, with which only the step of a handle computes "

@@ -17,8 +17,8 @@ from ..batching.pointwise import same_session
 from ..batching.session import Session, end_session
 from ..batching.signatures import DTYPES
 from ..batching.tensor import LazyTensor
-from .card import card_of
-from .host import Host
+from .gpu import gpu_of
+from .host import HostThreads
 from .layout import Unsupported
 from .plan import Plans, StepPlan, key_of
 from .rules import check_optimizer
@@ -38,15 +38,15 @@ def persistent(
     Parameters
     ----------
     parameters
-        the optimizer's parameters: contiguous tensors of float32 or of float64, on the CPU or on one card.
+        the optimizer's parameters: contiguous tensors of float32 or of float64, on the CPU or on one GPU.
     optimizer
         ``SGD`` (momentum, Nesterov, weight decay), ``Adagrad``, ``Adam`` or ``AdamW`` of torch. Its state stays in it,
         and learning rates may be changed between steps.
     processors
         how many threads a step runs on; as many as torch has, unless given. Where recording takes as long as the steps,
-        one less leaves a core to it. On a card, how many blocks; as many as run at once, unless given.
+        one less leaves a core to it. On a GPU, how many blocks; as many as run at once, unless given.
     rows_per_warp
-        on a card, how many rows of a weight a warp multiplies at a time. Unless given, the first steps try some, and
+        on a GPU, how many rows of a weight a warp multiplies at a time. Unless given, the first steps try some, and
         the fastest is kept. Losses are the same up to rounding.
 
     Raises ``DGLError`` for other optimizers, and where ``parameters`` and those of the optimizer differ.
@@ -79,7 +79,7 @@ class Persistent:
         self._optimizer = optimizer
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
-        self._machine: Any = card_of(parameters, processors, rows_per_warp) or Host(processors)
+        self._machine: Any = gpu_of(parameters, processors, rows_per_warp) or HostThreads(processors)
         self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
         self._lock = new_lock()
         self._running: StepPlan | None = None
@@ -200,7 +200,7 @@ def _check_parameters(parameters: Sequence[Tensor], groups: dict[int, Any]) -> N
         known = isinstance(x, Tensor) and x.is_leaf and x.dtype in DTYPES and x.device.type in ("cpu", "cuda")
         if not known or x.device != parameters[0].device:
             what = f"{x.dtype} tensor on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU or on one card; got a {what}")
+            raise DGLError(f"parameters are leaf tensors of float32 or float64 on the CPU or on one GPU; got a {what}")
         if not x.is_contiguous():
             raise DGLError(f"a parameter of shape {list(x.shape)} is not contiguous; replace it by x.contiguous()")
     if {id(x) for x in parameters} != set(groups):

@@ -19,7 +19,7 @@ from ..batching.arena import Arena
 from ..batching.matrices import Product
 from ..batching.signatures import Signature
 
-__all__ = ["HOST", "Host", "check_device"]
+__all__ = ["HOST", "HostThreads", "check_device"]
 
 
 def check_device(tensors: Sequence[Tensor], device: torch.device) -> None:
@@ -33,7 +33,7 @@ def check_device(tensors: Sequence[Tensor], device: torch.device) -> None:
 
 
 @final
-class Host:
+class HostThreads:
     """Threads, as many as torch has unless ``processors`` says so. Operations are addresses of kernels."""
 
     def __init__(self, processors: int | None = None) -> None:
@@ -86,4 +86,4 @@ class Host:
         return processors, processors, WORTH_SHARING
 
 
-HOST = Host()
+HOST = HostThreads()

@@ -70,7 +70,7 @@ class Looked:
 class StepLayout:
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
-    They run on ``machine`` (see :class:`.host.Host`), whose memory they lie in.
+    They run on ``machine`` (see :class:`.host.HostThreads`), whose memory they lie in.
     """
 
     brought: Any = None

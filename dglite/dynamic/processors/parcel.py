@@ -1,4 +1,4 @@
-"""Arrays of the host on their way to a card."""
+"""Arrays of the host on their way to a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Parcel"]
 
 @final
 class Parcel:
-    """Arrays of the host in one piece of memory of the card; what they say of each other's addresses is changed."""
+    """Arrays of the host in one piece of memory of the GPU; what they say of each other's addresses is changed."""
 
     def __init__(self) -> None:
         self._arrays: list[np.ndarray] = []

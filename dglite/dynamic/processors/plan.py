@@ -36,7 +36,7 @@ class StepPlan:
         self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
         machine: Any, key: Any, sizes: tuple[int, ...],
     ) -> None:  # fmt: skip
-        """Plan a step for a machine (see :class:`.host.Host`); the session has been settled.
+        """Plan a step for a machine (see :class:`.host.HostThreads`); the session has been settled.
 
         With a ``key`` the plan is made to be filled in again. ``sizes`` are how many rows there are of what it tells.
         """

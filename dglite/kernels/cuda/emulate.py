@@ -55,7 +55,7 @@ class HostMemory:
 
 @final
 class Emulator:
-    """A runner without a card: addresses are the host's.
+    """A runner without a GPU: addresses are the host's.
 
     ``blocks`` are what it says fit at once. Each goes as far as it can before the next one does; threads take turns.
     That goes from the first on, or ``backwards``; a result that depends on it comes from a barrier that is missing.
@@ -82,7 +82,7 @@ class Emulator:
                 self._functions[program.name(kernel)] = function
 
     def launch(self, program: CudaProgram, kernel: str, grid: tuple[int, int], words: Sequence[int | float]) -> None:
-        """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a card."""
+        """Run the kernel to its end. :class:`DGLError` tells what would have gone wrong on a GPU."""
         if grid[0] * grid[1]:
             self._run(program, kernel, (*grid, BLOCK, 0, self.backwards), words)
 

@@ -1,4 +1,4 @@
-// Enough of a CUDA card to run the kernels' own text on a CPU, for tests without a card: one block after the other, or
+// Enough of a CUDA GPU to run the kernels' own text on a CPU, for tests without a GPU: one block after the other, or
 // all blocks of a launch at once, where they wait for each other.
 //
 // Each thread of a block is a fiber. A fiber runs until it waits: at a block's barrier, or at an exchange inside its

@@ -1,6 +1,6 @@
 """Compiles programs with NVRTC, keeps the binaries on disk, and starts kernels through CuPy.
 
-CuPy is imported when the first tensor on a card comes. Tensors are given by their addresses, not by DLPack: see
+CuPy is imported when the first tensor on a GPU comes. Tensors are given by their addresses, not by DLPack: see
 docs/decisions/0043-kernels-on-a-card-take-addresses.md.
 """
 
@@ -126,7 +126,7 @@ def binary(nvrtc: Any, program: CudaProgram, arch: int) -> bytes:
     """
     known = [number for number in nvrtc.getSupportedArchs() if number <= arch]
     if not known:
-        raise DGLError(f"this NVRTC has no support for compute capability {arch / 10}; use a newer card or older CuPy")
+        raise DGLError(f"this NVRTC has no support for compute capability {arch / 10}; use a newer GPU or older CuPy")
     real = max(known) == arch
     options = (*OPTIONS, f"-arch={'sm' if real else 'compute'}_{max(known)}")
     key = hashlib.sha256("\n".join([program.text, *options, str(nvrtc.getVersion())]).encode()).digest()

@@ -1,4 +1,4 @@
-// Persistent processors on a card: what the blocks of one launch do while they stay.
+// Persistent processors on a GPU: what the blocks of one launch do while they stay.
 //
 // Each block is a processor and interprets a script: (case, words, who, whether rows are apart). Every block reads the
 // same script and does what is its own: its share of an instruction for all, or an instruction for it alone. Warps keep
@@ -24,7 +24,7 @@ __device__ inline char* shared_memory() {
 
 __device__ inline int warp_of_block() { return threadIdx.x / WARP; }
 __device__ inline int lane_of_warp() { return threadIdx.x % WARP; }
-__device__ inline int warp_of_card() { return blockIdx.x * WARPS + warp_of_block(); }
+__device__ inline int warp_of_gpu() { return blockIdx.x * WARPS + warp_of_block(); }
 template <class T> __device__ inline T* pointer(word address) { return reinterpret_cast<T*>(address); }
 
 // -- waiting for each other -------------------------------------------------------------------------------------------

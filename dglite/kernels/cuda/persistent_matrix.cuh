@@ -73,14 +73,14 @@ template <class T> __device__ inline void sums(const word* words, const Share& s
 }
 
 // -- matrices in registers --------------------------------------------------------------------------------------------
-// Rows of a matrix, `R` at a time, are dealt to the card's warps round-robin. A warp keeps the first `SLOTS` of its
+// Rows of a matrix, `R` at a time, are dealt to the GPU's warps round-robin. A warp keeps the first `SLOTS` of its
 // groups in registers, each lane every 32nd column; unless these are the `WHOLE` matrix, it reads others from memory when
 // they are needed.
 template <class T, int HEIGHT, int WIDTH, int R, int SLOTS, bool WHOLE> struct Held {
     static constexpr int CHUNKS = (WIDTH + WARP - 1) / WARP, GROUPS = (HEIGHT + R - 1) / R;
     T value[SLOTS][R][CHUNKS];
 
-    __device__ static word group(int slot) { return word(slot) * gridDim.x * WARPS + warp_of_card(); }
+    __device__ static word group(int slot) { return word(slot) * gridDim.x * WARPS + warp_of_gpu(); }
 
     __device__ static void read(T (&rows)[R][CHUNKS], word first, word m, word stride) {
 #pragma unroll

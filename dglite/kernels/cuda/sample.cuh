@@ -1,7 +1,7 @@
 // Neighbour sampling, and numbering of ids in the order of their first appearance, as to_block needs it.
 //
 // What a row draws is a function of the key and of the row's position (SplitMix64, as in kernels/cpu/counter.py), and
-// the choices are made by the same steps as in kernels/cpu/choose.py: a card and a CPU choose the same neighbours.
+// the choices are made by the same steps as in kernels/cpu/choose.py: a GPU and a CPU choose the same neighbours.
 
 namespace dg {
 

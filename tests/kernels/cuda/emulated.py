@@ -1,4 +1,4 @@
-"""The emulated card that the tests of the CUDA kernels share, and structures on it."""
+"""The emulated GPU that the tests of the CUDA kernels share, and structures on it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dglite.kernels.cuda.structure import Structure
 from dglite.ops import processors
 from tests.kernels.sparse_cases import Coo
 
-__all__ = ["CARD", "LIMITS", "needs_compiler", "on_card", "prepare", "uploaded"]
+__all__ = ["GPU", "LIMITS", "needs_compiler", "on_gpu", "prepare", "uploaded"]
 
-CARD = Emulator()
+GPU = Emulator()
 LIMITS = {"cut": 16, "whole": 1 << 20}
 """Entries that one team takes at most: with the first, rows of the tests' graphs are cut into chunks."""
 
-needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler to emulate a card with: set CXX")
+needs_compiler = pytest.mark.skipif(not available(), reason="no C++ compiler to emulate a GPU with: set CXX")
 
 
 def uploaded(coo: Coo, index: str, limit: str) -> Structure:
-    """Return the CSC of ``coo`` on the card."""
-    return Structure.upload(CARD, *coo.csc(index), limit=LIMITS[limit])
+    """Return the CSC of ``coo`` on the GPU."""
+    return Structure.upload(GPU, *coo.csc(index), limit=LIMITS[limit])
 
 
 class Collector:
@@ -43,17 +43,17 @@ class Collector:
         return HostMemory(np.zeros(num_bytes, np.uint8))
 
     def upload(self, array: np.ndarray) -> HostMemory:
-        return CARD.upload(array)
+        return GPU.upload(array)
 
     def download(self, address: int, count: int, dtype: str) -> np.ndarray:
         return np.zeros(count, dtype)
 
 
 @contextmanager
-def on_card(runner: object = CARD, limit: str = "whole") -> Iterator[None]:
+def on_gpu(runner: object = GPU, limit: str = "whole") -> Iterator[None]:
     """Let operations on the CPU's tensors run on ``runner``, with rows cut as ``limit`` says."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(processors, "HOST", processors.Card(runner))
+        patch.setattr(processors, "HOST", processors.Gpu(runner))
         patch.setattr(structure, "row_limit", lambda num_rows, num_entries: LIMITS[limit])
         yield
 
@@ -62,4 +62,4 @@ def prepare(work: Callable[[Collector], object]) -> None:
     """Compile at once all kernels that ``work`` starts."""
     collector = Collector()
     work(collector)
-    CARD.prepare(collector.programs.values())
+    GPU.prepare(collector.programs.values())

@@ -1,4 +1,4 @@
-"""NVRTC by ctypes, with the functions of ``cupy.cuda.nvrtc``: it needs neither a card nor CuPy."""
+"""NVRTC by ctypes, with the functions of ``cupy.cuda.nvrtc``: it needs neither a GPU nor CuPy."""
 
 from __future__ import annotations
 

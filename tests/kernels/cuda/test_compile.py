@@ -1,4 +1,4 @@
-"""The rendered kernels compile for every generation of cards: by NVRTC as they are on a card, and by nvcc."""
+"""The rendered kernels compile for every generation of GPUs: by NVRTC as they are on a GPU, and by nvcc."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_binary_that_is_not_its_own_is_compiled_again(monkeypatch, tmp_path):
 
 
 @needs_nvrtc
-def test_a_card_newer_than_the_compiler_gets_ptx():
+def test_a_gpu_newer_than_the_compiler_gets_ptx():
     compiler = nvrtc.find()
     assert b".target sm_" in binary(compiler, wide_sum(), 999)
 

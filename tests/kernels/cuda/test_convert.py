@@ -1,4 +1,4 @@
-"""Sorting, sums, sampling and numbering on a card, run by the emulation, against NumPy and the CPU's kernels."""
+"""Sorting, sums, sampling and numbering on a GPU, run by the emulation, against NumPy and the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dglite.kernels.cuda.convert import TILE, compress, running_sums, sort_by_ke
 from dglite.kernels.cuda.sample import number_ids, sample_neighbors
 from dglite.kernels.cuda.structure import Structure
 from dglite.kernels.cuda.winners import gather, scatter
-from tests.kernels.cuda.emulated import CARD, needs_compiler
+from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
 
@@ -20,42 +20,42 @@ pytestmark = needs_compiler
 def test_compress_is_a_stable_sort(num_rows, num_edges, index):
     rng = np.random.default_rng(0)
     rows, cols = (rng.integers(0, num_rows, num_edges).astype(index) for _ in range(2))
-    made = compress(CARD, index, rows.ctypes.data, cols.ctypes.data, num_rows, num_edges)
+    made = compress(GPU, index, rows.ctypes.data, cols.ctypes.data, num_rows, num_edges)
     order = np.argsort(rows, kind="stable")
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=num_rows))])
-    np.testing.assert_array_equal(CARD.download(made.indptr.address, num_rows + 1, index), indptr)
-    np.testing.assert_array_equal(CARD.download(made.indices.address, num_edges, index), cols[order])
-    np.testing.assert_array_equal(CARD.download(made.edge_ids.address, num_edges, index), order)
+    np.testing.assert_array_equal(GPU.download(made.indptr.address, num_rows + 1, index), indptr)
+    np.testing.assert_array_equal(GPU.download(made.indices.address, num_edges, index), cols[order])
+    np.testing.assert_array_equal(GPU.download(made.edge_ids.address, num_edges, index), order)
 
 
 @pytest.mark.parametrize("count", [0, 1, TILE, 3 * TILE + 5, TILE * TILE // 64])
 def test_running_sums(count):
     values = np.random.default_rng(1).integers(-5, 9, count).astype(np.int32)
-    held = running_sums(CARD, "int32", values.ctypes.data, count)
-    sums = CARD.download(held.address, count + 1, "int64")
+    held = running_sums(GPU, "int32", values.ctypes.data, count)
+    sums = GPU.download(held.address, count + 1, "int64")
     np.testing.assert_array_equal(sums, np.concatenate([[0], np.cumsum(values)]))
 
 
 def test_sort_by_key_keeps_the_order_of_equal_keys():
     keys = np.array([3, 1, 3, 0, 1, 3])
-    found, places = sort_by_key(CARD, "int64", keys.ctypes.data, 6, 4)
-    np.testing.assert_array_equal(CARD.download(found.address, 6, "int64"), [0, 1, 1, 3, 3, 3])
-    np.testing.assert_array_equal(CARD.download(places.address, 6, "int64"), [3, 1, 4, 0, 2, 5])
+    found, places = sort_by_key(GPU, "int64", keys.ctypes.data, 6, 4)
+    np.testing.assert_array_equal(GPU.download(found.address, 6, "int64"), [0, 1, 1, 3, 3, 3])
+    np.testing.assert_array_equal(GPU.download(places.address, 6, "int64"), [3, 1, 4, 0, 2, 5])
 
 
-def test_a_structure_sorted_on_the_card_equals_one_that_was_sent():
+def test_a_structure_sorted_on_the_gpu_equals_one_that_was_sent():
     rng = np.random.default_rng(2)
     rows, cols = rng.integers(0, 9, 60).astype(np.int32), rng.integers(0, 7, 60).astype(np.int32)
-    made = Structure.sort(CARD, rows, cols, 9)
+    made = Structure.sort(GPU, rows, cols, 9)
     order = np.argsort(rows, kind="stable")
     assert (made.num_rows, made.num_entries, made.index) == (9, 60, "int32")
-    np.testing.assert_array_equal(CARD.download(made.indices.address, 60, "int32"), cols[order])
+    np.testing.assert_array_equal(GPU.download(made.indices.address, 60, "int32"), cols[order])
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("with_ids", [True, False])
 @pytest.mark.parametrize(("fanout", "replace"), [(3, False), (3, True), (40, False), (-1, False), (0, False)])
-def test_a_card_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
+def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
     rng = np.random.default_rng(3)
     degrees = np.array([0, 1, 3, 10, 60, 200, 4])
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(index)
@@ -67,24 +67,24 @@ def test_a_card_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
     want = [np.zeros(offsets[-1], index) for _ in range(3)]
     arrays = indptr, indices, edge_ids, seeds, starts, offsets
     cpu.uniform_rows(*arrays, fanout, int(replace), np.int64(key), *want, 0, len(seeds))
-    structure = Structure.upload(CARD, indptr, indices, edge_ids if with_ids else None)
-    found = sample_neighbors(CARD, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
+    structure = Structure.upload(GPU, indptr, indices, edge_ids if with_ids else None)
+    found = sample_neighbors(GPU, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
     assert found.count == offsets[-1]
-    np.testing.assert_array_equal(CARD.download(found.offsets.address, len(offsets), "int64"), offsets)
+    np.testing.assert_array_equal(GPU.download(found.offsets.address, len(offsets), "int64"), offsets)
     for memory, expected in zip((found.far, found.near, found.edges), want, strict=True):
-        np.testing.assert_array_equal(CARD.download(memory.address, found.count, index), expected)
+        np.testing.assert_array_equal(GPU.download(memory.address, found.count, index), expected)
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
 @pytest.mark.parametrize("count", [0, 1, 1000])
 def test_numbers_follow_the_first_appearance(count, index):
     ids = np.random.default_rng(4).integers(0, 300, count).astype(index)
-    made = number_ids(CARD, index, ids.ctypes.data, count)
+    made = number_ids(GPU, index, ids.ctypes.data, count)
     seen: dict[int, int] = {}
     want = [seen.setdefault(int(i), len(seen)) for i in ids]
     assert made.count == len(seen)
-    np.testing.assert_array_equal(CARD.download(made.numbers.address, count, index), want)
-    np.testing.assert_array_equal(CARD.download(made.distinct.address, made.count, index), list(seen))
+    np.testing.assert_array_equal(GPU.download(made.numbers.address, count, index), want)
+    np.testing.assert_array_equal(GPU.download(made.distinct.address, made.count, index), list(seen))
 
 
 @pytest.mark.parametrize("index", ["int32", "int64"])
@@ -96,11 +96,11 @@ def test_gather_and_scatter_by_winner(width, index):
     x, from_rows, out, sums = rng.random((6, width)), rng.random((9, width)), np.zeros((9, width)), np.ones((6, width))
     shape = winners.shape
     addresses = winners.ctypes.data, lookup.ctypes.data
-    gather("float64", index, shape, *addresses, x.ctypes.data, out.ctypes.data, CARD, 7)
+    gather("float64", index, shape, *addresses, x.ctypes.data, out.ctypes.data, GPU, 7)
     columns = np.broadcast_to(np.arange(width), shape)
     np.testing.assert_array_equal(out, np.where(winners < 0, 7.0, x[lookup[winners], columns]))
     want = np.ones((6, width))
     won = winners >= 0
     np.add.at(want, (lookup[winners][won], columns[won]), from_rows[won])
-    scatter("float64", index, shape, *addresses, from_rows.ctypes.data, sums.ctypes.data, CARD, 6)
+    scatter("float64", index, shape, *addresses, from_rows.ctypes.data, sums.ctypes.data, GPU, 6)
     np.testing.assert_allclose(sums, want)

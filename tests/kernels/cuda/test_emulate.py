@@ -1,4 +1,4 @@
-"""The emulated card itself: threads really exchange and wait, and what a card leaves undefined is an error."""
+"""The emulated GPU itself: threads really exchange and wait, and what a GPU leaves undefined is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dglite.errors import DGLError
 from dglite.kernels.cuda.convert import simple_program
 from dglite.kernels.cuda.emulate import Emulator
 from dglite.kernels.cuda.program import BLOCK
-from tests.kernels.cuda.emulated import CARD, needs_compiler
+from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
 
@@ -56,7 +56,7 @@ PROGRAM = simple_program("emulation", ("common",), "", KERNELS)
 
 
 def run(kernel: str, *words: int, grid: tuple[int, int] = (1, 1)) -> None:
-    CARD.launch(PROGRAM, kernel, grid, words)
+    GPU.launch(PROGRAM, kernel, grid, words)
 
 
 def test_lanes_exchange_values_in_every_block():
@@ -86,22 +86,22 @@ def test_sums_matches_and_atomics():
     ("kernel", "message"),
     [("leave", "never come"), ("apart", "different exchanges"), ("stuck", "never come")],
 )
-def test_what_a_card_leaves_undefined_is_an_error(kernel, message):
+def test_what_a_gpu_leaves_undefined_is_an_error(kernel, message):
     out = np.zeros(BLOCK, np.int32)
     with pytest.raises(DGLError, match=message):
         run(kernel, out.ctypes.data)
-    run("turn", out.ctypes.data)  # and the card can be used again
+    run("turn", out.ctypes.data)  # and the GPU can be used again
     assert out[0] == 5
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_blocks_that_wait_for_each_other_run_at_once(backwards):
     counter, out = np.zeros(1, np.uint32), np.zeros(3, np.int32)
-    card = Emulator(backwards=backwards)
-    card.launch_together(PROGRAM, "rounds", 3, [counter.ctypes.data, out.ctypes.data, 2])
+    gpu = Emulator(backwards=backwards)
+    gpu.launch_together(PROGRAM, "rounds", 3, [counter.ctypes.data, out.ctypes.data, 2])
     np.testing.assert_array_equal(out, 2 * np.arange(3) + 2)
     with pytest.raises(DGLError, match="never come"):  # one after the other
-        card.launch(PROGRAM, "rounds", (3, 1), [counter.ctypes.data, out.ctypes.data, 5])
+        gpu.launch(PROGRAM, "rounds", (3, 1), [counter.ctypes.data, out.ctypes.data, 5])
 
 
 def test_the_order_of_threads_shows_where_a_barrier_is_missing():

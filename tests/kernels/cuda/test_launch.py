@@ -1,4 +1,4 @@
-"""What a runner hands to the driver, with a stand-in for CuPy: no card is needed to see a wrong word."""
+"""What a runner hands to the driver, with a stand-in for CuPy: no GPU is needed to see a wrong word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from dglite.kernels.cuda import launch
 from dglite.kernels.cuda.program import BLOCK, packed
-from tests.kernels.cuda.emulated import CARD
+from tests.kernels.cuda.emulated import GPU
 from tests.kernels.cuda.programs import wide_sum
 
 
@@ -57,7 +57,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list:
 
 def test_arguments_reach_the_driver_as_they_are(calls):
     program = wide_sum()
-    runner = launch.StreamRunner(0, 77, CARD)
+    runner = launch.StreamRunner(0, 77, GPU)
     runner.launch(program, "rows", (3, 2), [-5, 2**64 - 1, 0.5])
     runner.launch(program, "rows", (0, 1), [1, 2, 3])
     runner.launch(program, "rows", (1, 1), [1, 2, 3])
@@ -69,14 +69,14 @@ def test_arguments_reach_the_driver_as_they_are(calls):
 
 
 def test_blocks_that_wait_for_each_other_are_started_together(calls):
-    program, runner = wide_sum(), launch.StreamRunner(0, 77, CARD)
+    program, runner = wide_sum(), launch.StreamRunner(0, 77, GPU)
     assert runner.blocks == 132
     runner.launch_together(program, "rows", runner.blocks, [1, 2, 3])
     assert calls[1] == (len(program.name("rows")), (132, 1, 1), (BLOCK, 1, 1), 0, 77, [1, 2, 3])
 
 
 def test_memory_is_written_on_the_stream(calls):
-    launch.StreamRunner(0, 77, CARD).write(1234, np.array([1, 2], np.int16))
+    launch.StreamRunner(0, 77, GPU).write(1234, np.array([1, 2], np.int16))
     assert calls[1] == ("copied", 1234, b"\1\0\2\0", 1, 77)
 
 

@@ -1,4 +1,4 @@
-"""Whole operations, with their gradients, on the emulated card: what they choose, allocate and start for one."""
+"""Whole operations, with their gradients, on the emulated GPU: what they choose, allocate and start for one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dglite.ops import core, fallback, processors, scores
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
 from tests.kernels.attention_cases import tensors
-from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, on_card, prepare
+from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, on_gpu, prepare
 from tests.kernels.sparse_cases import assert_close, graph
 from tests.pairs import cases
 
@@ -126,7 +126,7 @@ def compiled() -> None:
 
     def everything(runner) -> None:
         for limit in LIMITS:
-            with on_card(runner, limit):
+            with on_gpu(runner, limit):
                 for case in ATTENTION:
                     if case[-1] == limit:
                         attend(*case[:-1])
@@ -139,7 +139,7 @@ def compiled() -> None:
 
 @pytest.mark.parametrize(("score", "dtype", "shape", "dropout", "weighted", "limit"), ATTENTION)
 def test_attention_and_its_gradients(score, dtype, shape, dropout, weighted, limit):
-    with on_card(CARD, limit):
+    with on_gpu(GPU, limit):
         got = attend(score, dtype, shape, dropout, weighted)
     want = attend_by_torch(score, dtype, shape, dropout, weighted)
     for found, expected in zip(got, want, strict=True):
@@ -148,7 +148,7 @@ def test_attention_and_its_gradients(score, dtype, shape, dropout, weighted, lim
 
 @pytest.mark.parametrize(("message", "reducer", "dtype", "limit"), SPARSE)
 def test_reductions_and_their_gradients(message, reducer, dtype, limit):
-    with on_card(CARD, limit):
+    with on_gpu(GPU, limit):
         got = reduce(message, reducer, dtype)
     want = reduce_by_torch(message, reducer, dtype)
     for found, expected in zip(got, want, strict=True):
@@ -157,14 +157,14 @@ def test_reductions_and_their_gradients(message, reducer, dtype, limit):
 
 def test_dropout_is_that_of_the_cpu():
     out = np.zeros((50, 6))
-    dropout_multipliers("float64", 50, 6, 0.3, SEED, out.ctypes.data, CARD)
+    dropout_multipliers("float64", 50, 6, 0.3, SEED, out.ctypes.data, GPU)
     np.testing.assert_array_equal(out, reference.dropout_multipliers(np.arange(50), 6, 0.3, SEED))
 
 
 def test_segments():
     offsets = np.array([0, 3, 3, 7])
     x = torch.rand(7, 4)
-    with on_card():
+    with on_gpu():
         found = core.segment_reduce(offsets, x, Reducer.MAX)
     torch.testing.assert_close(found[0], x[:3].max(0).values)
     assert (found[1] == 0).all()
@@ -173,20 +173,20 @@ def test_segments():
 def test_second_derivatives_exist():
     adj = Adjacency.from_coo(3, 2, np.array([0, 1, 2, 0]), np.array([0, 0, 1, 1]))
     logits = torch.rand(4, 1, dtype=torch.float64, requires_grad=True)
-    with on_card():
+    with on_gpu():
         assert torch.autograd.gradgradcheck(lambda value: core.edge_softmax(adj, value), (logits,))
 
 
-def call_tensors_those_of_a_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let operations take tensors for a card's, and run on the emulated one."""
+def call_tensors_those_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let operations take tensors for a GPU's, and run on the emulated one."""
     monkeypatch.setattr(active, "on_cpu", lambda x: False)
-    monkeypatch.setattr(processors, "require_card", lambda device: None)
-    monkeypatch.setattr(processors, "_card", lambda device, stream: processors.Card(CARD))
+    monkeypatch.setattr(processors, "require_gpu", lambda device: None)
+    monkeypatch.setattr(processors, "_gpu", lambda device, stream: processors.Gpu(GPU))
     monkeypatch.setattr(active, "stream", lambda device: 0)
     monkeypatch.setattr(fallback, "lacks_kernels", lambda x: False)
 
 
-def test_attention_with_a_part_of_the_edge_is_composed_on_a_card(monkeypatch):
+def test_attention_with_a_part_of_the_edge_is_composed_on_a_gpu(monkeypatch):
     adj, how = star(), core.Attention(core.Score.ADDITIVE, dropout=0.3, seed=SEED, edges=True, edge_features=True)
     xs = tensors("additive+edge+feat", adj, 2, 4)
 
@@ -195,13 +195,13 @@ def test_attention_with_a_part_of_the_edge_is_composed_on_a_card(monkeypatch):
         return with_gradients(torch.cat([part.flatten() for part in parts]), xs)
 
     want = run()
-    call_tensors_those_of_a_card(monkeypatch)
+    call_tensors_those_of_a_gpu(monkeypatch)
     for found, expected in zip(run(), want, strict=True):
         assert_close(found.numpy(), expected.numpy(), "float64")
 
 
-def test_scores_do_not_wait_on_a_card(monkeypatch):
-    """Attention in steps is computed step by step on a card, and equals what the host makes one kernel of."""
+def test_scores_do_not_wait_on_a_gpu(monkeypatch):
+    """Attention in steps is computed step by step on a GPU, and equals what the host makes one kernel of."""
     monkeypatch.setattr(scores, "WORTH_DEFERRING", 1)
     adj, weighted = star(), U * E
     x, left, right = tensors("additive", adj, 2, 8, False)
@@ -212,7 +212,7 @@ def test_scores_do_not_wait_on_a_card(monkeypatch):
         return [recipe, *with_gradients(core.spmm(adj, weighted, Reducer.SUM, (x, weights)), [x, left, right])]
 
     waits, *want = steps()
-    call_tensors_those_of_a_card(monkeypatch)
+    call_tensors_those_of_a_gpu(monkeypatch)
     at_once, *found = steps()
     assert at_once is None and waits is not None
     for one, other in zip(found, want, strict=True):

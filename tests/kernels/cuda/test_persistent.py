@@ -1,4 +1,4 @@
-"""What persistent processors do on a card, case by case: one program, whose scripts are written here."""
+"""What persistent processors do on a GPU, case by case: one program, whose scripts are written here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CASES: tuple[cuda.Case, ...] = (
 
 
 @cache
-def card(blocks: int, backwards: bool) -> Emulator:
+def gpu(blocks: int, backwards: bool) -> Emulator:
     return Emulator(blocks, backwards)
 
 
@@ -69,7 +69,7 @@ class Script:
     def run(self, blocks: int, backwards: bool = False, scratch_bytes: int = cuda.SCRATCH_BYTES) -> None:
         script = np.array(self.rows, np.int64)
         table = np.array([word for m in self.matrices for word in (m.ctypes.data, m.strides[0])], np.int64)
-        runner = card(blocks, backwards)
+        runner = gpu(blocks, backwards)
         scratch = runner.empty(max(scratch_bytes, 8))
         words = [script.ctypes.data, len(script), self.status.ctypes.data, table.ctypes.data, scratch.address]
         program = cuda.persistent_program(CASES, MATRICES, 2, SLOTS)

@@ -1,4 +1,4 @@
-"""Sampling and blocks of a graph on the emulated card: the same as on the host for the same seed."""
+"""Sampling and blocks of a graph on the emulated GPU: the same as on the host for the same seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dglite import sampling
 from dglite.errors import DGLError
 from dglite.kernels.cuda import sample
 from dglite.ops import processors
-from tests.kernels.cuda.emulated import needs_compiler, on_card
+from tests.kernels.cuda.emulated import needs_compiler, on_gpu
 from tests.sampling.graphs import hetero, random_graph
 
 pytestmark = needs_compiler
@@ -48,7 +48,7 @@ def test_a_sample_is_that_of_the_host(fanout, replace, idtype, edge_dir, started
     want = sampling.sample_neighbors(g, seeds, fanout, edge_dir, replace=replace)
     assert not started
     dglite.seed(7)
-    with on_card():
+    with on_gpu():
         found = sampling.sample_neighbors(g, seeds, fanout, edge_dir, replace=replace)
     assert started == (["sample_neighbors"] if fanout else [])
     assert edges_of(found) == edges_of(want) and found.idtype == idtype
@@ -60,7 +60,7 @@ def test_several_types_and_no_seeds(started):
     dglite.seed(3)
     want = sampling.sample_neighbors(g, seeds, 1)
     dglite.seed(3)
-    with on_card():
+    with on_gpu():
         found = sampling.sample_neighbors(g, seeds, 1)
     assert edges_of(found) == edges_of(want) and started == ["sample_neighbors"] * 2
 
@@ -68,7 +68,7 @@ def test_several_types_and_no_seeds(started):
 def test_weights_are_for_the_host(started):
     g = random_graph()
     g.edata["p"] = torch.arange(400) % 2
-    with on_card():
+    with on_gpu():
         found = sampling.sample_neighbors(g, [0, 1], 4, prob="p")
         sampling.sample_neighbors(g, [0, 1], 4, exclude_edges=[3])
     assert not started and found.edata[dglite.EID].numpy().astype(int).min() >= 0
@@ -78,7 +78,7 @@ def test_weights_are_for_the_host(started):
 def test_neighbours_are_drawn_uniformly():
     g = dglite.graph((np.arange(1, 9), np.zeros(8, int)))
     counts = np.zeros(9)
-    with on_card():
+    with on_gpu():
         for _ in range(300):
             counts[sampling.sample_neighbors(g, [0], 3).edges()[0].numpy()] += 1
     assert counts.sum() == 900 and abs(counts[1:] - 112.5).max() < 5 * (112.5 * 5 / 8) ** 0.5
@@ -93,7 +93,7 @@ def test_a_block_is_that_of_the_host(dst_nodes, idtype, started):
     given = torch.arange(60).flip(0) if dst_nodes == "all" else dst_nodes
     want = dglite.to_block(g, given)
     assert not started
-    with on_card():
+    with on_gpu():
         found = dglite.to_block(g, given)
     assert edges_of(found) == edges_of(want) and started == ["number_ids"]
     assert torch.equal(found.srcdata["x"], want.srcdata["x"]) and found.idtype == idtype
@@ -103,7 +103,7 @@ def test_a_block_of_several_types(started):
     g = hetero()
     given = {"user": [2, 0, 1], "game": [1, 0]}
     want = dglite.to_block(g, given)
-    with on_card():
+    with on_gpu():
         found = dglite.to_block(g, given)
         empty = dglite.to_block(dglite.graph(([], [])))
     assert edges_of(found) == edges_of(want) and started == ["number_ids"] * 3
@@ -112,7 +112,7 @@ def test_a_block_of_several_types(started):
 
 def test_what_the_host_numbers(started):
     g = dglite.graph(([1, 2], [2, 3]))
-    with on_card():
+    with on_gpu():
         assert dglite.to_block(g, [2, 3], include_dst_in_src=False).srcdata[dglite.NID].tolist() == [1, 2]
         assert dglite.to_block(g, [2, 3], src_nodes=[2, 3, 1]).srcdata[dglite.NID].tolist() == [2, 3, 1]
         assert not started

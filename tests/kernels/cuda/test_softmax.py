@@ -1,4 +1,4 @@
-"""Edge softmax and its gradient as rendered for a card, run by the emulation."""
+"""Edge softmax and its gradient as rendered for a GPU, run by the emulation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from dglite.kernels import reference
 from dglite.kernels.cuda.softmax import edge_softmax, edge_softmax_gradient
-from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, prepare, uploaded
+from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, prepare, uploaded
 from tests.kernels.sparse_cases import assert_close, graph
 from tests.pairs import cases
 
@@ -22,7 +22,7 @@ CASES = cases(
 pytestmark = needs_compiler
 
 
-def run(dtype: str, heads: int, kind: str, index: str, limit: str, runner=CARD):
+def run(dtype: str, heads: int, kind: str, index: str, limit: str, runner=GPU):
     """Return logits, softmax, the gradient that was given and the one that was found."""
     coo, kept = graph(kind), getattr(torch, dtype)
     structure = uploaded(coo, index, limit)
@@ -56,5 +56,5 @@ def test_masked_and_huge_scores():
     coo.num_dst, coo.src, coo.dst = 2, np.zeros(5, int), np.array([0, 0, 0, 1, 1])
     logits = np.array([-np.inf, 3000.0, 3000.0, -np.inf, 0.0])
     out = np.zeros(5)
-    edge_softmax(uploaded(coo, "int32", "whole"), "int32", "float64", 1, logits.ctypes.data, out.ctypes.data, CARD)
+    edge_softmax(uploaded(coo, "int32", "whole"), "int32", "float64", 1, logits.ctypes.data, out.ctypes.data, GPU)
     np.testing.assert_allclose(out, [0, 0.5, 0.5, 0, 1])

@@ -1,4 +1,4 @@
-"""g-SpMM and g-SDDMM as rendered for a card, run by the emulation: the same cases as for the CPU's kernels."""
+"""g-SpMM and g-SDDMM as rendered for a GPU, run by the emulation: the same cases as for the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dglite.kernels import reference
 from dglite.kernels.cuda.render import expression_text
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
-from tests.kernels.cuda.emulated import CARD, LIMITS, needs_compiler, uploaded
+from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, uploaded
 from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, Coo, assert_close, expression, graph, operands
 from tests.kernels.sparse_cases import SHAPES as NARROW
 from tests.pairs import cases
@@ -56,7 +56,7 @@ def bound_sddmm(case):
 def compiled() -> None:
     """Compile the kernels of all cases at once."""
     pairs = [(case, bound_spmm(case)) for case in SPMM] + [(case, bound_sddmm(case)) for case in SDDMM]
-    CARD.prepare(
+    GPU.prepare(
         bound.program([0] * 2, 0, len(graph(case[5]).src) / max(graph(case[5]).num_dst, 1))[1]
         for case, bound in pairs
         if bound.layout.width and len(graph(case[5]).src)
@@ -67,7 +67,7 @@ def run(coo: Coo, index: str, dtype: str, values: list[np.ndarray], bound, out_s
     """Call a bound kernel on torch tensors of ``dtype``; return the result and the rounded operands as float64."""
     tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
     out = torch.full(out_shape, 99.0, dtype=TORCH[dtype])
-    bound(uploaded(coo, index, limit), [tensor.data_ptr() for tensor in tensors], out.data_ptr(), CARD, **more)
+    bound(uploaded(coo, index, limit), [tensor.data_ptr() for tensor in tensors], out.data_ptr(), GPU, **more)
     return out.double().numpy(), [tensor.double().numpy() for tensor in tensors]
 
 
@@ -149,7 +149,7 @@ def test_every_operator_of_the_table_means_the_same():
         values = [np.abs(value) for value in operands(x * y, coo, ((3,), (3,)))]
         bounds = [bind_sddmm(e, dtype, "int32", ((3,), (3,)) if "e1" in str(e) else ((3,),)) for e in exprs]
         mean = len(coo.src) / coo.num_dst
-        CARD.prepare(bound.program([0] * 2, 0, mean)[1] for bound in bounds)
+        GPU.prepare(bound.program([0] * 2, 0, mean)[1] for bound in bounds)
         for expr, bound in zip(exprs, bounds, strict=True):
             given = values if "e1" in str(expr) else values[:1]
             got, rounded = run(coo, "int32", dtype, given, bound, (len(coo.src), 3), "whole")
@@ -164,7 +164,7 @@ def test_tensors_that_begin_anywhere(offset):
     values = torch.arange(30 * 16 + 8, dtype=torch.float32)[offset : offset + 30 * 16].reshape(30, 16)
     out = torch.zeros(25, 16)
     bind_spmm(expr, Reducer.SUM, "float32", "int32", ((16,),))(
-        uploaded(coo, "int32", "whole"), [values.data_ptr()], out.data_ptr(), CARD
+        uploaded(coo, "int32", "whole"), [values.data_ptr()], out.data_ptr(), GPU
     )
     want = reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, 25, [values.double().numpy()])
     assert_close(out.double().numpy(), want, "float32")

@@ -1,7 +1,7 @@
-"""Persistent processors on a card: the blocks of one kernel that is made for the model and keeps weights in registers.
+"""Persistent processors on a GPU: the blocks of one kernel that is made for the model and keeps weights in registers.
 
-A step is planned as for threads, with the card's addresses where there are any. What refers to memory of the host, the
-script, its words and lists of addresses, is put together in one parcel, in which addresses are changed to the card's.
+A step is planned as for threads, with the GPU's addresses where there are any. What refers to memory of the host, the
+script, its words and lists of addresses, is put together in one parcel, in which addresses are changed to the GPU's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .parcel import Parcel
 from .rules import UpdateRule
 from .update import Listing, Trained
 
-__all__ = ["Card", "Profile", "card_of"]
+__all__ = ["GpuBlocks", "Profile", "gpu_of"]
 
 CANDIDATES = (1, 2, 4)
 """Rows of a matrix that a warp multiplies at a time."""
@@ -41,23 +41,23 @@ SMALL = 8192
 _FIRST_ADDRESS = 1 << 20
 
 
-def card_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> Card | None:
-    """Return the card that parameters are on, None if they are on the CPU."""
+def gpu_of(parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> GpuBlocks | None:
+    """Return the GPU that parameters are on, None if they are on the CPU."""
     device = parameters[0].device
     if device.type != "cpu" and not ops.can_launch():
         raise DGLError(
             f"persistent processors on {device} need CuPy: pip install cupy-cuda12x, or cupy-cuda13x, by the driver's "
             "CUDA version"
         )
-    if not isinstance(ops.HOST if device.type == "cpu" else ops.processor_of(parameters[0]), ops.Card):
+    if not isinstance(ops.HOST if device.type == "cpu" else ops.processor_of(parameters[0]), ops.Gpu):
         if rows_per_warp is not None:
-            raise DGLError("rows_per_warp is for processors on a card; the parameters are on the CPU: leave it out")
+            raise DGLError("rows_per_warp is for processors on a GPU; the parameters are on the CPU: leave it out")
         return None
     if rows_per_warp is not None and not 1 <= rows_per_warp <= 32:
         raise DGLError(
             f"rows_per_warp is the number of rows that a warp multiplies at a time, 1 to 32; got {rows_per_warp}"
         )
-    return Card(parameters, processors, rows_per_warp)
+    return GpuBlocks(parameters, processors, rows_per_warp)
 
 
 class Profile:
@@ -80,15 +80,15 @@ class Profile:
 
 
 class _Brought(NamedTuple):
-    """Values from the host, and memory of the card for them."""
+    """Values from the host, and memory of the GPU for them."""
 
     values: np.ndarray
     memory: Memory
 
 
 @final
-class Card:
-    """The blocks of a card. Operations are numbers of cases of the model's program, which grows with what is used.
+class GpuBlocks:
+    """The blocks of a GPU. Operations are numbers of cases of the model's program, which grows with what is used.
 
     ``ticks`` of its clock are what the last step took.
     """
@@ -225,7 +225,7 @@ class Card:
     def lacks(self, what: str) -> None:
         """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
         raise DGLError(
-            f"persistent processors have no instruction for {what}, and on a card nothing else computes lazy tensors: "
+            f"persistent processors have no instruction for {what}, and on a GPU nothing else computes lazy tensors: "
             "write the model without it, or train on the CPU, where such steps run by dynamic.run"
         )
 
@@ -235,7 +235,7 @@ class Card:
         return self.runner.empty(num_bytes)
 
     def bring(self, layout: Any) -> None:
-        """Note where on the card what was given on the host will lie."""
+        """Note where on the GPU what was given on the host will lie."""
         given = [(node, x) for node, x in _given(layout.session) if not self._is_there(*x)]
         arrays = [(node, tensor.view(-1).numpy()) for node, (_, tensor) in given]
         arrays += layout.pools
@@ -252,15 +252,15 @@ class Card:
         return values.device.type != "cpu" or id(tensor) in self._there
 
     # -- steps --------------------------------------------------------------------------------------------------
-    def job(self) -> CardJob:
+    def job(self) -> GpuJob:
         """Return a job that scripts are to be given to."""
-        return CardJob(self)
+        return GpuJob(self)
 
-    def give(self, job: CardJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+    def give(self, job: GpuJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Hand scripts, with all that they refer to, over to a job."""
         job.give(kept, layout, loss)
 
-    def submit(self, job: CardJob) -> None:
+    def submit(self, job: GpuJob) -> None:
         """Start a job."""
         job.start()
 
@@ -271,11 +271,11 @@ def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
 
 
 @final
-class CardJob:
-    """A step on a card. When :meth:`wait` has returned, ``error`` is known, and the loss is where it was to be."""
+class GpuJob:
+    """A step on a GPU. When :meth:`wait` has returned, ``error`` is known, and the loss is where it was to be."""
 
-    def __init__(self, card: Card) -> None:
-        self._card, self._runner = card, card.runner
+    def __init__(self, gpu: GpuBlocks) -> None:
+        self._gpu, self._runner = gpu, gpu.runner
         self._status = np.zeros(cuda.STATUS_WORDS, np.int64)
         self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
         self.error = 0
@@ -283,7 +283,7 @@ class CardJob:
     def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
         (scripts, counts, words), forward, backward, lists, more_lists, *listings = kept
-        parcel, card = Parcel(), self._card
+        parcel, gpu = Parcel(), self._gpu
         parcel.add(self._status)
         parcel.add(loss)
         script = parcel.add(scripts[0, : counts[0]])
@@ -293,11 +293,11 @@ class CardJob:
         listed += [
             parcel.add(array) for looked in layout.lookups.values() for array in (looked.words, looked.addresses)
         ]
-        weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in card.weights.values()]
+        weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in gpu.weights.values()]
         matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
         self._packed, self._memory = parcel.pack(self._runner)
         instructions = parcel.view(script).reshape(-1, 4)
-        instructions[:, 0], self._cases = card.operations(instructions[:, 0])
+        instructions[:, 0], self._cases = gpu.operations(instructions[:, 0])
         parcel.change(instructions[:, 1])
         for sweep, of_sweep in sweeps:
             parcel.change_into(of_sweep, parcel.view(sweep))
@@ -305,21 +305,21 @@ class CardJob:
             if parcel.view(number).dtype == np.int64:
                 parcel.change(parcel.view(number))
         self._words = [parcel.address(script), len(instructions), parcel.address(0), parcel.address(matrices)]
-        self._words += [card.scratch.address, cuda.SCRATCH_BYTES]
+        self._words += [gpu.scratch.address, cuda.SCRATCH_BYTES]
         self._loss, self._size, self._kept = loss, len(layout.nodes), layout
 
     def start(self) -> None:
-        """Start it; returns when it has been handed to the card."""
-        card, brought = self._card, self._kept.brought
-        self._rows = card.profile.rows
+        """Start it; returns when it has been handed to the GPU."""
+        gpu, brought = self._gpu, self._kept.brought
+        self._rows = gpu.profile.rows
         self._runner.write(brought.memory.address, brought.values)
         self._runner.write(self._memory.address, self._packed)
-        self._runner.launch_together(card.program(self._cases, self._rows), "run", card.blocks, self._words)
+        self._runner.launch_together(gpu.program(self._cases, self._rows), "run", gpu.blocks, self._words)
 
     def wait(self) -> None:
         """Wait for its end."""
         found = self._runner.download(self._memory.address, cuda.STATUS_WORDS + 1, "int64")
         self.error, self._loss[0] = int(found[cuda.ERROR]), found[cuda.STATUS_WORDS :].view(np.float64)[0]
-        self._card.ticks = int(found[cuda.ELAPSED])
-        self._card.profile.note(self._rows, self._card.ticks / self._size)
+        self._gpu.ticks = int(found[cuda.ELAPSED])
+        self._gpu.profile.note(self._rows, self._gpu.ticks / self._size)
         del self._kept, self._packed

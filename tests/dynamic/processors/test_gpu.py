@@ -1,4 +1,4 @@
-"""Persistent processors on an emulated card against torch: the same losses, parameters and states of optimizers."""
+"""Persistent processors on an emulated GPU against torch: the same losses, parameters and states of optimizers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from torch import nn
 
 from dglite import DGLError, dynamic
 from dglite.dynamic.batching import session
-from dglite.dynamic.processors import card as cards
-from dglite.dynamic.processors.card import Profile
+from dglite.dynamic.processors import gpu as gpus
+from dglite.dynamic.processors.gpu import Profile
 from dglite.kernels.cuda import persistent as cuda
 from dglite.kernels.cuda.emulate import Emulator
 from dglite.ops import processors as ops
@@ -31,12 +31,12 @@ def emulator(blocks: int, backwards: bool = False) -> Emulator:
 
 
 @pytest.fixture
-def on_card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Return what makes handles whose processors are the blocks of an emulated card."""
+def on_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return what makes handles whose processors are the blocks of an emulated GPU."""
 
     def make(parameters: Any, optimizer: Any, blocks: int = 2, rows: int | None = 1, backwards: bool = False) -> Any:
-        monkeypatch.setattr(ops, "HOST", ops.Card(emulator(blocks, backwards)))
-        monkeypatch.setattr(cards, "SMALL", 0)  # all blocks take part in everything
+        monkeypatch.setattr(ops, "HOST", ops.Gpu(emulator(blocks, backwards)))
+        monkeypatch.setattr(gpus, "SMALL", 0)  # all blocks take part in everything
         return dynamic.persistent(parameters, optimizer, rows_per_warp=rows)
 
     return make
@@ -83,28 +83,28 @@ def wide_losses(*counts: int) -> Losses:
 
 
 @pytest.mark.parametrize(("blocks", "rows", "name"), [(2, 1, "adam"), (3, 2, "nesterov")])
-def test_trees(blocks: int, rows: int, name: str, on_card: Any, dtype: torch.dtype) -> None:
+def test_trees(blocks: int, rows: int, name: str, on_gpu: Any, dtype: torch.dtype) -> None:
     """So many that several blocks compute the elements of a batch."""
-    check(TreeLSTM, tree_losses(25), name, lambda *given: on_card(*given, blocks, rows))
+    check(TreeLSTM, tree_losses(25), name, lambda *given: on_gpu(*given, blocks, rows))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32], indirect=True)
-def test_cells_in_float32(on_card: Any, dtype: torch.dtype) -> None:
-    check(lambda: TreeLSTM(dynamic.cell), tree_losses(3), "sgd decay", lambda *given: on_card(*given, 1, 4))
+def test_cells_in_float32(on_gpu: Any, dtype: torch.dtype) -> None:
+    check(lambda: TreeLSTM(dynamic.cell), tree_losses(3), "sgd decay", lambda *given: on_gpu(*given, 1, 4))
 
 
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_parameters_in_all_roles(blocks: int, on_card: Any, dtype: torch.dtype) -> None:
-    check(Mixed, lambda model, step: model(step), "adamw", lambda *given: on_card(*given, blocks, 2))
+def test_parameters_in_all_roles(blocks: int, on_gpu: Any, dtype: torch.dtype) -> None:
+    check(Mixed, lambda model, step: model(step), "adamw", lambda *given: on_gpu(*given, blocks, 2))
 
 
 @pytest.mark.parametrize("scratch", [cuda.SCRATCH_BYTES, 1 << 12])
-def test_rows_that_do_not_fit_registers(scratch: int, on_card: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
+def test_rows_that_do_not_fit_registers(scratch: int, on_gpu: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
     """And sums that do not fit the scratch memory; of a table few and many rows are used by turns."""
     monkeypatch.setattr(cuda, "SCRATCH_BYTES", scratch)
     slots = cuda.slots_of([cuda.Matrix(133, 67, "float64"), cuda.Matrix(21, 133, "float64")], 1, 1)
     assert [whole for _, whole in slots] == [True, False]
-    check(Wide, wide_losses(1, 9, 2, 20), "adagrad", lambda *given: on_card(*given, 1, 1), steps=4)
+    check(Wide, wide_losses(1, 9, 2, 20), "adagrad", lambda *given: on_gpu(*given, 1, 1), steps=4)
 
 
 class Bag(nn.Module):
@@ -120,41 +120,41 @@ class Bag(nn.Module):
 
 
 @pytest.mark.parametrize("name", ["sgd", "adagrad", "adam"])
-def test_rows_that_are_looked_up_together(name: str, on_card: Any, dtype: torch.dtype) -> None:
-    check(Bag, lambda model, step: model(step), name, lambda *given: on_card(*given, 2, 1))
+def test_rows_that_are_looked_up_together(name: str, on_gpu: Any, dtype: torch.dtype) -> None:
+    check(Bag, lambda model, step: model(step), name, lambda *given: on_gpu(*given, 2, 1))
 
 
-def test_small_work_is_one_blocks(on_card: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
+def test_small_work_is_one_blocks(on_gpu: Any, dtype: torch.dtype, monkeypatch: Any) -> None:
     def handle(*given: Any) -> Any:
-        made = on_card(*given, 3, 1)
+        made = on_gpu(*given, 3, 1)
         made._machine.small = 1 << 30
         return made
 
     check(Wide, wide_losses(3), "sgd", handle)
 
 
-def test_no_barrier_is_missing(on_card: Any, dtype: torch.dtype) -> None:
+def test_no_barrier_is_missing(on_gpu: Any, dtype: torch.dtype) -> None:
     """Blocks and threads that take turns the other way round come to the same bits."""
     ways = [
-        trained(TreeLSTM, tree_losses(2), "adam", 2, lambda *given, way=way: on_card(*given, 2, 1, way))
+        trained(TreeLSTM, tree_losses(2), "adam", 2, lambda *given, way=way: on_gpu(*given, 2, 1, way))
         for way in (False, True)
     ]
     torch.testing.assert_close(*ways, rtol=0, atol=0)
 
 
-def test_losses_of_two_dtypes_and_twice(on_card: Any) -> None:
+def test_losses_of_two_dtypes_and_twice(on_gpu: Any) -> None:
     def losses(model: Any, step: int) -> list[Any]:
         loss = loss_of(model, step)
         return [loss, loss, dynamic.lazy(torch.ones((), dtype=torch.float64)) * 2.0]
 
-    for handle in (dynamic.persistent, lambda *given: on_card(*given, 2, 1)):
+    for handle in (dynamic.persistent, lambda *given: on_gpu(*given, 2, 1)):
         check(lambda: nn.Linear(4, 3), losses, "sgd", handle, steps=2)
 
 
 @pytest.mark.parametrize("label", [3, -1])
-def test_an_error_of_a_step_is_raised_by_the_next_call(label: int, on_card: Any) -> None:
+def test_an_error_of_a_step_is_raised_by_the_next_call(label: int, on_gpu: Any) -> None:
     model = nn.Linear(4, 3)
-    handle = on_card(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
+    handle = on_gpu(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
     before = weights(model)
     handle.step(loss_of(model, label))
     with pytest.raises(IndexError, match=f"label {label} "):
@@ -165,11 +165,11 @@ def test_an_error_of_a_step_is_raised_by_the_next_call(label: int, on_card: Any)
     assert not torch.equal(weights(model)[0], before[0])
 
 
-def test_the_fastest_rows_per_warp_are_kept(on_card: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(cards, "CANDIDATES", (1, 2))
+def test_the_fastest_rows_per_warp_are_kept(on_gpu: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(gpus, "CANDIDATES", (1, 2))
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
-    handle = on_card(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1), rows=None)
+    handle = on_gpu(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1), rows=None)
     used = []
     for _ in range(6):
         used.append(handle._machine.profile.rows)
@@ -186,43 +186,43 @@ def test_a_profile_compares_the_best_of_some_turns() -> None:
     assert profile.rows == 2 and Profile((4,)).rows == 4
 
 
-def test_what_has_no_instruction_is_an_error(on_card: Any) -> None:
+def test_what_has_no_instruction_is_an_error(on_gpu: Any) -> None:
     model = nn.Linear(4, 3)
-    handle = on_card(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
-    with pytest.raises(DGLError, match=r"no instruction for special_erf.*on a card"):
+    handle = on_gpu(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(DGLError, match=r"no instruction for special_erf.*on a GPU"):
         handle.step(torch.special.erf(model(dynamic.lazy(torch.ones(4)))).sum())
     handle.step(loss_of(model))
     assert handle.sync() is not None
 
 
-def test_weights_elsewhere(on_card: Any, monkeypatch: Any) -> None:
+def test_weights_elsewhere(on_gpu: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(session, "_accepted", {torch.device("cpu"), torch.device("meta")})
     model, bias = nn.Linear(4, 3), torch.ones(3, device="meta")
-    for make in (dynamic.persistent, on_card):
+    for make in (dynamic.persistent, on_gpu):
         handle = make(list(model.parameters()), torch.optim.SGD(model.parameters(), lr=0.1))
         with pytest.raises(DGLError, match=r"shape \[3\] on meta is used in a step of processors on cpu"):
             handle.step(nn.functional.linear(dynamic.lazy(torch.ones(4)), model.weight, bias).sum())
 
 
-def test_rows_per_warp_are_for_cards(on_card: Any) -> None:
+def test_rows_per_warp_are_for_gpus(on_gpu: Any) -> None:
     model = nn.Linear(4, 3)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(DGLError, match="rows_per_warp is for processors on a card"):
+    with pytest.raises(DGLError, match="rows_per_warp is for processors on a GPU"):
         dynamic.persistent(model.parameters(), optimizer, rows_per_warp=2)
     with pytest.raises(DGLError, match="got 0"):
-        on_card(list(model.parameters()), optimizer, rows=0)
+        on_gpu(list(model.parameters()), optimizer, rows=0)
 
 
-def test_a_card_that_no_handle_is_for() -> None:
+def test_a_gpu_that_no_handle_is_for() -> None:
     """Torch's meta device stands for one: what lies there has no values."""
     weight = torch.ones(3, 4, device="meta", requires_grad=True)
     with pytest.raises(DGLError, match=r"got a tensor on meta.*dynamic\.persistent"):
         nn.functional.linear(dynamic.lazy(torch.ones(4)), weight)
-    with pytest.raises(DGLError, match=r"on one card; got a torch\.float32 tensor on meta"):
+    with pytest.raises(DGLError, match=r"on one GPU; got a torch\.float32 tensor on meta"):
         dynamic.persistent([weight], torch.optim.SGD([weight], lr=0.1))
 
 
-def test_values_of_what_lies_on_a_card(monkeypatch: Any) -> None:
+def test_values_of_what_lies_on_a_gpu(monkeypatch: Any) -> None:
     monkeypatch.setattr(session, "_accepted", {torch.device("cpu"), torch.device("meta")})
     table = torch.ones(3, 4, device="meta", requires_grad=True)
     x = nn.functional.embedding(dynamic.lazy(1), table)
