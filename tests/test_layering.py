@@ -1,4 +1,4 @@
-"""Imports point down the house: a module imports its own package's modules and those of lower floors, no others."""
+"""Imports point down the layers: a module imports its own package's modules and those of lower layers, no others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "dglite"
 
-FLOORS = {
+LAYERS = {
     0: "errors config locks",
     1: "opspec expr formulas",
     2: "backend kernels random",
@@ -24,7 +24,7 @@ FLOORS = {
     8: "nn data dataloading dynamic tofu classic contrib optim metrics",
     9: "compat",
 }
-FLOOR_OF = {room: floor for floor, rooms in FLOORS.items() for room in rooms.split()}
+LAYER_OF = {name: layer for layer, packages in LAYERS.items() for name in packages.split()}
 
 NEIGHBOURS = {
     ("config", "errors"),
@@ -40,7 +40,7 @@ NEIGHBOURS = {
     ("transforms", "convert"),
     ("transforms", "subgraph"),
 }
-"""(importer, imported) on one floor, where the first is written in terms of the second."""
+"""(importer, imported) on one layer, where the first is written in terms of the second."""
 
 OWNERS = {
     "torch": {
@@ -64,13 +64,13 @@ OWNERS = {
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
-def room_of(module: Path) -> str:
+def package_of(module: Path) -> str:
     """Return the top-level name under ``dglite`` that a module belongs to."""
     return module.parts[0].removesuffix(".py")
 
 
-def imported_rooms(module: Path) -> list[tuple[str, ast.stmt]]:
-    """Return the rooms of dglite that a module imports, wherever in it, except for type checkers only."""
+def imported_packages(module: Path) -> list[tuple[str, ast.stmt]]:
+    """Return the packages of dglite that a module imports, wherever in it, except for type checkers only."""
     tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     package = ("dglite", *module.parts[:-1])
     found = []
@@ -99,16 +99,16 @@ def _executed(tree: ast.AST) -> list[ast.stmt]:
     return statements
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if room_of(m) != "__init__"], ids=str)
+@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) != "__init__"], ids=str)
 def test_imports_point_down(module: Path) -> None:
-    room = room_of(module)
-    assert room in FLOOR_OF, f"dglite/{room} has no floor; give it one here and in the design"
+    name = package_of(module)
+    assert name in LAYER_OF, f"dglite/{name} has no layer; give it one here and in the design"
     upwards = [
         f"line {node.lineno}: {ast.unparse(node)}"
-        for other, node in imported_rooms(module)
-        if other != room and (room, other) not in NEIGHBOURS and not FLOOR_OF.get(other, 99) < FLOOR_OF[room]
+        for other, node in imported_packages(module)
+        if other != name and (name, other) not in NEIGHBOURS and not LAYER_OF.get(other, 99) < LAYER_OF[name]
     ]
-    assert not upwards, f"dglite/{module} (floor {FLOOR_OF[room]}) imports from its own floor or above: {upwards}"
+    assert not upwards, f"dglite/{module} (layer {LAYER_OF[name]}) imports from its own layer or above: {upwards}"
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
@@ -136,8 +136,8 @@ def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.M
     """
     (tmp_path / "structure" / "bad.py").write_text(textwrap.dedent(source))
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    rooms = [room for room, _ in imported_rooms(Path("structure/bad.py"))]
-    assert rooms == ["scheduler", "nn", "errors", "structure", "udf"]
+    packages = [name for name, _ in imported_packages(Path("structure/bad.py"))]
+    assert packages == ["scheduler", "nn", "errors", "structure", "udf"]
 
 
 def test_importing_dglite_leaves_heavy_packages_alone() -> None:

@@ -1,4 +1,4 @@
-"""Methods of ``DGLGraph`` that are algorithms: functions on the floors above, named here for type checkers."""
+"""Methods of ``DGLGraph`` that are algorithms: functions on the layers above, named here for type checkers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AttachedMixin(GraphBase):
 def attach(owner: type[GraphBase] = AttachedMixin, /, **functions: _Function) -> None:
     """Make functions whose first argument is a graph its methods; ``owner`` is the class that declares them.
 
-    A graph imports nothing from the floors above, so they hand their functions down when they are imported.
+    A graph imports nothing from the layers above, so they hand their functions down when they are imported.
     """
     for name, function in functions.items():
         assert name in owner.__annotations__, f"declare {name} in {owner.__name__}"

@@ -1,4 +1,4 @@
-"""What the floors above call: operations on a relation (``Adjacency``), expressions and tensors."""
+"""What the layers above call: operations on a relation (``Adjacency``), expressions and tensors."""
 
 from __future__ import annotations
 

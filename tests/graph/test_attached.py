@@ -1,4 +1,4 @@
-"""Functions on the floors above the graph are its methods too."""
+"""Functions on the layers above the graph are its methods too."""
 
 from __future__ import annotations
 
