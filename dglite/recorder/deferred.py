@@ -219,7 +219,7 @@ class EdgeColumn(Deferred):
     def _compute(self) -> Tensor:
         if self._tape.lead > 1:
             raise Unrecordable("it reads the mailbox as a tensor")
-        self._tape.particular = True
+        self._tape.cacheable = False
         return self._tape.compute(self)
 
     def _dispatch(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -237,7 +237,7 @@ class EdgeColumn(Deferred):
         if name in ("ndim", "device"):
             return tape.lead + len(self._feat) if name == "ndim" else tape.device
         if tape.lead == 1 and name == "shape":
-            tape.particular = True
+            tape.cacheable = False
             return tape.shape_type((tape.num_edges, *self._feat))
         if name == "dtype" and self._dtype is not None:
             return tape.dtypes[self._dtype]
@@ -278,8 +278,8 @@ class Tape(ABC):
         self.tensors: list[Tensor] = []
         self.dtypes: dict[str, Any] = {}
         self.shape_type: Callable[[Sequence[int]], Any] = tuple
-        self.particular = False
-        """Whether the function has asked for what holds of these edges alone: ids, sizes, values."""
+        self.cacheable = True
+        """Whether the recording may serve other edges: not once the function asked for ids, sizes or values of these."""
         self._slots: dict[Source, int] = {}
 
     @property

@@ -51,7 +51,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
     state = backend.random_state()
     try:
         result = function(tape.edge_batch())
-        particular = tape.particular
+        cacheable = tape.cacheable
         table = checked(result, (relation.adjacency.num_edges,), "edges", relation.device, function)
         name = function_name(function)
         messages = tuple(tape.message(name, field, value) for field, value in table.items())
@@ -59,7 +59,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
         backend.restore_random_state(state)
         return None
     relation.captured = tape.captured
-    if not particular and not tape.captured:
+    if cacheable and not tape.captured:
         note_messages(function, messages, tape.scheme())
     return messages
 

@@ -50,16 +50,16 @@ class _WatchedBatch(EdgeBatch):
         self._tape = tape
 
     def edges(self) -> tuple[Tensor, Tensor, Tensor]:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().edges()
 
     def batch_size(self) -> int:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().batch_size()
 
     @property
     def canonical_etype(self) -> tuple[str, str, str]:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().canonical_etype
 
     def __len__(self) -> int:
@@ -76,15 +76,15 @@ class _WatchedColumns(Columns):
         self._tape = tape
 
     def __contains__(self, name: object) -> bool:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().__contains__(name)
 
     def __iter__(self) -> Iterator[str]:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().__iter__()
 
     def __len__(self) -> int:
-        self._tape.particular = True
+        self._tape.cacheable = False
         return super().__len__()
 
 
@@ -131,7 +131,7 @@ class RelationTape(Mailbox):
             tensor = self.relation.column(side, name)
             if has_kernels(tensor):
                 return self.column(side, name, tensor)
-            self.particular = True
+            self.cacheable = False
             return columns[name]
 
         return _WatchedColumns(self, what, columns.keys(), read)
