@@ -1,4 +1,4 @@
-"""User-defined functions: recorded and fused, run for real in degree buckets, and by DGL 2.1, forward and backward.
+"""User-defined functions: recorded and fused, as written in degree buckets, and by DGL 2.1, forward and backward.
 
     python benchmarks/udf.py            about four minutes on two cores
     python benchmarks/udf.py --quick

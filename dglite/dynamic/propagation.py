@@ -116,7 +116,9 @@ def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, ki
         program = _PropagationProgram(identity, functions, graph)
         reason = program.run(graph, kinds)
         _programs[key] = program
-    except Exception as error:  # whatever it is, message passing runs the functions for real and says it as users know
+    except (
+        Exception
+    ) as error:  # whatever it is, message passing runs the functions as written and says it as users know
         reason = str(error) or type(error).__name__
         if _has_cycle(graph):  # another graph may have none
             _programs.pop(key, None)

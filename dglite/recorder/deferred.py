@@ -31,7 +31,7 @@ Source = tuple[Side, FieldName]
 
 
 class Unrecordable(DGLError):
-    """A user's function does what has no meaning on a deferred column; the scheduler runs it for real then.
+    """A user's function does what has no meaning on a deferred column; the scheduler executes it as written then.
 
     ``lasting`` tells whether that lies in the function, and not in what this call gave it.
     """
@@ -279,7 +279,7 @@ class Tape(ABC):
         self.dtypes: dict[str, Any] = {}
         self.shape_type: Callable[[Sequence[int]], Any] = tuple
         self.cacheable = True
-        """Whether the recording may serve other edges: not once the function asked for ids, sizes or values of these."""
+        """Whether the recording may serve other edges: not once the function asked for ids, sizes or values here."""
         self._slots: dict[Source, int] = {}
 
     @property

@@ -1,8 +1,8 @@
 """Which functions may be run on deferred columns: those that do nothing but compute what they return.
 
 Recording changes when, and for a reducer how often, a function's operations run. That is the same to a function that
-only computes. One that writes somewhere, prints, or draws from another generator than the tensor library's is run for
-real. What a function does is read off its bytecode, once for each piece of code; what it captured, each time.
+only computes. One that writes somewhere, prints, or draws from another generator than the tensor library's is executed
+as written. What a function does is read off its bytecode, once for each piece of code; what it captured, each time.
 """
 
 from __future__ import annotations

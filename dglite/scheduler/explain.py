@@ -329,7 +329,8 @@ def _size(count: int | None) -> str:
 
 def _recording(seen: bool, reason: str | None) -> str:
     """Say whether a user's function is recorded, and why not."""
-    return ", recorded" if seen else f", run for real: {reason or 'it fails on columns without values'}"
+    why = reason or "it fails on columns without values"
+    return ", recorded" if seen else f", executed as written, without fusion: {why}"
 
 
 def _name(function: Any) -> str:

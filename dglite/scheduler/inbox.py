@@ -45,8 +45,8 @@ class Sent:
     ) -> Sent:
         """Leave messages as descriptions; ``relation`` has all edges. An unknown column is a KeyError now.
 
-        With ``copies``, for what a user's function was recorded to do, columns are copied: run for real, the function
-        would have read them now, whatever is written into them later.
+        With ``copies``, for what a user's function was recorded to do, columns are copied: executed as written, the
+        function would have read them now, whatever is written into them later.
         """
         columns: dict[Side, dict[Any, Tensor]] = {side: {} for side in Side}
         for function in functions:

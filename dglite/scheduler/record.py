@@ -2,8 +2,8 @@
 
 A message function is called on deferred columns, once for all active edges, and what it returns are expressions: the
 plan sees built-in messages. A reduce function is called on a deferred mailbox, once for all nodes that receive; its
-reductions are kernels over the relation, and the rest of it runs on their results. What cannot be recorded is run for
-real, with the same result (see ``dglite.recorder``).
+reductions are kernels over the relation, and the rest of it runs on their results. What cannot be recorded is executed
+as written, without fusion, with the same result (see ``dglite.recorder``).
 
 A function that reads nothing but its batch and modules does the same at every call, so its messages are kept and it is
 not called again while the columns that it reads have the same shapes and dtypes.
@@ -55,7 +55,7 @@ def _recorded(function: Any, relation: Relation) -> tuple[MessageFunction, ...] 
         table = checked(result, (relation.adjacency.num_edges,), "edges", relation.device, function)
         name = function_name(function)
         messages = tuple(tape.message(name, field, value) for field, value in table.items())
-    except Exception:  # whatever it is, the function raises it again when it is run for real
+    except Exception:  # whatever it is, the function raises it again when it is executed as written
         backend.restore_random_state(state)
         return None
     relation.captured = tape.captured
@@ -70,8 +70,8 @@ def reducer_of(
 ) -> ReduceSignature:
     """Return the signature of a reduce argument: a user's function is marked where it shall be recorded.
 
-    One that is known to do no more than built-in reducers do is replaced by them. Functions in ``refused`` are run for
-    real.
+    One that is known to do no more than built-in reducers do is replaced by them. Functions in ``refused`` are
+    executed as written, without fusion.
     """
     if type(function) is ReduceFunction:
         return (function,)

@@ -1,4 +1,4 @@
-"""Graphs and comparisons for the tests of recorded functions: what is recorded must equal what is run for real."""
+"""Graphs and comparisons for the tests of recorded functions: what is recorded must equal what runs as written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DST = [1, 2, 2, 3, 3, 3, 0, 1, 1, 0, 3, 2, 2, 0]
 
 
 class ForReal:
-    """Calls a user's function and counts: an object that writes to itself is never recorded, but run for real."""
+    """Calls a user's function and counts: an object that writes to itself is never recorded, but runs as written."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function, self.calls = function, 0
@@ -30,7 +30,7 @@ class ForReal:
 
 
 def for_real(function: Any) -> Any:
-    """Return the function to be run for real; built-ins as they are."""
+    """Return the function to be executed as written; built-ins as they are."""
     return ForReal(function) if callable(function) else function
 
 

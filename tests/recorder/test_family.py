@@ -1,4 +1,4 @@
-"""A family of users' functions, written as source text: recorded and run for real they agree, values and gradients."""
+"""A family of users' functions, written as source text: recorded and as written they agree, values and gradients."""
 
 from __future__ import annotations
 

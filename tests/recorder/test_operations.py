@@ -1,4 +1,4 @@
-"""Every spelling of an operation that tensors have is recorded, and is what it is for real: values and gradients."""
+"""Every spelling of an operation that tensors have is recorded, and is what it is as written: values and gradients."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_reductions_over_messages(text):
     assert_as_for_real(message, reduce, parameters=trained)
     g = multigraph()
     g.ndata["h"].requires_grad_()
-    assert "run for real" not in reason(g, message, reduce)
+    assert "without fusion" not in reason(g, message, reduce)
 
 
 @pytest.mark.parametrize("width", [1, 33])
@@ -243,7 +243,7 @@ def test_extrema_are_found_among_messages_that_are_computed_on_the_way(text, dty
 def test_what_needs_the_mailbox_itself_is_bucketed(text):
     message, reduce = message_of("x * w"), reducer_of(text)
     assert_as_for_real(message, reduce)
-    assert "run for real: it " in reason(multigraph(), message, reduce)
+    assert "executed as written, without fusion: it " in reason(multigraph(), message, reduce)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_user_s_reducer_says_why_it_is_bucketed(g: Any) -> None:
     text = str(found)
     assert "the reducer reads the whole mailbox: bucketed by degree" in text and "2 buckets" in text
     assert "u.h as 'm'" in text and "Apply" in text
-    assert "f1 is spread, run for real: it calls 'std' on messages" in text
+    assert "f1 is spread, executed as written, without fusion: it calls 'std' on messages" in text
     assert found.lines[0].read == 3 * 32 * 4 and found.lines[1].read is None
 
 
@@ -109,7 +109,7 @@ def test_a_stored_message_says_why_it_is_not_fused(g: Any) -> None:
     text = str(dglite.explain(g, ForReal(lambda edges: {"m": edges.src["h"]}), fn.max("m", "x")))
     assert (
         "RunEdgeUDF f0" in text
-        and "f0 is ForReal, run for real: it changes a value in place" in text
+        and "f0 is ForReal, executed as written, without fusion: it changes a value in place" in text
         and "shape known when it runs" in text
         and "?" in text
     )

@@ -325,11 +325,11 @@ def test_a_reducer_that_cannot_be_recorded_is_tried_once() -> None:
     assert signature_of(reduce, g) == UserFunction(1, recorded=True)
     g.update_all(copied, reduce)
     assert signature_of(reduce, g) == UserFunction(1)
-    assert "run for real: it calls 'median' on messages" in reason(g, copied, reduce)
+    assert "executed as written, without fusion: it calls 'median' on messages" in reason(g, copied, reduce)
 
 
 def test_what_the_first_attempt_computed_serves_the_second() -> None:
-    """A message function that is run for real is called once, though its reducer is tried, given up and bucketed."""
+    """A message function that runs as written is called once, though its reducer is tried, given up and bucketed."""
     message = ForReal(scaled)
 
     def reduce(nodes: Any) -> Any:
@@ -548,8 +548,8 @@ def test_explain_says_what_is_recorded_and_what_is_not() -> None:
     assert "f0 is <lambda>, recorded" in text and "f1 is pooled, recorded" in text and "ReduceOnce" in text
     kept: list[Any] = []
     text = reason(multigraph(), lambda edges: {"m": kept.append(1) or edges.src["h"]}, for_real(pooled))
-    assert "f0 is <lambda>, run for real: it may change 'kept' by 'append'" in text and not kept
-    assert "run for real: it changes a value in place" in text
+    assert "f0 is <lambda>, executed as written, without fusion: it may change 'kept' by 'append'" in text and not kept
+    assert "executed as written, without fusion: it changes a value in place" in text
     assert "RunEdgeUDF" in text and "bucketed by degree" in text
 
 
