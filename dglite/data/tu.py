@@ -102,13 +102,14 @@ class _Collection(PublishedDataset):
     def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: _Parts) -> None:
         self.graph_lists = []
         tensor = backend.active.from_numpy
+        ndata, edata = {NID: np.arange(len(parts.nodes)), **ndata}, {EID: np.arange(len(parts.edges)), **edata}
         for i in range(len(parts.first_node) - 1):
             edges = slice(*parts.first_edge[i : i + 2])
             nodes = parts.nodes[slice(*parts.first_node[i : i + 2])]
             made = graph((parts.src[edges], parts.dst[edges]), num_nodes=len(nodes))
             for frame, ids, columns in (
-                (made.ndata, nodes, {NID: np.arange(len(parts.nodes)), **ndata}),
-                (made.edata, parts.edges[edges], {EID: np.arange(len(parts.edges)), **edata}),
+                (made.ndata, nodes, ndata),
+                (made.edata, parts.edges[edges], edata),
             ):
                 for name, column in columns.items():
                     frame[name] = tensor(column[ids])
