@@ -16,6 +16,9 @@ from ..data import (
     DGLDataset,
     KarateClubDataset,
     PubmedGraphDataset,
+    QM7bDataset,
+    QM9Dataset,
+    QM9EdgeDataset,
     SBMMixtureDataset,
     SSTDataset,
     utils,
@@ -25,9 +28,12 @@ from .base import dgl_warning
 from .ndarray import NDArray
 
 __all__ = [
+    "QM9",
     "SST",
     "DGLBuiltinDataset",
     "KarateClub",
+    "QM7b",
+    "QM9Edge",
     "SBMMixture",
     "deprecate_class",
     "deprecate_function",
@@ -41,6 +47,7 @@ __all__ = [
 ]
 
 KarateClub, SBMMixture, SST = KarateClubDataset, SBMMixtureDataset, SSTDataset
+QM7b, QM9, QM9Edge = QM7bDataset, QM9Dataset, QM9EdgeDataset
 load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset
 
 _BY_NAME = {"cora": load_cora, "citeseer": load_citeseer, "pubmed": load_pubmed}

@@ -4,11 +4,15 @@ from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
+from .gin import GINDataset
 from .karate import KarateClubDataset
+from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
+from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
+from .tu import LegacyTUDataset, TUDataset
 from .utils import (
     Subset,
     add_node_property_split,
@@ -40,14 +44,23 @@ __all__ = [
     "CiteseerGraphDataset",
     "CoraGraphDataset",
     "DGLDataset",
+    "FB15k237Dataset",
+    "FB15kDataset",
+    "GINDataset",
     "KarateClubDataset",
+    "LegacyTUDataset",
     "MiniGCDataset",
     "PubmedGraphDataset",
+    "QM7bDataset",
+    "QM9Dataset",
+    "QM9EdgeDataset",
     "SBMMixtureDataset",
     "SSTDataset",
     "Subset",
+    "TUDataset",
     "TreeCycleDataset",
     "TreeGridDataset",
+    "WN18Dataset",
     "WikiNERDataset",
     "add_node_property_split",
     "add_nodepred_split",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +27,8 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 npy.write_array(member, array, allow_pickle=False)
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of numbers in a file by name.
+def read_npz(path: Path, names: Collection[str] | None = None) -> dict[str, np.ndarray]:
+    """Return the arrays of numbers in a file by name: all, or those of ``names`` that there are.
 
     They take twice the file's size at most, and twice what they unpack to where they are compressed; what the file says
     about them allocates nothing.
@@ -45,7 +45,9 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = zip_members(archive, size)
-            return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
+            by_name = {member.filename.removesuffix(".npy"): member for member in members}
+            wanted = by_name.keys() if names is None else [name for name in by_name if name in names]
+            return {name: _array(archive, by_name[name]) for name in wanted}
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, SyntaxError, struct.error ...
         raise DGLError(f"{path} is not read as .npz: {error or type(error).__name__}") from error
 

@@ -1,0 +1,181 @@
+"""Knowledge graphs for link prediction: FB15k-237, FB15k and WN18.
+
+Bordes et al., "Translating embeddings for modeling multi-relational data", 2013; Toutanova and Chen, 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from .. import backend
+from ..convert import graph
+from ..errors import DGLError
+from .dataset import SingleGraphDataset, text_of
+from .published import PublishedDataset
+
+__all__ = ["FB15k237Dataset", "FB15kDataset", "KnowledgeGraphDataset", "WN18Dataset"]
+
+_SETS = ("train", "valid", "test")
+
+
+class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
+    """One knowledge graph: entities are nodes, and each statement is an edge from its head to its tail.
+
+    Edges are ordered by relation, in the order in which the files first name these, and inside of one as the files
+    are. They have ``edata['etype']`` (int64) and the boolean ``train_mask``, ``val_mask`` and ``test_mask``; with
+    ``reverse`` each edge once more at the end, reversed, of relation ``etype + num_rels`` and in the masks of
+    its statement. ``train_edge_mask``, ``valid_edge_mask`` and ``test_edge_mask`` are without the reversed ones.
+    ``ndata['ntype']`` is 0.
+
+    Parameters
+    ----------
+    name
+        ``"FB15k-237"``, ``"FB15k"``, ``"wn18"``, or the name of a folder with the same five files.
+    reverse
+        Add the reversed edges.
+    raw_dir
+        Folder that has ``entities.dict`` and ``relations.dict`` (a number and a name per line, separated by a tab) and
+        ``train.txt``, ``valid.txt``, ``test.txt`` (head, relation, tail), itself or in ``<name>/``, or receives them.
+    force_reload
+        Accepted for DGL's sake; the files are read each time.
+    verbose
+        Print the counts.
+    transform
+        Function of a graph, applied each time it is read.
+
+    Raises
+    ------
+    DGLError
+        A file is missing and not to be had; or a line is no statement, or names what the dictionaries have not.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reverse: bool = True,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.reverse = reverse
+        url = f"https://data.dgl.ai/dataset/{name}.tgz"
+        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        return ("entities.dict", "relations.dict", *(f"{part}.txt" for part in _SETS))
+
+    def _places(self) -> tuple[str, ...]:
+        return self.name, f"{self.name}/{self.name}", "."
+
+    @property
+    def num_nodes(self) -> int:
+        """How many entities there are."""
+        return self._num_nodes
+
+    @property
+    def num_rels(self) -> int:
+        """How many relations there are, without the reversed ones."""
+        return self._num_rels
+
+    @property
+    def save_name(self) -> str:
+        """What DGL names the processed graph by."""
+        return f"{self.name}_dgl_graph"
+
+    def process(self) -> None:
+        """Read the files and build the graph."""
+        entities, relations = (_numbers(self._folder / f"{what}.dict") for what in ("entities", "relations"))
+        self._num_nodes, self._num_rels = len(entities), len(relations)
+        sets = [_statements(self._folder / f"{part}.txt", entities, relations) for part in _SETS]
+        if self.verbose:
+            print(f"{self.name}: {self.num_nodes} entities, {self.num_rels} relations")
+            print(", ".join(f"{len(each)} {part}" for each, part in zip(sets, _SETS, strict=True)), "edges")
+        every = np.concatenate(sets)
+        of = np.repeat(np.arange(len(sets)), [len(each) for each in sets])
+        known, first = np.unique(every[:, 1], return_index=True)
+        rank = np.zeros(self.num_rels, np.int64)
+        rank[known[np.argsort(first)]] = np.arange(len(known))
+        order = np.argsort(rank[every[:, 1]], kind="stable")
+        (src, etype, dst), of = every[order].T, of[order]
+        forward = np.ones(len(src), bool)
+        if self.reverse:
+            src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+            etype, of = np.concatenate([etype, etype + self.num_rels]), np.concatenate([of, of])
+            forward = np.concatenate([forward, ~forward])
+        made = graph((src, dst), num_nodes=self.num_nodes)
+        tensor = backend.active.from_numpy
+        for number, (part, short) in enumerate(zip(_SETS, ("train", "val", "test"), strict=True)):
+            made.edata[f"{part}_edge_mask"] = tensor((of == number) & forward)
+            made.edata[f"{short}_mask"] = tensor(of == number)
+        made.edata["etype"] = tensor(np.ascontiguousarray(etype))
+        made.ndata["ntype"] = tensor(np.zeros(self.num_nodes, np.int64))
+        self._graph = made
+
+
+def _numbers(path: Path) -> dict[str, int]:
+    """Return names by number, which are all from 0 on."""
+    found: dict[str, int] = {}
+    for line_number, line in enumerate(text_of(path).splitlines(), 1):
+        number, _, name = line.strip().partition("\t")
+        if not (number.isdecimal() and name) or name in found:
+            raise DGLError(f"line {line_number} of {path} is not a number and a new name: {line[:60]!r}")
+        found[name] = int(number)
+    if sorted(found.values()) != list(range(len(found))):
+        raise DGLError(f"{path} does not number its {len(found)} names from 0 on")
+    return found
+
+
+def _statements(path: Path, entities: dict[str, int], relations: dict[str, int]) -> np.ndarray:
+    """Return heads, relations and tails as numbers, (num_statements, 3)."""
+    found = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        try:
+            head, relation, tail = line.strip().split("\t")
+            found.append((entities[head], relations[relation], entities[tail]))
+        except ValueError:
+            raise DGLError(f"line {number} of {path} is not head, relation and tail: {line[:60]!r}") from None
+        except KeyError as error:
+            raise DGLError(f"line {number} of {path} names {error}, which is in no .dict file") from None
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+class _Named(KnowledgeGraphDataset):
+    """Base of the graphs that have a class of their own, constructed without a name."""
+
+    _published_name: str
+
+    def __init__(
+        self,
+        reverse: bool = True,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(self._published_name, reverse, raw_dir, force_reload, verbose, transform)
+
+
+@final
+class FB15k237Dataset(_Named):
+    """FB15k-237: 14,541 entities, 237 relations; 272,115 training, 17,535 validation, 20,466 test edges."""
+
+    _published_name = "FB15k-237"
+
+
+@final
+class FB15kDataset(_Named):
+    """FB15k: 14,951 entities, 1,345 relations; 483,142 training, 50,000 validation, 59,071 test edges."""
+
+    _published_name = "FB15k"
+
+
+@final
+class WN18Dataset(_Named):
+    """WN18: 40,943 entities, 18 relations; 141,442 training, 5,000 validation, 5,000 test edges."""
+
+    _published_name = "wn18"

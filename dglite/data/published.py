@@ -1,0 +1,74 @@
+"""The frame of data sets that are read from published files: found in a folder, or downloaded and unpacked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DGLError
+from .archives import extract_archive
+from .dataset import DGLDataset, fetch
+from .utils import check_sha1, loadtxt
+
+__all__ = ["PublishedDataset", "table_of"]
+
+_ARCHIVES = (".zip", ".tgz", ".tar.gz")
+
+
+class PublishedDataset(DGLDataset):
+    """Base of data sets of published files: ``_wanted`` says which files, ``_places`` where they may be.
+
+    A download that is an archive is kept in ``raw_dir`` and unpacked to ``raw_path``; so is one that is put there.
+    """
+
+    _sha1: str | None = None
+
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the names of the files without which nothing can be read."""
+        raise NotImplementedError
+
+    def _places(self) -> tuple[str, ...]:
+        """Return the folders below ``raw_dir`` that may have them, the one that downloads come to first."""
+        return (self.name, ".")
+
+    @property
+    def _folder(self) -> Path:
+        """The folder that has the files; where there is none, the one that downloads come to."""
+        folders = [Path(self.raw_dir) / place for place in self._places()]
+        return next((folder for folder in folders if not self._missing(folder)), folders[0])
+
+    def _missing(self, folder: Path) -> list[str]:
+        return [name for name in self._wanted() if not (folder / name).is_file()]
+
+    def has_raw(self) -> bool:
+        """Whether one folder has all the files."""
+        return not self._missing(self._folder)
+
+    def download(self) -> None:
+        """Fetch the published file and unpack it."""
+        assert self.url is not None
+        try:
+            got = fetch(self.url, self.raw_dir)
+            if self._sha1 is not None and not check_sha1(got, self._sha1):
+                raise DGLError(f"{got} has another content than was published; remove it to have it downloaded again")
+            if got.name.endswith(_ARCHIVES):
+                extract_archive(got, self.raw_path)
+            if missing := self._missing(self._folder):
+                raise DGLError(f"{got} has no {missing[0]}")
+        except DGLError as error:
+            looked = ", ".join(str(Path(self.raw_dir) / place) for place in self._places())
+            raise DGLError(
+                f"{self.name} was looked for in {looked}; {', '.join(self._missing(self._folder))} are missing there. "
+                f"{error}. Put the files into one of these folders, or {self.url.rsplit('/', 1)[-1]} into "
+                f"{self.raw_dir}, or name another folder with raw_dir= or the environment variable DGLITE_DATA_DIR"
+            ) from error
+
+
+def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.ndarray:
+    """Return the numbers in a text file, separated by commas, (rows, columns); raise ``DGLError`` for other lengths."""
+    found = loadtxt(path, ",", dtype)
+    if num_rows is not None and len(found) != num_rows:
+        raise DGLError(f"{path} has {len(found)} lines; expected {num_rows}")
+    return found

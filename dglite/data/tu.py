@@ -1,0 +1,265 @@
+"""Graph classification data sets in the text files of the TU collection.
+
+Morris et al., "TUDataset: a collection of benchmark datasets for learning with graphs", 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import backend
+from ..convert import graph
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from .published import PublishedDataset, table_of
+
+__all__ = ["LegacyTUDataset", "TUDataset"]
+
+_URL = "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip"
+_WIDEST = 1 << 16
+"""More node labels than that are not written as one-hot features; the collection has below 100."""
+
+
+class _Parts(NamedTuple):
+    """All graphs of a collection: which edges and nodes each has, in the order of the graphs."""
+
+    src: np.ndarray
+    dst: np.ndarray
+    first_node: np.ndarray
+    nodes: np.ndarray
+    first_edge: np.ndarray
+    edges: np.ndarray
+
+
+class _Collection(PublishedDataset):
+    """What the two classes share: where the files are, and how they are cut into graphs.
+
+    Attributes
+    ----------
+    graph_lists, graph_labels
+        The graphs, and a tensor with a row for each.
+    max_num_node
+        Nodes of the largest graph.
+    num_labels
+        How many classes there are; None where the graphs have real attributes instead.
+    """
+
+    graph_lists: list[DGLGraph]
+    graph_labels: Any
+    num_labels: int | None
+
+    def _wanted(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}_{part}.txt" for part in ("A", "graph_indicator"))
+
+    def _places(self) -> tuple[str, ...]:
+        return f"{self.name}/{self.name}", self.name, f"tu/{self.name}", "."
+
+    def _file(self, part: str) -> Path:
+        return self._folder / f"{self.name}_{part}.txt"
+
+    def _labels(self, num_graphs: int) -> tuple[np.ndarray, bool]:
+        """Return a row for each graph, and whether they are classes."""
+        for part in ("graph_labels", "graph_attributes"):
+            if self._file(part).is_file():
+                classes = part == "graph_labels"
+                return table_of(self._file(part), num_graphs, np.float64).astype(int if classes else float), classes
+        raise DGLError(f"{self._folder} has neither {self._file('graph_labels').name} nor _graph_attributes.txt")
+
+    def _parts(self) -> _Parts:
+        owners = table_of(self._file("graph_indicator"), dtype=np.int64)[:, 0]
+        edges = table_of(self._file("A"), dtype=np.int64)
+        if edges.shape[1] != 2 or not len(owners):
+            raise DGLError(
+                f"{self._file('A')} is not two node numbers a line, or {self._file('graph_indicator')} empty"
+            )
+        outside = np.flatnonzero(((edges < 1) | (edges > len(owners))).any(1))
+        if len(outside):
+            raise DGLError(
+                f"line {outside[0] + 1} of {self._file('A')} names nodes {edges[outside[0]].tolist()}; "
+                f"expected 1 to {len(owners)}"
+            )
+        owners = owners - owners.min()
+        if owners.max() > len(owners):
+            raise DGLError(f"{self._file('graph_indicator')} names graph {owners.max() + 1} for {len(owners)} nodes")
+        src, dst = edges.T - 1
+        between = np.flatnonzero(owners[src] != owners[dst])
+        if len(between):
+            raise DGLError(f"line {between[0] + 1} of {self._file('A')} is an edge between two graphs")
+        counts, of_edges = (np.bincount(x, minlength=owners.max() + 1) for x in (owners, owners[src]))
+        nodes = np.argsort(owners, kind="stable")
+        place = np.empty(len(owners), np.int64)
+        place[nodes] = np.arange(len(owners))
+        order = np.argsort(place[src], kind="stable")  # as DGL takes subgraphs: edges by source
+        first_node, first_edge = (np.concatenate([[0], np.cumsum(x)]) for x in (counts, of_edges))
+        local = place - first_node[owners]
+        return _Parts(local[src[order]], local[dst[order]], first_node, nodes, first_edge, order)
+
+    def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: _Parts) -> None:
+        self.graph_lists = []
+        tensor = backend.active.from_numpy
+        ndata, edata = {NID: np.arange(len(parts.nodes)), **ndata}, {EID: np.arange(len(parts.edges)), **edata}
+        for i in range(len(parts.first_node) - 1):
+            edges = slice(*parts.first_edge[i : i + 2])
+            nodes = parts.nodes[slice(*parts.first_node[i : i + 2])]
+            made = graph((parts.src[edges], parts.dst[edges]), num_nodes=len(nodes))
+            for frame, ids, columns in (
+                (made.ndata, nodes, ndata),
+                (made.edata, parts.edges[edges], edata),
+            ):
+                for name, column in columns.items():
+                    frame[name] = tensor(column[ids])
+            self.graph_lists.append(made)
+        self.max_num_node = int(np.diff(parts.first_node).max())
+
+    @property
+    def num_classes(self) -> Any:
+        """How many classes there are, as ``num_labels``."""
+        return self.num_labels
+
+    def statistics(self) -> tuple[int, Any, int]:
+        """Return the width of ``ndata['feat']``, ``num_labels`` and ``max_num_node``."""
+        return self.graph_lists[0].ndata["feat"].shape[1], self.num_labels, self.max_num_node
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        g = self.graph_lists[index]
+        return (g if self._transform is None else self._transform(g)), self.graph_labels[index]
+
+    def __len__(self) -> int:
+        return len(self.graph_lists)
+
+
+class TUDataset(_Collection):
+    """One data set of the TU collection, by its name there, such as ``"ENZYMES"``.
+
+    Graphs have what there are files for: ``ndata['node_labels']`` (int64, the lowest is 0), ``ndata['node_attr']``,
+    ``edata['edge_labels']`` and ``edata['edge_attr']``, each with a column per column of the file, and the numbers of
+    nodes and edges in the files as ``ndata[NID]`` and ``edata[EID]``. Edge attributes are ``edata['node_labels']``,
+    too, as DGL calls them. Edges are ordered by source; duplicates stay. Labels, (num_graphs, columns), are int64 from
+    0 on, in the order of those in the file; or float64 where the collection has graph attributes only.
+
+    Parameters
+    ----------
+    name
+        Its name in the collection.
+    raw_dir
+        Folder that has ``<name>_A.txt`` and the others, itself, in ``<name>/`` or ``<name>/<name>/``, or receives them.
+    force_reload, verbose
+        Accepted for DGL's sake; the files are read each time.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Raises
+    ------
+    DGLError
+        A file is missing and not to be had, or contradicts another: which one is said.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(name, _URL.format(name), raw_dir, None, (), force_reload, verbose, transform)
+
+    def process(self) -> None:
+        """Read the files and build the graphs."""
+        parts = self._parts()
+        labels, classes = self._labels(len(parts.first_node) - 1)
+        known, numbers = np.unique(labels, return_inverse=True)
+        self.num_labels = len(known) if classes else None
+        made = numbers.reshape(labels.shape) if classes else labels
+        self.graph_labels = backend.active.from_numpy(made)
+        ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.nodes))
+        edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.edges))
+        if "edge_attr" in edata:
+            edata["node_labels"] = edata["edge_attr"]
+        self._build(ndata, edata, parts)
+
+    def _columns(self, what: str, names: tuple[str, str], num_rows: int) -> dict[str, np.ndarray]:
+        found = {}
+        for part, name in zip((f"{what}_labels", f"{what}_attributes"), names, strict=True):
+            if self._file(part).is_file():
+                values = table_of(self._file(part), num_rows)
+                found[name] = values - values.min() if "labels" in part and len(values) else values
+        return found
+
+
+class LegacyTUDataset(_Collection):
+    """One data set of the TU collection with features made of what there is: ``ndata['feat']``, float32.
+
+    Features are the attributes of the nodes; else one-hot node labels; else ``hidden_size`` ones. ``data_mode`` says
+    which: ``"node_attr"``, ``"node_label"``, ``"constant"``. Labels, (num_graphs,), are int64 less the lowest one, so
+    that -1 and 1 become 0 and 2, or float64 attributes.
+
+    Parameters
+    ----------
+    name, raw_dir, force_reload, verbose, transform
+        As for :class:`TUDataset`.
+    use_pandas
+        Accepted for DGL's sake.
+    hidden_size
+        Columns of constant features.
+    max_allow_node
+        Leave out graphs with more nodes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        use_pandas: bool = False,
+        hidden_size: int = 10,
+        max_allow_node: int | None = None,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.use_pandas, self.hidden_size, self.max_allow_node = use_pandas, hidden_size, max_allow_node
+        key = (name, use_pandas, hidden_size, max_allow_node)
+        super().__init__(name, _URL.format(name), raw_dir, None, key, force_reload, verbose, transform)
+
+    def process(self) -> None:
+        """Read the files and build the graphs."""
+        parts = self._parts()
+        labels, classes = self._labels(len(parts.first_node) - 1)
+        flat = labels[:, 0] if labels.shape[1] == 1 else labels
+        flat = flat - flat.min() if classes else flat
+        self.num_labels = int(flat.max()) + 1 if classes else None
+        self._build({"feat": self._features(len(parts.nodes))}, {}, parts)
+        if self.max_allow_node:
+            kept = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
+            self.graph_lists, flat = [self.graph_lists[i] for i in kept], flat[kept]
+            self.max_num_node = self.max_allow_node
+        self.graph_labels = backend.active.from_numpy(flat)
+
+    def _features(self, num_nodes: int) -> np.ndarray:
+        if self._file("node_attributes").is_file():
+            self.data_mode = "node_attr"
+            return table_of(self._file("node_attributes"), num_nodes, np.float64).astype(np.float32)
+        if not self._file("node_labels").is_file():
+            self.data_mode = "constant"
+            return np.ones((num_nodes, self.hidden_size), np.float32)
+        self.data_mode = "node_label"
+        labels = table_of(self._file("node_labels"), num_nodes, np.int64)
+        labels = labels - labels.min(0)
+        if labels.max() >= _WIDEST:
+            raise DGLError(
+                f"{self._file('node_labels')} has labels {labels.max()} apart, too many for one-hot features"
+            )
+        wide = [column[:, None] == np.arange(column.max() + 1) for column in labels.T]
+        return np.concatenate(wide, 1).astype(np.float32)
+
+    @property
+    def num_classes(self) -> int:
+        """How many classes there are, as ``num_labels``; ``DGLError`` where graphs have attributes instead."""
+        if self.num_labels is None:
+            raise DGLError(f"the graphs of {self.name} have attributes, no classes")
+        return self.num_labels
