@@ -2,6 +2,17 @@
 
 from .baselines import BASELINES
 from .capture import Captured, capture
+from .parallel import ParallelStep, parallelize
 from .plan import PartitionPlan, PlanStep, plan, plan_captured
 
-__all__ = ["BASELINES", "Captured", "PartitionPlan", "PlanStep", "capture", "plan", "plan_captured"]
+__all__ = [
+    "BASELINES",
+    "Captured",
+    "ParallelStep",
+    "PartitionPlan",
+    "PlanStep",
+    "capture",
+    "parallelize",
+    "plan",
+    "plan_captured",
+]

@@ -1,0 +1,422 @@
+"""The program of one worker: a plan's operators on the worker's parts, with what has to be moved before and after each.
+
+Each value of the graph lives as the box that its placements leave to the worker. An operator gets the boxes that its
+strategies need, makes its part, and what it made goes to those who hold it. Operators keep the graph's order, and a
+value is freed after its last use. All of this is found once, by `compile_plan`; a program then only runs.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ..errors import DGLError
+from .aten import operator_of
+from .exchange import Box, Exchange, Links, Reduction, box_shape
+from .library.graph import Neighbors
+from .operator import Operator, Part, bind, flat_outputs
+from .plan import PartitionPlan
+from .strategy import Combine, Region, Span, Strategy
+
+__all__ = ["Broken", "Layout", "Program", "compile_plan"]
+
+aten = torch.ops.aten
+Move = Exchange | Reduction
+Values = list[Any]
+
+
+class Layout:
+    """Which box of each tensor a worker holds, and which part of each operator it has.
+
+    Parameters
+    ----------
+    steps : sequence of int
+        Into how many groups each step of the recursion splits a group of workers.
+    """
+
+    def __init__(self, steps: Sequence[int]) -> None:
+        self.steps = tuple(steps)
+        self.workers = 1
+        for k in steps:
+            self.workers *= k
+        self.digits = [self._digits(w) for w in range(self.workers)]
+
+    def _digits(self, worker: int) -> tuple[int, ...]:
+        found = []
+        for k in reversed(self.steps):
+            found.append(worker % k)
+            worker //= k
+        return tuple(reversed(found))
+
+    def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> Box:
+        """Return the box of a tensor of ``shape`` that a worker holds."""
+        rows = [(0, int(n)) for n in shape]
+        for k, d, j in zip(self.steps, placement, self.digits[worker], strict=True):
+            if d is not None:
+                rows[d] = _cut(rows[d], k, j)
+        return tuple(rows)
+
+    def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[Cut, ...]:
+        """Return the part of an operator that a worker has: a range for each index that is split."""
+        found: dict[str, Cut] = {}
+        for k, strategy, j in zip(self.steps, strategies, self.digits[worker], strict=True):
+            if strategy is not None:
+                before = found.get(strategy.index, Cut(strategy, 0, strategy.extent))
+                found[strategy.index] = Cut(before.strategy, *_cut((before.lo, before.hi), k, j))
+        return tuple(found.values())
+
+    def near(self, source: int, target: int) -> tuple[int, int]:
+        """Return a key that is least for the source with the fastest link, spread over sources of one speed."""
+        a, b = self.digits[source], self.digits[target]
+        shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
+        return -shared, (source - target) % self.workers
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part ``[lo, hi)`` of a strategy's index."""
+
+    strategy: Strategy
+    lo: int
+    hi: int
+
+
+def _cut(rows: tuple[int, int], k: int, j: int) -> tuple[int, int]:
+    lo, n = rows[0], rows[1] - rows[0]
+    return lo + j * n // k, lo + (j + 1) * n // k
+
+
+def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> Box:
+    """Return the box of a tensor that several cuts leave; no two may cut one dimension."""
+    found: list[Any] = [None] * len(shape)
+    for region, lo, hi in cuts:
+        for d, span in enumerate(region):
+            if span is None:
+                continue
+            if found[d] is not None:
+                raise DGLError(f"{what} is split by two indices that share a dimension, which cannot be run")
+            found[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
+    return tuple((0, int(n)) if rows is None else rows for rows, n in zip(found, shape, strict=True))
+
+
+@dataclass(frozen=True)
+class _NestedPart(Part):
+    """A part of a part: what its rule runs is a part by another index."""
+
+    rest: tuple[Part, ...] = ()
+    local: Any = None
+
+    def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
+        given = {**arguments, **changed}
+        return self.local(self.rest[0], given) if self.local else self.call.target(**given)
+
+    def shape(self, number: int = 0) -> tuple[int, ...]:
+        cuts = [(p.strategy.outputs[number], p.lo, p.hi) for p in (self, *self.rest)]
+        return box_shape(region_box(cuts, self.call.outputs[number], str(self.call.target)))
+
+
+def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+    """Return a function from the part's arguments, tensors cut, to its outputs.
+
+    Raises
+    ------
+    DGLError
+        If the operator cannot be split by all of these indices at once.
+    """
+    local, call = op.rule.local, op.call
+    if not local:
+        return lambda arguments: call.target(**arguments)
+    if len(cuts) > 1 and str(call.target).removeprefix("aten.").split(".")[0] in UNNESTED:
+        indices = " and ".join(cut.strategy.index for cut in cuts)
+        raise DGLError(f"{call.target} cannot be run split by {indices} at once: use workers in one step")
+    parts: tuple[Part, ...] = ()
+    for cut in reversed(cuts):
+        one = _NestedPart(call, cut.strategy, cut.lo, cut.hi, parts, local if parts else None)
+        parts = (one, *parts)
+    if len(parts) == 1:
+        parts = (Part(call, cuts[0].strategy, cuts[0].lo, cuts[0].hi),)
+    return lambda arguments: local(parts[0], arguments)
+
+
+UNNESTED = {"convolution_backward", "avg_pool2d_backward", "avg_pool3d_backward"}
+"""Operators whose parts replace arguments from the whole call, so that a part of a part would lose the first's."""
+
+
+@dataclass
+class Instruction:
+    """One operator of a worker: fetch, run, and put.
+
+    Attributes
+    ----------
+    name : str
+        The operator, for messages.
+    fetches : list of (slot, Exchange or None)
+        For each tensor operand, in order.
+    template : dict
+        The arguments; `_Slot` stands for an operand by its number.
+    run : callable or None
+        From arguments to outputs; None if the worker has no part.
+    puts : list of (output, slots, Exchange or Reduction or None)
+    free : list of int
+        Slots of values that nobody reads after this.
+    seed : int
+        Of a random operator, which gives equal parts equal numbers; -1 for others.
+    """
+
+    name: str
+    fetches: list[tuple[int, Exchange | None]]
+    template: dict[str, Any]
+    run: Callable[[dict[str, Any]], Any] | None
+    puts: list[tuple[int, list[int], Move | None]] = field(default_factory=list)
+    free: list[int] = field(default_factory=list)
+    seed: int = -1
+
+
+@dataclass(frozen=True)
+class _Slot:
+    number: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a worker does in a training step.
+
+    Attributes
+    ----------
+    slots : dict of Node to int
+        Where values are.
+    instructions : list of Instruction
+    bytes : int
+        That all workers together receive in a step.
+    """
+
+    slots: dict[Node, int]
+    instructions: list[Instruction]
+    bytes: int
+
+    def run(self, values: Values, count: int = 0) -> None:
+        """Run the operators; ``values`` has those of the placeholders. ``count`` is mixed into the random seeds."""
+        for one in self.instructions:
+            try:
+                fetched = [values[s] if move is None else move.run(values[s]) for s, move in one.fetches]
+            except RuntimeError as error:
+                raise Broken(one.name) from error
+            outputs = None
+            if one.run is not None:
+                operands = [x[0] if isinstance(x, list) else x for x in fetched]
+                arguments = {name: _filled(value, operands) for name, value in one.template.items()}
+                outputs = _run(one, arguments, count)
+                del operands, arguments
+            del fetched
+            for number, slots, move in one.puts:
+                made = None if outputs is None else outputs[number]
+                if move is not None:
+                    try:
+                        made = move.run(made)[0]
+                    except RuntimeError as error:
+                        raise Broken(one.name) from error
+                for slot in slots:
+                    values[slot] = made
+            del outputs
+            for slot in one.free:
+                values[slot] = None
+
+
+class Broken(Exception):
+    """An exchange did not end, for want of another worker."""
+
+
+def _run(one: Instruction, arguments: dict[str, Any], count: int) -> list[Any]:
+    assert one.run is not None
+    if one.seed < 0:
+        return flat_outputs(one.run(arguments))
+    with torch.random.fork_rng():
+        torch.manual_seed((one.seed + 0x9E3779B9 * count) % 2**62)
+        return flat_outputs(one.run(arguments))
+
+
+def _filled(value: Any, operands: Sequence[Any]) -> Any:
+    if isinstance(value, _Slot):
+        return operands[value.number]
+    if isinstance(value, list):
+        return [_filled(one, operands) for one in value]
+    return value
+
+
+def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:
+    """Return the program of the worker ``links.rank``.
+
+    Raises
+    ------
+    DGLError
+        If an operator cannot be run in the parts that the plan gives it; it is named.
+    """
+    return _Compiler(plan, links, device, seed).program()
+
+
+class _Compiler:
+    def __init__(self, plan: PartitionPlan, links: Links, device: torch.device, seed: int) -> None:
+        self.plan, self.links, self.device, self.seed = plan, links, device, seed
+        self.steps = plan.steps
+        self.layout = Layout([step.k for step in self.steps])
+        self.workers = range(self.layout.workers)
+        self.slots: dict[Node, int] = {}
+        self.total = 0
+        self._tiles: dict[Any, list[Box | None]] = {}
+
+    def program(self) -> Program:
+        graph = self.plan.captured.graph
+        for node in graph.nodes:
+            if isinstance(node.meta.get("val"), torch.Tensor):
+                self.slots[node] = len(self.slots)
+        found: list[Instruction] = []
+        last: dict[int, int] = {}
+        for node in graph.nodes:
+            if node.op == "call_function" and node.target is not operator.getitem:
+                found.append(self.instruction(node, len(found)))
+                for slot in (*(s for s, _ in found[-1].fetches), *(s for _, ss, _ in found[-1].puts for s in ss)):
+                    last[slot] = len(found) - 1
+        captured = self.plan.captured
+        kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
+        kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
+        for slot, number in last.items():
+            if slot not in kept:
+                found[number].free.append(slot)
+        return Program(self.slots, found, self.total)
+
+    def tiles(self, node: Node) -> list[Box | None]:
+        """Return the box of a value that each worker holds."""
+        shape, placement = tuple(node.meta["val"].shape), tuple(step.placements[node] for step in self.steps)
+        if (shape, placement) not in self._tiles:
+            self._tiles[shape, placement] = [self.layout.tile(shape, placement, w) for w in self.workers]
+        return self._tiles[shape, placement]
+
+    def instruction(self, node: Node, number: int) -> Instruction:
+        operands: list[Node] = []
+        args, kwargs = _taken(list(node.args), operands), {k: _taken(v, operands) for k, v in node.kwargs.items()}
+        op = operator_of(node.target, *_valued((args, kwargs), operands))
+        strategies = self._strategies(node, op, operands)
+        cuts = [self.layout.cuts(strategies, w) for w in self.workers]
+        template = bind(node.target, args, kwargs)
+        if template.get("device", self) is None:
+            template["device"] = self.device
+        fetches = [
+            (self.slots[x], self._fetch(x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts]))
+            for i, x in enumerate(operands)
+        ]
+        mine = cuts[self.links.rank]
+        made = Instruction(str(node.target), fetches, template, None if _is_empty(mine) else _runner(node, op, mine))
+        if op.rule.random if op else torch.Tag.nondeterministic_seeded in node.target.tags:
+            made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
+        for output, readers in _readers(node).items():
+            slots = [self.slots[r] for r in readers]
+            made.puts.append((output, slots, self._put(node, readers[0], output, cuts)))
+        return made
+
+    def _strategies(self, node: Node, op: Operator | None, operands: Sequence[Node]) -> list[Strategy | None]:
+        if operands:
+            found = [step.strategies.get(node) for step in self.steps]
+            if op is None and any(found):
+                raise DGLError(f"{node.target} has no description to be run by, though the plan splits it")
+            return found
+        # the plan says nothing of what is made from no tensor: each worker makes what it holds
+        if op is None or node not in self.slots:
+            return [None] * len(self.steps)
+        by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies}
+        return [by_dim.get(step.placements[node]) for step in self.steps]
+
+    def _fetch(self, operand: Node, needed: list[Box | None]) -> Exchange | None:
+        """Return how an operand comes to the workers that need it; None if each has just that."""
+        held = self.tiles(operand)
+        if all(box is None or _equal(box, tile) for box, tile in zip(needed, held, strict=True)):
+            return None
+        move = Exchange(self.links, held, needed, operand.meta["val"].dtype, self.device, near=self.layout.near)
+        self.total += move.total
+        return move
+
+    def _put(self, node: Node, value: Node, output: int, cuts: Sequence[tuple[Cut, ...]]) -> Move | None:
+        """Return how an output comes to those who hold it; None if each makes just that."""
+        shape, dtype, held = value.meta["val"].shape, value.meta["val"].dtype, self.tiles(value)
+        kinds: set[Combine] = {c.strategy.combine[output] for cut in cuts for c in cut} - {"concat"}
+        if len(kinds) > 1:
+            raise DGLError(f"{node.target} is reduced by {' and '.join(sorted(kinds))} at once, which cannot be run")
+        made = [_region(cut, "outputs", output, shape, node) for cut in cuts]
+        move: Move
+        if kinds:
+            keys = [tuple(c.lo for c in cut if c.strategy.combine[output] != "concat") for cut in cuts]
+            number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+            parts = [number[key] for key in keys]
+            move = Reduction(self.links, made, held, dtype, self.device, parts, kinds.pop(), self.layout.near)
+        elif all(box is not None and _equal(box, tile) for box, tile in zip(made, held, strict=True)):
+            return None
+        else:
+            move = Exchange(self.links, made, held, dtype, self.device, near=self.layout.near, owns=True)
+        self.total += move.total
+        return move
+
+
+def _runner(node: Node, op: Operator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+    if op and cuts:
+        return part_runner(op, cuts)
+    if node.target in _VIEWS:
+        return lambda arguments: arguments["self"].reshape(arguments["size"])
+    return lambda arguments: node.target(**arguments)
+
+
+# what a worker has fetched may lie in memory in another way than the whole would
+_VIEWS = (aten.view.default, aten._unsafe_view.default)
+
+
+def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> Box | None:
+    """Return the box of an operand or output that a part has to do with; None if there is no part."""
+    if _is_empty(cuts):
+        return None
+    return region_box([(getattr(c.strategy, which)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
+
+
+def _is_empty(cuts: Sequence[Cut]) -> bool:
+    return any(c.lo >= c.hi for c in cuts)
+
+
+def _equal(box: Box, tile: Box | None) -> bool:
+    return tile is not None and all(isinstance(rows, tuple) and rows == t for rows, t in zip(box, tile, strict=True))
+
+
+def _only_dim(region: Region) -> int | None:
+    """Return the one dimension that a region cuts as the part's own rows."""
+    found = [d for d, span in enumerate(region) if span is not None]
+    return found[0] if len(found) == 1 and region[found[0]] == Span() else None
+
+
+def _readers(node: Node) -> dict[int, list[Node]]:
+    """Return the values that are the outputs of an operator, by the outputs' numbers."""
+    if isinstance(node.meta["val"], torch.Tensor):
+        return {0: [node]}
+    found: dict[int, list[Node]] = {}
+    for user in node.users:
+        found.setdefault(int(user.args[1]), []).append(user)  # type: ignore[arg-type]
+    return found
+
+
+def _taken(arg: Any, operands: list[Node]) -> Any:
+    """Return an argument with slots for its tensors, which are collected."""
+    if isinstance(arg, Node):
+        operands.append(arg)
+        return _Slot(len(operands) - 1)
+    if isinstance(arg, list | tuple):
+        return [_taken(one, operands) for one in arg]
+    return arg
+
+
+def _valued(arg: Any, operands: Sequence[Node]) -> Any:
+    """Return an argument with meta tensors for its slots."""
+    if isinstance(arg, _Slot):
+        return operands[arg.number].meta["val"]
+    if isinstance(arg, dict):
+        return {k: _valued(v, operands) for k, v in arg.items()}
+    return [_valued(one, operands) for one in arg] if isinstance(arg, list | tuple) else arg
