@@ -108,15 +108,16 @@ def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], wh
 class _NestedPart(Part):
     """A part of a part: what its rule runs is a part by another index."""
 
-    rest: tuple[Part, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    rest: Part | None = None
     local: Any = None
 
     def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
         given = {**arguments, **changed}
-        return self.local(self.rest[0], given) if self.local else self.call.target(**given)
+        return self.local(self.rest, given) if self.rest else self.call.target(**given)
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
-        cuts = [(p.strategy.outputs[number], p.lo, p.hi) for p in (self, *self.rest)]
+        cuts = [(cut.strategy.outputs[number], cut.lo, cut.hi) for cut in self.cuts]
         return box_shape(region_box(cuts, self.call.outputs[number], str(self.call.target)))
 
 
@@ -134,13 +135,10 @@ def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]],
     if len(cuts) > 1 and str(call.target).removeprefix("aten.").split(".")[0] in UNNESTED:
         indices = " and ".join(cut.strategy.index for cut in cuts)
         raise DGLError(f"{call.target} cannot be run split by {indices} at once: use workers in one step")
-    parts: tuple[Part, ...] = ()
+    part = None
     for cut in reversed(cuts):
-        one = _NestedPart(call, cut.strategy, cut.lo, cut.hi, parts, local if parts else None)
-        parts = (one, *parts)
-    if len(parts) == 1:
-        parts = (Part(call, cuts[0].strategy, cuts[0].lo, cuts[0].hi),)
-    return lambda arguments: local(parts[0], arguments)
+        part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
+    return lambda arguments: local(part, arguments)
 
 
 UNNESTED = {"convolution_backward", "avg_pool2d_backward", "avg_pool3d_backward"}
@@ -210,7 +208,10 @@ class Program:
             if one.run is not None:
                 operands = [x[0] if isinstance(x, list) else x for x in fetched]
                 arguments = {name: _filled(value, operands) for name, value in one.template.items()}
-                outputs = _run(one, arguments, count)
+                try:
+                    outputs = _run(one, arguments, count)
+                except RuntimeError as error:
+                    raise DGLError(f"{one.name} failed on this worker's part: {error}") from error
                 del operands, arguments
             del fetched
             for number, slots, move in one.puts:
@@ -327,7 +328,7 @@ class _Compiler:
         # the plan says nothing of what is made from no tensor: each worker makes what it holds
         if op is None or node not in self.slots:
             return [None] * len(self.steps)
-        by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies}
+        by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies if _only_dim(s.outputs[0]) is not None}
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
     def _fetch(self, operand: Node, needed: list[Box | None]) -> Exchange | None:

@@ -18,7 +18,7 @@ from .coarsen import Shape
 from .exchange import Box, Exchange, Links, box_shape
 from .execute import Broken, Layout, Program, compile_plan
 from .plan import PartitionPlan, plan
-from .search import Policy, factors
+from .search import Policy
 
 __all__ = ["ParallelStep", "parallelize"]
 
@@ -202,16 +202,25 @@ class ParallelStep:
             raise DGLError(f"the workers {others} have other {what} than worker 0: all of them need the same")
 
     def _planned(self, inputs: Sequence[torch.Tensor]) -> tuple[PartitionPlan, Program]:
-        """Return the plan with the fewest bytes that can be run, and its program."""
+        """Return the plan that sends least of those that can be run, and its program.
+
+        What several steps send is predicted as if their cuts were aligned; a program knows it exactly.
+        """
         k = self._links.world
         made = plan(self.module, self.loss, inputs, self.optimizer, k, memory=self._memory)
-        try:
-            return made, compile_plan(made, self._links, self._device, self._seed)
-        except DGLError:
-            if len(factors(k)) < 2 or len(made.steps) == 1:
-                raise
-        made = made.researched(Policy(), [k])
-        return made, compile_plan(made, self._links, self._device, self._seed)
+        plans = [made]
+        if len(made.steps) > 1:
+            plans += [p for p in [made.researched(Policy(), [k])] if self._memory is None or p.memory <= self._memory]
+        found, refused = [], None
+        for one in plans:
+            try:
+                found.append((one, compile_plan(one, self._links, self._device, self._seed)))
+            except DGLError as error:
+                refused = error
+        if not found:
+            assert refused is not None
+            raise refused
+        return min(found, key=lambda pair: pair[1].bytes)
 
     def _take(self, named: dict[str, torch.Tensor]) -> None:
         """Cut parameters, buffers and the optimizer's state to this worker's parts, and free the module's."""
@@ -238,7 +247,7 @@ class ParallelStep:
         if owner == "step":
             params = self.optimizer.param_groups[int(kind)]["params"]
             found = next((s["step"] for p in params if (s := self.optimizer.state.get(p))), None)
-            return None if found is None else torch.as_tensor(found, dtype=torch.float32)
+            return None if found is None else torch.as_tensor(found)
         return self.optimizer.state.get(named[owner], {}).get(kind)
 
     # -- parts ---------------------------------------------------------------------------------------------------------

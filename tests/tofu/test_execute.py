@@ -75,7 +75,12 @@ def mlp() -> nn.Module:
 
 
 def work(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor, ...]]:
-    """Return a module, a loss and inputs, equal in each process."""
+    """Return a module, a loss and inputs, equal in each process, in float64."""
+    module, loss, inputs = _work(name)
+    return module.double(), loss, tuple(x.double() if x.is_floating_point() else x for x in inputs)
+
+
+def _work(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor, ...]]:
     torch.manual_seed(0)
     data = torch.Generator().manual_seed(1)
 
@@ -124,9 +129,9 @@ def check(workers: Workers, name: str, optimizer: str) -> list[Any]:
     losses, state = alone(name, optimizer)
     found = workers.run(train, name, optimizer)
     for got, whole, *_ in found:
-        assert got == pytest.approx(losses, rel=1e-5)
+        assert got == pytest.approx(losses, rel=1e-9)
         for key, value in whole.items():
-            torch.testing.assert_close(value, state[key], rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(value, state[key], rtol=1e-6, atol=1e-6)
     return found
 
 
