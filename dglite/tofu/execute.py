@@ -132,17 +132,20 @@ def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]],
     local, call = op.rule.local, op.call
     if not local:
         return lambda arguments: call.target(**arguments)
-    if len(cuts) > 1 and str(call.target).removeprefix("aten.").split(".")[0] in UNNESTED:
+    if len(cuts) > 1 and not _nests(str(call.target), cuts):
         indices = " and ".join(cut.strategy.index for cut in cuts)
-        raise DGLError(f"{call.target} cannot be run split by {indices} at once: use workers in one step")
+        raise DGLError(f"{call.target} cannot be run split by {indices} at once")
     part = None
     for cut in reversed(cuts):
         part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
     return lambda arguments: local(part, arguments)
 
 
-UNNESTED = {"convolution_backward", "avg_pool2d_backward", "avg_pool3d_backward"}
-"""Operators whose parts replace arguments from the whole call, so that a part of a part would lose the first's."""
+def _nests(target: str, cuts: Sequence[Cut]) -> bool:
+    """Return whether a part of a part is right: by rows of windows, a part's paddings would replace the first's."""
+    if "pad" in target:
+        return False
+    return not (("conv" in target or "pool" in target) and any(cut.strategy.index.startswith("x") for cut in cuts))
 
 
 @dataclass

@@ -177,7 +177,7 @@ class ParallelStep:
         self._compare("inputs", [_digest(inputs)])
         self._compare("modules (set one seed before it is made)", [_digest(self._tensors())])
         made, program = self._planned(inputs)
-        self._compare("plans", [_number(str([made.placement(n) for n in made.captured.parameters]))])
+        self._compare("plans", [_number(_said(made))])
         self.plan, self._program = made, program
         self._layout = Layout([step.k for step in made.steps])
         self._take(dict(self.module.named_parameters()) | dict(self.module.named_buffers()))
@@ -337,6 +337,16 @@ def _digest(tensors: Any) -> int:
         if not x.is_meta:
             found.update(x.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return int.from_bytes(found.digest(), "little")
+
+
+def _said(made: PartitionPlan) -> str:
+    """Return a plan as text: how each value and operator is split."""
+    return str(
+        [
+            (step.k, *step.placements.values(), *(s and (s.index, s.combine) for s in step.strategies.values()))
+            for step in made.steps
+        ]
+    )
 
 
 def _number(text: str) -> int:

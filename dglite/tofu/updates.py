@@ -65,18 +65,25 @@ class _Shared:
 
     def __init__(self, recorder: Recorder, number: int) -> None:
         self.recorder, self.number = recorder, number
-        self.lr = recorder.placeholder(f"lr.{number}", torch.empty((), dtype=torch.float64, device="meta"))
+        self.lr = recorder.placeholder(f"lr.{number}", _number())
         self.counts: tuple[torch.Tensor, torch.Tensor] | None = None
         self._computed: dict[str, torch.Tensor] = {}
 
     def get(self, name: str, make: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """Return ``make(count)``, computed once; ``count`` includes this step."""
         if self.counts is None:
-            before = self.recorder.placeholder(f"step.{self.number}", torch.empty((), dtype=torch.float64, device="meta"))
+            before = self.recorder.placeholder(
+                f"step.{self.number}", torch.empty((), dtype=torch.float64, device="meta")
+            )
             self.counts = before, before + 1
         if name not in self._computed:
             self._computed[name] = make(self.counts[1])
         return self._computed[name]
+
+
+def _number() -> torch.Tensor:
+    """Return a number as precise as Python's, in which torch.optim computes; a tensor times it keeps its dtype."""
+    return torch.empty((), dtype=torch.float64, device="meta")
 
 
 class _Inputs:

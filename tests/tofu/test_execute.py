@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_map_only
 
-from dglite import tofu
+import dglite
+from dglite import DGLError, tofu
+from dglite.nn import GraphConv
+from dglite.tofu.aten import operator_of
+from dglite.tofu.execute import Cut, part_runner, region_box
+from dglite.tofu.operator import Operator, bind, flat_outputs
+from dglite.tofu.strategy import Region, Strategy
+from tests.tofu.samples import samples
 from tests.tofu.workers import Workers
 
 
@@ -92,9 +101,24 @@ def _work(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor, ...]]:
         return mlp(), functional.mse_loss, (torch.randn(8, 6, generator=data), torch.randn(8, 4, generator=data))
     if name == "convolutions":
         return Convolutions(), entropy, (torch.randn(4, 3, 16, 12, generator=data), torch.tensor([0, 4, 2, 1]))
+    if name == "gcn":
+        return GCN(), entropy, (torch.randn(12, 6, generator=data), torch.arange(12) % 4)
     if name == "attention":
         return Block(), entropy, (ids(4, 6), ids(24))
     return Words(), entropy, (ids(4, 3), ids(12))
+
+
+class GCN(nn.Module):
+    """Two graph convolutions on a fixed graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        source, target = torch.arange(24) % 12, (torch.arange(24) * 5 + 1) % 12
+        self.graph = dglite.add_self_loop(dglite.graph((source, target), num_nodes=12))
+        self.first, self.second = GraphConv(6, 8), GraphConv(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.graph, torch.relu(self.first(self.graph, x)))
 
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -135,12 +159,64 @@ def check(workers: Workers, name: str, optimizer: str) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm"])
+@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm", "gcn"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_two_processes_train_as_one(two: Workers, name: str, optimizer: str) -> None:
     check(two, name, optimizer)
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm"])
+@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm", "gcn"])
 def test_four_processes_train_as_one(four: Workers, name: str) -> None:
     check(four, name, "sgd")
+
+
+# -- parts of parts ----------------------------------------------------------------------------------------------------
+def narrowed(x: torch.Tensor, regions: Sequence[tuple[Region, int, int]]) -> torch.Tensor:
+    for d, rows in enumerate(region_box(regions, x.shape, "sample")):
+        x = x.narrow(d, int(rows[0]), int(rows[1] - rows[0]))
+    return x
+
+
+def in_quarters(op: Operator, bound: dict[str, Any], pair: tuple[Strategy, Strategy], whole: list[Any]) -> list[Any]:
+    """Return what an operator makes, run in halves of halves."""
+    result = [None if w is None else torch.zeros_like(w) for w in whole]
+    halves = [[(0, s.extent // 2), (s.extent // 2, s.extent)] for s in pair]
+    for bounds in itertools.product(*halves):
+        cuts = [Cut(s, lo, hi) for s, (lo, hi) in zip(pair, bounds, strict=True)]
+        number = itertools.count()
+
+        def one(value: Any, cuts: list[Cut] = cuts, number: Iterator[int] = number) -> Any:
+            if isinstance(value, torch.Tensor):
+                i = next(number)
+                return narrowed(value, [(c.strategy.inputs[i], c.lo, c.hi) for c in cuts]).contiguous()
+            return [one(v) for v in value] if isinstance(value, list | tuple) else value
+
+        made = flat_outputs(part_runner(op, cuts)({name: one(value) for name, value in bound.items()}))
+        for i, (total, part) in enumerate(zip(result, made, strict=True)):
+            if total is not None:
+                place = narrowed(total, [(c.strategy.outputs[i], c.lo, c.hi) for c in cuts])
+                assert place.shape == part.shape
+                summed = "sum" in {c.strategy.combine[i] for c in cuts}
+                place.copy_(place + part if summed else part)
+    return result
+
+
+def test_a_part_of_a_part_is_right_or_refused() -> None:
+    run = refused = 0
+    for target, args, kwargs in samples():
+        op = operator_of(target, args, kwargs)
+        if op is None or op.rule.random:
+            continue
+        copies = tree_map_only(torch.Tensor, torch.clone, (tuple(args), dict(kwargs)))
+        whole = flat_outputs(target(*copies[0], **copies[1]))
+        ways = [s for s in op.strategies if s.extent > 1 and {*s.combine} <= {"concat", "sum"}]
+        for pair in itertools.permutations(ways, 2):
+            try:
+                made = in_quarters(op, bind(target, args, kwargs), pair, whole)
+            except DGLError:
+                refused += 1
+                continue
+            run += 1
+            for got, expected in zip(made, whole, strict=True):
+                torch.testing.assert_close(got, expected, equal_nan=True)
+    assert run > 1000 > refused
