@@ -96,6 +96,7 @@ class Links:
 
     def __init__(self, rank: int, world: int, group: Any = None) -> None:
         self.rank, self.world, self.group, self.bytes = rank, world, group, 0
+        self._tag = 0
 
     def gather(self, mine: torch.Tensor) -> torch.Tensor:
         """Return what all have, of one size, as rows."""
@@ -117,8 +118,9 @@ class Links:
     def pairs(self, sends: dict[int, torch.Tensor], sizes: dict[int, int], like: torch.Tensor) -> Any:
         """Send and receive with some workers; return what came from each."""
         found = {j: like.new_empty(size) for j, size in sizes.items()}
-        ops = [dist.P2POp(dist.isend, x, j, self.group) for j, x in sends.items()]
-        ops += [dist.P2POp(dist.irecv, x, j, self.group) for j, x in found.items()]
+        self._tag += 1
+        ops = [dist.P2POp(dist.isend, x, j, self.group, self._tag) for j, x in sends.items()]
+        ops += [dist.P2POp(dist.irecv, x, j, self.group, self._tag) for j, x in found.items()]
         for work in dist.batch_isend_irecv(ops) if ops else ():
             work.wait()
         self.bytes += sum(sizes.values())

@@ -142,8 +142,13 @@ def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]],
 
 
 def _nests(target: str, cuts: Sequence[Cut]) -> bool:
-    """Return whether a part of a part is right: by rows of windows, a part's paddings would replace the first's."""
+    """Return whether a part of a part is right.
+
+    By rows of windows, the second's paddings would replace the first's; by destinations and edges, its graph would.
+    """
     if "pad" in target:
+        return False
+    if "dglite" in target and len({"v", "e"} & {cut.strategy.index for cut in cuts}) > 1:
         return False
     return not (("conv" in target or "pool" in target) and any(cut.strategy.index.startswith("x") for cut in cuts))
 
@@ -163,6 +168,8 @@ class Instruction:
     run : callable or None
         From arguments to outputs; None if the worker has no part.
     puts : list of (output, slots, Exchange or Reduction or None)
+    shapes : dict of int to shape
+        That the outputs of the part have to have.
     free : list of int
         Slots of values that nobody reads after this.
     seed : int
@@ -174,6 +181,7 @@ class Instruction:
     template: dict[str, Any]
     run: Callable[[dict[str, Any]], Any] | None
     puts: list[tuple[int, list[int], Move | None]] = field(default_factory=list)
+    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     free: list[int] = field(default_factory=list)
     seed: int = -1
 
@@ -215,6 +223,9 @@ class Program:
                     outputs = _run(one, arguments, count)
                 except RuntimeError as error:
                     raise DGLError(f"{one.name} failed on this worker's part: {error}") from error
+                for number, shape in one.shapes.items():
+                    if outputs[number].shape != shape:
+                        raise DGLError(f"{one.name} made {tuple(outputs[number].shape)}, not {shape}, as its part")
                 del operands, arguments
             del fetched
             for number, slots, move in one.puts:
@@ -320,6 +331,9 @@ class _Compiler:
         for output, readers in _readers(node).items():
             slots = [self.slots[r] for r in readers]
             made.puts.append((output, slots, self._put(node, readers[0], output, cuts)))
+            box = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)
+            if box is not None:
+                made.shapes[output] = box_shape(box)
         return made
 
     def _strategies(self, node: Node, op: Operator | None, operands: Sequence[Node]) -> list[Strategy | None]:

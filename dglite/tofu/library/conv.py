@@ -262,6 +262,6 @@ def _in_groups_backward(call: Call) -> Rule:
 
     def local(part: Part, arguments: dict[str, Any]) -> Any:
         bias = [arguments["grad_output"].shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
-        return part.run(arguments, bias_sizes=bias, groups=part.size if part.index == "g" else groups)
+        return part.run(arguments, bias_sizes=bias, groups=part.size if part.index == "g" else arguments["groups"])
 
     return Rule(describe(element), extents={"g": groups}, local=local)

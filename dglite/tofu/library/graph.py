@@ -214,9 +214,11 @@ def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
 
 def _on_part(part: Part, arguments: dict[str, Any]) -> Any:
     words = part.call["structure"]
+    if part.index not in ("v", "e"):
+        return part.run(arguments)
     if part.index == "v":
         words = _part(words, "v", part.lo, part.hi).words("range")
-    elif part.index == "e":
+    else:
         sums = part.strategy.combine[0] == "sum"
         words = _part(words, "e", part.lo, part.hi).words("all" if sums else "touched")
     return part.run(arguments, structure=words)
