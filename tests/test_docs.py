@@ -26,7 +26,7 @@ PAGES = ["README.md"] + [
     f"docs/{page}.md"
     for page in (
         "message_passing coming_from graphs sampling dataloading large_graphs compile file_format backends "
-        "dynamic dynamic_lazy dynamic_persistent tofu_describe"
+        "dynamic dynamic_lazy dynamic_persistent tofu tofu_describe"
     ).split()
 ]
 

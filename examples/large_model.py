@@ -1,0 +1,45 @@
+"""Train a model whose weights, gradients and momentum do not fit one process, in four. The model is not changed.
+
+    torchrun --nproc-per-node=4 examples/large_model.py
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
+
+from dglite import tofu
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--width", type=int, default=2048)
+    arguments.add_argument("--steps", type=int, default=5)
+    args = arguments.parse_args()
+
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    with torch.device("meta"):  # takes no memory: each process initialises its parts
+        layers = [m for _ in range(4) for m in (nn.Linear(args.width, args.width), nn.ReLU())]
+        model = nn.Sequential(*layers, nn.Linear(args.width, 10))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
+    step = tofu.parallelize(model, functional.cross_entropy, optimizer, workers=dist.get_world_size())
+
+    x, y = torch.randn(64, args.width), torch.randint(10, (64,))
+    for number in range(args.steps):
+        loss = step(x, y)
+        if dist.get_rank() == 0:
+            print(f"step {number}: loss {loss.item():.4f}, {step.bytes / 1e6:.1f} MB received by this process")
+    if dist.get_rank() == 0 and step.plan is not None:
+        held = sum(part.nbytes for part in step.parts().values())
+        print(f"parameters and momentum in this process: {held / 1e6:.1f} MB")
+        print(step.plan.summary(rows=5))
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
