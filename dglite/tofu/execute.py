@@ -135,8 +135,8 @@ def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]],
     if len(cuts) > 1 and not _nests(str(call.target), cuts):
         indices = " and ".join(cut.strategy.index for cut in cuts)
         raise DGLError(f"{call.target} cannot be run split by {indices} at once")
-    part = None
-    for cut in reversed(cuts):
+    part = _NestedPart(call, cuts[-1].strategy, cuts[-1].lo, cuts[-1].hi, tuple(cuts), None, local)
+    for cut in reversed(cuts[:-1]):
         part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
     return lambda arguments: local(part, arguments)
 
@@ -326,7 +326,7 @@ class _Compiler:
         ]
         mine = cuts[self.links.rank]
         made = Instruction(str(node.target), fetches, template, None if _is_empty(mine) else _runner(node, op, mine))
-        if op.rule.random if op else torch.Tag.nondeterministic_seeded in node.target.tags:
+        if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
         for output, readers in _readers(node).items():
             slots = [self.slots[r] for r in readers]
@@ -383,7 +383,8 @@ def _runner(node: Node, op: Operator | None, cuts: Sequence[Cut]) -> Callable[[d
         return part_runner(op, cuts)
     if node.target in _VIEWS:
         return lambda arguments: arguments["self"].reshape(arguments["size"])
-    return lambda arguments: node.target(**arguments)
+    target: Any = node.target
+    return lambda arguments: target(**arguments)
 
 
 # what a worker has fetched may lie in memory in another way than the whole would
