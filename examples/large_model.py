@@ -1,6 +1,6 @@
 """Train a model whose weights, gradients and momentum do not fit one process, in four. The model is not changed.
 
-    torchrun --nproc-per-node=4 examples/large_model.py
+torchrun --nproc-per-node=4 examples/large_model.py
 """
 
 from __future__ import annotations
