@@ -35,9 +35,11 @@ def rule_of(optimizer: torch.optim.Optimizer | None, names: dict[int, str]) -> R
         raise DGLError(f"{type(optimizer).__name__} has no update rule for a plan: use one of torch.optim's {known}")
     groups = {}
     for number, group in enumerate(optimizer.param_groups):
-        for option in ("amsgrad", "maximize", "differentiable"):
+        # torch dampens from the second step on, which a graph that is the same in each step cannot.
+        for option in ("amsgrad", "maximize", "differentiable", "dampening"):
             if group.get(option):
-                raise DGLError(f"{type(optimizer).__name__}({option}=True) cannot be planned: leave {option} out")
+                given = f"{type(optimizer).__name__}({option}={group[option]})"
+                raise DGLError(f"{given} cannot be planned: leave {option} out")
         for p in group["params"]:
             if id(p) not in names:
                 raise DGLError("the optimizer has a parameter that is none of the module's: build it from the module")
@@ -129,7 +131,7 @@ def _sgd(p: torch.Tensor, g: torch.Tensor, group: dict[str, Any], state: Any, sh
     if not group["momentum"]:
         return p - g * shared.lr, []
     old = state("momentum_buffer")
-    buffer = old * group["momentum"] + (g * (1 - group["dampening"]) if group["dampening"] else g)
+    buffer = old * group["momentum"] + g
     step = g + buffer * group["momentum"] if group["nesterov"] else buffer
     return p - step * shared.lr, [(old, buffer)]
 

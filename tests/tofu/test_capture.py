@@ -206,6 +206,9 @@ def test_what_cannot_be_trained_is_refused() -> None:
         capture(linear, nn.functional.mse_loss, (x, y), torch.optim.RMSprop(linear.parameters()))
     with pytest.raises(DGLError, match="amsgrad"):
         capture(linear, nn.functional.mse_loss, (x, y), torch.optim.Adam(linear.parameters(), amsgrad=True))
+    with pytest.raises(DGLError, match=r"SGD\(dampening=0.5\)"):
+        damped = torch.optim.SGD(linear.parameters(), 0.1, momentum=0.9, dampening=0.5)
+        capture(linear, nn.functional.mse_loss, (x, y), damped)
     with pytest.raises(DGLError, match="none of the module's"):
         capture(linear, nn.functional.mse_loss, (x, y), torch.optim.SGD(nn.Linear(2, 2).parameters(), 0.1))
 
