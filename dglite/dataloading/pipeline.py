@@ -26,9 +26,10 @@ _HEEDS_INTERRUPTS = 0.2
 
 
 class _Cores:
-    """How many threads the trainer keeps while workers run: those that it had less one for each worker, at least 1.
+    """How many threads the trainer keeps while workers run: its own less one for each worker, at least three quarters.
 
-    Only the thread that began is told, because thread counts are kept by thread.
+    A worker waits most of the time, until the trainer has taken a batch: it does not need a core of its own. Only the
+    thread that began is told, because thread counts are kept by thread.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,8 @@ class _Cores:
 
     def _tell(self) -> None:
         if threading.get_ident() == self._owner:
-            active.set_num_threads(max(1, self._before - self._workers))
+            least = -(-3 * self._before // 4)
+            active.set_num_threads(max(least, self._before - self._workers))
             if not self._workers:
                 self._before = 0
 
