@@ -53,8 +53,8 @@ def run_batches(task: Task, workers: int, use: Callable[[Any], Any], count: int)
 def in_turns(tasks: dict[str, Task], workers: int, part: str, count: int, budget: float) -> dict[str, float]:
     """Return each library's median seconds per batch; three rounds at least, then until the budget is spent.
 
-    A peer that took ``SLOW`` times as long in the first round is not run again, with more workers neither: it is far
-    behind anyway.
+    A peer that took ``SLOW`` times as long in the first round is not run again, and one that took twice that neither with
+    more workers: it is far behind anyway.
     """
     runs = {name: task.read if part == "loader" else task.step for name, task in tasks.items()}
     for name, task in tasks.items():
@@ -106,7 +106,7 @@ def measure(case: str, peers: list[Peer], without_pyg: str, budget: float) -> li
     for part, workers in parts:
         taking_part = {name: task for name, task in tasks.items() if (name, part) not in behind}
         seconds = in_turns(taking_part, workers, part, sizes.batches, budget / len(parts))
-        behind |= {(name, part) for name, taken in seconds.items() if taken > SLOW * seconds[OURS]}
+        behind |= {(name, part) for name, taken in seconds.items() if taken > 2 * SLOW * seconds[OURS]}
         records.append({"case": case, "part": part, "workers": workers, "seconds": seconds})
         print(batches_table(records[-1:]).splitlines()[-1], flush=True)
     return records
