@@ -53,8 +53,8 @@ def run_batches(task: Task, workers: int, use: Callable[[Any], Any], count: int)
 def in_turns(tasks: dict[str, Task], workers: int, part: str, count: int, budget: float) -> dict[str, float]:
     """Return each library's median seconds per batch; three rounds at least, then until the budget is spent.
 
-    A peer that took ``SLOW`` times as long in the first round is not run again, and one that took twice that neither with
-    more workers: it is far behind anyway.
+    A peer that took ``SLOW`` times as long in the first round is not run again; one that took twice that, neither with
+    more workers. It is far behind anyway.
     """
     runs = {name: task.read if part == "loader" else task.step for name, task in tasks.items()}
     for name, task in tasks.items():
