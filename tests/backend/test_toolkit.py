@@ -255,13 +255,22 @@ def test_batch_norm_is_torchs(lib: Any, how: str, behind: tuple[int, ...]) -> No
 
 
 @BOTH
-@pytest.mark.parametrize("name, how", [("SiLU", {}), ("Softplus", {}), ("Softplus", {"beta": 2, "threshold": 1})])
+@pytest.mark.parametrize(
+    "name, how",
+    [
+        ("ReLU", {"inplace": True}),
+        ("LeakyReLU", {"negative_slope": 0.1, "inplace": True}),
+        ("ELU", {"inplace": True}),
+        ("SiLU", {}),
+        ("Softplus", {}),
+        ("Softplus", {"beta": 2, "threshold": 1}),
+    ],
+)
 def test_activations_are_torchs(lib: Any, name: str, how: dict[str, Any]) -> None:
     x = 30 * np.random.default_rng(0).standard_normal((4, 3))
     mine, right = lib.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
-    _agree(
-        lib, *_twins(lib, name, **how), [getattr(lib.nn, name)(**how)(mine)], [getattr(torch.nn, name)(**how)(right)]
-    )
+    ours, theirs = _twins(lib, name, **how)
+    _agree(lib, ours, theirs, [ours(mine * 1)], [theirs(right * 1)])
     np.testing.assert_allclose(mine.grad.numpy(), right.grad.numpy(), rtol=1e-9, atol=1e-12)
 
 

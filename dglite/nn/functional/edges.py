@@ -39,8 +39,8 @@ _DIFFERENCE: Expr = _V - _U
 _SQUARE: Expr = (_U - _V) * (_U - _V)
 _THREE: Expr = _U + _V + _E
 _WEIGHTED_DIFFERENCE: Expr = (_U - _V) * _E
-_GATE: Expr = Operand(Side.E, 0).call("sigmoid")
-_GATED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1).call("sigmoid")
+_GATE: Expr = Operand(Side.E, 1).call("sigmoid")
+_GATED: Expr = Operand(Side.U, 0) * _GATE
 _FILTERED: Expr = Operand(Side.U, 0) * (Operand(Side.E, 1).call("softplus") - math.log(2))
 _DOT: Expr = Operand(Side.E, 0) * Operand(Side.G, 1)
 _STANDARD: Expr = (Operand(Side.E, 0) - Operand(Side.G, 1)) * Operand(Side.G, 2)
@@ -64,8 +64,12 @@ def sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor
 
 
 def leaky_sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor, slope: float = 0.01) -> Tensor:
-    """Return the leaky ReLU of ``left[u] + right[v] + edge[e]`` of every edge, in one pass."""
-    return core.sddmm(adjacency, _THREE.call("gt", 0.0).call("where", _THREE, _THREE * slope), (left, right, edge))
+    """Return the leaky ReLU of ``left[u] + right[v] + edge[e]`` of every edge.
+
+    The result alone is kept for the gradient: a sum needs none of its operands, and the sign of the result says what the
+    leaky ReLU did.
+    """
+    return nn.LeakyReLU(slope, inplace=True)(sum_of_three(adjacency, left, right, edge))
 
 
 def gaussians(adjacency: Adjacency, x: Tensor, mean: Tensor, inverse_sigma: Tensor) -> Tensor:
@@ -110,9 +114,13 @@ def mean_difference(adjacency: Adjacency, x: Tensor, weight: Tensor) -> Tensor:
 
 
 def gated_mean(adjacency: Adjacency, source: Tensor, edge: Tensor) -> Tensor:
-    """Return the mean over in-edges of ``source[u]``, weighted by sigmoid(edge); gates are not stored."""
-    total = core.spmm(adjacency, _GATED, Reducer.SUM, (source, edge))
-    return total / (core.spmm(adjacency, _GATE, Reducer.SUM, (edge,)) + 1e-6)
+    """Return the mean over in-edges of ``source[u]``, weighted by sigmoid(edge); gates are not stored.
+
+    Both sums are one pass over the edges, and so is each gradient.
+    """
+    parts = (_GATED, Reducer.SUM), (_GATE, Reducer.SUM)
+    total, weight = core.spmm_several(adjacency, parts, (source, edge))
+    return total / (weight + 1e-6)
 
 
 def filtered_sum(adjacency: Adjacency, source: Tensor, edge: Tensor) -> Tensor:

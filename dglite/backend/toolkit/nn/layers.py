@@ -75,11 +75,11 @@ class Identity(Module):
 
 
 class _Activation(Module):
-    """A function without parameters of its own but for one number."""
+    """A function without parameters of its own but for one number. ``inplace`` is torch's; results are new here."""
 
     name: str
 
-    def __init__(self, **settings: float) -> None:
+    def __init__(self, inplace: bool = False, **settings: float) -> None:
         super().__init__()
         self._settings = settings
 
@@ -115,8 +115,8 @@ class LeakyReLU(_Activation):
 
     name = "leaky_relu"
 
-    def __init__(self, negative_slope: float = 0.01) -> None:
-        super().__init__(negative_slope=negative_slope)
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        super().__init__(inplace, negative_slope=negative_slope)
         self.negative_slope = negative_slope
 
 
@@ -126,8 +126,8 @@ class ELU(_Activation):
 
     name = "elu"
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        super().__init__(alpha=alpha)
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        super().__init__(inplace, alpha=alpha)
 
 
 @final
