@@ -66,8 +66,8 @@ def sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor
 def leaky_sum_of_three(adjacency: Adjacency, left: Tensor, right: Tensor, edge: Tensor, slope: float = 0.01) -> Tensor:
     """Return the leaky ReLU of ``left[u] + right[v] + edge[e]`` of every edge.
 
-    The result alone is kept for the gradient: a sum needs none of its operands, and the sign of the result says what the
-    leaky ReLU did.
+    The result alone is kept for the gradient: a sum needs none of its operands, and the leaky ReLU the sign of its
+    result.
     """
     return nn.LeakyReLU(slope, inplace=True)(sum_of_three(adjacency, left, right, edge))
 
