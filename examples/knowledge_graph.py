@@ -9,8 +9,9 @@ tails and from entities drawn at random; then heads likewise. Embeddings are row
 costs what its rows cost, however many entities there are. Then the tail of each test statement is ranked among all
 entities that do not make another known statement.
 
-UMLS, 30 epochs, seed 0: mean reciprocal rank 0.63, Hits@10 0.93. FB15k-237 is downloaded unless --raw-dir or
-DGLITE_DATA_DIR names a folder that has train.txt, valid.txt and test.txt; any others of that form will do.
+Mean reciprocal rank and Hits@10 of tails, seed 0: UMLS, 30 epochs, 0.63 and 0.93; FB15k-237, 6 epochs, 0.32 and 0.50.
+FB15k-237 is downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has train.txt, valid.txt and test.txt; any
+others of that form will do.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--dataset", default="FB15k-237", help="a name that KnowledgeGraphDataset knows, or a folder's")
     parser.add_argument("--raw-dir", help="folder with the data set's files; default: DGLITE_DATA_DIR, else downloaded")
     parser.add_argument("--width", type=int, default=64, help="of the embeddings")
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--lr", type=float, default=0.005)
     parser.add_argument("--seed", type=int, default=0)
