@@ -34,7 +34,7 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
     Parameters
     ----------
     name
-        ``"FB15k-237"``, ``"FB15k"``, ``"wn18"``, or the name of a folder with the same five files.
+        ``"FB15k-237"``, ``"FB15k"``, ``"wn18"``, or the name of a folder with the same files.
     reverse
         Add the reversed edges.
     raw_dir
@@ -67,7 +67,7 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
         super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
 
     def _wanted(self) -> tuple[str, ...]:
-        return ("entities.dict", "relations.dict", *(f"{part}.txt" for part in _SETS))
+        return tuple(f"{part}.txt" for part in _SETS)
 
     def _places(self) -> tuple[str, ...]:
         return self.name, f"{self.name}/{self.name}", "."
@@ -89,9 +89,13 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        entities, relations = (_numbers(self._folder / f"{what}.dict") for what in ("entities", "relations"))
+        folder = self._folder
+        named = [folder / f"{what}.dict" for what in ("entities", "relations") if (folder / f"{what}.dict").exists()]
+        if len(named) == 1:
+            raise DGLError(f"{folder} has {named[0].name} alone; expected entities.dict and relations.dict, or neither")
+        entities, relations = [_numbers(path) for path in named] or [_Met(), _Met()]
+        sets = [_statements(folder / f"{part}.txt", entities, relations) for part in _SETS]
         self._num_nodes, self._num_rels = len(entities), len(relations)
-        sets = [_statements(self._folder / f"{part}.txt", entities, relations) for part in _SETS]
         if self.verbose:
             print(f"{self.name}: {self.num_nodes} entities, {self.num_rels} relations")
             print(", ".join(f"{len(each)} {part}" for each, part in zip(sets, _SETS, strict=True)), "edges")
@@ -115,6 +119,14 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
         made.edata["etype"] = tensor(np.ascontiguousarray(etype))
         made.ndata["ntype"] = tensor(np.zeros(self.num_nodes, np.int64))
         self._graph = made
+
+
+class _Met(dict[str, int]):
+    """Numbers names as they are first asked for."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self)
+        return self[name]
 
 
 def _numbers(path: Path) -> dict[str, int]:

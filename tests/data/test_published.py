@@ -185,6 +185,20 @@ def test_knowledge_graph_damage(tmp_path: Path, files: dict[str, str], said: str
         FB15k237Dataset(raw_dir=kg(tmp_path, **files), verbose=False)
 
 
+def test_a_knowledge_graph_without_dictionaries(tmp_path: Path) -> None:
+    """Names are numbered as they come; one dictionary alone says too little."""
+    for name in ("entities.dict", "relations.dict"):
+        (kg(tmp_path) / name).unlink()
+        kg_left = sorted(path.name for path in tmp_path.glob("*.dict"))
+        with pytest.raises(DGLError, match=rf"{kg_left[0]} alone"):
+            FB15k237Dataset(raw_dir=tmp_path, verbose=False)
+    (tmp_path / "entities.dict").unlink()
+    data = FB15k237Dataset(False, tmp_path, verbose=False)
+    assert (data.num_nodes, data.num_rels) == (3, 2)
+    assert edges(data[0]) == [[0, 2, 1, 0], [1, 0, 2, 2]]
+    assert data[0].edata["etype"].tolist() == [0, 0, 1, 1]
+
+
 # -- molecules ---------------------------------------------------------------------------------------------------------
 def test_qm7b(tmp_path: Path) -> None:
     matrices = np.zeros((2, 3, 3), np.float32)
@@ -253,7 +267,7 @@ def test_qm9_edges(tmp_path: Path) -> None:
     [
         (lambda **where: TUDataset("X", **where), r"X_A\.txt.*X\.zip into"),
         (lambda **where: GINDataset("MUTAG", False, **where), r"MUTAG\.txt.*dataset\.zip into"),
-        (FB15k237Dataset, r"entities\.dict.*FB15k-237\.tgz into"),
+        (FB15k237Dataset, r"train\.txt.*FB15k-237\.tgz into"),
         (QM7bDataset, r"qm7b\.mat"),
         (lambda **where: QM9Dataset(["mu"], **where), r"qm9_eV\.npz"),
         (QM9EdgeDataset, r"qm9_edge\.npz"),
