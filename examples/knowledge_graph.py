@@ -10,8 +10,8 @@ costs what its rows cost, however many entities there are. Then the tail of each
 entities that do not make another known statement.
 
 Mean reciprocal rank and Hits@10 of tails, seed 0: UMLS, 30 epochs, 0.63 and 0.93; FB15k-237, 6 epochs, 0.32 and 0.50.
-FB15k-237 is downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has train.txt, valid.txt and test.txt; any
-others of that form will do.
+FB15k-237 is downloaded unless --raw-dir or DGLITE_DATA_DIR names a folder that has train.txt, valid.txt and test.txt;
+any others of that form will do.
 """
 
 from __future__ import annotations
