@@ -7,6 +7,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,10 @@ from .graph import DGLGraph
 from .ops import edge_softmax
 from .sampling import sample_neighbors
 
-_PACKAGES = ("numpy", "torch", "numba", "llvmlite", "cupy")
+_PACKAGES = {name: (name,) for name in ("numpy", "torch", "numba", "llvmlite")} | {
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+}
+"""By name, what it may be installed as."""
 _NODES, _EDGES, _WIDTH = 60, 400, 8
 
 
@@ -38,11 +42,12 @@ def main() -> int:
 
 # -- what is there -----------------------------------------------------------------------------------------------------
 def _facts() -> list[tuple[str, str]]:
-    packages = ", ".join(f"{name} {_version(name)}" for name in _PACKAGES)
+    packages = ", ".join(f"{name} {_version(*names)}" for name, names in _PACKAGES.items())
     cache, count, size = config.cache_dir(), 0, 0
     for path in cache.rglob("*"):
-        if path.is_file():
-            count, size = count + 1, size + path.stat().st_size
+        with suppress(OSError):  # another process may be removing it
+            if path.is_file():
+                count, size = count + 1, size + path.stat().st_size
     return [
         ("dglite", f"{dglite.__version__}, {Path(__file__).parent}"),
         ("python", f"{platform.python_version()}, {platform.platform()}"),
@@ -54,11 +59,11 @@ def _facts() -> list[tuple[str, str]]:
     ]
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+def _version(*names: str) -> str:
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "not installed"
 
 
 def _gpu() -> str:
@@ -75,7 +80,7 @@ def _passes(name: str, check: Callable[[_Sample], None]) -> bool:
     try:
         check(_Sample())
     except Exception as error:  # whatever it is, it is what the reader has to know
-        print(f"{name:24}FAILED: {error or type(error).__name__}")
+        print(f"{name:24}FAILED: {' '.join(str(error).split())[:300] or type(error).__name__}")
         return False
     print(f"{name:24}ok")
     return True
