@@ -1,7 +1,8 @@
 """Every setting that comes from the environment or from ``~/.dglite/config.json``, read in one place.
 
 ======================  ==============================================================================
-``DGLITE_BACKEND``      tensor backend: ``torch`` (default). ``DGLBACKEND=pytorch`` is understood too
+``DGLITE_BACKEND``      tensor backend: ``torch``, ``numpy`` or ``cupy``; default: ``torch`` where it is installed, else
+                        ``numpy``. ``DGLBACKEND=pytorch`` is understood too
 ``DGLITE_DATA_DIR``     folder with datasets; read where it has them, written to by downloads.
                         ``DGL_DOWNLOAD_DIR`` is understood too
 ``DGLITE_CACHE_DIR``    folder of compiled kernels; default: the user's cache folder of this platform.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import platformdirs
@@ -30,8 +32,13 @@ _BACKEND_ALIASES = {"pytorch": "torch"}
 
 
 def backend_name() -> str:
-    """Return the backend asked for: ``DGLITE_BACKEND``, ``DGLBACKEND``, the configuration file, torch."""
-    name = os.environ.get("DGLITE_BACKEND") or os.environ.get("DGLBACKEND") or _config_file().get("backend") or "torch"
+    """Return the backend asked for: ``DGLITE_BACKEND``, ``DGLBACKEND``, the configuration file.
+
+    Where none is, it is torch if that is installed, else numpy.
+    """
+    name = os.environ.get("DGLITE_BACKEND") or os.environ.get("DGLBACKEND") or _config_file().get("backend")
+    if not name:
+        return "torch" if find_spec("torch") else "numpy"
     return _BACKEND_ALIASES.get(name.lower(), name.lower())
 
 

@@ -45,8 +45,14 @@ def mrr(positive: Any, negative: Any) -> float:
     >>> mrr([3.0, 1.0], [[1.0, 2.0], [0.5, 2.0]])
     0.75
     """
+    return float((1 / ranks(positive, negative)).mean())
+
+
+def ranks(positive: Any, negative: Any) -> np.ndarray:
+    """Return the rank of each positive pair, float64; parameters and errors are those of :func:`mrr`."""
     above, equal = _beaten_by(_scores(positive, "positive", 1), _scores(negative, "negative", 2))
-    return float((1 / (1 + above + equal / 2)).mean())
+    ranked: np.ndarray = 1 + above + equal / 2
+    return ranked
 
 
 def hits_at_k(positive: Any, negative: Any, k: int) -> float:

@@ -86,3 +86,10 @@ def test_cache_limit(monkeypatch):
     monkeypatch.setenv("DGLITE_CACHE_SIZE", "-1")
     with pytest.raises(DGLError, match="'-1' is not understood; expected a number of megabytes"):
         config.cache_limit()
+
+
+def test_without_torch_the_backend_is_numpy(empty_home):
+    code = "import sys; sys.modules['torch'] = None; import dglite.nn, dglite.data.ogb; print(dglite.backend.name)"
+    environment = {"HOME": str(empty_home), "PYTHONPATH": str(Path(config.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("numpy\n", "")

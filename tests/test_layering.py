@@ -20,9 +20,10 @@ LAYERS = {
     4: "udf ops recorder",
     5: "scheduler",
     6: "graph",
-    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry",
-    8: "nn data dataloading dynamic tofu classic contrib optim metrics",
-    9: "compat",
+    7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
+    "metrics",
+    8: "nn data dataloading dynamic tofu classic contrib optim",
+    9: "compat __main__",
 }
 LAYER_OF = {name: layer for layer, packages in LAYERS.items() for name in packages.split()}
 

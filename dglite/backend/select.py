@@ -21,7 +21,7 @@ class _Entry(NamedTuple):
 
 
 _BACKENDS = {
-    "torch": _Entry("TorchBackend", "torch", "pip install torch"),
+    "torch": _Entry("TorchBackend", "torch", "pip install dglite[torch]"),
     "numpy": _Entry("NumpyBackend", "numpy", "pip install numpy"),
     "cupy": _Entry("CupyBackend", "cupy", "pip install dglite[cupy], with an NVIDIA GPU"),
 }

@@ -9,6 +9,7 @@ from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
 from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
+from .rdf import AIFBDataset, AMDataset, BGSDataset, MUTAGDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
@@ -33,12 +34,15 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "AIFBDataset",
+    "AMDataset",
     "AsGraphPredDataset",
     "AsLinkPredDataset",
     "AsNodePredDataset",
     "BA2MotifDataset",
     "BACommunityDataset",
     "BAShapeDataset",
+    "BGSDataset",
     "CSVDataset",
     "CitationGraphDataset",
     "CiteseerGraphDataset",
@@ -49,6 +53,7 @@ __all__ = [
     "GINDataset",
     "KarateClubDataset",
     "LegacyTUDataset",
+    "MUTAGDataset",
     "MiniGCDataset",
     "PubmedGraphDataset",
     "QM7bDataset",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import io
 import pickle
+import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,8 +19,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import DGLError
+from ..io.npz import zip_members
 
-__all__ = ["CsrMatrix", "read_numeric_pickle"]
+__all__ = ["CsrMatrix", "read_numeric_pickle", "read_numeric_pt"]
 
 
 _SPARSEST = 256
@@ -139,9 +141,15 @@ class _NumericUnpickler(pickle._Unpickler):
     }
     # That one allocates, too, and no array is written by it.
 
-    def __init__(self, content: bytes) -> None:
-        super().__init__(io.BytesIO(content), encoding="latin1")
-        self._room = _Room(len(content))
+    def __init__(self, content: bytes, start: int = 0) -> None:
+        file = io.BytesIO(content)
+        file.seek(start)
+        super().__init__(file, encoding="latin1")
+        self._room, self._file = _Room(len(content)), file
+
+    def place(self) -> int:
+        """Return where the pickle that was loaded ends."""
+        return self._file.tell()
 
     def find_class(self, module: str, name: str) -> Any:
         try:
@@ -169,3 +177,59 @@ def read_numeric_pickle(path: str | Path) -> Any:
             "expected a pickle of NumPy arrays, SciPy CSR matrices, dicts, lists and ints only"
         ) from error
     return content.values if isinstance(content, _Array) else content
+
+
+def read_numeric_pt(path: str | Path) -> Any:
+    """Return what ``torch.save`` wrote, with arrays for tensors: dicts, lists, numbers, strings and arrays.
+
+    A file of arrays is read without PyTorch, one of tensors by its reader of weights only. Raises ``DGLError`` for
+    anything else, and for a damaged file; no code that the file names is run.
+    """
+    content = Path(path).read_bytes()
+    try:
+        return _plain(_pt_pickle(content))
+    except Exception as error:
+        fault = error
+    try:
+        import torch  # only tensors need it
+
+        return _plain(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    except Exception as error:  # also where it is not installed
+        raise DGLError(
+            f"{path} is not read: it holds {fault or type(fault).__name__}, and no tensors alone "
+            f"({type(error).__name__}); expected dicts, lists, numbers and arrays that torch.save wrote"
+        ) from error
+
+
+def _pt_pickle(content: bytes) -> Any:
+    """Return the object in a file of ``torch.save``: a .zip archive, or after three other pickles, as until 2020."""
+    if zipfile.is_zipfile(io.BytesIO(content)):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = zip_members(archive, len(content))
+            (name,) = (member.filename for member in members if member.filename.endswith("/data.pkl"))
+            return _NumericUnpickler(archive.read(name)).load()
+    start = 0
+    for _ in range(4):
+        unpickler = _NumericUnpickler(content, start)
+        found = unpickler.load()
+        start = unpickler.place()
+    return found
+
+
+def _plain(found: Any) -> Any:
+    """Return dicts, lists and tuples with arrays for what stands in for them, and for tensors."""
+    if isinstance(found, dict):
+        return {key: _plain(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [_plain(value) for value in found] if any(isinstance(x, _HOLDERS) for x in found) else list(found)
+    if isinstance(found, _Array):
+        return found.values
+    if found is None or isinstance(found, int | float | str):
+        return found
+    values = np.asarray(found)
+    if values.dtype.kind not in "biuf":
+        raise pickle.UnpicklingError(f"{type(found).__name__}; only numbers are read")
+    return values
+
+
+_HOLDERS = (dict, list, tuple, _Array)

@@ -1,0 +1,168 @@
+"""``python -m dglite``: what is installed, where compiled kernels and data are, and whether kernels are right."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+import dglite
+
+from . import config
+from . import function as fn
+from .backend import active, framework
+from .convert import graph
+from .graph import DGLGraph
+from .ops import edge_softmax
+from .sampling import sample_neighbors
+
+_PACKAGES = {name: (name,) for name in ("numpy", "torch", "numba", "llvmlite")} | {
+    "cupy": ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+}
+"""By name, what it may be installed as."""
+_NODES, _EDGES, _WIDTH = 60, 400, 8
+
+
+def main() -> int:
+    """Print versions, settings and a self-check of a few kernels against NumPy; return 0, or 1 where one is wrong."""
+    for name, value in _facts():
+        print(f"{name:10}{value}")
+    began = time.perf_counter()
+    failed = [name for name, check in CHECKS.items() if not _passes(name, check)]
+    took = f"{time.perf_counter() - began:.1f} s"
+    print(f"self-check {'failed: ' + ', '.join(failed) if failed else 'ok'} ({took})")
+    return 1 if failed else 0
+
+
+# -- what is there -----------------------------------------------------------------------------------------------------
+def _facts() -> list[tuple[str, str]]:
+    packages = ", ".join(f"{name} {_version(*names)}" for name, names in _PACKAGES.items())
+    cache, count, size = config.cache_dir(), 0, 0
+    for path in cache.rglob("*"):
+        with suppress(OSError):  # another process may be removing it
+            if path.is_file():
+                count, size = count + 1, size + path.stat().st_size
+    return [
+        ("dglite", f"{dglite.__version__}, {Path(__file__).parent}"),
+        ("python", f"{platform.python_version()}, {platform.platform()}"),
+        ("packages", packages),
+        ("backend", f"{active.name}, {active.num_threads()} threads"),
+        ("GPU", _gpu()),
+        ("kernels", f"{cache} ({count} files, {size / 2**20:.1f} of {config.cache_limit() >> 20} MB)"),
+        ("data", str(config.data_dir())),
+    ]
+
+
+def _version(*names: str) -> str:
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return "not installed"
+
+
+def _gpu() -> str:
+    """Name the GPU that the backend's tensors can be on."""
+    if active.name == "torch" and framework.cuda.is_available():
+        return str(framework.cuda.get_device_name())
+    if active.name == "cupy":
+        return str(active.device(active.from_numpy(np.zeros(1, np.float32))))
+    return f"none that the {active.name} backend can use"
+
+
+# -- self-check --------------------------------------------------------------------------------------------------------
+def _passes(name: str, check: Callable[[_Sample], None]) -> bool:
+    try:
+        check(_Sample())
+    except Exception as error:  # whatever it is, it is what the reader has to know
+        print(f"{name:24}FAILED: {' '.join(str(error).split())[:300] or type(error).__name__}")
+        return False
+    print(f"{name:24}ok")
+    return True
+
+
+class _Sample:
+    """A random graph, the last of its nodes without in-edges, with features as NumPy arrays."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        self.src, self.dst = random.integers(0, _NODES, _EDGES), random.integers(0, _NODES - 1, _EDGES)
+        self.x = random.standard_normal((_NODES, _WIDTH)).astype(np.float32)
+        self.w = random.standard_normal((_EDGES, 1)).astype(np.float32)
+
+    def graph(self) -> DGLGraph:
+        made = graph((self.src, self.dst), num_nodes=_NODES)
+        made.ndata["x"], made.edata["w"] = active.from_numpy(self.x), active.from_numpy(self.w)
+        return made
+
+    def reduced(self, messages: np.ndarray, ufunc: np.ufunc, start: float) -> np.ndarray:
+        """Return messages reduced by destination; ``start`` where there are none."""
+        found = np.full((_NODES, *messages.shape[1:]), start, np.float64)
+        ufunc.at(found, self.dst, messages)
+        return found
+
+
+def _same(got: object, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(active.to_numpy(got), expected, rtol=1e-4, atol=1e-5)
+
+
+def _sum(sample: _Sample) -> None:
+    g = sample.graph()
+    g.update_all(fn.copy_u("x", "m"), fn.sum("m", "h"))
+    _same(g.ndata["h"], sample.reduced(sample.x[sample.src], np.add, 0))
+
+
+def _weighted_mean(sample: _Sample) -> None:
+    g = sample.graph()
+    g.update_all(fn.u_mul_e("x", "w", "m"), fn.mean("m", "h"))
+    degrees = np.bincount(sample.dst, minlength=_NODES).clip(1)[:, None]
+    _same(g.ndata["h"], sample.reduced(sample.x[sample.src] * sample.w, np.add, 0) / degrees)
+
+
+def _max(sample: _Sample) -> None:
+    g = sample.graph()
+    g.update_all(fn.copy_u("x", "m"), fn.max("m", "h"))
+    expected = sample.reduced(sample.x[sample.src], np.maximum, -np.inf)
+    _same(g.ndata["h"], np.where(np.isinf(expected), 0, expected))
+
+
+def _dot(sample: _Sample) -> None:
+    g = sample.graph()
+    g.apply_edges(fn.u_dot_v("x", "x", "s"))
+    _same(g.edata["s"], (sample.x[sample.src] * sample.x[sample.dst]).sum(1, keepdims=True))
+
+
+def _softmax(sample: _Sample) -> None:
+    exponents = np.exp(sample.w)
+    _same(
+        edge_softmax(sample.graph(), active.from_numpy(sample.w)),
+        exponents / sample.reduced(exponents, np.add, 0)[sample.dst],
+    )
+
+
+def _drawn(sample: _Sample) -> None:
+    drawn = sample_neighbors(sample.graph(), active.from_numpy(np.arange(_NODES)), 2)
+    _same(drawn.in_degrees(), np.bincount(sample.dst, minlength=_NODES).clip(max=2))
+    present = set(zip(sample.src.tolist(), sample.dst.tolist(), strict=True))
+    if not present.issuperset(zip(*(active.to_numpy(end).tolist() for end in drawn.edges()), strict=True)):
+        raise ValueError("an edge is drawn that the graph does not have")
+
+
+CHECKS: dict[str, Callable[[_Sample], None]] = {
+    "sum of neighbours": _sum,
+    "weighted mean": _weighted_mean,
+    "maximum": _max,
+    "dot product of ends": _dot,
+    "softmax over edges": _softmax,
+    "sampled neighbours": _drawn,
+}
+"""What is compared, by the name that is printed."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""What OGB's three kinds of data sets share: where their files are, and what is known of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import backend
+from ...errors import DGLError
+from ..published import PublishedDataset
+from .facts import facts_of, url_of
+from .files import checked_ids, read_pt
+
+__all__ = ["PARTS", "OgbDataset", "labels"]
+
+PARTS = ("train", "valid", "test")
+
+
+class OgbDataset(PublishedDataset):
+    """Base of OGB's sets; ``kind`` is how their names begin. Parameters and errors are those of its subclasses.
+
+    Attributes
+    ----------
+    task_type, eval_metric
+        What is to be predicted, and by which metric it is judged, in OGB's words.
+    is_hetero
+        Whether there are several node types.
+    """
+
+    kind: str
+    _labels_file: str | None = None
+
+    def __init__(self, name: str, root: str | Path | None = None) -> None:
+        self._facts = facts_of(name, self.kind)
+        self.task_type, self.eval_metric, self.is_hetero = self._facts.task, self._facts.metric, self._facts.hetero
+        super().__init__(name, url_of(name), root)
+
+    def _places(self) -> tuple[str, ...]:
+        underlined = self.name.replace("-", "_")
+        found = (f"{self.name}/{self._facts.archive}", self.name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
+        return (*found, self._facts.archive, ".")
+
+    def _wanted(self) -> tuple[str, ...]:
+        if self._facts.binary:
+            raw: tuple[str, ...] = ("data.npz",)
+        elif self._facts.hetero:
+            raw = ("triplet-type-list.csv.gz", "num-node-dict.csv.gz")
+        else:
+            raw = ("edge.csv.gz", "num-node-list.csv.gz", "num-edge-list.csv.gz")
+        return tuple(f"raw/{name}" for name in (*raw, *((self._labels_file,) if self._labels_file else ())))
+
+    @property
+    def _raw(self) -> Path:
+        return self._folder / "raw"
+
+    def _split_folder(self, split_type: str | None) -> Path:
+        folder = self._folder / "split" / (self._facts.split if split_type is None else split_type)
+        if not folder.is_dir():
+            known = sorted(path.name for path in (self._folder / "split").glob("*") if path.is_dir())
+            raise DGLError(
+                f"{folder} is missing; {self.name} has the splits {known}, official is {self._facts.split!r}"
+            )
+        return folder
+
+    def _parts(self, folder: Path, count: int) -> dict[str, Any]:
+        """Return the numbers of each part of a split, int64 tensors."""
+        if (folder / "split_dict.pt").is_file():
+            found = read_pt(folder / "split_dict.pt")
+            return {part: _ids(found, part, count, folder / "split_dict.pt") for part in PARTS}
+        return {part: checked_ids(folder / f"{part}.csv.gz", count) for part in PARTS}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {len(self)} graphs)"
+
+
+def _ids(found: Any, part: str, count: int, path: Path) -> Any:
+    ids = backend.active.to_numpy(found[part]) if isinstance(found, dict) and part in found else np.empty(0)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or (len(ids) and not 0 <= ids.min() <= ids.max() < count):
+        raise DGLError(f"{path} has no {part!r}, or it is not numbers from 0 to {count - 1}")
+    return backend.active.from_numpy(ids.astype(np.int64))
+
+
+def labels(values: np.ndarray, task: str) -> Any:
+    """Return labels as a tensor: int64 where they are classes of every row, else float32, NaN where there is none."""
+    classes = "classification" in task and not (values.dtype.kind == "f" and np.isnan(values).any())
+    return backend.active.from_numpy(values.astype(np.int64 if classes else np.float32))
