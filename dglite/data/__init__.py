@@ -5,9 +5,36 @@ from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDatas
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
 from .gin import GINDataset
+from .heterophily import (
+    ActorDataset,
+    AmazonRatingsDataset,
+    ChameleonDataset,
+    CornellDataset,
+    MinesweeperDataset,
+    QuestionsDataset,
+    RomanEmpireDataset,
+    SquirrelDataset,
+    TexasDataset,
+    TolokersDataset,
+    WisconsinDataset,
+)
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
+from .node_labels import (
+    AmazonCoBuy,
+    AmazonCoBuyComputerDataset,
+    AmazonCoBuyPhotoDataset,
+    Coauthor,
+    CoauthorCSDataset,
+    CoauthorPhysicsDataset,
+    CoraFull,
+    CoraFullDataset,
+    FlickrDataset,
+    RedditDataset,
+    WikiCSDataset,
+    YelpDataset,
+)
 from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
@@ -33,6 +60,11 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "ActorDataset",
+    "AmazonCoBuy",
+    "AmazonCoBuyComputerDataset",
+    "AmazonCoBuyPhotoDataset",
+    "AmazonRatingsDataset",
     "AsGraphPredDataset",
     "AsLinkPredDataset",
     "AsNodePredDataset",
@@ -40,28 +72,46 @@ __all__ = [
     "BACommunityDataset",
     "BAShapeDataset",
     "CSVDataset",
+    "ChameleonDataset",
     "CitationGraphDataset",
     "CiteseerGraphDataset",
+    "Coauthor",
+    "CoauthorCSDataset",
+    "CoauthorPhysicsDataset",
+    "CoraFull",
+    "CoraFullDataset",
     "CoraGraphDataset",
+    "CornellDataset",
     "DGLDataset",
     "FB15k237Dataset",
     "FB15kDataset",
+    "FlickrDataset",
     "GINDataset",
     "KarateClubDataset",
     "LegacyTUDataset",
+    "MinesweeperDataset",
     "MiniGCDataset",
     "PubmedGraphDataset",
     "QM7bDataset",
     "QM9Dataset",
     "QM9EdgeDataset",
+    "QuestionsDataset",
+    "RedditDataset",
+    "RomanEmpireDataset",
     "SBMMixtureDataset",
     "SSTDataset",
+    "SquirrelDataset",
     "Subset",
     "TUDataset",
+    "TexasDataset",
+    "TolokersDataset",
     "TreeCycleDataset",
     "TreeGridDataset",
     "WN18Dataset",
+    "WikiCSDataset",
     "WikiNERDataset",
+    "WisconsinDataset",
+    "YelpDataset",
     "add_node_property_split",
     "add_nodepred_split",
     "check_sha1",
