@@ -4,6 +4,7 @@ from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
+from .fraud import FraudAmazonDataset, FraudDataset, FraudYelpDataset
 from .gin import GINDataset
 from .heterophily import (
     ActorDataset,
@@ -18,6 +19,7 @@ from .heterophily import (
     TolokersDataset,
     WisconsinDataset,
 )
+from .inductive import CLUSTERDataset, LegacyPPIDataset, PATTERNDataset, PPIDataset, ZINCDataset
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
@@ -39,6 +41,7 @@ from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
+from .temporal import GDELT, ICEWS18, BitcoinOTC, BitcoinOTCDataset, GDELTDataset, ICEWS18Dataset
 from .tu import LegacyTUDataset, TUDataset
 from .utils import (
     Subset,
@@ -60,6 +63,8 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "GDELT",
+    "ICEWS18",
     "ActorDataset",
     "AmazonCoBuy",
     "AmazonCoBuyComputerDataset",
@@ -71,6 +76,9 @@ __all__ = [
     "BA2MotifDataset",
     "BACommunityDataset",
     "BAShapeDataset",
+    "BitcoinOTC",
+    "BitcoinOTCDataset",
+    "CLUSTERDataset",
     "CSVDataset",
     "ChameleonDataset",
     "CitationGraphDataset",
@@ -86,11 +94,19 @@ __all__ = [
     "FB15k237Dataset",
     "FB15kDataset",
     "FlickrDataset",
+    "FraudAmazonDataset",
+    "FraudDataset",
+    "FraudYelpDataset",
+    "GDELTDataset",
     "GINDataset",
+    "ICEWS18Dataset",
     "KarateClubDataset",
+    "LegacyPPIDataset",
     "LegacyTUDataset",
     "MinesweeperDataset",
     "MiniGCDataset",
+    "PATTERNDataset",
+    "PPIDataset",
     "PubmedGraphDataset",
     "QM7bDataset",
     "QM9Dataset",
@@ -112,6 +128,7 @@ __all__ = [
     "WikiNERDataset",
     "WisconsinDataset",
     "YelpDataset",
+    "ZINCDataset",
     "add_node_property_split",
     "add_nodepred_split",
     "check_sha1",

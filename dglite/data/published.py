@@ -26,6 +26,12 @@ class PublishedDataset(DGLDataset):
 
     _sha1: str | None = None
 
+    def __init_subclass__(cls) -> None:
+        """Let the docstring of one set of a family, a line, go on with what the family's base says."""
+        base = cls.__mro__[1]
+        if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
+            cls.__doc__ += base.__doc__.partition("\n")[2]
+
     def _wanted(self) -> tuple[str, ...]:
         """Return the names of the files without which nothing can be read."""
         raise NotImplementedError
@@ -72,12 +78,6 @@ class OneGraph(SingleGraphDataset, PublishedDataset):
 
     _published: ClassVar[tuple[str, str]]
     """The data set's name and the address of its file."""
-
-    def __init_subclass__(cls) -> None:
-        """Let the docstring of one set of a family, a line, go on with what the family's base says."""
-        base = cls.__mro__[1]
-        if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
-            cls.__doc__ += base.__doc__.partition("\n")[2]
 
     def __init__(
         self,

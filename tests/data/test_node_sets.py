@@ -293,6 +293,6 @@ def test_without_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
 
 
 def test_sets_of_a_family_have_its_docstring() -> None:
-    for kind in SETS:
+    for kind in (kind for kind in SETS if kind is not data.LegacyPPIDataset):
         assert "Parameters" in kind.__doc__
         assert "Examples" in kind.__doc__
