@@ -4,15 +4,45 @@ from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
+from .fraud import FraudAmazonDataset, FraudDataset, FraudYelpDataset
 from .gin import GINDataset
+from .heterophily import (
+    ActorDataset,
+    AmazonRatingsDataset,
+    ChameleonDataset,
+    CornellDataset,
+    MinesweeperDataset,
+    QuestionsDataset,
+    RomanEmpireDataset,
+    SquirrelDataset,
+    TexasDataset,
+    TolokersDataset,
+    WisconsinDataset,
+)
+from .inductive import CLUSTERDataset, LegacyPPIDataset, PATTERNDataset, PPIDataset, ZINCDataset
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
+from .node_labels import (
+    AmazonCoBuy,
+    AmazonCoBuyComputerDataset,
+    AmazonCoBuyPhotoDataset,
+    Coauthor,
+    CoauthorCSDataset,
+    CoauthorPhysicsDataset,
+    CoraFull,
+    CoraFullDataset,
+    FlickrDataset,
+    RedditDataset,
+    WikiCSDataset,
+    YelpDataset,
+)
 from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
 from .rdf import AIFBDataset, AMDataset, BGSDataset, MUTAGDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
+from .temporal import GDELT, ICEWS18, BitcoinOTC, BitcoinOTCDataset, GDELTDataset, ICEWS18Dataset
 from .tu import LegacyTUDataset, TUDataset
 from .utils import (
     Subset,
@@ -34,8 +64,15 @@ from .utils import (
 from .wikiner import WikiNERDataset
 
 __all__ = [
+    "GDELT",
+    "ICEWS18",
     "AIFBDataset",
     "AMDataset",
+    "ActorDataset",
+    "AmazonCoBuy",
+    "AmazonCoBuyComputerDataset",
+    "AmazonCoBuyPhotoDataset",
+    "AmazonRatingsDataset",
     "AsGraphPredDataset",
     "AsLinkPredDataset",
     "AsNodePredDataset",
@@ -43,30 +80,60 @@ __all__ = [
     "BACommunityDataset",
     "BAShapeDataset",
     "BGSDataset",
+    "BitcoinOTC",
+    "BitcoinOTCDataset",
+    "CLUSTERDataset",
     "CSVDataset",
+    "ChameleonDataset",
     "CitationGraphDataset",
     "CiteseerGraphDataset",
+    "Coauthor",
+    "CoauthorCSDataset",
+    "CoauthorPhysicsDataset",
+    "CoraFull",
+    "CoraFullDataset",
     "CoraGraphDataset",
+    "CornellDataset",
     "DGLDataset",
     "FB15k237Dataset",
     "FB15kDataset",
+    "FlickrDataset",
+    "FraudAmazonDataset",
+    "FraudDataset",
+    "FraudYelpDataset",
+    "GDELTDataset",
     "GINDataset",
+    "ICEWS18Dataset",
     "KarateClubDataset",
+    "LegacyPPIDataset",
     "LegacyTUDataset",
     "MUTAGDataset",
+    "MinesweeperDataset",
     "MiniGCDataset",
+    "PATTERNDataset",
+    "PPIDataset",
     "PubmedGraphDataset",
     "QM7bDataset",
     "QM9Dataset",
     "QM9EdgeDataset",
+    "QuestionsDataset",
+    "RedditDataset",
+    "RomanEmpireDataset",
     "SBMMixtureDataset",
     "SSTDataset",
+    "SquirrelDataset",
     "Subset",
     "TUDataset",
+    "TexasDataset",
+    "TolokersDataset",
     "TreeCycleDataset",
     "TreeGridDataset",
     "WN18Dataset",
+    "WikiCSDataset",
     "WikiNERDataset",
+    "WisconsinDataset",
+    "YelpDataset",
+    "ZINCDataset",
     "add_node_property_split",
     "add_nodepred_split",
     "check_sha1",

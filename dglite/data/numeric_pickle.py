@@ -87,20 +87,43 @@ class CsrMatrix:
     """Stands in for ``scipy.sparse.csr_matrix``: its arrays and ``shape``, checked when read."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.values, self.indices, self.indptr = (_array(state[key]) for key in ("data", "indices", "indptr"))
-        num_rows, num_columns = state["_shape"] if "_shape" in state else state["shape"]
+        shape = state["_shape"] if "_shape" in state else state["shape"]
+        values, indices, indptr = (_array(state[key]) for key in ("data", "indices", "indptr"))
+        self._set(values, indices, indptr, shape)
+        self._check_density()
+
+    @classmethod
+    def of(cls, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> CsrMatrix:
+        """Return the matrix of three one-dimensional arrays; raise ``ValueError`` where they contradict each other."""
+        if any(part.ndim != 1 for part in (values, indices, indptr)) or {indices.dtype.kind, indptr.dtype.kind} - {
+            *"iu"
+        }:
+            raise ValueError("a CSR matrix whose parts are not one-dimensional arrays, of integers where they count")
+        made = cls()
+        made._set(values, indices, indptr, shape)
+        return made
+
+    def _set(self, values: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> None:
+        self.values, self.indices, self.indptr = values, indices, indptr
+        num_rows, num_columns = shape
         self.shape = (int(num_rows), int(num_columns))
-        raw = self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
         rows_fit = len(self.indptr) == self.shape[0] + 1 and self.indptr[0] == 0 and (np.diff(self.indptr) >= 0).all()
         if not (rows_fit and len(self.indices) == len(self.values) == self.indptr[-1]):
-            raise pickle.UnpicklingError("a CSR matrix whose row pointers do not fit its entries")
+            raise ValueError("a CSR matrix whose row pointers do not fit its entries")
         if ((self.indices < 0) | (self.indices >= self.shape[1])).any():
-            raise pickle.UnpicklingError("a CSR matrix with column numbers outside its shape")
+            raise ValueError("a CSR matrix with column numbers outside its shape")
+
+    def _check_density(self) -> None:
+        raw = self.values.nbytes + self.indices.nbytes + self.indptr.nbytes
         if self.shape[0] * self.shape[1] * self.values.itemsize > _SPARSEST * (raw + 1024):
-            raise pickle.UnpicklingError(f"a CSR matrix of shape {self.shape}, {_SPARSEST} times as large when dense")
+            raise ValueError(f"a CSR matrix of shape {self.shape}, {_SPARSEST} times as large when dense")
 
     def toarray(self) -> np.ndarray:
-        """Return the matrix as a dense array; entries given twice are added."""
+        """Return the matrix as a dense array; entries given twice are added.
+
+        Raises ``ValueError`` for one that takes far more memory then than its entries do.
+        """
+        self._check_density()
         dense = np.zeros(self.shape, self.values.dtype)
         np.add.at(dense, (np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)), self.indices), self.values)
         return dense

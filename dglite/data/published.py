@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..errors import DGLError
 from .archives import extract_archive
-from .dataset import DGLDataset, fetch
+from .dataset import DGLDataset, SingleGraphDataset, fetch
 from .utils import check_sha1, loadtxt
 
-__all__ = ["PublishedDataset", "table_of"]
+__all__ = ["OneGraph", "PublishedDataset", "checked_mode", "table_of"]
 
-_ARCHIVES = (".zip", ".tgz", ".tar.gz")
+_ARCHIVES = (".zip", ".tgz", ".gz")
 
 
 class PublishedDataset(DGLDataset):
@@ -24,6 +25,12 @@ class PublishedDataset(DGLDataset):
     """
 
     _sha1: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Let the docstring of one set of a family, a line, go on with what the family's base says."""
+        base = cls.__mro__[1]
+        if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
+            cls.__doc__ += base.__doc__.partition("\n")[2]
 
     def _wanted(self) -> tuple[str, ...]:
         """Return the names of the files without which nothing can be read."""
@@ -64,6 +71,30 @@ class PublishedDataset(DGLDataset):
                 f"{error}. Put the files into one of these folders, or {self.url.rsplit('/', 1)[-1]} into "
                 f"{self.raw_dir}, or name another folder with raw_dir= or the environment variable DGLITE_DATA_DIR"
             ) from error
+
+
+class OneGraph(SingleGraphDataset, PublishedDataset):
+    """Base of published data sets of one graph that are constructed without a name; see ``CoraFullDataset``."""
+
+    _published: ClassVar[tuple[str, str]]
+    """The data set's name and the address of its file."""
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        name, url = self._published
+        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
+
+
+def checked_mode(mode: str) -> str:
+    """Return which part of a data set is wanted; raise ``DGLError`` for none that there is."""
+    if mode not in ("train", "valid", "test"):
+        raise DGLError(f"mode is {mode!r}; expected 'train', 'valid' or 'test'")
+    return mode
 
 
 def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.ndarray:

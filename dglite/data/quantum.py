@@ -15,19 +15,15 @@ import numpy as np
 from .. import backend
 from ..convert import graph
 from ..errors import DGLError
-from ..io.npz import read_npz
 from .dataset import GraphsWithLabels
 from .published import PublishedDataset
+from .raw import float_tensor, npz_of
 
 __all__ = ["QM7bDataset", "QM9Dataset", "QM9EdgeDataset"]
 
 _DGL = "https://data.dgl.ai/dataset"
 _KEYS = ("mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "U0", "U", "H", "G", "Cv")
 _EDGE_KEYS = (*_KEYS, "U0_atom", "U_atom", "H_atom", "G_atom", "A", "B", "C")
-
-
-def _float(values: np.ndarray) -> Any:
-    return backend.active.from_numpy(np.ascontiguousarray(values, np.float32))
 
 
 class QM7bDataset(GraphsWithLabels, PublishedDataset):
@@ -82,9 +78,9 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
         for matrix in matrices:
             src, dst = matrix.nonzero()
             made = graph((src, dst))
-            made.edata["h"] = _float(matrix[src, dst].reshape(-1, 1))
+            made.edata["h"] = float_tensor(matrix[src, dst].reshape(-1, 1))
             self.graphs.append(made)
-        self.labels = self.label = _float(labels)
+        self.labels = self.label = float_tensor(labels)
 
 
 class _Molecules(PublishedDataset):
@@ -99,11 +95,7 @@ class _Molecules(PublishedDataset):
         return ".", self.name
 
     def _arrays(self, names: Sequence[str]) -> list[np.ndarray]:
-        path = self._folder / self._file
-        found = read_npz(path, names)
-        if lacks := [name for name in names if name not in found]:
-            raise DGLError(f"{path} has no array {lacks[0]!r}")
-        return [found[name] for name in names]
+        return npz_of(self._folder / self._file, names)
 
     def _starts(self, counts: np.ndarray, *columns: np.ndarray) -> np.ndarray:
         """Return where each molecule begins in columns that have ``counts`` rows for each."""
@@ -184,9 +176,9 @@ class QM9Dataset(_Molecules):
         near = np.linalg.norm(positions[:, None] - positions[None], axis=-1) <= self.cutoff
         np.fill_diagonal(near, False)
         made = graph(near.nonzero(), num_nodes=len(positions))
-        made.ndata["R"] = _float(positions)
+        made.ndata["R"] = float_tensor(positions)
         made.ndata["Z"] = backend.active.from_numpy(self.Z[atoms].astype(np.int64))
-        return (made if self._transform is None else self._transform(made)), _float(self.label[index])
+        return (made if self._transform is None else self._transform(made)), float_tensor(self.label[index])
 
 
 class QM9EdgeDataset(_Molecules):
@@ -243,7 +235,7 @@ class QM9EdgeDataset(_Molecules):
         index = self._checked(index)
         atoms, bonds = (slice(*starts[index : index + 2]) for starts in (self.n_cumsum, self.ne_cumsum))
         made = graph((self.src[bonds], self.dst[bonds]), num_nodes=int(self.n_node[index]))
-        made.ndata["pos"], made.ndata["attr"] = _float(self.node_pos[atoms]), _float(self.node_attr[atoms])
-        made.edata["edge_attr"] = _float(self.edge_attr[bonds])
-        label = _float(self.targets[index][self.label_keys])
+        made.ndata["pos"], made.ndata["attr"] = float_tensor(self.node_pos[atoms]), float_tensor(self.node_attr[atoms])
+        made.edata["edge_attr"] = float_tensor(self.edge_attr[bonds])
+        label = float_tensor(self.targets[index][self.label_keys])
         return (made if self._transform is None else self._transform(made)), label

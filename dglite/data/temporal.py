@@ -1,0 +1,239 @@
+"""Networks of events that have a time: trust between traders, and news.
+
+Kumar et al., "Edge weight prediction in weighted signed networks", 2016; Jin et al., "Recurrent event network", 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..convert import graph
+from ..errors import DGLError
+from ..graph import DGLGraph
+from .published import PublishedDataset, checked_mode
+from .raw import long_tensor
+
+__all__ = ["GDELT", "ICEWS18", "BitcoinOTC", "BitcoinOTCDataset", "GDELTDataset", "ICEWS18Dataset"]
+
+_DGL = "https://data.dgl.ai/dataset"
+_FORTNIGHT = 14 * 24 * 3600
+_LARGEST = 1 << 53
+"""Node numbers and times are below that: they are read as float64."""
+
+
+def _events_of(path: Path, separator: str) -> np.ndarray:
+    """Return the first four numbers of each line, float64; they are finite."""
+    try:
+        found: np.ndarray = np.loadtxt(path, delimiter=separator, usecols=(0, 1, 2, 3), ndmin=2)
+    except (ValueError, IndexError, UnicodeDecodeError) as error:
+        raise DGLError(f"{path} is not four numbers a line, separated by {separator!r}: {error}") from error
+    wrong = np.flatnonzero(~(np.abs(found) < _LARGEST).all(1))
+    if len(wrong) or not len(found):
+        raise DGLError(f"{path} has no lines" if not len(found) else f"line {wrong[0] + 1} of {path} has no number")
+    return found
+
+
+def _check_nodes(nodes: np.ndarray, path: Path) -> None:
+    """Raise ``DGLError`` for node numbers that are negative, or far larger than there are edges."""
+    most = 1000 * len(nodes) + 100_000
+    wrong = np.flatnonzero(((nodes < 0) | (nodes >= most)).any(1))
+    if len(wrong):
+        raise DGLError(
+            f"line {wrong[0] + 1} of {path} names nodes {nodes[wrong[0]].tolist()}; expected 0 to {most - 1}"
+        )
+
+
+class _Events(PublishedDataset):
+    """Base of these data sets: graph i has all events up to step i, and is made when it is read."""
+
+    is_temporal = True
+    _feature = "rel_type"
+    _ends: np.ndarray
+    _values: np.ndarray
+    _steps: np.ndarray
+    _start: int
+    _end: int
+
+    def __len__(self) -> int:
+        return self._end - self._start + 1
+
+    def __getitem__(self, index: int) -> Any:
+        """Return graph ``index``; ``IndexError`` where there is none."""
+        made = self._graph(index)
+        return made if self._transform is None else self._transform(made)
+
+    def _graph(self, index: int) -> DGLGraph:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"graph {index} of {len(self)} of {self.name}")
+        so_far = self._steps <= self._start + index % len(self)
+        made = graph(tuple(self._ends[so_far].T))
+        made.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
+        return made
+
+
+class BitcoinOTCDataset(_Events):
+    """Bitcoin OTC: who trusts whom, 5,881 traders, 35,592 ratings from -10 to 10; 136 graphs, a fortnight each.
+
+    Graph i has the ratings up to fortnight i, in the order of the file, ``edata['h']`` (num_edges, 1), int64, and nodes
+    up to the highest number so far.
+
+    Parameters
+    ----------
+    raw_dir
+        Folder that has ``soc-sign-bitcoinotc.csv.gz``, or receives it; unpacked it may lie there, too, or in
+        ``bitcoinotc/``, or as ``bitcoinotc.csv``, DGL's name for it.
+    force_reload, verbose
+        Accepted for DGL's sake; the file is read each time.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Attributes
+    ----------
+    graphs
+        List of the graphs, made when it is first asked for.
+    is_temporal
+        True.
+
+    Examples
+    --------
+    ::
+
+        for g in dglite.data.BitcoinOTCDataset():
+            ratings = g.edata["h"]
+    """
+
+    _sha1 = "c14281f9e252de0bd0b5f1c6e2bae03123938641"
+    _feature = "h"
+    _made: list[DGLGraph] | None = None
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        url = "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"
+        super().__init__("bitcoinotc", url, raw_dir, None, (), force_reload, verbose, transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        by_dgl = any((Path(self.raw_dir) / place / "bitcoinotc.csv").is_file() for place in self._places())
+        return ("bitcoinotc.csv" if by_dgl else "soc-sign-bitcoinotc.csv",)
+
+    def process(self) -> None:
+        """Read the file."""
+        path = self._folder / self._wanted()[0]
+        events = _events_of(path, ",").astype(np.int64)
+        self._ends = events[:, :2] - events[:, :2].min()
+        _check_nodes(self._ends, path)
+        self._values = events[:, 2]
+        self._steps = np.around((events[:, 3] - events[:, 3].min()) / _FORTNIGHT).astype(np.int64)
+        self._start, self._end = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
+
+    @property
+    def graphs(self) -> list[DGLGraph]:
+        """The graphs."""
+        if self._made is None:
+            self._made = [self._graph(i) for i in range(len(self))]
+        return self._made
+
+
+class _News(_Events):
+    """Base of two data sets of news: what happened, between whom, when.
+
+    Graph i has the events up to step i of its part, in the order of the file, ``edata['rel_type']`` (num_edges, 1),
+    int64, and nodes up to the highest number so far. Graphs are made when they are read.
+
+    Parameters
+    ----------
+    mode
+        ``"train"``, ``"valid"`` or ``"test"``, in any case.
+    raw_dir
+        Folder that has ``<mode>.txt`` in a folder of the data set's name, or receives it.
+    force_reload, verbose
+        Accepted for DGL's sake; the file is read each time.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Attributes
+    ----------
+    is_temporal
+        True.
+    start_time, end_time
+        First and last step.
+
+    Examples
+    --------
+    ::
+
+        for g in dglite.data.ICEWS18Dataset(mode="valid"):
+            relations = g.edata["rel_type"]
+    """
+
+    _published: ClassVar[tuple[str, str]]
+    _minutes: ClassVar[int]
+    """What a step takes, in the unit of the file's times."""
+
+    def __init__(
+        self,
+        mode: str = "train",
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self.mode = checked_mode(mode.lower())
+        name, url = self._published
+        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        return (f"{self.mode}.txt",)
+
+    def _places(self) -> tuple[str, ...]:
+        return (self.name,)  # the names of the files say nothing
+
+    def process(self) -> None:
+        """Read the file."""
+        path = self._folder / self._wanted()[0]
+        events = _events_of(path, "\t").astype(np.int64)
+        self._ends, self._values = events[:, [0, 2]], events[:, 1]
+        _check_nodes(self._ends, path)
+        self._steps = events[:, 3] // self._minutes
+        known = self._steps[self._steps != -1]
+        if not len(known):
+            raise DGLError(f"{path} has no event with a time")
+        self._start, self._end = int(known.min()), int(known.max())
+
+    @property
+    def start_time(self) -> int:
+        """The first step."""
+        return self._start
+
+    @property
+    def end_time(self) -> int:
+        """The last step."""
+        return self._end
+
+
+class ICEWS18Dataset(_News):
+    """ICEWS18: events between political actors in 2018, 23,033 actors; 240 / 30 / 34 graphs, a day each."""
+
+    _published = "ICEWS18", f"{_DGL}/icews18.zip"
+    _minutes = 24
+
+
+class GDELTDataset(_News):
+    """GDELT: events of January 2018; 2,304 / 288 / 384 graphs, a quarter of an hour each."""
+
+    _published = "GDELT", f"{_DGL}/gdelt.zip"
+    _minutes = 15
+    num_nodes = 23033
+
+
+BitcoinOTC = BitcoinOTCDataset
+ICEWS18 = ICEWS18Dataset
+GDELT = GDELTDataset
