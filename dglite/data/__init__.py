@@ -4,6 +4,7 @@ from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
+from .fake_news import FakeNewsDataset
 from .fraud import FraudAmazonDataset, FraudDataset, FraudYelpDataset
 from .gin import GINDataset
 from .heterophily import (
@@ -97,6 +98,7 @@ __all__ = [
     "DGLDataset",
     "FB15k237Dataset",
     "FB15kDataset",
+    "FakeNewsDataset",
     "FlickrDataset",
     "FraudAmazonDataset",
     "FraudDataset",

@@ -184,3 +184,50 @@ def test_reviews_options(tmp_path: Path) -> None:
         data.FraudDataset("ebay", raw_dir=tmp_path)
     with pytest.raises(DGLError, match="sum to 1 at most"):
         data.FraudDataset("yelp", raw_dir=tmp_path, train_size=0.9, val_size=0.2)
+
+
+# -- rumours -----------------------------------------------------------------------------------------------------------
+def rumours(folder: Path, **changes: Any) -> data.FakeNewsDataset:
+    """Two trees, of nodes 0, 2 and of nodes 1, 3, 4."""
+    arrays = {
+        "graph_labels": np.array([1, 0]),
+        "node_graph_id": np.array([0, 1, 0, 1, 1]),
+        "train_idx": np.array([1]),
+        "val_idx": np.array([0]),
+        "test_idx": np.array([], np.int64),
+    }
+    for name, array in {**arrays, **changes}.items():
+        np.save(folder / f"{name}.npy", array)
+    (folder / "A.txt").write_text("0, 2\n1, 3\n1, 4\n")
+    sp.save_npz(folder / "new_profile_feature.npz", sp.csr_matrix(np.eye(5, 10)))
+    return data.FakeNewsDataset("politifact", "profile", raw_dir=folder)
+
+
+def test_rumours(tmp_path: Path) -> None:
+    found = rumours(tmp_path)
+    assert (len(found), found.num_graphs, found.num_classes) == (2, 2, 2)
+    (first, real), (second, fake) = found[0], found[1]
+    assert (ends(first), ends(second), real.item(), fake.item()) == ([[0], [1]], [[0, 0], [1, 2]], 1, 0)
+    assert second.ndata[NID].tolist() == [1, 3, 4]
+    assert (tuple(found.feature.shape), found.feature.dtype) == ((5, 10), torch.float32)
+    assert [mask.tolist() for mask in (found.train_mask, found.val_mask, found.test_mask)] == [[0, 1], [1, 0], [0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"node_graph_id": np.array([0, 1, 0, 1, 2])}, r"node_graph_id\.npy names node 2"),
+        ({"node_graph_id": np.array([0, 1, 0, 1])}, r"A\.txt names node 4"),
+        ({"train_idx": np.array([5])}, r"train_idx\.npy names node 5"),
+    ],
+)
+def test_rumours_that_do_not_fit(tmp_path: Path, changes: Any, said: str) -> None:
+    with pytest.raises(DGLError, match=said):
+        rumours(tmp_path, **changes)
+
+
+def test_rumours_of_unknown_names(tmp_path: Path) -> None:
+    with pytest.raises(DGLError, match="expected one of gossipcop, politifact"):
+        data.FakeNewsDataset("facebook", "bert", raw_dir=tmp_path)
+    with pytest.raises(DGLError, match="profile"):
+        data.FakeNewsDataset("gossipcop", "profiles", raw_dir=tmp_path)

@@ -1,0 +1,100 @@
+"""News that was spread on Twitter, real or fake: Dou et al., "User preference-aware fake news detection", 2021."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from ..convert import graph
+from ..errors import DGLError
+from .dataset import GraphsWithLabels
+from .published import PublishedDataset, table_of
+from .raw import csr_in, edges_in, float_tensor, long_tensor, mask_of, npy_of, npz_of
+
+__all__ = ["FakeNewsDataset"]
+
+_ARCHIVES = {"gossipcop": "FakeNewsGOS.zip", "politifact": "FakeNewsPOL.zip"}
+_FEATURES = ("bert", "content", "profile", "spacy")
+
+
+@final
+class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
+    """Trees of who passed on a piece of news: 314 of politifact, 5,464 of gossipcop, half of them fake.
+
+    Parameters
+    ----------
+    name
+        ``"gossipcop"`` or ``"politifact"``.
+    feature_name
+        ``"bert"`` (768 columns), ``"content"`` (310), ``"profile"`` (10) or ``"spacy"`` (300).
+    raw_dir
+        Folder that has ``A.txt``, ``graph_labels.npy``, ``node_graph_id.npy``, ``train_idx.npy``, ``val_idx.npy``,
+        ``test_idx.npy`` and ``new_<feature_name>_feature.npz``, itself or in ``<name>/``, or receives them.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Attributes
+    ----------
+    graphs, labels
+        The graphs, with the numbers of their nodes in all graphs in ``ndata[dglite.NID]``, and int64 (num_graphs,).
+    feature
+        Float32 (nodes of all graphs, columns).
+    train_mask, val_mask, test_mask
+        Boolean (num_graphs,).
+    num_classes, num_graphs
+        2, and how many graphs there are.
+
+    Raises
+    ------
+    DGLError
+        A name is not known; a file is missing and not to be had, damaged, or does not fit the others.
+    """
+
+    num_classes = 2
+
+    def __init__(
+        self,
+        name: str,
+        feature_name: str,
+        raw_dir: str | Path | None = None,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        if name not in _ARCHIVES or feature_name not in _FEATURES:
+            raise DGLError(
+                f"FakeNewsDataset({name!r}, {feature_name!r}): expected one of {', '.join(_ARCHIVES)}, and one of "
+                f"{', '.join(_FEATURES)}"
+            )
+        self.feature_name = feature_name
+        url = f"https://data.dgl.ai/dataset/{_ARCHIVES[name]}"
+        super().__init__(name, url, raw_dir, None, (), False, False, transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        arrays = ("graph_labels", "node_graph_id", "train_idx", "val_idx", "test_idx")
+        return ("A.txt", *(f"{each}.npy" for each in arrays), f"new_{self.feature_name}_feature.npz")
+
+    @property
+    def num_graphs(self) -> int:
+        """How many graphs there are."""
+        return len(self.graphs)
+
+    def process(self) -> None:
+        """Read the files and cut the forest into its trees."""
+        edges, labels, owners, *parts, features = (self._folder / name for name in self._wanted())
+        self.labels = long_tensor(npy_of(labels))
+        of_graph, num_graphs = npy_of(owners), len(self.labels)
+        num_nodes = len(of_graph)
+        edges_in(of_graph, of_graph, num_graphs, owners)
+        src, dst = edges_in(*table_of(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, edges)
+        forest = graph((src, dst), num_nodes=num_nodes)
+        order = np.argsort(of_graph, kind="stable")
+        bounds = np.searchsorted(of_graph[order], np.arange(num_graphs + 1))
+        self.graphs = [forest.subgraph(order[bounds[i] : bounds[i + 1]]) for i in range(num_graphs)]
+        self.train_mask, self.val_mask, self.test_mask = (mask_of(npy_of(path), num_graphs, path) for path in parts)
+        names = ("data", "indices", "indptr", "shape")
+        dense = csr_in(dict(zip(names, npz_of(features, names), strict=True)), "", features).toarray()
+        if len(dense) != num_nodes:
+            raise DGLError(f"{features} has {len(dense)} rows; {owners} has {num_nodes}")
+        self.feature = float_tensor(dense)
