@@ -87,8 +87,8 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         of_graph, num_graphs = npy_of(owners), len(self.labels)
         num_nodes = len(of_graph)
         edges_in(of_graph, of_graph, num_graphs, owners)
-        src, dst = edges_in(*table_of(edges, dtype=np.int64).reshape(-1, 2).T, num_nodes, edges)
-        forest = graph((src, dst), num_nodes=num_nodes)
+        src, dst = table_of(edges, dtype=np.int64).reshape(-1, 2).T
+        forest = graph(edges_in(src, dst, num_nodes, edges), num_nodes=num_nodes)
         order = np.argsort(of_graph, kind="stable")
         bounds = np.searchsorted(of_graph[order], np.arange(num_graphs + 1))
         self.graphs = [forest.subgraph(order[bounds[i] : bounds[i + 1]]) for i in range(num_graphs)]
