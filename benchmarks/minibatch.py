@@ -33,6 +33,7 @@ DGL, PYG = "DGL 2.1", "PyG"
 WORKERS = (0, 1, 2)
 TARGETS = {"loader": 2.5, "steps": 1.5}
 MEMORY = "memory"
+MEMORY_WORKERS = {OURS: (0, 2, 8), DGL: (0, 2)}
 SLOW = 4
 
 
@@ -229,7 +230,7 @@ def main() -> None:
     if MEMORY in cases:
         libraries = [OURS, *([DGL] if load_dgl() is not None else [])]
         options_ = ["--batches", f"{given.batches}", *(["--quick"] if given.quick else [])]
-        record["memory"] = [memory_in_process(name, w, options_) for name in libraries for w in (0, 2)]
+        record["memory"] = [memory_in_process(name, w, options_) for name in libraries for w in MEMORY_WORKERS[name]]
         print(memory_table(record["memory"]))
         if not given.quick:
             save("minibatch", {**record, "sizes": vars(sizes)})

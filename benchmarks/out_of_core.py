@@ -116,7 +116,7 @@ def main() -> None:
     names = generator.permutation(num_rows)
     # Rank r is drawn with a probability like r ** -0.5.
     ids = [names[(generator.random(count) ** 2 * num_rows).astype(np.int64)] for _ in range(given.rounds)]
-    hot = names[: int(given.cached * num_rows)]
+    hot = np.sort(names[: int(given.cached * num_rows)])  # read in the order of the file
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         path = Path(folder) / "features.npy"
         write_features(path, num_rows)

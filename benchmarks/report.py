@@ -12,6 +12,7 @@ import re
 import sys
 from typing import Any
 
+from accuracy import accuracies_table
 from attention import steps_table as layers_table
 from backends import backends_table
 from batching import batching_table
@@ -147,6 +148,11 @@ def minibatch(results: dict[str, Any]) -> str:
     return "\n\n".join([*parts, *([batches_memory_table(results["memory"])] if results["memory"] else [])])
 
 
+def accuracy(results: dict[str, Any]) -> str:
+    """Return one row per model."""
+    return accuracies_table(results["records"])
+
+
 def out_of_core(results: dict[str, Any]) -> str:
     """Return one row for rows from the disk, and one for rows in the system's cache."""
     size = f"A file of {results['num_rows']:,} rows of {results['width']} float16, {results['rows']:,} read at a time."
@@ -188,6 +194,7 @@ SECTIONS = (
     (lazy, "lazy"),
     (ways, "dynamic"),
     (minibatch, "minibatch"),
+    (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
     (before_after, "before_after"),
     (tofu_search, "tofu_search"),

@@ -15,6 +15,7 @@ import torch
 from ..convert import graph, heterograph
 from ..dataloading import LaborSampler, NeighborSampler
 from ..dataloading.loader import Loader
+from ..dataloading.transfer import moved
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
@@ -22,22 +23,10 @@ from ..random import generator
 from ..transforms import remove_edges, to_homogeneous
 
 __all__ = [
-    "DataLoader",
-    "DistributedItemSampler",
-    "FusedCSCSamplingGraph",
-    "HeteroItemSet",
-    "ItemSampler",
-    "ItemSet",
-    "ItemSetDict",
-    "MiniBatch",
-    "MultiProcessDataLoader",
-    "SingleProcessDataLoader",
-    "etype_str_to_tuple",
-    "etype_tuple_to_str",
-    "exclude_seed_edges",
-    "from_dglgraph",
-    "fused_csc_sampling_graph",
-]
+    "DataLoader", "DistributedItemSampler", "FusedCSCSamplingGraph", "HeteroItemSet", "ItemSampler", "ItemSet",
+    "ItemSetDict", "MiniBatch", "MultiProcessDataLoader", "SingleProcessDataLoader", "etype_str_to_tuple",
+    "etype_tuple_to_str", "exclude_seed_edges", "from_dglgraph", "fused_csc_sampling_graph",
+]  # fmt: skip
 
 
 def etype_tuple_to_str(c_etype: tuple[str, str, str]) -> str:
@@ -53,12 +42,17 @@ def etype_str_to_tuple(c_etype: str) -> tuple[str, str, str]:
     return parts  # type: ignore[return-value]
 
 
-def _mapped(x: Any, function: Callable[[Any], Any]) -> Any:
-    """Apply a function to a value, or to each value of a dictionary."""
-    return {key: function(value) for key, value in x.items()} if isinstance(x, Mapping) else function(x)
+def _by_type(function: Callable[..., Any], *values: Any) -> Any:
+    """Apply a function to values, or to those of each type where the first is a dictionary."""
+    if not isinstance(values[0], Mapping):
+        return function(*values)
+    return {kind: function(*(None if x is None else x.get(kind) for x in values)) for kind in values[0]}
 
 
-# -- items -------------------------------------------------------------------------------------------------------------
+def _tuple(x: Any) -> tuple[Any, ...]:
+    return tuple(x) if isinstance(x, tuple | list) else (x,)
+
+
 class ItemSet:
     """Items: rows of one or several tensors, which batches have as attributes of the given names.
 
@@ -68,17 +62,12 @@ class ItemSet:
     def __init__(self, items: Any, names: str | Sequence[str] | None = None) -> None:
         if isinstance(items, int) or (torch.is_tensor(items) and items.ndim == 0):
             items = torch.arange(int(items))
-        self._items = tuple(x if torch.is_tensor(x) else torch.as_tensor(x) for x in _tuple(items))
-        self._names = None if names is None else tuple(_tuple(names))
+        self._items = tuple(torch.as_tensor(x) for x in _tuple(items))
+        self.names = None if names is None else _tuple(names)
         if len({len(x) for x in self._items}) > 1:
             raise DGLError(f"items have {[len(x) for x in self._items]} rows; expected as many in all tensors")
-        if self._names is not None and len(self._names) != len(self._items):
-            raise DGLError(f"{len(self._names)} names, {list(self._names)}, for {len(self._items)} tensors of items")
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What batches call the tensors."""
-        return self._names
+        if self.names is not None and len(self.names) != len(self._items):
+            raise DGLError(f"{len(self.names)} names, {list(self.names)}, for {len(self._items)} tensors of items")
 
     def __len__(self) -> int:
         return len(self._items[0])
@@ -86,9 +75,6 @@ class ItemSet:
     def __getitem__(self, index: Any) -> Any:
         found = tuple(x[index] for x in self._items)
         return found[0] if len(found) == 1 else found
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
 
 class HeteroItemSet:
@@ -99,13 +85,8 @@ class HeteroItemSet:
         names = {x.names for x in self._itemsets.values()}
         if len(names) != 1:
             raise DGLError(f"item sets of types {list(itemsets)} have names {names}; expected the same in all")
-        (self._names,) = names
+        (self.names,) = names
         self._offsets = np.cumsum([0, *(len(x) for x in self._itemsets.values())])
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """What batches call the tensors."""
-        return self._names
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
@@ -113,100 +94,85 @@ class HeteroItemSet:
     def __getitem__(self, index: Any) -> dict[str, Any]:
         positions = np.atleast_1d(np.arange(len(self))[index])
         kinds = np.searchsorted(self._offsets, positions, "right") - 1
-        found = {}
-        for i, (key, itemset) in enumerate(self._itemsets.items()):
-            own = positions[kinds == i] - self._offsets[i]
-            if len(own):
-                found[key] = itemset[torch.from_numpy(own)]
-        return found
+        own = {key: positions[kinds == i] - self._offsets[i] for i, key in enumerate(self._itemsets)}
+        return {key: self._itemsets[key][torch.from_numpy(ids)] for key, ids in own.items() if len(ids)}
 
 
 ItemSetDict = HeteroItemSet
 
 
-def _tuple(x: Any) -> tuple[Any, ...]:
-    return tuple(x) if isinstance(x, tuple | list) else (x,)
-
-
-# -- batches -----------------------------------------------------------------------------------------------------------
 class MiniBatch:
     """What is known of a batch: attributes that stages of a pipe set, None before.
 
-    ``blocks`` are DGL blocks, first layer first. ``compacted_node_pairs`` and the compacted negatives are places among
-    the last block's destination nodes. Values are dictionaries by type where the graph has several.
+    ``seeds`` are nodes, or pairs (num_pairs, 2), of which negative ones follow the positive: they have ``labels`` 0.0
+    and in ``indexes`` the row of the pair that they were drawn for. ``compacted_seeds`` are the pairs as places among
+    the last block's destination nodes. ``blocks`` are DGL blocks, first layer first. Values are dictionaries by type
+    where the graph has several. The names of DGL 2.1, ``seed_nodes``, ``node_pairs``, ``negative_dsts``, are of seeds.
     """
 
-    seed_nodes: Any
-    node_pairs: Any
-    labels: Any
-    negative_dsts: Any
-    compacted_node_pairs: Any
-    compacted_negative_dsts: Any
-    input_nodes: Any
-    blocks: Any
-    node_features: Any
-    edge_features: Any
+    seeds = labels = indexes = compacted_seeds = input_nodes = blocks = node_features = edge_features = None  # type: Any
 
-    def __init__(self, **values: Any) -> None:
-        self.__dict__.update(dict.fromkeys(self.__annotations__), **values)
+    def __init__(self, seed_nodes: Any = None, node_pairs: Any = None, negative_dsts: Any = None, **more: Any) -> None:
+        self.__dict__.update(more)
+        if seed_nodes is not None:
+            self.seeds = seed_nodes
+        if node_pairs is not None:
+            self.seeds = _by_type(lambda x: torch.stack(x, 1) if isinstance(x, tuple) else x, node_pairs)
+        if negative_dsts is not None:
+            self.add_negatives(negative_dsts)
 
     def __repr__(self) -> str:
         return f"MiniBatch({', '.join(f'{name}={x!r}' for name, x in vars(self).items() if x is not None)})"
 
-    @property
-    def positive_node_pairs(self) -> Any:
-        """Sources and destinations of the seed edges."""
-        return self.compacted_node_pairs
+    def add_negatives(self, dsts: Any) -> None:
+        """Append pairs of each pair's source with other destinations (num_pairs, negative_ratio); set the labels."""
 
-    @property
-    def negative_node_pairs(self) -> Any:
-        """Sources and destinations of the negative pairs, each (num_seeds, negative_ratio)."""
-        if self.compacted_node_pairs is None or self.compacted_negative_dsts is None:
-            return None
-        pairs = _by_etype(self.compacted_node_pairs)
-        found = {
-            etype: (pairs[etype][0][:, None].expand_as(dst), dst)
-            for etype, dst in _by_etype(self.compacted_negative_dsts).items()
-        }
-        return found.get(None, found)
+        def extended(pairs: torch.Tensor, dst: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            rows = torch.arange(len(pairs), device=pairs.device)
+            indexes = torch.cat([rows, rows.repeat_interleave(dst.shape[1])])
+            negative = torch.stack([pairs[indexes[len(pairs) :], 0], dst.reshape(-1).to(pairs)], 1)
+            labels = (torch.arange(len(indexes), device=pairs.device) < len(pairs)).float()
+            return torch.cat([pairs, negative]), labels, indexes
+
+        made = _by_type(extended, self.seeds, dsts)
+        self.seeds, self.labels, self.indexes = (_by_type(itemgetter(i), made) for i in range(3))
+
+    seed_nodes = property(lambda self: self.seeds)
+    node_pairs = property(lambda self: self._pairs(self.seeds)[0])
+    negative_dsts = property(lambda self: self._pairs(self.seeds)[2])
+    positive_node_pairs = compacted_node_pairs = property(lambda self: self._pairs(self.compacted_seeds)[0])
+    negative_node_pairs = property(lambda self: self._pairs(self.compacted_seeds)[1])
+    compacted_negative_dsts = property(lambda self: self._pairs(self.compacted_seeds)[2])
+
+    def _pairs(self, seeds: Any) -> tuple[Any, Any, Any]:
+        """Return ends of positive pairs, those of negative ones (num_pairs, negative_ratio), the second of these."""
+
+        def ends(pairs: torch.Tensor, indexes: Any) -> tuple[Any, Any, Any]:
+            count = len(pairs) if indexes is None else int(indexes[-1]) + 1
+            ratio = len(pairs) // max(count, 1) - 1
+            positive, negative = pairs[:count].unbind(1), pairs[count:].reshape(count, ratio, 2).unbind(2)
+            return (positive, None, None) if indexes is None else (positive, negative, negative[1])
+
+        if not _are_pairs(seeds):
+            return None, None, None
+        made = _by_type(ends, seeds, self.indexes)
+        return tuple(None if i and self.indexes is None else _by_type(itemgetter(i), made) for i in range(3))  # type: ignore[return-value]
 
     @property
     def node_pairs_with_labels(self) -> Any:
-        """All pairs, positive ones first, and 1 or 0 for each; with labels of items, the seed edges and these."""
-        if self.labels is not None:
-            return None if self.compacted_node_pairs is None else (self.compacted_node_pairs, self.labels)
-        positive, negative = self.positive_node_pairs, self.negative_node_pairs
-        if positive is None or negative is None:
-            return None
-        if not isinstance(positive, Mapping):
-            return _labelled(positive, negative)
-        found = {etype: _labelled(positive[etype], negative[etype]) for etype in positive}
-        return {etype: x[0] for etype, x in found.items()}, {etype: x[1] for etype, x in found.items()}
+        """Places of all pairs, positive ones first, and their labels, 1 or 0 for drawn ones; None without labels."""
+        pairs, labels = self.compacted_seeds, self.labels
+        return None if pairs is None or labels is None else (_by_type(lambda x: x.unbind(1), pairs), labels)
 
     def to(self, device: Any) -> Self:
         """Move graphs and tensors to a device."""
         for name, value in vars(self).items():
-            setattr(self, name, _moved(value, device))
+            setattr(self, name, moved(value, device))
         return self
 
 
-def _labelled(positive: Any, negative: Any) -> tuple[Any, torch.Tensor]:
-    ends = tuple(torch.cat([p, n.reshape(-1)]) for p, n in zip(positive, negative, strict=True))
-    labels = torch.zeros(len(ends[0]), device=ends[0].device)
-    labels[: len(positive[0])] = 1
-    return ends, labels
-
-
-def _moved(x: Any, device: Any) -> Any:
-    if isinstance(x, list | tuple):
-        return type(x)(_moved(value, device) for value in x)
-    if isinstance(x, Mapping):
-        return {key: _moved(value, device) for key, value in x.items()}
-    return x.to(device) if torch.is_tensor(x) or isinstance(x, DGLGraph) else x
-
-
-# -- pipes -------------------------------------------------------------------------------------------------------------
-Stage = Callable[[MiniBatch], MiniBatch]
+def _are_pairs(seeds: Any) -> bool:
+    return any(x is not None and x.ndim == 2 for x in (seeds.values() if isinstance(seeds, Mapping) else [seeds]))
 
 
 class ItemSampler:
@@ -219,21 +185,21 @@ class ItemSampler:
 
     def __init__(
         self,
-        item_set: ItemSet | HeteroItemSet,
+        item_set: Any,
         batch_size: int,
-        minibatcher: Callable[[Any, Any], MiniBatch] | None = None,
+        minibatcher: Any = None,
         drop_last: bool = False,
         shuffle: bool = False,
-        **others: Any,
+        **_: Any,
     ) -> None:
         self.item_set, self.batch_size, self.drop_last, self.shuffle = item_set, batch_size, drop_last, shuffle
         self.minibatcher = _named if minibatcher is None else minibatcher
-        self.stages: tuple[Stage, ...] = ()
+        self.stages: tuple[Callable[[MiniBatch], MiniBatch], ...] = ()
 
     def __iter__(self) -> Iterator[MiniBatch]:
         return iter(DataLoader(self))
 
-    def transform(self, transformer: Stage) -> Self:
+    def transform(self, transformer: Callable[[MiniBatch], MiniBatch]) -> Self:
         """Apply a function of the batch."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, stages=(*self.stages, transformer))
@@ -244,40 +210,34 @@ class ItemSampler:
         return self.transform(lambda batch: batch.to(device))
 
     def sample_neighbor(
-        self,
-        graph: FusedCSCSamplingGraph,
-        fanouts: Sequence[Any],
-        replace: bool = False,
-        prob_name: str | None = None,
-        **others: Any,
+        self, graph: Any, fanouts: Sequence[Any], replace: bool = False, prob_name: str | None = None, **_: Any
     ) -> Self:
-        """Sample blocks for the seed nodes, or for the ends of node pairs; fan-outs are first layer first."""
+        """Sample blocks for the seed nodes, or for the ends of pairs; fan-outs are first layer first."""
         return self._sample(graph, NeighborSampler(graph.fanouts(fanouts), prob=prob_name, replace=replace))
 
-    def sample_layer_neighbor(
-        self, graph: FusedCSCSamplingGraph, fanouts: Sequence[Any], prob_name: str | None = None, **others: Any
-    ) -> Self:
+    def sample_layer_neighbor(self, graph: Any, fanouts: Sequence[Any], prob_name: str | None = None, **_: Any) -> Self:
         """Sample blocks of neighbours that seeds share, by LABOR."""
         return self._sample(graph, LaborSampler(graph.fanouts(fanouts), prob=prob_name))
 
     def _sample(self, graph: FusedCSCSamplingGraph, sampler: Any) -> Self:
         def stage(batch: MiniBatch) -> MiniBatch:
-            seeds = batch.seed_nodes if batch.node_pairs is None else _compact(graph.g, batch)
+            seeds = _compact(graph.g, batch) if _are_pairs(batch.seeds) else batch.seeds
             batch.input_nodes, _, batch.blocks = sampler.sample(graph.g, seeds)
             return batch
 
         return self.transform(stage)
 
     def sample_uniform_negative(self, graph: FusedCSCSamplingGraph, negative_ratio: int) -> Self:
-        """Draw ``negative_ratio`` destinations for each node pair, uniformly: ``negative_dsts``."""
+        """Draw ``negative_ratio`` destinations for each pair, uniformly."""
+
+        def draw(etype: str | None, pairs: torch.Tensor) -> torch.Tensor:
+            count = graph.g.num_nodes(None if etype is None else etype_str_to_tuple(etype)[2])
+            return torch.from_numpy(generator().integers(count, size=(len(pairs), negative_ratio)))
 
         def stage(batch: MiniBatch) -> MiniBatch:
-            drawn = {}
-            for etype, (src, _) in _by_etype(batch.node_pairs).items():
-                count = graph.g.num_nodes(None if etype is None else etype_str_to_tuple(etype)[2])
-                ids = generator().integers(count, size=(len(src), negative_ratio))
-                drawn[etype] = torch.from_numpy(ids).to(src.dtype)
-            batch.negative_dsts = drawn.get(None, drawn)
+            seeds = batch.seeds
+            typed = isinstance(seeds, Mapping)
+            batch.add_negatives({etype: draw(etype, x) for etype, x in seeds.items()} if typed else draw(None, seeds))
             return batch
 
         return self.transform(stage)
@@ -286,10 +246,10 @@ class ItemSampler:
         """Read features of the input nodes, and of the edges of each block; keys are names, or names by type."""
 
         def read(domain: str, ids: Any, keys: Any) -> dict[Any, torch.Tensor]:
-            if isinstance(keys, Mapping):
-                pairs = [(kind, name) for kind, names in keys.items() for name in names if kind in ids]
-                return {(kind, name): feature_store.read(domain, kind, name, ids[kind]) for kind, name in pairs}
-            return {name: feature_store.read(domain, None, name, ids) for name in keys}
+            if not isinstance(keys, Mapping):
+                return {name: feature_store.read(domain, None, name, ids) for name in keys}
+            pairs = [(kind, name) for kind, names in keys.items() for name in names if kind in ids]
+            return {(kind, name): feature_store.read(domain, kind, name, ids[kind]) for kind, name in pairs}
 
         def stage(batch: MiniBatch) -> MiniBatch:
             if node_feature_keys:
@@ -313,72 +273,51 @@ class DistributedItemSampler(ItemSampler):
 def _named(items: Any, names: Sequence[str] | None) -> MiniBatch:
     """Return a batch that has items by their names."""
     if names is None:
-        raise DGLError("the items have no names, such as 'seed_nodes'; name them, or give a minibatcher")
-    batch = MiniBatch()
-    for i, name in enumerate(names):
-        values = items if len(names) == 1 else _mapped(items, itemgetter(i))
-        if name == "node_pairs":  # a row for each
-            values = _mapped(values, lambda x: (x[:, 0], x[:, 1]))
-        setattr(batch, name, values)
-    return batch
+        raise DGLError("the items have no names, such as 'seeds'; name them, or give a minibatcher")
+    columns = [items] if len(names) == 1 else [_by_type(itemgetter(i), items) for i in range(len(names))]
+    return MiniBatch(**dict(zip(names, columns, strict=True)))
 
 
 def _compact(g: DGLGraph, batch: MiniBatch) -> Any:
-    """Return the distinct nodes of a batch's pairs, and set the pairs in terms of places among them."""
-    typed, by_etype, dsts = (
-        isinstance(batch.node_pairs, Mapping),
-        _by_etype(batch.node_pairs),
-        _by_etype(batch.negative_dsts),
-    )
-    parts: dict[str, list[torch.Tensor]] = {}
-    places = []
-    for etype, (src, dst) in by_etype.items():
-        kinds = (g.ntypes[0], g.ntypes[0]) if etype is None else etype_str_to_tuple(etype)[::2]
-        for end, kind, x in (("src", kinds[0], src), ("dst", kinds[1], dst), ("negative", kinds[1], dsts.get(etype))):
-            if x is not None:
-                places.append((etype, end, kind, len(parts.setdefault(kind, [])), x.shape))
-                parts[kind].append(x.reshape(-1))
-    nodes, numbers = {}, {}
-    for kind, own in parts.items():
-        nodes[kind], numbered = torch.unique(torch.cat(own), return_inverse=True)
-        numbers[kind] = numbered.split([len(x) for x in own])
-    found: dict[Any, dict[str, torch.Tensor]] = {}
-    for etype, end, kind, i, shape in places:
-        found.setdefault(etype, {})[end] = numbers[kind][i].reshape(shape)
-    positive = {etype: (x["src"], x["dst"]) for etype, x in found.items()}
-    drawn = {etype: x["negative"] for etype, x in found.items() if "negative" in x}
-    batch.compacted_node_pairs = positive if typed else positive[None]
-    if drawn:
-        batch.compacted_negative_dsts = drawn if typed else drawn[None]
+    """Return the distinct nodes of a batch's pairs; set ``compacted_seeds``, the pairs as places among them."""
+    typed = isinstance(batch.seeds, Mapping)
+    pairs = batch.seeds if typed else {None: batch.seeds}
+    ends: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    compacted = {etype: torch.empty_like(x) for etype, x in pairs.items()}
+    for etype, x in pairs.items():
+        for i in (0, 1):
+            kind = g.ntypes[0] if etype is None else etype_str_to_tuple(etype)[2 * i]
+            ends.setdefault(kind, []).append((x[:, i], compacted[etype][:, i]))
+    nodes = {}
+    for kind, own in ends.items():
+        nodes[kind], places = torch.unique(torch.cat([x for x, _ in own]), return_inverse=True)
+        for (_, place), found in zip(own, places.split([len(x) for x, _ in own]), strict=True):
+            place[:] = found
+    batch.compacted_seeds = compacted if typed else compacted[None]
     return nodes if typed else nodes[g.ntypes[0]]
 
 
 def exclude_seed_edges(
     minibatch: MiniBatch, include_reverse_edges: bool = False, reverse_etypes_mapping: Mapping[str, str] | None = None
 ) -> MiniBatch:
-    """Take the edges between seed pairs out of a batch's blocks; their reverses too, in types that are mapped."""
-    hidden: dict[Any, list[Any]] = {etype: [pairs] for etype, pairs in _by_etype(minibatch.node_pairs).items()}
+    """Take the edges between positive pairs out of a batch's blocks; their reverses too, in types that are mapped."""
+    pairs, reverse = minibatch.node_pairs, dict[Any, str](reverse_etypes_mapping or {})
+    by_etype = pairs if isinstance(pairs, Mapping) else {None: pairs}
+    hidden: list[tuple[Any, Any]] = list(by_etype.items())
     if include_reverse_edges:
-        for etype, pairs in list(hidden.items()):
-            other = etype if etype is None else (reverse_etypes_mapping or {}).get(etype)
-            if other is not None or etype is None:
-                hidden.setdefault(other, []).append(pairs[0][::-1])
+        hidden += [(reverse.get(x), ends[::-1]) for x, ends in by_etype.items() if x is None or x in reverse]
     for i, block in enumerate(minibatch.blocks):
         for etype in block.canonical_etypes:
-            pairs = hidden.get(etype_tuple_to_str(etype), hidden.get(None, []))
-            u, v = block.edges(etype=etype)
-            src, dst = block.srcnodes[etype[0]].data[NID][u], block.dstnodes[etype[2]].data[NID][v]
-            for a, b in pairs if len(u) else ():
+            for kind, (a, b) in hidden:
+                u, v = block.edges(etype=etype)
+                if kind not in (None, etype_tuple_to_str(etype)) or not len(u):
+                    continue
+                src, dst = block.srcnodes[etype[0]].data[NID][u], block.dstnodes[etype[2]].data[NID][v]
                 width = int(torch.cat([dst, b]).max()) + 1
                 found = torch.isin(src * width + dst, a * width + b)
                 block = remove_edges(block, found.nonzero().flatten(), etype)
-                src, dst = src[~found], dst[~found]
         minibatch.blocks[i] = block
     return minibatch
-
-
-def _by_etype(pairs: Any) -> dict[Any, Any]:
-    return dict(pairs) if isinstance(pairs, Mapping) else {None: pairs}
 
 
 class DataLoader(Loader):
@@ -404,18 +343,16 @@ class DataLoader(Loader):
 SingleProcessDataLoader = MultiProcessDataLoader = DataLoader
 
 
-# -- graphs ------------------------------------------------------------------------------------------------------------
 class FusedCSCSamplingGraph:
     """A graph to sample from: ``g``, a DGLGraph, under GraphBolt's names. Edge attributes are its edge features."""
 
     def __init__(self, g: DGLGraph) -> None:
-        self.g = g
+        self.g, typed = g, not g.is_homogeneous
         nodes = {ntype: g.num_nodes(ntype) for ntype in g.ntypes}
         edges = {etype_tuple_to_str(etype): g.num_edges(etype) for etype in g.canonical_etypes}
-        self.total_num_nodes, self.total_num_edges = sum(nodes.values()), sum(edges.values())
-        typed = not g.is_homogeneous
-        self.num_nodes = nodes if typed else self.total_num_nodes
-        self.num_edges = edges if typed else self.total_num_edges
+        self.total_num_nodes, self.total_num_edges = g.num_nodes(), g.num_edges()
+        self.num_nodes: Any = nodes if typed else g.num_nodes()
+        self.num_edges: Any = edges if typed else g.num_edges()
         self.node_type_to_id = {ntype: i for i, ntype in enumerate(nodes)} if typed else None
         self.edge_type_to_id = {etype: i for i, etype in enumerate(edges)} if typed else None
         self.node_type_offset = torch.tensor([0, *nodes.values()]).cumsum(0) if typed else None
@@ -424,14 +361,15 @@ class FusedCSCSamplingGraph:
         """Return fan-outs as samplers take them: of tensors, with a number for all edge types or one for each."""
         listed = [np.atleast_1d(np.asarray(x)).tolist() for x in given]
         etypes = self.g.canonical_etypes
-        for x in listed:
-            if len(x) not in (1, len(etypes)):
-                raise DGLError(f"fan-outs {x} are for {len(x)} edge types; the graph has {len(etypes)}")
+        if wrong := [x for x in listed if len(x) not in (1, len(etypes))]:
+            raise DGLError(f"fan-outs {wrong[0]} are for {len(wrong[0])} edge types; the graph has {len(etypes)}")
         return [x[0] if len(x) == 1 else dict(zip(etypes, x, strict=True)) for x in listed]
 
-    def to(self, device: Any) -> FusedCSCSamplingGraph:
+    def to(self, device: Any = "cpu") -> FusedCSCSamplingGraph:
         """Return the graph on a device."""
         return FusedCSCSamplingGraph(self.g.to(device))
+
+    pin_memory_ = to  # what is sampled is on the CPU
 
 
 def from_dglgraph(
@@ -462,17 +400,13 @@ def fused_csc_sampling_graph(
         g.ndata.update(node_attributes or {})
         g.edata.update(edge_attributes or {})
         return FusedCSCSamplingGraph(g)
-    offsets = node_type_offset.tolist()
-    edges, kept = {}, {}
-    for name, number in edge_type_to_id.items():
-        a, _, b = etype = etype_str_to_tuple(name)
-        own = kept[etype] = (type_per_edge == number).nonzero().flatten()
-        edges[etype] = src[own] - offsets[node_type_to_id[a]], dst[own] - offsets[node_type_to_id[b]]
-    g = heterograph(edges, {ntype: offsets[i + 1] - offsets[i] for ntype, i in node_type_to_id.items()})
-    for name, x in (node_attributes or {}).items():
-        for ntype, i in node_type_to_id.items():
-            g.nodes[ntype].data[name] = x[offsets[i] : offsets[i + 1]]
-    for name, x in (edge_attributes or {}).items():
-        for etype, own in kept.items():
-            g.edges[etype].data[name] = x[own]
+    first = node_type_offset.tolist()
+    own = {etype_str_to_tuple(name): (type_per_edge == i).nonzero().flatten() for name, i in edge_type_to_id.items()}
+    starts = {etype: [first[node_type_to_id[ntype]] for ntype in etype[::2]] for etype in own}
+    edges = {etype: (src[ids] - starts[etype][0], dst[ids] - starts[etype][1]) for etype, ids in own.items()}
+    g = heterograph(edges, {ntype: first[i + 1] - first[i] for ntype, i in node_type_to_id.items()})
+    for ntype, i in node_type_to_id.items():
+        g.nodes[ntype].data.update({k: x[first[i] : first[i + 1]] for k, x in (node_attributes or {}).items()})
+    for etype, ids in own.items():
+        g.edges[etype].data.update({k: x[ids] for k, x in (edge_attributes or {}).items()})
     return FusedCSCSamplingGraph(g)

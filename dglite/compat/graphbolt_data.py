@@ -12,7 +12,7 @@ import torch
 from ..convert import graph, heterograph
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .graphbolt import FusedCSCSamplingGraph, HeteroItemSet, ItemSet, etype_str_to_tuple
+from .graphbolt import FusedCSCSamplingGraph, HeteroItemSet, ItemSet, _by_type, etype_str_to_tuple
 
 __all__ = ["BasicFeatureStore", "OnDiskDataset", "OnDiskTask", "TorchBasedFeature", "TorchBasedFeatureStore"]
 
@@ -34,24 +34,29 @@ class TorchBasedFeature:
         return torch.Size(self._values.shape[1:])
 
 
-class BasicFeatureStore:
+class BasicFeatureStore(dict[tuple[str, str | None, str], Any]):
     """Features by (domain, type, name): domain is "node" or "edge", type None in a homogeneous graph."""
 
-    def __init__(self, features: Mapping[tuple[str, str | None, str], Any]) -> None:
-        self._features = dict(features)
-
-    def _feature(self, *key: Any) -> Any:
-        if key not in self._features:
-            raise KeyError(f"there is no feature {key}; there are {list(self._features)}")
-        return self._features[key]
+    def __missing__(self, key: Any) -> Any:
+        raise KeyError(f"there is no feature {key}; there are {list(self)}")
 
     def read(self, domain: str, type_name: str | None, feature_name: str, ids: Any = None) -> torch.Tensor:
         """Return a feature's rows of some ids, or all; KeyError where there is no such feature."""
-        return self._feature(domain, type_name, feature_name).read(ids)
+        return self[domain, type_name, feature_name].read(ids)
 
     def size(self, domain: str, type_name: str | None, feature_name: str) -> torch.Size:
         """Return the shape of a feature's row."""
-        return self._feature(domain, type_name, feature_name).size()
+        return self[domain, type_name, feature_name].size()
+
+    def update(self, domain: Any, type_name: Any = None, feature_name: Any = None, value: Any = None) -> None:  # type: ignore[override]
+        """Put a feature in another's place."""
+        self[domain, type_name, feature_name] = TorchBasedFeature(value)
+
+    def to(self, device: Any = None) -> Self:
+        """Return the store, whose features stay where they are: batches are copied."""
+        return self
+
+    pin_memory_ = to
 
 
 TorchBasedFeatureStore = BasicFeatureStore
@@ -102,12 +107,8 @@ class OnDiskDataset:
             for task in described.get("tasks") or []
             if wanted is None or task.get("name") in wanted
         ]
-        counts = self.graph.num_nodes
-        if isinstance(counts, dict):
-            sets = {ntype: ItemSet(count, "seed_nodes") for ntype, count in counts.items()}
-            self.all_nodes_set: Any = HeteroItemSet(sets)
-        else:
-            self.all_nodes_set = ItemSet(counts, "seed_nodes")
+        nodes = _by_type(lambda count: ItemSet(count, "seeds"), self.graph.num_nodes)
+        self.all_nodes_set = HeteroItemSet(nodes) if isinstance(nodes, Mapping) else nodes
         return self
 
     def _read(self, described: Mapping[str, Any], whole: bool = True) -> Any:

@@ -11,9 +11,11 @@ from ..backend import active
 from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
 from .base import Sampler
+from .buffers import Buffers
 from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
 from .items import Items
 from .loader import Loader, shortened
+from .transfer import Transfer, moved, on_gpu
 
 __all__ = [
     "DataLoader",
@@ -43,7 +45,10 @@ class DataLoader(Loader):
         the same number of batches. Shuffling is by ``ddp_seed``, alike in all processes.
     batch_size, drop_last, shuffle
         indices in a batch; whether to leave out a last batch that is smaller; whether to shuffle in each epoch.
-    use_prefetch_thread, use_alternate_streams, pin_prefetcher, use_uva, gpu_cache
+    use_alternate_streams
+        False copies to a GPU on the trainer's stream. By default, with workers, they gather features into page-locked
+        memory and copy on a stream of their own.
+    use_prefetch_thread, pin_prefetcher, use_uva, gpu_cache
         accepted for DGL's sake.
     num_workers
         threads of this process that sample, and gather the features to prefetch, ahead. Batches are the same for any
@@ -103,9 +108,15 @@ class DataLoader(Loader):
             graph_sampler.check(graph, indices)
         self.graph, self.indices, self.graph_sampler = graph, indices, graph_sampler
         self.dataset, self.device, self.use_uva = indices, graph.device if device is None else device, use_uva
-        self._target = device
+        self._target, self._transfer = device, None
+        if on_gpu(device):
+            self._buffers = Buffers(page_locked=True)
+            if self.num_workers and use_alternate_streams is not False:
+                self._transfer = Transfer(device)
 
     def _prepare(self) -> None:
+        if self._transfer is not None:
+            self._transfer.begin()
         formats = self.graph_sampler.formats if isinstance(self.graph_sampler, Sampler) else Sampler.formats
         for adjacency in self.graph.adjacencies:
             for format_ in formats:
@@ -118,27 +129,19 @@ class DataLoader(Loader):
 
     def _make(self, positions: np.ndarray) -> Any:
         made = self.graph_sampler.sample(self.graph, self._items.at(positions))
-        return made if self._target is None else _moved(made, self._target)
+        if self._transfer is not None:
+            return self._transfer.copy(made)
+        return made if self._target is None else moved(made, self._target)
+
+    def _received(self, made: Any) -> None:
+        if self._transfer is not None:
+            self._transfer.received(made)
 
     def _describe(self, positions: np.ndarray) -> str:
         found = self._items.at(positions)
         if isinstance(found, Mapping):
             return "indices " + ", ".join(f"{key!r}: {shortened(active.to_numpy(ids))}" for key, ids in found.items())
         return f"indices {shortened(active.to_numpy(found))}"
-
-
-def _moved(x: Any, device: Any) -> Any:
-    """Return a batch on a device."""
-    if isinstance(x, DGLGraph):
-        return x.to(device)
-    if active.is_tensor(x):
-        return active.to_device(x, device)
-    if isinstance(x, Mapping):
-        return {key: _moved(value, device) for key, value in x.items()}
-    if isinstance(x, list | tuple):
-        parts = [_moved(value, device) for value in x]
-        return parts if isinstance(x, list) else type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)
-    return x
 
 
 class NodeDataLoader(DataLoader):

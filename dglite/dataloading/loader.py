@@ -105,7 +105,7 @@ class Loader:
         ahead = self.prefetch_factor * self.num_workers
         made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
         self._now, self._next = progress, _Progress(progress.epoch + 1, 0)
-        return _Epoch(made, progress)
+        return _Epoch(made, progress, self._received)
 
     def _prepare(self) -> None:
         """Make what threads would otherwise each make for themselves."""
@@ -113,6 +113,9 @@ class Loader:
     def _make(self, positions: np.ndarray) -> Any:
         """Return the batch of some items."""
         raise NotImplementedError
+
+    def _received(self, made: Any) -> None:
+        """Do what is to be done in the thread that takes a batch."""
 
     def _describe(self, positions: np.ndarray) -> str:
         """Return a batch's items, in words for an error."""
@@ -160,8 +163,8 @@ class Loader:
 class _Epoch:
     """The batches of an epoch, counted as they are taken."""
 
-    def __init__(self, made: Ordered, progress: _Progress) -> None:
-        self._made, self._progress = made, progress
+    def __init__(self, made: Ordered, progress: _Progress, received: Callable[[Any], None]) -> None:
+        self._made, self._progress, self._received = made, progress, received
 
     def __iter__(self) -> _Epoch:
         return self
@@ -169,6 +172,7 @@ class _Epoch:
     def __next__(self) -> Any:
         made = next(self._made)
         self._progress.position += 1
+        self._received(made)
         return made
 
     def close(self) -> None:

@@ -82,6 +82,35 @@ def test_pairs(gb, reverse):
             assert torch.equal(g.find_edges(block.edata[dglite.EID])[0], block.srcdata[dglite.NID][block.edges()[0]])
 
 
+def test_pairs_as_seeds(gb):
+    g = ring(40, 2)
+    graph, pairs = gb.from_dglgraph(g).pin_memory_(), torch.stack(g.edges(), 1)[:12]
+    pipe = gb.ItemSampler(gb.ItemSet(pairs, names="seeds"), batch_size=5).sample_uniform_negative(graph, 2)
+    for i, batch in enumerate(gb.DataLoader(pipe.sample_neighbor(graph, [2], asynchronous=True))):
+        count = min(5, 12 - 5 * i)
+        assert torch.equal(batch.seeds[:count], pairs[5 * i : 5 * i + count]) and len(batch.seeds) == 3 * count
+        assert batch.labels.tolist() == [1.0] * count + [0.0] * 2 * count
+        assert torch.equal(batch.seeds[:, 0], batch.seeds[batch.indexes, 0])
+        assert torch.equal(batch.blocks[-1].dstdata[dglite.NID][batch.compacted_seeds], batch.seeds)
+    # Ready pairs, of both spellings, keep their labels and have no negatives of their own.
+    ready = gb.ItemSet((pairs, torch.ones(12), torch.arange(12)), names=("seeds", "labels", "indexes"))
+    (batch,) = gb.ItemSampler(ready, 12).sample_neighbor(graph, [2])
+    assert torch.equal(batch.seeds, pairs) and batch.labels.tolist() == [1.0] * 12
+    assert batch.negative_dsts.shape == (12, 0)
+    old = gb.ItemSet((pairs, torch.arange(24).reshape(12, 2)), names=("node_pairs", "negative_dsts"))
+    (batch,) = gb.ItemSampler(old, 12).sample_neighbor(graph, [2])
+    assert batch.negative_dsts.tolist() == torch.arange(24).reshape(12, 2).tolist() and len(batch.seeds) == 36
+    assert torch.equal(batch.node_pairs[1], pairs[:, 1]) and batch.compacted_negative_dsts.shape == (12, 2)
+    nodes = next(iter(gb.ItemSampler(gb.HeteroItemSet({"a": gb.ItemSet(2, "seeds")}), 2)))
+    assert nodes.node_pairs is None and nodes.negative_dsts is None and nodes.seed_nodes["a"].tolist() == [0, 1]
+
+
+def test_features_are_replaced_between_layers(gb):
+    store = gb.BasicFeatureStore({("node", None, "x"): gb.TorchBasedFeature(torch.zeros(3, 2))}).pin_memory_()
+    store.to("cpu").update("node", None, "x", torch.ones(3, 5))
+    assert store.size("node", None, "x") == torch.Size([5]) and store.read("node", None, "x").sum() == 15
+
+
 def test_several_types(gb):
     g = shop()
     graph = gb.from_dglgraph(g)
