@@ -45,6 +45,7 @@ from .given import (
     as_module,
     by_head,
     first_rows,
+    is_plain,
     pair_of_features,
     pair_of_sizes,
     require_dense,
@@ -67,7 +68,7 @@ from .readout import (
     top_rows,
 )
 from .recurrent import gated_step, recurrent
-from .setattention import SetPairs, set_attention, set_pairs
+from .setattention import SetPairs, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
@@ -107,6 +108,7 @@ __all__ = [
     "greatest_difference",
     "greatest_edge",
     "in_degrees",
+    "is_plain",
     "last_linear",
     "leaky_sum_of_three",
     "mean_difference",
@@ -132,6 +134,7 @@ __all__ = [
     "require_width",
     "residual",
     "scaled_sum",
+    "seed_attention",
     "set_attention",
     "set_number",
     "set_pairs",

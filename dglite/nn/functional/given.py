@@ -18,6 +18,7 @@ __all__ = [
     "as_module",
     "by_head",
     "first_rows",
+    "is_plain",
     "pair_of_features",
     "pair_of_sizes",
     "require_dense",
@@ -30,6 +31,20 @@ __all__ = [
     "require_width",
     "set_number",
 ]
+
+
+def is_plain(module: Any, kind: type | None = None) -> bool:
+    """Whether a layer may read a module's parameters in place of calling it: a ``kind``, ``nn.Linear`` unless given.
+
+    Not where the class is another one, or where hooks wait for the call: to see what comes and goes, or, as those of
+    ``torch.nn.utils.weight_norm`` do, to compute the weight.
+    """
+    if type(module) is not (nn.Linear if kind is None else kind):
+        return False
+    if active.name != "torch":
+        return True
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return not any(hooks)
 
 
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:

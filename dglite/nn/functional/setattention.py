@@ -9,9 +9,10 @@ import numpy as np
 
 from ...backend import Tensor, active
 from ...ops import core
+from ...structure.adjacency import Adjacency
 from ..base import nn
 
-__all__ = ["SetPairs", "set_attention", "set_pairs"]
+__all__ = ["SetPairs", "seed_attention", "set_attention", "set_pairs"]
 
 
 class _DenseRows(NamedTuple):
@@ -108,3 +109,24 @@ def _batch(x: Tensor, of: _DenseRows) -> Tensor:
     """Return the rows of x as (graphs, heads, longest, d)."""
     taken = x if of.rows is None else core.take_rows(x, of.rows)
     return taken.reshape(*of.shape, *x.shape[1:]).transpose(1, 2)
+
+
+def seed_attention(sizes: np.ndarray, scores: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+    """Return for every graph and seed the mean of the graph's values, weighted by the softmax of their scores.
+
+    One kernel. All graphs have the same m seeds; ``sizes`` (batch_size,) are their numbers of rows. scores (num_rows,
+    m, heads), values (num_rows, heads, d) -> (batch_size * m, heads, d), 0 for a graph without rows. ``dropout`` is of
+    the weights.
+    """
+    num_rows, num_seeds, heads = scores.shape
+    nothing = [scores.new_zeros(count, heads) for count in (num_rows, len(sizes) * num_seeds)]
+    how = core.Attention(core.Score.ADDITIVE, slope=1.0, dropout=dropout, edges=True)
+    return core.attention(_rows_to_seeds(sizes, num_seeds), how, values, (*nothing, scores.flatten(0, 1)))
+
+
+def _rows_to_seeds(sizes: np.ndarray, num_seeds: int) -> Adjacency:
+    """Return the relation of every row to the seeds of its graph; edge ``row * num_seeds + seed``."""
+    graphs = np.repeat(np.arange(len(sizes)), sizes)
+    seeds = graphs[:, None] * num_seeds + np.arange(num_seeds)
+    indptr = np.arange(len(graphs) + 1) * num_seeds
+    return Adjacency.from_csr(len(graphs), len(sizes) * num_seeds, indptr, seeds.ravel())
