@@ -12,6 +12,7 @@ from .convolution import (
     checked_edge_weight,
     gcn_norms,
     in_degrees,
+    loops_replaced,
     mean_with_self,
     normalise_edge_weight,
     normalised_sum,
@@ -21,7 +22,6 @@ from .convolution import (
     sum_of_relu,
     walk,
     walk_weight,
-    with_self_loops,
 )
 from .edges import (
     by_each_head,
@@ -68,7 +68,7 @@ from .readout import (
     top_rows,
 )
 from .recurrent import gated_step, recurrent
-from .setattention import SetPairs, seed_attention, set_attention, set_pairs
+from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
@@ -78,6 +78,7 @@ __all__ = [
     "SCALERS",
     "EdgePairs",
     "SetPairs",
+    "SetSizes",
     "adjacency_of",
     "as_features",
     "as_module",
@@ -111,6 +112,7 @@ __all__ = [
     "is_plain",
     "last_linear",
     "leaky_sum_of_three",
+    "loops_replaced",
     "mean_difference",
     "mean_with_self",
     "normalise_edge_weight",
@@ -150,5 +152,4 @@ __all__ = [
     "typed_sum_of_bases",
     "walk",
     "walk_weight",
-    "with_self_loops",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...backend import Tensor, active
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 from ...ops import core
@@ -16,6 +16,7 @@ __all__ = [
     "checked_edge_weight",
     "gcn_norms",
     "in_degrees",
+    "loops_replaced",
     "mean_with_self",
     "normalise_edge_weight",
     "normalised_sum",
@@ -25,7 +26,6 @@ __all__ = [
     "sum_of_relu",
     "walk",
     "walk_weight",
-    "with_self_loops",
 ]
 
 gcn_norms = ("both", "right", "left", "none")
@@ -36,6 +36,7 @@ _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 _SUM: Expr = Operand(Side.U, 0) + Operand(Side.E, 1)
 _RELU_OF_SUM: Expr = _SUM.call("le", 0.0).call("where", 0.0, _SUM)
 _ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+_ENDS_DIFFER: Expr = Operand(Side.U, 0).call("ne", Operand(Side.V, 1)).call("where", 1.0, 0.0)
 _EDGE: Expr = Operand(Side.E, 0)
 _SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
 _BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
@@ -174,8 +175,19 @@ def scaled_sum(
     return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, after, edge_weight))
 
 
-def with_self_loops(adjacency: Adjacency) -> Adjacency:
-    """Return the relation with one loop at each node in place of those it has; kept with the structure."""
+def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tensor | None]:
+    """Return a relation with one loop at each node in place of those it has; made once.
+
+    A program that torch compiles cannot hold a structure made while it runs: it gets the relation as it is, and
+    (num_edges, 1), 0 for a loop and 1 for other edges. The new loops are the caller's to add then.
+    """
+    if not active.compiling():
+        return _with_self_loops(adjacency), None
+    numbers = framework.arange(adjacency.num_src, dtype=framework.float64)[:, None]
+    return adjacency, core.sddmm(adjacency, _ENDS_DIFFER, (numbers, numbers)).to(like)
+
+
+def _with_self_loops(adjacency: Adjacency) -> Adjacency:
     found = adjacency.cache.get("with self-loops")
     if found is None:
         src, dst = adjacency.endpoints()

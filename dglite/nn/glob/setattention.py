@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
@@ -73,7 +73,8 @@ class MultiHeadAttention(nn.Module):
         would make its keys.
         """
         x = seeds.repeat(len(sizes), 1)
-        if len(seeds) > MOST_SEEDS or len(seeds) > self.d_head or not functional.is_plain(self.proj_k):
+        many = len(seeds) > min(MOST_SEEDS, self.d_head)
+        if many or active.compiling() or not functional.is_plain(self.proj_k):
             return self(x, mem, functional.set_pairs(np.full(len(sizes), len(seeds)), sizes))
         queries = functional.by_head(self.proj_q(seeds), self.num_heads) / math.sqrt(self.d_head)
         matrices = self.proj_k.weight.reshape(self.num_heads, self.d_head, self.d_model)
