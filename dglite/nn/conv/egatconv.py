@@ -94,7 +94,7 @@ class EGATConv(nn.Module):
         functional.require_width(self, "nfeats", destination, self.fc_nj.in_features)
         functional.require_rows(efeats, adjacency.num_edges, "edges")
         functional.require_width(self, "efeats", efeats, self.fc_fij.in_features)
-        right = nn.functional.linear(destination, self.fc_nj.weight, self.bias)
+        right = self.fc_nj(destination) if self.bias is None else self.fc_nj(destination) + self.bias
         edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
         edges = functional.by_head(edges, self._num_heads)
         scores = functional.dots_by_head(adjacency, edges, self.attn[0])

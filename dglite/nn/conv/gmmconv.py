@@ -101,7 +101,7 @@ class GMMConv(InEdgesRequired):
         functional.require_width(self, "pseudo", pseudo, self._dim)
         weights = functional.gaussians(adjacency, pseudo, self.mu, self.inv_sigma)
         reducer, kernels = Reducer(self._aggre_type), self._n_kernels
-        if reducer is Reducer.MAX:
+        if reducer is Reducer.MAX or not functional.is_plain(self.fc):
             projected = self.fc(source).reshape(-1, kernels, self._out_feats)
             result = functional.reduce_neighbours(adjacency, projected, reducer, weights[:, :, None]).sum(1)
         else:

@@ -81,7 +81,7 @@ class SGConv(InEdgesRequired):
         feat = functional.require_one_size(self, graph, feat)
         functional.require_width(self, "feat", feat, self.fc.in_features)
         product_first = False
-        if self.norm is None and not self._cached:
+        if self.norm is None and not self._cached and functional.is_plain(self.fc):
             sizes = self.fc.in_features, self.fc.out_features
             product_first = functional.product_goes_first(feat, adjacency.num_dst, *sizes)
         if product_first:

@@ -69,7 +69,7 @@ class TAGConv(nn.Module):
         functional.require_width(self, "feat", feat, self._in_feats)
         if edge_weight is not None:
             edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
-        if self._out_feats <= self._in_feats:
+        if self._out_feats <= self._in_feats and functional.is_plain(self.lin):
             result = self._from_the_last_step(adjacency, feat, edge_weight)
         else:
             steps = [feat]

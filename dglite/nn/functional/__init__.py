@@ -24,6 +24,7 @@ from .convolution import (
     walk_weight,
 )
 from .edges import (
+    both_ends,
     by_each_head,
     difference,
     dots_by_head,
@@ -87,6 +88,7 @@ __all__ = [
     "attention_by_scores",
     "attention_with_edges",
     "batch_sizes",
+    "both_ends",
     "by_each_head",
     "by_head",
     "checked_edge_weight",
