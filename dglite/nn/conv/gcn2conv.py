@@ -91,12 +91,12 @@ class GCN2Conv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
+        functional.require_rows(self, "feat_0", feat_0, adjacency.num_dst, "nodes")
         functional.require_width(self, "feat_0", feat_0, self._in_feats)
-        functional.require_rows(feat_0, adjacency.num_dst, "nodes, as feat_0")
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         neighbours = functional.walk(adjacency, feat, edge_weight, scale=1 - self.alpha)
         initial = feat_0 * self.alpha
         total = neighbours + initial

@@ -66,9 +66,9 @@ class GINConv(nn.Module):
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         reducer = Reducer(self._aggregator_type)
         neighbours = functional.reduce_neighbours(adjacency, source, reducer, edge_weight)
         result = (1 + self.eps) * destination + neighbours

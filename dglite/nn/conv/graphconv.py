@@ -98,9 +98,9 @@ class GraphConv(InEdgesRequired):
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
         source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
-        functional.require_rows(source, adjacency.num_src, "source nodes")
+        functional.require_rows(self, "feat", source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         weight, bias = self._weight(weight), self.bias
         if weight is not None:
             functional.require_width(self, "feat", source, weight.shape[0])

@@ -116,11 +116,11 @@ class SAGEConv(nn.Module):
         for sparse features that an LSTM is to read.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         if self._aggre_type == "lstm":
             functional.require_dense(source, 'aggregator_type="lstm"')
         separate = isinstance(feat, tuple)

@@ -78,7 +78,7 @@ class SGConv(InEdgesRequired):
         self.require_in_edges(adjacency)
         if self._cached_h is not None:
             return self.fc(self._cached_h)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self.fc.in_features)
         product_first = False
         if self.norm is None and not self._cached and functional.is_plain(self.fc):
@@ -87,7 +87,7 @@ class SGConv(InEdgesRequired):
         if product_first:
             feat = nn.functional.linear(feat, self.fc.weight)
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         for _ in range(self._k):
             feat = functional.walk(adjacency, feat, edge_weight)
         if product_first:

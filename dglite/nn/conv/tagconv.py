@@ -65,10 +65,10 @@ class TAGConv(nn.Module):
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         if self._out_feats <= self._in_feats and functional.is_plain(self.lin):
             result = self._from_the_last_step(adjacency, feat, edge_weight)
         else:

@@ -83,8 +83,10 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
         self.register_parameter("etas", nn.Parameter(framework.ones(d)) if use_eta else None)
 
     def forward(self, g: DGLGraph, X: Tensor) -> Tensor:
-        """Return the features after the steps; raises ``DGLError`` for wrong numbers of rows."""
-        return self.unfold(g.adjacency(), functional.require_one_size(self, g, X))
+        """Return the features after the steps; raises ``DGLError`` for wrong widths and numbers of rows."""
+        x = functional.require_one_size(self, "X", g, X)
+        functional.require_width(self, "X", x, self.d)
+        return self.unfold(g.adjacency(), x)
 
     def unfold(self, adjacency: Adjacency, x: Tensor, looped: Tensor | None = None) -> Tensor:
         """Take the steps over a relation, or over the one that :func:`functional.loops_replaced` stands for."""
@@ -251,7 +253,7 @@ class TWIRLSConv(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return the network's output; raises ``DGLError`` for wrong widths and numbers of rows."""
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self.input_d)
         if self.cached_unfolding is not None:
             return self.mlp_aft(self.cached_unfolding)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...backend import Tensor, active, framework
@@ -109,16 +111,18 @@ def normalise_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str, eps: 
     return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
 
 
-def checked_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str = "both", eps: float = 0.0) -> Tensor:
-    """Return :func:`normalise_edge_weight` of weights that a user gave.
+def checked_edge_weight(
+    layer: Any, adjacency: Adjacency, weight: Tensor, norm: str = "both", eps: float = 0.0
+) -> Tensor:
+    """Return :func:`normalise_edge_weight` of weights that a user gave the layer.
 
     Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
     """
-    require_rows(weight, adjacency.num_edges, "edges")
+    require_rows(layer, "edge_weight", weight, adjacency.num_edges, "edges")
     if weight.ndim != 1:
         raise DGLError(
-            f"edge weights of shape {tuple(weight.shape)} were given; normalisation is defined for one number "
-            f"per edge, shape ({adjacency.num_edges},)"
+            f"{type(layer).__name__}: edge weights of shape {tuple(weight.shape)} were given; normalisation is defined "
+            f"for one number per edge, shape ({adjacency.num_edges},)"
         )
     if norm == "both":
         rule = 'norm="both" takes square roots of sums of weights, which must be positive'
