@@ -50,8 +50,17 @@ _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_S
 _PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
 
 
-def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: Tensor | None = None) -> Tensor:
+def normalised_sum(
+    adjacency: Adjacency,
+    feat: Tensor,
+    norm: str,
+    edge_weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    relu: bool = False,
+) -> Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
+
+    ``bias`` (*feat) is added to it, and with ``relu`` negative elements become 0, in the same kernel.
 
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
@@ -60,12 +69,14 @@ def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: T
     if norm == "both":
         scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
         expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
+        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, *scales, *weights), bias, relu=relu)
     if norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
         scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, scale, *weights))
-    return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
+        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, scale, *weights), bias, relu=relu)
+    reducer = Reducer.MEAN if norm == "right" else Reducer.SUM
+    expr, operands = (_WEIGHTED, (feat, *weights)) if weights else (_SOURCE, (feat,))
+    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, relu=relu)
 
 
 def reduce_neighbours(
@@ -134,20 +145,26 @@ def checked_edge_weight(
 
 
 def walk(
-    adjacency: Adjacency, feat: Tensor, edge_weight: Tensor | None = None, by_source: str = "in", scale: float = 1.0
+    adjacency: Adjacency,
+    feat: Tensor,
+    edge_weight: Tensor | None = None,
+    by_source: str = "in",
+    scale: float = 1.0,
+    bias: Tensor | None = None,
 ) -> Tensor:
     r"""Return one step of the symmetrically normalised walk, ``scale * D^-1/2 A D^-1/2 feat``, in one kernel.
 
     Destinations are divided by the root of their in-degrees; sources by that of their in-degrees too, as DGL's layers
     of several steps do on undirected graphs, or of their out-degrees with ``by_source="out"``. Degrees of 0 count as
-    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. Shapes (nodes, \*feat) -> the same.
+    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. ``bias`` (\*feat) is added in the
+    same kernel. Shapes (nodes, \*feat) -> the same.
     """
     if edge_weight is not None:
-        return reduce_neighbours(adjacency, feat, Reducer.SUM, edge_weight * scale)
+        return core.spmm_epilogue(adjacency, _WEIGHTED, Reducer.SUM, (feat, edge_weight * scale), bias)
     dtype, device = active.dtype(feat), active.device(feat)
     after = core.degree_scale(adjacency, _PER_ROOT_IN, dtype, device)
     before = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype, device) if by_source == "out" else after
-    return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale))
+    return core.spmm_epilogue(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale), bias)
 
 
 def sum_of_relu(adjacency: Adjacency, source: Tensor, edge_feat: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ __all__ = [
     "by_head",
     "first_rows",
     "is_plain",
+    "is_relu",
     "pair_of_features",
     "pair_of_sizes",
     "require_dense",
@@ -45,6 +46,11 @@ def is_plain(module: Any, kind: type | None = None) -> bool:
         return True
     hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
     return not any(hooks)
+
+
+def is_relu(activation: Any) -> bool:
+    """Whether an activation is ReLU and nothing else, so that a kernel may do it."""
+    return activation is nn.functional.relu or activation is framework.relu or is_plain(activation, nn.ReLU)
 
 
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
