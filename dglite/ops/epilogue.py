@@ -50,7 +50,8 @@ def spmm_epilogue(
     """
     if bias is None and residual is None and not relu:
         return spmm(adj, expr, reducer, operands)
-    more = [x[None] if x is bias else x for x in (bias, residual) if x is not None]
+    more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
+    more += [] if residual is None else [residual]
     if not _is_one_kernel(adj, operands, more):
         result = spmm(adj, expr, reducer, operands)
         for x in more:

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-def is_plain(module: Any, kind: type | None = None) -> bool:
+def is_plain(module: Any, kind: Any = None) -> bool:
     """Whether a layer may read a module's parameters in place of calling it: a ``kind``, ``nn.Linear`` unless given.
 
     Not where the class is another one, or where hooks wait for the call: to see what comes and goes, or, as those of

@@ -173,7 +173,8 @@ class _SetAttention:
     Inputs are queries, keys, values, their sizes and the seed of dropout.
     """
 
-    name, saved, kept, owner = "set_attention", (0, 1, 2, 3, 4, 5), None, None
+    name, kept, owner = "set_attention", None, None
+    saved: Sequence[int] = (0, 1, 2, 3, 4, 5)
     shapes: Sequence[tuple[int, ...]] = ()
 
     def __init__(self, dropout: float) -> None:
@@ -241,8 +242,10 @@ def _add(into: Tensor, dense: Tensor, rows: _DenseRows) -> None:
         into.index_add_(0, active.from_numpy(rows.rows.rows, active.device(into)), flat)
 
 
-for _op in (_SetAttention, _SetAttentionGradient):
-    active.register(_op.name, lambda structure, recipe, needs, real, keeper, op=_op: op(float(recipe)))
+active.register(_SetAttention.name, lambda structure, recipe, needs, real, keeper: _SetAttention(float(recipe)))
+active.register(
+    _SetAttentionGradient.name, lambda structure, recipe, needs, real, keeper: _SetAttentionGradient(float(recipe))
+)
 
 
 # -- the same seeds for all graphs -------------------------------------------------------------------------------------
