@@ -173,7 +173,9 @@ class _SetAttention:
     Inputs are queries, keys, values, their sizes and the seed of dropout.
     """
 
-    name, kept, owner = "set_attention", None, None
+    name = "set_attention"
+    kept: Tensor | None = None
+    owner: object = None
     saved: Sequence[int] = (0, 1, 2, 3, 4, 5)
     shapes: Sequence[tuple[int, ...]] = ()
 

@@ -139,8 +139,9 @@ class InducedSetAttentionBlock(nn.Module):
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return the new rows; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
         points = np.full(len(sizes), self.m)
-        memory = self.mha[0].of_seeds(self.inducing_points, feat, sizes)
-        return self.mha[1](feat, memory, functional.set_pairs(sizes, points))
+        read, write = self.mha
+        memory = read.of_seeds(self.inducing_points, feat, sizes)  # type: ignore[operator]
+        return write(feat, memory, functional.set_pairs(sizes, points))
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
