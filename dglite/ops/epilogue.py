@@ -56,7 +56,7 @@ def spmm_epilogue(
         result = spmm(adj, expr, reducer, operands)
         for x in more:
             result += x  # in place: a sum keeps no result
-        return active.functions["where"](result <= 0, 0.0, result) if relu else result
+        return result.relu() if relu else result
     epilogue, every = _epilogue(expr, len(operands), bias is not None, residual is not None, relu)
     operands = check_operands(adj, every, (*operands, *more))
     op = _SpmmEpilogue(adj, expr, reducer, epilogue, len(more), relu, tuple(map(active.requires_grad, operands)))
