@@ -36,8 +36,6 @@ def spmm_epilogue(
 
     Parameters
     ----------
-    reducer
-        SUM or MEAN.
     bias
         ``(*feat)``, added to every row; a destination without in-edges gets it, too.
     residual
@@ -45,17 +43,20 @@ def spmm_epilogue(
     relu
         Whether negative elements become 0.
 
-    It is one kernel on a CPU for features of one axis, where nothing waits and no compiler traces; elsewhere the steps
-    follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
+    It is one kernel of a sum or mean on a CPU for features of one axis, where nothing waits and no compiler traces;
+    elsewhere the steps follow each other. Gradients of any order; errors are those of :func:`~.sparse.spmm`.
     """
     if bias is None and residual is None and not relu:
         return spmm(adj, expr, reducer, operands)
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
-    if not _is_one_kernel(adj, operands, more):
+    if reducer not in _SUMS or not _is_one_kernel(adj, operands, more):
         result = spmm(adj, expr, reducer, operands)
         for x in more:
-            result += x  # in place: a sum keeps no result
+            if reducer in _SUMS and _agree((result, x)):
+                result += x  # in place: a sum keeps no result
+            else:
+                result = result + x
         return result.relu() if relu else result
     epilogue, every = _epilogue(expr, len(operands), bias is not None, residual is not None, relu)
     operands = check_operands(adj, every, (*operands, *more))
@@ -66,10 +67,19 @@ def spmm_epilogue(
 def _is_one_kernel(adj: Adjacency, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
     if is_traced(adj) or active.waits(*operands) or not active.on_cpu(operands[0]):
         return False
-    if fallback.lacks_kernels(operands[0]):
+    if fallback.lacks_kernels(operands[0]) or not _agree((operands[0], *more)):
         return False
     feat = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
     return len(feat) == 1 and all(tuple(active.shape(x)[1:]) == feat for x in more)
+
+
+def _agree(tensors: Sequence[Tensor]) -> bool:
+    """Whether tensors are of one dtype, or will be inside autocast."""
+    dtypes = [active.dtype(x) for x in tensors]
+    return dtypes.count(dtypes[0]) == len(dtypes) or active.autocast_dtype() is not None
+
+
+_SUMS = (Reducer.SUM, Reducer.MEAN)
 
 
 @lru_cache(maxsize=1024)

@@ -93,3 +93,20 @@ def test_nan_passes_and_no_edges_leave_the_bias() -> None:
     assert found[0] == 2 and found[1].isnan() and found[2] == 2
     empty = Adjacency.from_coo(2, 3, np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert core.spmm_epilogue(empty, U0, Reducer.SUM, (x,), -bias, relu=True).tolist() == [[0.0]] * 3
+
+
+def test_a_wider_residual_widens_the_result() -> None:
+    adj, x, residual = relation(), double(NUM_SRC, 3).float(), double(NUM_DST, 3, seed=1)
+    found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), residual=residual)
+    torch.testing.assert_close(found, core.spmm(adj, U0, Reducer.SUM, (x,)) + residual)
+
+
+@pytest.mark.parametrize("reducer", [Reducer.MAX, Reducer.LOGSUMEXP])
+def test_other_reducers_go_step_by_step(reducer: Reducer) -> None:
+    adj, bias = relation(), double(3, seed=2)
+
+    def function(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return core.spmm_epilogue(adj, U0, reducer, (x,), bias)
+
+    x = double(NUM_SRC, 3)
+    assert torch.autograd.gradcheck(function, (x, bias))

@@ -58,5 +58,5 @@ class APPNPConv(nn.Module):
             edge_weight = functional.walk_weight(adjacency, feat)
         for _ in range(self._k):
             weight = self.edge_drop(edge_weight) if dropping else edge_weight
-            feat = functional.walk(adjacency, feat, weight, by_source="out", scale=keep) + restart
+            feat = functional.walk(adjacency, feat, weight, by_source="out", scale=keep, residual=restart)
         return feat

@@ -85,6 +85,6 @@ class TAGConv(nn.Module):
         for k in reversed(range(self._k + 1)):
             bias = self.lin.bias if k == 0 else None
             term = nn.functional.linear(feat, weight[:, k * size : (k + 1) * size], bias)
-            result = term if result is None else functional.walk(adjacency, result, edge_weight) + term
+            result = term if result is None else functional.walk(adjacency, result, edge_weight, residual=term)
         assert result is not None
         return result

@@ -75,17 +75,25 @@ def normalised_sum(
         scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
         return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, scale, *weights), bias, relu=relu)
     reducer = Reducer.MEAN if norm == "right" else Reducer.SUM
-    expr, operands = (_WEIGHTED, (feat, *weights)) if weights else (_SOURCE, (feat,))
-    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, relu=relu)
+    return reduce_neighbours(adjacency, feat, reducer, edge_weight, bias, relu=relu)
 
 
 def reduce_neighbours(
-    adjacency: Adjacency, feat: Tensor, reducer: Reducer, edge_weight: Tensor | None = None
+    adjacency: Adjacency,
+    feat: Tensor,
+    reducer: Reducer,
+    edge_weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    relu: bool = False,
 ) -> Tensor:
-    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges."""
-    if edge_weight is None:
-        return core.spmm(adjacency, _SOURCE, reducer, (feat,))
-    return core.spmm(adjacency, _WEIGHTED, reducer, (feat, edge_weight))
+    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges.
+
+    ``bias`` (*feat) and ``residual`` (num_dst, *feat) are added to it, and with ``relu`` negative elements become 0: of
+    a sum or mean in the same kernel.
+    """
+    expr, operands = (_SOURCE, (feat,)) if edge_weight is None else (_WEIGHTED, (feat, edge_weight))
+    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu)
 
 
 def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:
@@ -151,20 +159,21 @@ def walk(
     by_source: str = "in",
     scale: float = 1.0,
     bias: Tensor | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     r"""Return one step of the symmetrically normalised walk, ``scale * D^-1/2 A D^-1/2 feat``, in one kernel.
 
     Destinations are divided by the root of their in-degrees; sources by that of their in-degrees too, as DGL's layers
     of several steps do on undirected graphs, or of their out-degrees with ``by_source="out"``. Degrees of 0 count as
-    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. ``bias`` (\*feat) is added in the
-    same kernel. Shapes (nodes, \*feat) -> the same.
+    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. ``bias`` (\*feat) and
+    ``residual`` (nodes, \*feat) are added in the same kernel. Shapes (nodes, \*feat) -> the same.
     """
     if edge_weight is not None:
-        return core.spmm_epilogue(adjacency, _WEIGHTED, Reducer.SUM, (feat, edge_weight * scale), bias)
+        return core.spmm_epilogue(adjacency, _WEIGHTED, Reducer.SUM, (feat, edge_weight * scale), bias, residual)
     dtype, device = active.dtype(feat), active.device(feat)
     after = core.degree_scale(adjacency, _PER_ROOT_IN, dtype, device)
     before = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype, device) if by_source == "out" else after
-    return core.spmm_epilogue(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale), bias)
+    return core.spmm_epilogue(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale), bias, residual)
 
 
 def sum_of_relu(adjacency: Adjacency, source: Tensor, edge_feat: Tensor) -> Tensor:
