@@ -71,11 +71,11 @@ def pair_of_features(layer: Any, argument: str, graph: DGLGraph, adjacency: Adja
                 "destination)"
             )
         source, destination = as_features(feat[0]), as_features(feat[1])
+        require_rows(layer, argument, source, adjacency.num_src, "source nodes")
     else:
         source = feat = as_features(feat)
         require_rows(layer, argument, source, adjacency.num_src, "source nodes")
         destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
-    require_rows(layer, argument, source, adjacency.num_src, "source nodes")
     require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
     return source, destination
 

@@ -14,7 +14,7 @@ from ..base import nn
 __all__ = ["InducedSetAttentionBlock", "MultiHeadAttention", "PMALayer", "SetAttentionBlock"]
 
 MOST_SEEDS = 8
-"""Of more seeds, a dense product of all keys is faster than an edge for each row and seed."""
+"""Of more seeds, an edge for each row and seed is many edges: keys are made, and meet their queries densely."""
 
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
