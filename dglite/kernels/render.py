@@ -16,7 +16,7 @@ from ..expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ..opspec import Reducer
 from .factors import OF_ROW, row_factors
 from .layout import Pattern
-from .spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
+from .spec import ITEM_BYTES, REDUCED, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 
 __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
 
@@ -35,14 +35,25 @@ def spmm_source(spec: SpmmSpec) -> str:
     names = [repr(operand) for operand in spec.operands]
     scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
     what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
+    passes = _group_offsets(spec, names) + _spmm_passes(spec)
     return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, first, last, out, winners):
-{_read_operands(spec)}{scale}{_apart(spec)}{_in_groups(spec, _group_offsets(spec, names) + _spmm_passes(spec))}'''
+{_read_operands(spec)}{scale}{_apart(spec)}{_finished(spec)}{_in_groups(spec, passes)}'''
 
 
 _ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
     scale = splat1(1.0 / max(count, 1))
+"""
+
+
+def _finished(spec: SpmmSpec) -> str:
+    """Return what finds whether a row is whole: its entries are all here or, where ``first`` is -1, in ``out``."""
+    if spec.epilogue is None:
+        return ""
+    return """    finished = first < 0
+    if first == index(word(args, 0), row):
+        finished = last == index(word(args, 0), row + 1)
 """
 
 
@@ -158,6 +169,9 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
         lines.append(f"total{total} = splat{width}({identity})")
         if spec.winners and reducer.selects:
             lines.append(f"winner{total} = ids{width}(first)")
+    if spec.epilogue:
+        lines.append("if first < 0:")
+        lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
     lines.append("for j in range(first, last):")
     body = _entry(spec, pieces, k)
     summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
@@ -193,7 +207,7 @@ def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value
 
 
 def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
-    empty, scaled, stores, selecting = list[str](), list[str](), list[str](), list[int]()
+    empty, scaled, ends, stores, selecting = list[str](), list[str](), list[str](), list[str](), list[int]()
     for total, p, reducer, width in _totals(spec, pieces):
         part = total // len(pieces)
         for source, factor in row_factors(*spec.parts[part])[1]:
@@ -201,6 +215,11 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
             scaled += [f"    {line}" for line in (*shared, f"total{total} = {source.format(f'total{total}', value)}")]
         scale = " * scale" if reducer is Reducer.MEAN else ""
         at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
+        if spec.epilogue:
+            scaled += [f"    total{total} = total{total}{scale}"] if scale else []
+            shared, (value,) = _values(spec, (spec.epilogue,), p, pieces, k)
+            ends += [f"    {line}" for line in (*shared, f"total{total} = splat{width}({value})")]
+            scale = ""
         stores.append(f"store{width}(out + ({_later(part)}{at}) * ITEM, total{total}{scale})")
         if not reducer.selects:
             continue
@@ -212,7 +231,13 @@ def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
             stores.append(f"store_ids{width}(winners + ({where}) * INDEX, winner{total})")
     lines = ["if first == last:", *empty] if empty else []
     # a row without entries stays 0, whatever its factor is
-    return [*lines, *(["if first < last:", *scaled] if scaled else []), *stores]
+    lines += ["if first < last:", *scaled] if scaled else []
+    return [*lines, *(["if finished:", *ends] if ends else []), *stores]
+
+
+def _out(spec: SpmmSpec, pieces: tuple[int, ...], piece: int, k: str) -> str:
+    """Return the address of a piece of the result."""
+    return f"out + ({_at(k, pieces, piece, *(['base'] if spec.grouped else []))}) * ITEM"
 
 
 def _later(count: int) -> str:
@@ -376,6 +401,8 @@ def _repeated(exprs: tuple[Expr, ...]) -> frozenset[Expr]:
 
 def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
     """Return what loads an operand's values for the lanes of one piece."""
+    if operand == REDUCED:
+        return f"total{piece}"
     name, width = repr(operand), pieces[piece]
     row = f"{_ROW[operand.side]} * {name}_stride"
     pattern = spec.patterns[operand.slot]

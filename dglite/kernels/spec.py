@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..expr import Expr, Operand, operands_of
+from ..expr import Expr, Operand, Side, operands_of
 from ..opspec import Reducer
 from .layout import BroadcastLayout, Pattern
 
-__all__ = ["ITEM_BYTES", "KernelSpec", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of", "spec_of"]
+__all__ = ["ITEM_BYTES", "REDUCED", "KernelSpec", "SddmmSpec", "SpmmSpec", "compute_dtype", "pieces_of", "spec_of"]
 
 ITEM_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2}
+REDUCED = Operand(Side.V, -1)
+"""In an epilogue: what the reduction found for the row."""
 
 
 def compute_dtype(dtype: str) -> str:
@@ -42,17 +44,22 @@ class KernelSpec:
     @cached_property
     def operands(self) -> tuple[Operand, ...]:
         """The distinct operands of all expressions, by slot."""
-        found = {operand for expr in self.exprs for operand in operands_of(expr)}
+        found = {operand for expr in self.exprs for operand in operands_of(expr)} - {REDUCED}
         return tuple(sorted(found, key=lambda operand: operand.slot))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpmmSpec(KernelSpec):
-    """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass."""
+    """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass.
+
+    ``epilogue`` is what becomes of a single sum or mean before it is written: an expression of :data:`REDUCED` and of
+    what the row's entries share.
+    """
 
     reducer: Reducer
     winners: bool = False
     more: tuple[tuple[Expr, Reducer], ...] = ()
+    epilogue: Expr | None = None
 
     @property
     def parts(self) -> tuple[tuple[Expr, Reducer], ...]:
@@ -61,7 +68,7 @@ class SpmmSpec(KernelSpec):
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
-        return tuple(expr for expr, _ in self.parts)
+        return (*(expr for expr, _ in self.parts), *(() if self.epilogue is None else (self.epilogue,)))
 
     @property
     def num_selecting(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
+from .epilogue import spmm_epilogue
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import RowIndex, segment_reduce, take_rows
 from .scores import attends, edge_scores, edge_softmax, scores_wait
@@ -32,6 +33,7 @@ __all__ = [
     "sddmm",
     "segment_reduce",
     "spmm",
+    "spmm_epilogue",
     "spmm_several",
     "take_rows",
 ]

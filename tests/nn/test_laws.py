@@ -165,6 +165,22 @@ def test_wrong_inputs_are_refused(case: Case, which: int) -> None:
         run(layer, g, make(g))
 
 
+@pytest.mark.parametrize("case", [case for case in CASES if case.graphs[0] != "none"], ids=str)
+def test_what_is_missing_or_too_short_is_named(case: Case) -> None:
+    g, layer = graph_of(case.graphs[0]), case.layer()
+    inputs = case.inputs(g)
+    for i, x in enumerate(inputs):
+        if not isinstance(x, torch.Tensor):
+            continue
+        for wrong in (None, x[:-1]):
+            given = (*inputs[:i], wrong, *inputs[i + 1 :])
+            try:
+                run(layer, g, given)
+                assert wrong is None, f"input {i} with a row less is no error"  # None: an argument may be left out
+            except DGLError as error:
+                assert type(layer).__name__ in str(error)
+
+
 def test_there_is_a_case_for_every_layer() -> None:
     """Layers of a graph and features; those of another kind have tests of their own."""
     own = {"DotGatConv", "EdgeWeightNorm", "GATConv", "GATv2Conv", "GraphConv", "GroupRevRes", "SAGEConv"}

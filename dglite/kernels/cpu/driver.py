@@ -6,8 +6,9 @@ by such a boundary is finished by the later task in a row of its own (the carry)
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
 7 the row kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
 11 mode. A kernel of several reductions writes (reductions, num_rows, width) to ``out`` and to ``winners``, where there
-are maxima and minima alone; in the carry a task's rows of all reductions lie side by side. Then (address, row stride,
-group table) for every operand.
+are maxima and minima alone; in the carry a task's rows of all reductions lie side by side. A kernel with an epilogue is
+called once more for each row that tasks shared, when that is merged. Then (address, row stride, group table) for every
+operand.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ ADD, MAXIMUM, MINIMUM = 0, 1, 2
 MOST_PARTS = 16
 
 
-def mode_word(dtype: str, index: str, *reducers: Reducer) -> int:
+def mode_word(dtype: str, index: str, *reducers: Reducer, epilogue: bool = False) -> int:
     """Return word 11: the value dtype, whether ids are 64 bits wide, how many reductions there are (at most
-    ``MOST_PARTS``), and for each how carried rows are merged."""
+    ``MOST_PARTS``), for each how carried rows are merged, and whether the kernel has an epilogue."""
     assert len(reducers) <= MOST_PARTS
-    word = DTYPES.index(dtype) + 4 * (index == "int64") + 8 * len(reducers)
+    word = DTYPES.index(dtype) + 4 * (index == "int64") + 8 * len(reducers) + (epilogue << 8 + 2 * MOST_PARTS)
     for part, reducer in enumerate(reducers):
         word += {Reducer.MAX: MAXIMUM, Reducer.MIN: MINIMUM}.get(reducer, ADD) << 8 + 2 * part
     return word
@@ -158,6 +159,17 @@ def _merge(args: int, num_tasks: int, width: int, item: int) -> None:
             chosen += merge != ADD
 
 
+@njit(error_model="numpy")
+def _finish(args: int, num_tasks: int, width: int, item: int) -> None:
+    """Let the kernel's epilogue have the rows that tasks shared: it is called without entries, ``first`` being -1."""
+    carry, done = word(args, 10), -1
+    for task in range(1, num_tasks):
+        row = word(carry, task)
+        if row >= 0 and row != done:
+            _call_row(word(args, 7), args, row, -1, -1, word(args, 8) + row * width * item, 0)
+            done = row
+
+
 @cfunc(SIGNATURE, error_model="numpy")
 def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     """Drive a kernel that writes one row of ``out`` per row, of several reductions one row of each."""
@@ -168,6 +180,8 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     id_bytes = 8 if wide else 4
     if task < 0:
         _merge(args, num_tasks, width, item)
+        if mode >> (8 + 2 * MOST_PARTS) & 1:
+            _finish(args, num_tasks, width, item)
         return
     begin, end = num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks
     row = 0

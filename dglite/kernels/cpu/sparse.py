@@ -20,7 +20,7 @@ from .driver import map_driver, mode_word, reduce_driver
 from .jit import block_lanes, compile_kernel
 from .launch import launch_at, num_tasks, num_threads
 
-__all__ = ["SddmmKernel", "SpmmKernel", "bind_sddmm", "bind_several", "bind_spmm"]
+__all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
 Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
@@ -55,7 +55,8 @@ class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
-        mode = mode_word(spec.dtype, spec.index, *(reducer for _, reducer in spec.parts))
+        reducers = (reducer for _, reducer in spec.parts)
+        mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
         super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
@@ -99,17 +100,30 @@ def bind_spmm(
 
 
 @cache
+def bind_epilogue(
+    expr: Expr, reducer: Reducer, epilogue: Expr, dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SpmmKernel:
+    """Return the kernel whose sum or mean goes through ``epilogue``, see :class:`~..spec.SpmmSpec`."""
+    assert not reducer.selects
+    return _bound(((expr, reducer),), epilogue, dtype, index, shapes, winners)
+
+
+@cache
 def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
     """Return the kernel that makes several reductions in one pass over the entries.
 
     Accumulators share the registers with each other and with the winning entries: of two, blocks are half as long.
     """
+    return _bound(parts, None, dtype, index, shapes, winners)
+
+
+def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: Shapes, winners: bool) -> SpmmKernel:
     selecting = sum(reducer.selects for _, reducer in parts) if winners else 0
     lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
     layout = broadcast_layout(shapes, lanes)
     (expr, reducer), *more = parts
     how = {"dtype": dtype, "index": index, "winners": winners, **spec_of(layout, lanes)}
-    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), **how)
+    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
     return SpmmKernel(_spmm_address(spec), spec, layout)
 
 

@@ -16,7 +16,7 @@ from ..layout import Pattern
 from ..render import is_fused
 from .program import CPP_TYPES, CudaProgram, make_program
 
-__all__ = ["ROWS", "MessageSpec", "expression_text", "sddmm_program", "spmm_program"]
+__all__ = ["ROWS", "MessageSpec", "all_operands", "expression_text", "sddmm_program", "spmm_program"]
 
 PARTS = ("common", "rows", "sparse")
 ROWS = """const index* __restrict__ indptr, const index* __restrict__ indices, const index* __restrict__ edge_ids,
@@ -31,13 +31,13 @@ _ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
 
 @dataclass(frozen=True, kw_only=True)
 class MessageSpec:
-    """What a message is rendered for: the expression, its types, how operands broadcast, and the shape of a team.
+    """What a message is rendered for: the expressions, their types, how operands broadcast, and the shape of a team.
 
     A team has ``feature_lanes * entry_lanes`` lanes, at most a warp; each takes ``vectors`` vectors of ``vec`` values
     and has ``ahead`` entries under way at once. ``vec`` divides the run of every operand.
     """
 
-    expr: Expr
+    exprs: tuple[Expr, ...]
     dtype: str
     index: str
     patterns: tuple[Pattern, ...]
@@ -48,30 +48,60 @@ class MessageSpec:
     vectors: int
     ahead: int
 
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The distinct operands of all expressions, by slot."""
+        return all_operands(self.exprs)
 
-def spmm_program(spec: MessageSpec, reducer: Reducer, winners: bool) -> CudaProgram:
-    """Return the kernels ``rows``, over whole rows and chunks, and ``merge``, which puts chunks together."""
-    how, kept = reducer.name, "true" if winners else "false"
+
+def all_operands(exprs: Sequence[Expr]) -> tuple[Operand, ...]:
+    """Return the distinct operands of several expressions, by slot."""
+    found = {operand for expr in exprs for operand in operands_of(expr)}
+    return tuple(sorted(found, key=lambda operand: operand.slot))
+
+
+def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], winners: bool) -> CudaProgram:
+    """Return the kernels ``rows``, over whole rows and chunks, and ``merge``, which puts chunks together.
+
+    There is a reducer for each of the expressions; with ``winners``, maxima and minima keep theirs.
+    """
+    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in zip(spec.exprs, reducers, strict=True))
     body = f"""
-// g-SpMM: {reducer.value} of {spec.expr} ({spec.dtype}, {spec.index} ids)
+// g-SpMM: {what} ({spec.dtype}, {spec.index} ids)
 namespace dg {{ namespace NAME {{
 {message_text(spec)}
+{_reductions(reducers, winners)}
 using compute = compute_t<item>;
 extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
     item* __restrict__ out, index* __restrict__ winners, compute* __restrict__ partial,
     index* __restrict__ partial_winners, long long width, {_parameters(spec)}) {{
     {_ROWS}
-    spmm<Message, {how}, {kept}>({_message(spec)}, rows, out, winners, partial, partial_winners, width);
+    spmm<Message, Reductions>({_message(spec)}, rows, out, winners, partial, partial_winners, width);
 }}
 extern "C" __global__ void __launch_bounds__(BLOCK) NAME_merge(const index* indptr, const index* long_rows,
     const index* long_chunks, long long num_long, item* out, index* winners, const compute* partial,
-    const index* partial_winners, long long width) {{
-    spmm_merge<item, index, {how}, {kept}>(indptr, long_rows, long_chunks, num_long, out, winners, partial,
-                                           partial_winners, width);
+    const index* partial_winners, long long width, long long num_rows, long long num_chunks) {{
+    spmm_merge<item, index, Reductions>(indptr, long_rows, long_chunks, num_long, out, winners, partial,
+                                        partial_winners, width, num_rows, num_chunks);
 }}
 }} }}
 """
     return make_program("spmm", PARTS, body, ("rows", "merge"))
+
+
+def _reductions(reducers: Sequence[Reducer], winners: bool) -> str:
+    """Return the struct ``Reductions``: how many there are, how each reduces, and how many before it have winners."""
+
+    def chosen(values: Sequence[object]) -> str:
+        return "".join(f"part == {i} ? {value} : " for i, value in enumerate(values[:-1])) + str(values[-1])
+
+    before = [sum(reducer.selects for reducer in reducers[:i]) for i in range(len(reducers))]
+    return f"""struct Reductions {{
+    static constexpr int COUNT = {len(reducers)};
+    static constexpr bool WINNERS = {"true" if winners else "false"};
+    __device__ static constexpr Reduction how(int part) {{ return {chosen([one.name for one in reducers])}; }}
+    __device__ static constexpr int before(int part) {{ return {chosen(before)}; }}
+}};"""
 
 
 def sddmm_program(spec: MessageSpec, dot: bool) -> CudaProgram:
@@ -82,7 +112,7 @@ def sddmm_program(spec: MessageSpec, dot: bool) -> CudaProgram:
         else f"sddmm<Message>({_message(spec)}, rows, out, width);"
     )
     body = f"""
-// g-SDDMM: {"sum of " if dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)
+// g-SDDMM: {"sum of " if dot else ""}{spec.exprs[0]} ({spec.dtype}, {spec.index} ids)
 namespace dg {{ namespace NAME {{
 {message_text(spec)}
 extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
@@ -98,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) NAME_rows({ROWS},
 # -- the message -------------------------------------------------------------------------------------------------------
 def message_text(spec: MessageSpec) -> str:
     """Return the struct ``Message`` and the types ``item`` and ``index``."""
-    operands = operands_of(spec.expr)
+    operands = spec.operands
     near = [operand for operand in operands if operand.side in _NEAR]
     far = [operand for operand in operands if operand.side not in _NEAR]
     reads = {side: str(any(operand.side is side for operand in operands)).lower() for side in (Side.U, Side.E)}
@@ -111,7 +141,7 @@ def message_text(spec: MessageSpec) -> str:
         "    using compute = compute_t<item>;",
         f"    static constexpr int VEC = {spec.vec}, FEATURE_LANES = {spec.feature_lanes}, "
         f"ENTRY_LANES = {spec.entry_lanes},",
-        f"                         VECTORS = {spec.vectors}, AHEAD = {spec.ahead};",
+        f"                         VECTORS = {spec.vectors}, AHEAD = {spec.ahead}, PARTS = {len(spec.exprs)};",
         f"    static constexpr bool READS_SOURCE = {reads[Side.U]}, READS_EDGE = {reads[Side.E]};",
         "    long long inner, repeat;",
         *[f"    {declaration};" for operand in operands for declaration in _members(spec, operand)],
@@ -135,14 +165,14 @@ def _members(spec: MessageSpec, operand: Operand, restrict: str = "") -> list[st
 def _parameters(spec: MessageSpec) -> str:
     """Return the parameters for the members of the message, in their order."""
     names = ["long long inner", "long long repeat"]
-    for operand in operands_of(spec.expr):
+    for operand in spec.operands:
         names += _members(spec, operand, "__restrict__ ")
     return ", ".join(names)
 
 
 def _message(spec: MessageSpec) -> str:
     names = ["inner", "repeat"]
-    for operand in operands_of(spec.expr):
+    for operand in spec.operands:
         names += [f"{operand!r}", f"{operand!r}_stride"] + ([f"{operand!r}_table"] if spec.grouped else [])
     return f"Message{{{', '.join(names)}}}"
 
@@ -188,14 +218,14 @@ def _value(spec: MessageSpec, near: list[Operand], far: list[Operand]) -> list[s
         for operand in operands:
             i = "i" if spec.patterns[operand.slot] is Pattern.FULL else "0"
             reads.append(f"            const compute {operand!r} = widen({source}.{operand!r}.item[{i}]);")
-    lines, (result,) = expression_text((spec.expr,))
+    lines, results = expression_text(spec.exprs)
     return [
-        "    __device__ void value(const Near& near, const Far& far, compute (&result)[VEC]) const {",
+        "    __device__ void value(const Near& near, const Far& far, compute (&result)[PARTS][VEC]) const {",
         "        #pragma unroll",
         "        for (int i = 0; i < VEC; ++i) {",
         *reads,
         *[f"            {line}" for line in lines],
-        f"            result[i] = {result};",
+        *[f"            result[{part}][i] = {result};" for part, result in enumerate(results)],
         "        }",
         "    }",
     ]

@@ -6,29 +6,29 @@
 //     Place place_in(group, k)                  the same, without a division
 //     Near near(row, place)                     values that all entries of a row share
 //     Far far(source, edge, place)              values of one entry
-//     void value(near, far, result)             the expression
+//     void value(near, far, result)             the expressions, a vector of each
 
 namespace dg {
 
 enum Reduction { SUM, MEAN, MAX, MIN };
 
-template <int HOW> constexpr bool selects = HOW == MAX || HOW == MIN;
+__device__ constexpr bool selects(Reduction how) { return how == MAX || how == MIN; }
 
-template <int HOW, class C> __device__ inline C identity() {
-    return HOW == MAX ? -limits<C>::infinity() : (HOW == MIN ? limits<C>::infinity() : C(0));
+template <class C> __device__ inline C identity(Reduction how) {
+    return how == MAX ? -limits<C>::infinity() : (how == MIN ? limits<C>::infinity() : C(0));
 }
 
 // Whether a value replaces the best so far. A NaN replaces what is none: it comes through, as in torch.
-template <int HOW, class C> __device__ inline bool better(C value, C best) {
-    return (HOW == MAX ? value > best : value < best) || (value != value && best == best);
+template <class C> __device__ inline bool better(Reduction how, C value, C best) {
+    return (how == MAX ? value > best : value < best) || (value != value && best == best);
 }
 
 // Take over another lane's or chunk's result; among equals the earlier entry wins.
-template <int HOW, class C, class index>
-__device__ inline void combine(C& total, index& winner, C other, index other_winner) {
-    if (!selects<HOW>) {
+template <class C, class index>
+__device__ inline void combine(Reduction how, C& total, index& winner, C other, index other_winner) {
+    if (!selects(how)) {
         total += other;
-    } else if (better<HOW>(other, total) || (!better<HOW>(total, other) && other_winner < winner)) {
+    } else if (better(how, other, total) || (!better(how, total, other) && other_winner < winner)) {
         total = other;
         winner = other_winner;
     }
@@ -76,24 +76,28 @@ template <class M> struct Lane {
     }
 };
 
-template <class M, int HOW, bool WINNERS>
+// Make the reductions R of the message's parts in one pass: R::COUNT, R::how(part), R::WINNERS, and R::before(part), how
+// many parts before it have winners. Results and winners of a part lie behind those of the part before.
+template <class M, class R>
 __device__ inline void spmm(const M& message, const Rows<typename M::index>& rows, typename M::item* out,
                             typename M::index* winners, compute_t<typename M::item>* partial,
                             typename M::index* partial_winners, long long width) {
     using index = typename M::index;
     using compute = compute_t<typename M::item>;
-    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS;
+    constexpr int VEC = M::VEC, F = M::FEATURE_LANES, S = M::ENTRY_LANES, V = M::VECTORS, P = R::COUNT;
     Lane<M> lane(message, rows, width);
     const Work<index>& work = lane.work;
-    compute total[V][VEC];
-    index winner[V][VEC];
+    compute total[P][V][VEC];
+    index winner[P][V][VEC];
 #pragma unroll
-    for (int v = 0; v < V; ++v)
+    for (int p = 0; p < P; ++p)
 #pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-            total[v][i] = identity<HOW, compute>();
-            winner[v][i] = work.first;
-        }
+        for (int v = 0; v < V; ++v)
+#pragma unroll
+            for (int i = 0; i < VEC; ++i) {
+                total[p][v][i] = identity<compute>(R::how(p));
+                winner[p][v][i] = work.first;
+            }
     for (long long j = work.first + lane.team.entry; j < work.last; j += S * M::AHEAD) {
         lane.template fetch<false>(j);
 #pragma unroll
@@ -101,66 +105,81 @@ __device__ inline void spmm(const M& message, const Rows<typename M::index>& row
             if (!lane.has(j, a)) break;
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-                compute value[VEC];
+                compute value[P][VEC];
                 message.value(lane.near[v], lane.far[a][v], value);
 #pragma unroll
-                for (int i = 0; i < VEC; ++i) {
-                    if (!selects<HOW>) {
-                        total[v][i] += value[i];
-                    } else if (better<HOW>(value[i], total[v][i])) {
-                        total[v][i] = value[i];
-                        winner[v][i] = index(j + a * S);
+                for (int p = 0; p < P; ++p)
+#pragma unroll
+                    for (int i = 0; i < VEC; ++i) {
+                        if (!selects(R::how(p))) {
+                            total[p][v][i] += value[p][i];
+                        } else if (better(R::how(p), value[p][i], total[p][v][i])) {
+                            total[p][v][i] = value[p][i];
+                            winner[p][v][i] = index(j + a * S);
+                        }
                     }
-                }
             }
         }
     }
 #pragma unroll
     for (int distance = F; distance < F * S; distance *= 2)
 #pragma unroll
-        for (int v = 0; v < V; ++v)
+        for (int p = 0; p < P; ++p)
+#pragma unroll
+            for (int v = 0; v < V; ++v)
+#pragma unroll
+                for (int i = 0; i < VEC; ++i) {
+                    const compute other = across(total[p][v][i], distance);
+                    const index other_winner = selects(R::how(p)) ? across(winner[p][v][i], distance) : index(0);
+                    combine(R::how(p), total[p][v][i], winner[p][v][i], other, other_winner);
+                }
+    if (!work.exists || lane.team.entry != 0) return;
+    const bool empty = work.first == work.last, whole = work.chunk < 0;
+    const compute inverse = !empty && whole ? compute(1) / compute(work.last - work.first) : compute(1);
+    const long long apart = whole ? rows.num_rows : rows.num_chunks, row = whole ? work.row : work.chunk;
+#pragma unroll
+    for (int p = 0; p < P; ++p)
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+            if (lane.columns[v] >= width) continue;
+            const long long at = (p * apart + row) * width + lane.columns[v];
+            const long long chosen = (R::before(p) * apart + row) * width + lane.columns[v];
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
-                const compute other = across(total[v][i], distance);
-                const index other_winner = selects<HOW> ? across(winner[v][i], distance) : index(0);
-                combine<HOW>(total[v][i], winner[v][i], other, other_winner);
+                if (R::how(p) == MEAN) total[p][v][i] *= inverse;
+                if (empty) total[p][v][i] = compute(0);
+                if (R::WINNERS && selects(R::how(p)))
+                    (whole ? winners : partial_winners)[chosen + i] = empty ? index(-1) : winner[p][v][i];
             }
-    if (!work.exists || lane.team.entry != 0) return;
-    const bool empty = work.first == work.last;
-    const compute scale = HOW == MEAN && !empty && work.chunk < 0 ? compute(1) / compute(work.last - work.first) : 1;
-#pragma unroll
-    for (int v = 0; v < V; ++v) {
-        if (lane.columns[v] >= width) continue;
-        const long long at = (work.chunk < 0 ? work.row : work.chunk) * width + lane.columns[v];
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-            total[v][i] = empty ? compute(0) : total[v][i] * scale;
-            if (WINNERS) (work.chunk < 0 ? winners : partial_winners)[at + i] = empty ? index(-1) : winner[v][i];
+            if (whole) store<VEC>(out + at, total[p][v]);
+            else store<VEC>(partial + at, total[p][v]);
         }
-        if (work.chunk < 0) store<VEC>(out + at, total[v]);
-        else store<VEC>(partial + at, total[v]);
-    }
 }
 
 // Put together what the chunks of the long rows found. One thread for each element.
-template <class item, class index, int HOW, bool WINNERS>
+template <class item, class index, class R>
 __device__ inline void spmm_merge(const index* indptr, const index* long_rows, const index* long_chunks,
                                   long long num_long, item* out, index* winners, const compute_t<item>* partial,
-                                  const index* partial_winners, long long width) {
+                                  const index* partial_winners, long long width, long long num_rows,
+                                  long long num_chunks) {
     using compute = compute_t<item>;
     const long long element = (long long)blockIdx.x * BLOCK + threadIdx.x;
     const long long number = element / width, column = element % width;
     if (number >= num_long) return;
     const long long row = long_rows[number], first = long_chunks[number], last = long_chunks[number + 1];
-    compute total = partial[first * width + column];
-    index winner = WINNERS ? partial_winners[first * width + column] : index(0);
-    for (long long chunk = first + 1; chunk < last; ++chunk) {
-        const long long at = chunk * width + column;
-        combine<HOW>(total, winner, partial[at], WINNERS ? partial_winners[at] : index(0));
+#pragma unroll
+    for (int p = 0; p < R::COUNT; ++p) {
+        const bool kept = R::WINNERS && selects(R::how(p));
+        const compute* found = partial + p * num_chunks * width + column;
+        const index* chosen = partial_winners + R::before(p) * num_chunks * width + column;
+        compute total = found[first * width];
+        index winner = kept ? chosen[first * width] : index(0);
+        for (long long chunk = first + 1; chunk < last; ++chunk)
+            combine(R::how(p), total, winner, found[chunk * width], kept ? chosen[chunk * width] : index(0));
+        if (R::how(p) == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
+        out[(p * num_rows + row) * width + column] = narrow<item>(total);
+        if (kept) winners[(R::before(p) * num_rows + row) * width + column] = winner;
     }
-    if (HOW == MEAN) total *= compute(1) / compute(indptr[row + 1] - indptr[row]);
-    out[row * width + column] = narrow<item>(total);
-    if (WINNERS) winners[row * width + column] = winner;
 }
 
 template <class M>
@@ -175,9 +194,9 @@ __device__ inline void sddmm(const M& message, const Rows<typename M::index>& ro
 #pragma unroll
             for (int v = 0; v < M::VECTORS; ++v) {
                 if (lane.columns[v] >= width) continue;
-                compute_t<typename M::item> value[M::VEC];
+                compute_t<typename M::item> value[1][M::VEC];
                 message.value(lane.near[v], lane.far[a][v], value);
-                store<M::VEC>(out + lane.edges[a] * width + lane.columns[v], value);
+                store<M::VEC>(out + lane.edges[a] * width + lane.columns[v], value[0]);
             }
         }
     }
@@ -205,10 +224,10 @@ __device__ inline void sddmm_dot(const M& message, const Rows<typename M::index>
 #pragma unroll 4
             for (long long k = team.feature * VEC; k < inner; k += F * VEC) {
                 const typename M::Place place = message.place_in(group, k);
-                compute value[VEC];
+                compute value[1][VEC];
                 message.value(message.near(work.row, place), message.far(source, edge, place), value);
 #pragma unroll
-                for (int i = 0; i < VEC; ++i) total += value[i];
+                for (int i = 0; i < VEC; ++i) total += value[0][i];
             }
         }
         total = sum_across<1, F>(total);

@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from functools import cache
 
-from ...expr import Expr, operands_of
+from ...expr import Expr
 from ...opspec import Reducer
 from ..layout import BroadcastLayout, Pattern, broadcast_layout
 from ..spec import ITEM_BYTES, compute_dtype
 from .program import BLOCK, CudaProgram, Memory, Runner, blocks_for
-from .render import MessageSpec, sddmm_program, spmm_program
+from .render import MessageSpec, all_operands, sddmm_program, spmm_program
 from .structure import Structure
 
 __all__ = [
     "SddmmKernel",
-    "SeveralKernel",
     "SpmmKernel",
     "bind_sddmm",
     "bind_several",
@@ -26,6 +25,7 @@ __all__ = [
 ]
 
 Shapes = tuple[tuple[int, ...], ...]
+Parts = tuple[tuple[Expr, Reducer], ...]
 VECTOR_BYTES = 16
 """What one thread loads at once."""
 MOST_VECTORS = 4
@@ -61,9 +61,9 @@ class _Bound:
 
     dot = False
 
-    def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout) -> None:
-        self.expr, self.dtype, self.index, self.layout = expr, dtype, index, layout
-        self.operands = operands_of(expr)
+    def __init__(self, exprs: tuple[Expr, ...], dtype: str, index: str, layout: BroadcastLayout) -> None:
+        self.exprs, self.dtype, self.index, self.layout = exprs, dtype, index, layout
+        self.operands = all_operands(exprs)
         self.grouped = layout.groups != 1
         used = [layout.patterns[operand.slot] for operand in self.operands]
         self.run = math.gcd(layout.inner, layout.repeat) if Pattern.REPEAT in used else layout.inner
@@ -75,8 +75,9 @@ class _Bound:
         vec = widest_vector(self.dtype, self.run, wide if self.dot else [*wide, out])
         along = self.layout.inner if self.dot else self.layout.width
         features, entries, vectors = team_of(-(-along // vec), mean * (self.layout.groups if self.dot else 1))
+        vectors = max(vectors // len(self.exprs), 1)  # reductions share the registers
         return MessageSpec(
-            expr=self.expr,
+            exprs=self.exprs,
             dtype=self.dtype,
             index=self.index,
             patterns=self.layout.patterns,
@@ -107,30 +108,33 @@ class _Bound:
 
 
 class SpmmKernel(_Bound):
-    """Reduces the messages of every row; ``out`` is (num_rows, width)."""
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
-    def __init__(
-        self, expr: Expr, reducer: Reducer, dtype: str, index: str, layout: BroadcastLayout, winners: bool
-    ) -> None:
-        super().__init__(expr, dtype, index, layout)
-        self.reducer, self.winners = reducer, winners
+    def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
+        super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
+        self.reducers, self.winners = tuple(reducer for _, reducer in parts), winners
+        self.num_selecting = sum(reducer.selects for reducer in self.reducers)
 
     def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
         """Return the kernels for operands and a result at these addresses, and rows of ``mean`` entries."""
         spec = self.specify(operands, out, mean)
-        return spec, _spmm_program(spec, self.reducer, self.winners)
+        return spec, _spmm_program(spec, self.reducers, self.winners)
 
     def __call__(
         self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, winners: int = 0
     ) -> None:
-        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries."""
+        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+
+        Of several reductions it is (maxima and minima, num_rows, width).
+        """
         width = self.layout.width
         if not width or not structure.num_rows:
             return
         spec, program = self.program(operands, out, structure.mean)
         elements = structure.num_chunks * width
-        partial = runner.empty(elements * ITEM_BYTES[compute_dtype(self.dtype)]) if elements else None
-        partial_winners = runner.empty(elements * 8) if elements and self.winners else None
+        partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
+        partial = runner.empty(partial_bytes) if elements else None
+        partial_winners = runner.empty(elements * self.num_selecting * 8) if elements and self.winners else None
         found = [0 if memory is None else memory.address for memory in (partial, partial_winners)]
         words = [*structure.words, out, winners, *found, width, *self.operand_words(runner, operands)]
         runner.launch(program, "rows", self.grid(spec, structure), words)
@@ -143,38 +147,17 @@ class SpmmKernel(_Bound):
                 winners,
                 *found,
                 width,
+                structure.num_rows,
+                structure.num_chunks,
             ]
             runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
-
-
-class SeveralKernel:
-    """Makes several reductions, one after the other; ``out`` is (reductions, num_rows, width)."""
-
-    def __init__(
-        self, parts: Sequence[tuple[Expr, Reducer]], dtype: str, index: str, layout: BroadcastLayout, winners: bool
-    ) -> None:
-        self.layout = layout
-        self.item, self.index = ITEM_BYTES[dtype], 8 if index == "int64" else 4
-        self.kernels = [
-            SpmmKernel(expr, reducer, dtype, index, layout, winners and reducer.selects) for expr, reducer in parts
-        ]
-
-    def __call__(
-        self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, winners: int = 0
-    ) -> None:
-        """Run. ``winners`` (maxima and minima, num_rows, width) receives the winning entries."""
-        elements = structure.num_rows * self.layout.width
-        for kernel in self.kernels:
-            kernel(structure, operands, out, runner, winners if kernel.winners else 0)
-            out += elements * self.item
-            winners += elements * self.index if kernel.winners else 0
 
 
 class SddmmKernel(_Bound):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
     def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout, dot: bool) -> None:
-        super().__init__(expr, dtype, index, layout)
+        super().__init__((expr,), dtype, index, layout)
         self.dot = dot
 
     def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
@@ -196,15 +179,13 @@ def bind_spmm(
     expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
 ) -> SpmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
-    return SpmmKernel(expr, reducer, dtype, index, broadcast_layout(shapes, 1), winners)
+    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
 
 
 @cache
-def bind_several(
-    parts: tuple[tuple[Expr, Reducer], ...], dtype: str, index: str, shapes: Shapes, winners: bool = False
-) -> SeveralKernel:
-    """Return the kernels of several reductions of operands with feature ``shapes``."""
-    return SeveralKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+    """Return the kernel that makes several reductions of operands with feature ``shapes`` in one pass."""
+    return SpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
 
 
 @cache

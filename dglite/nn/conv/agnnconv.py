@@ -50,5 +50,5 @@ class AGNNConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         return functional.cosine_attention(adjacency, source, destination, self.beta)

@@ -49,14 +49,14 @@ class APPNPConv(nn.Module):
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
         restart, keep = feat * self._alpha, 1 - self._alpha
         dropping = self.training and self.edge_drop.p > 0
         if dropping and edge_weight is None:
             edge_weight = functional.walk_weight(adjacency, feat)
         for _ in range(self._k):
             weight = self.edge_drop(edge_weight) if dropping else edge_weight
-            feat = functional.walk(adjacency, feat, weight, by_source="out", scale=keep) + restart
+            feat = functional.walk(adjacency, feat, weight, by_source="out", scale=keep, residual=restart)
         return feat

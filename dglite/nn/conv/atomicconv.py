@@ -76,8 +76,8 @@ class AtomicConv(nn.Module):
     def forward(self, graph: DGLGraph, feat: Tensor, distances: Tensor) -> Tensor:
         """Return the new features; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
-        functional.require_rows(distances, adjacency.num_edges, "edges")
+        feat = functional.require_one_size(self, "feat", graph, feat)
+        functional.require_rows(self, "distances", distances, adjacency.num_edges, "edges")
         functional.require_width(self, "distances", distances, 1)
         pooled = self.radial_pooling(distances)[:, :, 0].T
         if self.features_to_use is not None:

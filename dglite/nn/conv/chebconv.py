@@ -64,17 +64,23 @@ class ChebConv(nn.Module):
         Raises ``DGLError`` for another number of eigenvalues, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         stretch = 1.0 if lambda_max is None else self._stretch(graph, feat, lambda_max)
-        before, last, result = feat, feat, self._term(0, feat)
+        whole = not functional.is_plain(self.linear)
+        before, last, terms = feat, feat, [feat]
+        result = None if whole else self._term(0, feat)
         for i in range(1, self._k):
             # L^ x = stretch (x - P x) - x, of which the first term is all there is at a stretch of 1.
             moved = functional.walk(adjacency, last, scale=-1.0)
             if lambda_max is not None:
                 moved = moved * stretch + last * (stretch - 1)
             before, last = last, moved if i == 1 else 2 * moved - before
-            result += self._term(i, last)  # nothing is joined, and a product keeps no result
+            if whole:
+                terms.append(last)
+            else:
+                result += self._term(i, last)  # nothing is joined, and a product keeps no result
+        result = self.linear(framework.cat(terms, -1)) if whole else result
         return result if self.activation is None else self.activation(result)
 
     def _term(self, i: int, x: Tensor) -> Tensor:

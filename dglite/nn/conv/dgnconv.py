@@ -42,7 +42,7 @@ class DGNConv(PNAConv):
         if used and eig_vec is None:
             raise DGLError(f"DGNConv: eig_vec is missing; its aggregators read (num_nodes, {used})")
         if used and eig_vec is not None:
-            functional.require_rows(eig_vec, graph.num_nodes(), "nodes, as eig_vec")
+            functional.require_rows(self, "eig_vec", eig_vec, graph.num_nodes(), "nodes")
             if eig_vec.ndim != 2 or eig_vec.shape[1] < used:
                 shape = tuple(eig_vec.shape)
                 raise DGLError(f"DGNConv: eig_vec has shape {shape}; expected (num_nodes, {used}) or more")

@@ -53,7 +53,7 @@ class EdgeConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(g)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(g, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", g, adjacency, feat)
         functional.require_width(self, "feat", source, self.theta.in_features)
         functional.require_width(self, "feat", destination, self.theta.in_features)
         left = nn.functional.linear(source, self.theta.weight)

@@ -114,11 +114,11 @@ class EdgeGATConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
         functional.require_width(self, "feat", source, fc_src.in_features)
         functional.require_width(self, "feat", destination, fc_dst.in_features)
-        functional.require_rows(edge_feat, adjacency.num_edges, "edges")
+        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
         functional.require_width(self, "edge_feat", edge_feat, self._edge_feats)
         source = self.feat_drop(source)
         if isinstance(feat, tuple):

@@ -36,4 +36,4 @@ class EdgeWeightNorm(nn.Module):
 
         Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
         """
-        return functional.checked_edge_weight(functional.adjacency_of(graph), edge_weight, self._norm, self._eps)
+        return functional.checked_edge_weight(self, functional.adjacency_of(graph), edge_weight, self._norm, self._eps)

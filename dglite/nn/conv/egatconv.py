@@ -89,17 +89,17 @@ class EGATConv(nn.Module):
         """
         adjacency = functional.adjacency_of(graph)
         functional.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, nfeats)
+        source, destination = functional.pair_of_features(self, "nfeats", graph, adjacency, nfeats)
         functional.require_width(self, "nfeats", source, self.fc_ni.in_features)
         functional.require_width(self, "nfeats", destination, self.fc_nj.in_features)
-        functional.require_rows(efeats, adjacency.num_edges, "edges")
+        functional.require_rows(self, "efeats", efeats, adjacency.num_edges, "edges")
         functional.require_width(self, "efeats", efeats, self.fc_fij.in_features)
-        right = nn.functional.linear(destination, self.fc_nj.weight, self.bias)
+        right = self.fc_nj(destination) if self.bias is None else self.fc_nj(destination) + self.bias
         edges = functional.leaky_sum_of_three(adjacency, self.fc_ni(source), right, self.fc_fij(efeats))
         edges = functional.by_head(edges, self._num_heads)
         scores = functional.dots_by_head(adjacency, edges, self.attn[0])
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         values = functional.by_head(self.fc_node_src(source), self._num_heads)
         nodes, weights = functional.attention_by_scores(adjacency, values, scores, edge_weight, get_attention)
         return (nodes, edges) if weights is None else (nodes, edges, weights)

@@ -63,9 +63,9 @@ class EGNNConv(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the new features and coordinates; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        node_feat = functional.require_one_size(self, graph, node_feat)
+        node_feat = functional.require_one_size(self, "node_feat", graph, node_feat)
         functional.require_width(self, "node_feat", node_feat, self.in_size)
-        functional.require_rows(coord_feat, adjacency.num_src, "nodes, as coord_feat")
+        functional.require_rows(self, "coord_feat", coord_feat, adjacency.num_src, "nodes")
         if self.edge_feat_size and edge_feat is None:
             raise DGLError(f"EGNNConv: edge_feat is missing; expected (num_edges, {self.edge_feat_size})")
         apart = functional.squared_distance(adjacency, coord_feat)
@@ -80,15 +80,21 @@ class EGNNConv(nn.Module):
     def _messages(self, graph: DGLGraph, node_feat: Tensor, apart: Tensor, edge_feat: Tensor | None) -> Tensor:
         """Return the messages, (num_edges, hidden_size): the edges' network without its first layer's long rows."""
         first: Any = self.edge_mlp[0]
-        size = self.in_size
+        size, adjacency = self.in_size, functional.adjacency_of(graph)
+        if edge_feat is not None and self.edge_feat_size:
+            functional.require_rows(self, "edge_feat", edge_feat, graph.num_edges(), "edges")
+            functional.require_width(self, "edge_feat", edge_feat, self.edge_feat_size)
+        else:
+            edge_feat = None
+        if not functional.is_plain(self.edge_mlp, nn.Sequential) or not functional.is_plain(first):
+            parts = *functional.both_ends(adjacency, node_feat), apart, *(() if edge_feat is None else (edge_feat,))
+            return self.edge_mlp(framework.cat(parts, -1))
         linear, weight = nn.functional.linear, first.weight
         own = apart * weight[:, 2 * size]
-        if edge_feat is not None and self.edge_feat_size:
-            functional.require_rows(edge_feat, graph.num_edges(), "edges")
-            functional.require_width(self, "edge_feat", edge_feat, self.edge_feat_size)
+        if edge_feat is not None:
             own = own + linear(edge_feat, weight[:, 2 * size + 1 :])
         left, right = linear(node_feat, weight[:, :size]), linear(node_feat, weight[:, size : 2 * size], first.bias)
-        hidden = functional.sum_of_three(functional.adjacency_of(graph), left, right, own)
+        hidden = functional.sum_of_three(adjacency, left, right, own)
         for layer in list(self.edge_mlp)[1:]:
             hidden = layer(hidden)
         return hidden

@@ -120,11 +120,11 @@ class GATConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         source, operands, residual = self._project(source, destination, isinstance(feat, tuple))
         how = Attention(
             Score.ADDITIVE,
@@ -158,6 +158,9 @@ class GATConv(InEdgesRequired):
         if not self._paired and not separate:
             by_head = projected.shape[1:]
             return projected, (self.attn_l[0].expand(by_head), self.attn_r[0].expand(by_head)), destination
+        if not functional.is_plain(fc_dst, SparseLinear):
+            right = functional.by_head(fc_dst(destination), heads)
+            return projected, ((projected * self.attn_l).sum(-1), (right * self.attn_r).sum(-1)), destination
         folded = (self.attn_r[0, :, :, None] * fc_dst.weight.view(heads, self._out_feats, -1)).sum(1)
         scores = (projected * self.attn_l).sum(-1), destination @ folded.T
         return projected, scores, destination

@@ -69,12 +69,12 @@ class GatedGraphConv(nn.Module):
         missing or out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         if etypes is None and self._n_etypes != 1:
             raise DGLError(f"GatedGraphConv has {self._n_etypes} types of edges: give etypes, each edge's type")
         if etypes is not None:
-            functional.require_rows(etypes, adjacency.num_edges, "edges")
+            functional.require_rows(self, "etypes", etypes, adjacency.num_edges, "edges")
         missing = self._out_feats - self._in_feats
         if missing:
             feat = framework.cat(

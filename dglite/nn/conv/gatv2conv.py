@@ -110,7 +110,7 @@ class GATv2Conv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         source, destination, residual = self._project(source, destination, isinstance(feat, tuple))

@@ -91,17 +91,22 @@ class GCN2Conv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
+        functional.require_rows(self, "feat_0", feat_0, adjacency.num_dst, "nodes")
         functional.require_width(self, "feat_0", feat_0, self._in_feats)
-        functional.require_rows(feat_0, adjacency.num_dst, "nodes, as feat_0")
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
-        neighbours = functional.walk(adjacency, feat, edge_weight, scale=1 - self.alpha)
-        initial = feat_0 * self.alpha
-        total = neighbours + initial
-        product = total @ self.weight1 if self.weight2 is None else neighbours @ self.weight1 + initial @ self.weight2
-        del neighbours, initial  # two tensors less beside what follows
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
+        initial, keep = feat_0 * self.alpha, 1 - self.alpha
+        if self.weight2 is None:
+            total = functional.walk(adjacency, feat, edge_weight, scale=keep, residual=initial)
+            product = total @ self.weight1
+        else:
+            neighbours = functional.walk(adjacency, feat, edge_weight, scale=keep)
+            total = neighbours + initial
+            product = neighbours @ self.weight1 + initial @ self.weight2
+            del neighbours
+        del initial  # with the other one, two tensors less beside what follows
         result = (1 - self.beta) * total + self.beta * product
         if self.bias is not None:
             result = result + self.bias

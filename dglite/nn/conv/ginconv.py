@@ -66,12 +66,12 @@ class GINConv(nn.Module):
         ``edge_weight`` (num_edges,) multiplies the messages. Raises ``DGLError`` for wrong numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         reducer = Reducer(self._aggregator_type)
-        neighbours = functional.reduce_neighbours(adjacency, source, reducer, edge_weight)
-        result = (1 + self.eps) * destination + neighbours
+        own = (1 + self.eps) * destination
+        result = functional.reduce_neighbours(adjacency, source, reducer, edge_weight, residual=own)
         if self.apply_func is not None:
             result = self.apply_func(result)
         return result if self.activation is None else self.activation(result)

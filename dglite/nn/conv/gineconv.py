@@ -50,7 +50,7 @@ class GINEConv(nn.Module):
     def forward(self, graph: DGLGraph, node_feat: Any, edge_feat: Tensor) -> Tensor:
         """Return the new features of the destination nodes; raises ``DGLError`` for wrong numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, node_feat)
-        functional.require_rows(edge_feat, adjacency.num_edges, "edges")
+        source, destination = functional.pair_of_features(self, "node_feat", graph, adjacency, node_feat)
+        functional.require_rows(self, "edge_feat", edge_feat, adjacency.num_edges, "edges")
         result = (1 + self.eps) * destination + functional.sum_of_relu(adjacency, source, edge_feat)
         return result if self.apply_func is None else self.apply_func(result)

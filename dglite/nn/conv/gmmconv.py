@@ -95,13 +95,13 @@ class GMMConv(InEdgesRequired):
         """
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_rows(pseudo, adjacency.num_edges, "edges")
+        functional.require_rows(self, "pseudo", pseudo, adjacency.num_edges, "edges")
         functional.require_width(self, "pseudo", pseudo, self._dim)
         weights = functional.gaussians(adjacency, pseudo, self.mu, self.inv_sigma)
         reducer, kernels = Reducer(self._aggre_type), self._n_kernels
-        if reducer is Reducer.MAX:
+        if reducer is Reducer.MAX or not functional.is_plain(self.fc):
             projected = self.fc(source).reshape(-1, kernels, self._out_feats)
             result = functional.reduce_neighbours(adjacency, projected, reducer, weights[:, :, None]).sum(1)
         else:

@@ -24,7 +24,8 @@ class GraphConv(InEdgesRequired):
     .. math:: h_v' = \sigma\Big(b + \sum_{u \to v} \frac{w_{uv}}{c_{uv}} h_u W\Big)
 
     Normalisation, edge weights and the sum are one kernel; :math:`W` is applied on the narrower side of it,
-    and first where both are as wide and features want a gradient.
+    and first where both are as wide and features want a gradient. Then the bias, and ReLU if that is the activation,
+    are part of the kernel, too.
 
     Parameters
     ----------
@@ -98,25 +99,24 @@ class GraphConv(InEdgesRequired):
         adjacency = functional.adjacency_of(graph)
         self.require_in_edges(adjacency)
         source: Any = functional.as_features(feat[0] if isinstance(feat, tuple) else feat)
-        functional.require_rows(source, adjacency.num_src, "source nodes")
+        functional.require_rows(self, "feat", source, adjacency.num_src, "source nodes")
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
-        weight, bias = self._weight(weight), self.bias
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
+        weight, bias, activation = self._weight(weight), self.bias, self._activation
+        relu = functional.is_relu(activation)
         if weight is not None:
             functional.require_width(self, "feat", source, weight.shape[0])
         if weight is None:
             functional.require_dense(source, "a GraphConv without a weight")
-            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
+            result = functional.normalised_sum(adjacency, source, self._norm, edge_weight, bias, relu)
         elif isinstance(source, SparseFeatures) or functional.product_goes_first(
             source, adjacency.num_dst, self._in_feats, self._out_feats
         ):
-            result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight)
+            result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight, bias, relu)
         else:  # the product adds the bias in the same pass
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
-            result, bias = nn.functional.linear(result, weight.T, bias), None
-        if bias is not None:
-            result += bias  # in place: nothing else has it, and a sum keeps no result
-        return result if self._activation is None else self._activation(result)
+            result, relu = nn.functional.linear(result, weight.T, bias), False
+        return result if relu or activation is None else activation(result)
 
     def _weight(self, given: Tensor | None) -> Tensor | None:
         own = self.weight

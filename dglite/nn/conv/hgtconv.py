@@ -78,10 +78,10 @@ class HGTConv(nn.Module):
         types out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
-        functional.require_rows(x, adjacency.num_src, "source nodes")
+        functional.require_rows(self, "x", x, adjacency.num_src, "source nodes")
         functional.require_width(self, "x", x, self.in_size)
-        functional.require_rows(ntype, adjacency.num_src, "source nodes")
-        functional.require_rows(etype, adjacency.num_edges, "edges")
+        functional.require_rows(self, "ntype", ntype, adjacency.num_src, "source nodes")
+        functional.require_rows(self, "etype", etype, adjacency.num_edges, "edges")
         own, own_type = functional.first_rows(x, adjacency.num_dst), functional.first_rows(ntype, adjacency.num_dst)
         keys, values = (functional.by_head(f(x, ntype), self.num_heads) for f in (self.linear_k, self.linear_v))
         queries = functional.by_head(self.linear_q(own, own_type), self.num_heads)

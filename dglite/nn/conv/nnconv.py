@@ -84,9 +84,11 @@ class NNConv(nn.Module):
     def forward(self, graph: DGLGraph, feat: Any, efeat: Tensor) -> Tensor:
         """Return the destinations' new features; raises ``DGLError`` for wrong widths and numbers of rows."""
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
-        functional.require_rows(efeat, adjacency.num_edges, "edges")
+        functional.require_rows(self, "efeat", efeat, adjacency.num_edges, "edges")
+        if self.res_fc is not None:
+            functional.require_width(self, "feat", destination, self._in_dst_feats)
         result = self._aggregate(adjacency, source, efeat)
         if self.res_fc is not None:
             result = result + self.res_fc(destination)

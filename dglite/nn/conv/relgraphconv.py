@@ -90,12 +90,14 @@ class RelGraphConv(nn.Module):
         ``DGLError`` for types out of range, wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(g)
-        functional.require_rows(feat, adjacency.num_src, "source nodes")
+        functional.require_rows(self, "feat", feat, adjacency.num_src, "source nodes")
         functional.require_width(self, "feat", feat, self.linear_r.in_size)
         etypes = framework.tensor(etypes) if isinstance(etypes, list) else etypes
-        functional.require_rows(etypes, adjacency.num_edges, "edges")
+        functional.require_rows(self, "etypes", etypes, adjacency.num_edges, "edges")
         if norm is not None:
-            functional.require_rows(norm, adjacency.num_edges, "edges")
+            functional.require_rows(self, "norm", norm, adjacency.num_edges, "edges")
+            if norm.ndim != 1:
+                functional.require_width(self, "norm", norm, 1)
         result = self._messages(adjacency, feat, etypes, norm)
         if self.layer_norm:
             result = self.layer_norm_weight(result)

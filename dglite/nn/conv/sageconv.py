@@ -116,11 +116,11 @@ class SAGEConv(nn.Module):
         for sparse features that an LSTM is to read.
         """
         adjacency = functional.adjacency_of(graph)
-        source, destination = functional.pair_of_features(graph, adjacency, feat)
+        source, destination = functional.pair_of_features(self, "feat", graph, adjacency, feat)
         functional.require_width(self, "feat", source, self._in_src_feats)
         functional.require_width(self, "feat", destination, self._in_dst_feats)
         if edge_weight is not None:
-            functional.require_rows(edge_weight, adjacency.num_edges, "edges")
+            functional.require_rows(self, "edge_weight", edge_weight, adjacency.num_edges, "edges")
         if self._aggre_type == "lstm":
             functional.require_dense(source, 'aggregator_type="lstm"')
         separate = isinstance(feat, tuple)
@@ -129,21 +129,24 @@ class SAGEConv(nn.Module):
         if self._aggre_type == "gcn":
             result = self._mean_with_self(adjacency, source, destination if separate else None, edge_weight)
         else:
-            result = self.fc_self(destination) + self._neighbours(graph, adjacency, source, edge_weight)
+            result = self._with_neighbours(self.fc_self(destination), graph, adjacency, source, edge_weight)
         if self.activation is not None:
             result = self.activation(result)
         return result if self.norm is None else self.norm(result)
 
-    def _neighbours(self, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None) -> Tensor:
-        """Aggregate the neighbours and apply ``fc_neigh``, which goes first where that makes the messages narrower."""
+    def _with_neighbours(
+        self, own: Tensor, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None
+    ) -> Tensor:
+        """Aggregate the neighbours, apply ``fc_neigh``, which goes first where messages are narrower then, and add."""
         if self._aggre_type == "pool":
             pooled = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
-            return self.fc_neigh(pooled)
+            return own + self.fc_neigh(pooled)
         if self._aggre_type == "lstm":
-            return self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
+            return own + self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
         if self._product_goes_first(adjacency, source):
-            return functional.reduce_neighbours(adjacency, self.fc_neigh(source), Reducer.MEAN, edge_weight)
-        return self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
+            source = self.fc_neigh(source)
+            return functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight, residual=own)
+        return own + self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
 
     def _mean_with_self(
         self,

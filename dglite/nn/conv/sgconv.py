@@ -78,21 +78,20 @@ class SGConv(InEdgesRequired):
         self.require_in_edges(adjacency)
         if self._cached_h is not None:
             return self.fc(self._cached_h)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self.fc.in_features)
         product_first = False
-        if self.norm is None and not self._cached:
+        if self._k and self.norm is None and not self._cached and functional.is_plain(self.fc):
             sizes = self.fc.in_features, self.fc.out_features
             product_first = functional.product_goes_first(feat, adjacency.num_dst, *sizes)
         if product_first:
             feat = nn.functional.linear(feat, self.fc.weight)
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
-        for _ in range(self._k):
-            feat = functional.walk(adjacency, feat, edge_weight)
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
+        for step in range(self._k):
+            bias = self.fc.bias if product_first and step == self._k - 1 else None
+            feat = functional.walk(adjacency, feat, edge_weight, bias=bias)
         if product_first:
-            if self.fc.bias is not None:
-                feat += self.fc.bias  # in place: a sum keeps no result
             return feat
         if self.norm is not None:
             feat = self.norm(feat)

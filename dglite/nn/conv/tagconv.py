@@ -65,11 +65,11 @@ class TAGConv(nn.Module):
         :class:`EdgeWeightNorm`. Raises ``DGLError`` for wrong widths and numbers of rows.
         """
         adjacency = functional.adjacency_of(graph)
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self._in_feats)
         if edge_weight is not None:
-            edge_weight = functional.checked_edge_weight(adjacency, edge_weight)
-        if self._out_feats <= self._in_feats:
+            edge_weight = functional.checked_edge_weight(self, adjacency, edge_weight)
+        if self._out_feats <= self._in_feats and functional.is_plain(self.lin):
             result = self._from_the_last_step(adjacency, feat, edge_weight)
         else:
             steps = [feat]
@@ -85,6 +85,6 @@ class TAGConv(nn.Module):
         for k in reversed(range(self._k + 1)):
             bias = self.lin.bias if k == 0 else None
             term = nn.functional.linear(feat, weight[:, k * size : (k + 1) * size], bias)
-            result = term if result is None else functional.walk(adjacency, result, edge_weight) + term
+            result = term if result is None else functional.walk(adjacency, result, edge_weight, residual=term)
         assert result is not None
         return result

@@ -83,20 +83,26 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
         self.register_parameter("etas", nn.Parameter(framework.ones(d)) if use_eta else None)
 
     def forward(self, g: DGLGraph, X: Tensor) -> Tensor:
-        """Return the features after the steps; raises ``DGLError`` for wrong numbers of rows."""
-        return self.unfold(g.adjacency(), functional.require_one_size(self, g, X))
+        """Return the features after the steps; raises ``DGLError`` for wrong widths and numbers of rows."""
+        x = functional.require_one_size(self, "X", g, X)
+        functional.require_width(self, "X", x, self.d)
+        return self.unfold(g.adjacency(), x)
 
-    def unfold(self, adjacency: Adjacency, x: Tensor) -> Tensor:
-        """Take the steps over a relation."""
-        weight, scales = None, self._scales(functional.in_degrees(adjacency, x))
-        y = x
+    def unfold(self, adjacency: Adjacency, x: Tensor, looped: Tensor | None = None) -> Tensor:
+        """Take the steps over a relation, or over the one that :func:`functional.loops_replaced` stands for."""
+        weight, loops = looped, None if looped is None else framework.ones_like(x[:, :1])
+        scales, y = self._scales(_degrees(adjacency, x, weight, loops)), x
         if self.init_att:
-            weight, scales = self._attend(adjacency, y)
+            weight, loops, scales = self._attend(adjacency, y, looped)
         for step in range(self.prop_step):
             root, own, rest = scales
-            y = rest * y + functional.scaled_sum(adjacency, y, root, root * (self.alp * self.lam), weight) + own * x
+            after = root * (self.alp * self.lam)
+            moved = functional.scaled_sum(adjacency, y, root, after, weight)
+            if loops is not None:
+                moved = moved + loops * root * after * y
+            y = rest * y + moved + own * x
             if step == self.attn_aft - 1:
-                weight, scales = self._attend(adjacency, y)
+                weight, loops, scales = self._attend(adjacency, y, looped)
         return y
 
     def _scales(self, degrees: Tensor) -> tuple[Tensor, Tensor | float, float]:
@@ -108,16 +114,32 @@ class TWIRLSUnfoldingAndAttention(nn.Module):
             return inverse.sqrt(), self.alp * inverse, 1 - self.alp
         return inverse.sqrt(), self.alp, 1 - self.alp * self.lam - self.alp
 
-    def _attend(self, adjacency: Adjacency, y: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor | float, float]]:
-        """Return edge weights, (num_edges, 1), after dropout, and the scales that follow from them before it."""
+    def _attend(
+        self, adjacency: Adjacency, y: Tensor, looped: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor | float, float]]:
+        """Return the weights of edges, (num_edges, 1), and of the nodes' own loops, after dropout, and the scales that
+        follow from them before it."""
         distance = functional.squared_distance(adjacency, y if self.etas is None else y * self.etas)
+        weight, loops = self._reweighted(distance), None
+        if looped is not None:
+            weight, loops = weight * looped, self._reweighted(framework.zeros_like(y[:, :1]))
+        scales = self._scales(_degrees(adjacency, y, weight, loops))
+        return self.attn_drop(weight), None if loops is None else self.attn_drop(loops), scales
+
+    def _reweighted(self, distance: Tensor) -> Tensor:
         penalty = ((distance.relu() + 1e-7) ** (1 - 0.5 * self.p)).clamp(min=self.tau)
         weight = 1 / penalty
         if self.T > 0:
             weight = framework.where(penalty > self.T, framework.zeros_like(weight), weight)
-        weight = weight + 1e-9
-        degrees = functional.reduce_edges(adjacency, weight, Reducer.SUM)
-        return self.attn_drop(weight), self._scales(degrees)
+        return weight + 1e-9
+
+
+def _degrees(adjacency: Adjacency, like: Tensor, weight: Tensor | None, loops: Tensor | None) -> Tensor:
+    """Return the sums of the weights that arrive, (num_nodes, 1)."""
+    if weight is None:
+        return functional.in_degrees(adjacency, like)
+    degrees = functional.reduce_edges(adjacency, weight, Reducer.SUM)
+    return degrees if loops is None else degrees + loops
 
 
 class _Perceptron(nn.Module):
@@ -231,12 +253,12 @@ class TWIRLSConv(nn.Module):
 
     def forward(self, graph: DGLGraph, feat: Tensor) -> Tensor:
         """Return the network's output; raises ``DGLError`` for wrong widths and numbers of rows."""
-        feat = functional.require_one_size(self, graph, feat)
+        feat = functional.require_one_size(self, "feat", graph, feat)
         functional.require_width(self, "feat", feat, self.input_d)
         if self.cached_unfolding is not None:
             return self.mlp_aft(self.cached_unfolding)
-        adjacency = functional.with_self_loops(graph.adjacency())
-        result = self.unfolding.unfold(adjacency, self.mlp_bef(self.inp_drop(feat)))
+        adjacency, looped = functional.loops_replaced(graph.adjacency(), feat)
+        result = self.unfolding.unfold(adjacency, self.mlp_bef(self.inp_drop(feat)), looped)
         if self.cacheable:
             self.cached_unfolding = result
         return self.mlp_aft(result)

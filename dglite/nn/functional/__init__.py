@@ -12,6 +12,7 @@ from .convolution import (
     checked_edge_weight,
     gcn_norms,
     in_degrees,
+    loops_replaced,
     mean_with_self,
     normalise_edge_weight,
     normalised_sum,
@@ -21,9 +22,9 @@ from .convolution import (
     sum_of_relu,
     walk,
     walk_weight,
-    with_self_loops,
 )
 from .edges import (
+    both_ends,
     by_each_head,
     difference,
     dots_by_head,
@@ -45,6 +46,8 @@ from .given import (
     as_module,
     by_head,
     first_rows,
+    is_plain,
+    is_relu,
     pair_of_features,
     pair_of_sizes,
     require_dense,
@@ -67,7 +70,7 @@ from .readout import (
     top_rows,
 )
 from .recurrent import gated_step, recurrent
-from .setattention import SetPairs, set_attention, set_pairs
+from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics
 from .typed import EdgePairs, edge_pairs, edge_type_counts, typed_attention, typed_linear, typed_sum, typed_sum_of_bases
 
@@ -77,6 +80,7 @@ __all__ = [
     "SCALERS",
     "EdgePairs",
     "SetPairs",
+    "SetSizes",
     "adjacency_of",
     "as_features",
     "as_module",
@@ -85,6 +89,7 @@ __all__ = [
     "attention_by_scores",
     "attention_with_edges",
     "batch_sizes",
+    "both_ends",
     "by_each_head",
     "by_head",
     "checked_edge_weight",
@@ -107,8 +112,11 @@ __all__ = [
     "greatest_difference",
     "greatest_edge",
     "in_degrees",
+    "is_plain",
+    "is_relu",
     "last_linear",
     "leaky_sum_of_three",
+    "loops_replaced",
     "mean_difference",
     "mean_with_self",
     "normalise_edge_weight",
@@ -132,6 +140,7 @@ __all__ = [
     "require_width",
     "residual",
     "scaled_sum",
+    "seed_attention",
     "set_attention",
     "set_number",
     "set_pairs",
@@ -147,5 +156,4 @@ __all__ = [
     "typed_sum_of_bases",
     "walk",
     "walk_weight",
-    "with_self_loops",
 ]

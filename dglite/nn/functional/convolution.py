@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ...backend import Tensor, active
+from ...backend import Tensor, active, framework
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 from ...ops import core
@@ -16,6 +18,7 @@ __all__ = [
     "checked_edge_weight",
     "gcn_norms",
     "in_degrees",
+    "loops_replaced",
     "mean_with_self",
     "normalise_edge_weight",
     "normalised_sum",
@@ -25,7 +28,6 @@ __all__ = [
     "sum_of_relu",
     "walk",
     "walk_weight",
-    "with_self_loops",
 ]
 
 gcn_norms = ("both", "right", "left", "none")
@@ -36,6 +38,7 @@ _WEIGHTED: Expr = Operand(Side.U, 0) * Operand(Side.E, 1)
 _SUM: Expr = Operand(Side.U, 0) + Operand(Side.E, 1)
 _RELU_OF_SUM: Expr = _SUM.call("le", 0.0).call("where", 0.0, _SUM)
 _ENDS: Expr = Operand(Side.U, 0) * Operand(Side.V, 1)
+_ENDS_DIFFER: Expr = Operand(Side.U, 0).call("ne", Operand(Side.V, 1)).call("where", 1.0, 0.0)
 _EDGE: Expr = Operand(Side.E, 0)
 _SOURCE_SCALED: Expr = Operand(Side.U, 0) * Operand(Side.U, 1)
 _BOTH_SCALED: Expr = _SOURCE_SCALED * Operand(Side.V, 2)
@@ -47,8 +50,17 @@ _PER_ROOT_OUT, _PER_ROOT_IN = core.DEGREE_SCALES["1 / sqrt(out)"], core.DEGREE_S
 _PER_OUT, _PER_IN_AND_SELF = core.DEGREE_SCALES["1 / out"], core.DEGREE_SCALES["1 / (in + 1)"]
 
 
-def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: Tensor | None = None) -> Tensor:
+def normalised_sum(
+    adjacency: Adjacency,
+    feat: Tensor,
+    norm: str,
+    edge_weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    relu: bool = False,
+) -> Tensor:
     """Return the sum over in-edges ``u -> v`` of ``w * feat[u] / c`` in one kernel, shape (num_dst, *feat).
+
+    ``bias`` (*feat) is added to it, and with ``relu`` negative elements become 0, in the same kernel.
 
     ``c`` is the square root of out-degree(u) times in-degree(v) for ``"both"`` (Kipf and Welling, 2017), in-degree(v)
     for ``"right"``, out-degree(u) for ``"left"``, 1 for ``"none"``. A node without in-edges gets 0.
@@ -57,21 +69,31 @@ def normalised_sum(adjacency: Adjacency, feat: Tensor, norm: str, edge_weight: T
     if norm == "both":
         scales = [core.degree_scale(adjacency, scale, dtype, device) for scale in (_PER_ROOT_OUT, _PER_ROOT_IN)]
         expr = _BOTH_SCALED_WEIGHTED if weights else _BOTH_SCALED
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, *scales, *weights))
+        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, *scales, *weights), bias, relu=relu)
     if norm == "left":
         expr = _SOURCE_SCALED_WEIGHTED if weights else _SOURCE_SCALED
         scale = core.degree_scale(adjacency, _PER_OUT, dtype, device)
-        return core.spmm(adjacency, expr, Reducer.SUM, (feat, scale, *weights))
-    return reduce_neighbours(adjacency, feat, Reducer.MEAN if norm == "right" else Reducer.SUM, edge_weight)
+        return core.spmm_epilogue(adjacency, expr, Reducer.SUM, (feat, scale, *weights), bias, relu=relu)
+    reducer = Reducer.MEAN if norm == "right" else Reducer.SUM
+    return reduce_neighbours(adjacency, feat, reducer, edge_weight, bias, relu=relu)
 
 
 def reduce_neighbours(
-    adjacency: Adjacency, feat: Tensor, reducer: Reducer, edge_weight: Tensor | None = None
+    adjacency: Adjacency,
+    feat: Tensor,
+    reducer: Reducer,
+    edge_weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    relu: bool = False,
 ) -> Tensor:
-    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges."""
-    if edge_weight is None:
-        return core.spmm(adjacency, _SOURCE, reducer, (feat,))
-    return core.spmm(adjacency, _WEIGHTED, reducer, (feat, edge_weight))
+    """Return ``reducer`` over in-edges ``u -> v`` of ``w * feat[u]``; 0 for a node without in-edges.
+
+    ``bias`` (*feat) and ``residual`` (num_dst, *feat) are added to it, and with ``relu`` negative elements become 0: of
+    a sum or mean in the same kernel.
+    """
+    expr, operands = (_SOURCE, (feat,)) if edge_weight is None else (_WEIGHTED, (feat, edge_weight))
+    return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu)
 
 
 def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:
@@ -108,16 +130,18 @@ def normalise_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str, eps: 
     return core.sddmm(adjacency, _EDGE_BOTH_SCALED, (weight, outgoing.rsqrt(), incoming.rsqrt()))
 
 
-def checked_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str = "both", eps: float = 0.0) -> Tensor:
-    """Return :func:`normalise_edge_weight` of weights that a user gave.
+def checked_edge_weight(
+    layer: Any, adjacency: Adjacency, weight: Tensor, norm: str = "both", eps: float = 0.0
+) -> Tensor:
+    """Return :func:`normalise_edge_weight` of weights that a user gave the layer.
 
     Raises ``DGLError`` for weights that are not one number per edge and, with ``"both"``, not positive.
     """
-    require_rows(weight, adjacency.num_edges, "edges")
+    require_rows(layer, "edge_weight", weight, adjacency.num_edges, "edges")
     if weight.ndim != 1:
         raise DGLError(
-            f"edge weights of shape {tuple(weight.shape)} were given; normalisation is defined for one number "
-            f"per edge, shape ({adjacency.num_edges},)"
+            f"{type(layer).__name__}: edge weights of shape {tuple(weight.shape)} were given; normalisation is defined "
+            f"for one number per edge, shape ({adjacency.num_edges},)"
         )
     if norm == "both":
         rule = 'norm="both" takes square roots of sums of weights, which must be positive'
@@ -129,20 +153,27 @@ def checked_edge_weight(adjacency: Adjacency, weight: Tensor, norm: str = "both"
 
 
 def walk(
-    adjacency: Adjacency, feat: Tensor, edge_weight: Tensor | None = None, by_source: str = "in", scale: float = 1.0
+    adjacency: Adjacency,
+    feat: Tensor,
+    edge_weight: Tensor | None = None,
+    by_source: str = "in",
+    scale: float = 1.0,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
     r"""Return one step of the symmetrically normalised walk, ``scale * D^-1/2 A D^-1/2 feat``, in one kernel.
 
     Destinations are divided by the root of their in-degrees; sources by that of their in-degrees too, as DGL's layers
     of several steps do on undirected graphs, or of their out-degrees with ``by_source="out"``. Degrees of 0 count as
-    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. Shapes (nodes, \*feat) -> the same.
+    1. ``edge_weight`` (num_edges,), normalised already, takes the degrees' place. ``bias`` (\*feat) and
+    ``residual`` (nodes, \*feat) are added in the same kernel. Shapes (nodes, \*feat) -> the same.
     """
     if edge_weight is not None:
-        return reduce_neighbours(adjacency, feat, Reducer.SUM, edge_weight * scale)
+        return core.spmm_epilogue(adjacency, _WEIGHTED, Reducer.SUM, (feat, edge_weight * scale), bias, residual)
     dtype, device = active.dtype(feat), active.device(feat)
     after = core.degree_scale(adjacency, _PER_ROOT_IN, dtype, device)
     before = core.degree_scale(adjacency, _PER_ROOT_OUT, dtype, device) if by_source == "out" else after
-    return core.spmm(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale))
+    return core.spmm_epilogue(adjacency, _BOTH_SCALED, Reducer.SUM, (feat, before, after * scale), bias, residual)
 
 
 def sum_of_relu(adjacency: Adjacency, source: Tensor, edge_feat: Tensor) -> Tensor:
@@ -174,8 +205,19 @@ def scaled_sum(
     return core.spmm(adjacency, _BOTH_SCALED_WEIGHTED, Reducer.SUM, (feat, before, after, edge_weight))
 
 
-def with_self_loops(adjacency: Adjacency) -> Adjacency:
-    """Return the relation with one loop at each node in place of those it has; kept with the structure."""
+def loops_replaced(adjacency: Adjacency, like: Tensor) -> tuple[Adjacency, Tensor | None]:
+    """Return a relation with one loop at each node in place of those it has; made once.
+
+    A program that torch compiles cannot hold a structure made while it runs: it gets the relation as it is, and
+    (num_edges, 1), 0 for a loop and 1 for other edges. The new loops are the caller's to add then.
+    """
+    if not active.compiling():
+        return _with_self_loops(adjacency), None
+    numbers = framework.arange(adjacency.num_src, dtype=framework.float64)[:, None]
+    return adjacency, core.sddmm(adjacency, _ENDS_DIFFER, (numbers, numbers)).to(like)
+
+
+def _with_self_loops(adjacency: Adjacency) -> Adjacency:
     found = adjacency.cache.get("with self-loops")
     if found is None:
         src, dst = adjacency.endpoints()

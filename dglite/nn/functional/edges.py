@@ -12,8 +12,10 @@ from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ..base import nn
 from .convolution import reduce_neighbours
+from .given import is_plain
 
 __all__ = [
+    "both_ends",
     "by_each_head",
     "difference",
     "dots_by_head",
@@ -33,6 +35,7 @@ __all__ = [
 ]
 
 _U, _V, _E = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
+_OWN: Expr = Operand(Side.V, 0)
 _EDGE: Expr = Operand(Side.E, 0)
 _WEIGHTED_EDGE: Expr = Operand(Side.E, 0) * Operand(Side.E, 1)
 _DIFFERENCE: Expr = _V - _U
@@ -48,6 +51,11 @@ _STANDARD_SQUARE: Expr = _STANDARD * _STANDARD
 
 
 # -- by edge -----------------------------------------------------------------------------------------------------------
+def both_ends(adjacency: Adjacency, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``x[u]`` and ``x[v]`` of every edge."""
+    return core.sddmm(adjacency, _U, (x,)), core.sddmm(adjacency, _OWN, (x,))
+
+
 def difference(adjacency: Adjacency, left: Tensor, right: Tensor) -> Tensor:
     """Return ``right[v] - left[u]`` of every edge, (num_edges, *feat)."""
     return core.sddmm(adjacency, _DIFFERENCE, (left, right))
@@ -155,14 +163,8 @@ def residual(in_feats: int, out_feats: int) -> nn.Module:
 def last_linear(function: Any) -> tuple[list[nn.Module], nn.Linear] | None:
     """Return (the layers before, the last) of a ``Linear`` or a ``Sequential`` that ends in one; else None.
 
-    Layers with hooks, and modules derived from these, may do more than their weights say.
+    Nor where one of both is not plain, see :func:`~.given.is_plain`.
     """
-    layers: list[nn.Module] = list(function) if type(function) is nn.Sequential else [function]
-    last = layers[-1] if layers else None
-    if not isinstance(last, nn.Linear) or type(last) is not nn.Linear or _has_hooks(function) or _has_hooks(last):
-        return None
-    return layers[:-1], last
-
-
-def _has_hooks(layer: Any) -> bool:
-    return any(vars(layer).get(name) for name in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"))
+    joined = is_plain(function, nn.Sequential)
+    layers: list[Any] = list(function) if joined else [function]
+    return (layers[:-1], layers[-1]) if layers and is_plain(layers[-1]) else None

@@ -18,6 +18,8 @@ __all__ = [
     "as_module",
     "by_head",
     "first_rows",
+    "is_plain",
+    "is_relu",
     "pair_of_features",
     "pair_of_sizes",
     "require_dense",
@@ -32,24 +34,49 @@ __all__ = [
 ]
 
 
+def is_plain(module: Any, kind: Any = None) -> bool:
+    """Whether a layer may read a module's parameters in place of calling it: a ``kind``, ``nn.Linear`` unless given.
+
+    Not where the class is another one, or where hooks wait for the call: to see what comes and goes, or, as those of
+    ``torch.nn.utils.weight_norm`` do, to compute the weight.
+    """
+    if type(module) is not (nn.Linear if kind is None else kind):
+        return False
+    if active.name != "torch":
+        return True
+    hooks = module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks
+    return not any(hooks)
+
+
+def is_relu(activation: Any) -> bool:
+    """Whether an activation is ReLU and nothing else, so that a kernel may do it."""
+    return activation is nn.functional.relu or activation is framework.relu or is_plain(activation, nn.ReLU)
+
+
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:
     """Return (source, destination) feature sizes; one size stands for both."""
     return (sizes[0], sizes[1]) if isinstance(sizes, tuple) else (sizes, sizes)
 
 
-def pair_of_features(graph: DGLGraph, adjacency: Adjacency, feat: Any) -> tuple[Any, Any]:
+def pair_of_features(layer: Any, argument: str, graph: DGLGraph, adjacency: Adjacency, feat: Any) -> tuple[Any, Any]:
     """Return (source, destination) features, dense or sparse, with the right numbers of rows.
 
-    One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError`` where
-    rows and nodes differ in number.
+    One matrix stands for both; on a block its first rows are those of the destination nodes. Raises ``DGLError``,
+    naming the layer and its argument, where rows and nodes differ in number, and for a tuple that is no pair.
     """
     if isinstance(feat, tuple):
+        if len(feat) != 2:
+            raise DGLError(
+                f"{type(layer).__name__}: {argument} is a tuple of {len(feat)}; expected a tensor, or a pair (source, "
+                "destination)"
+            )
         source, destination = as_features(feat[0]), as_features(feat[1])
+        require_rows(layer, argument, source, adjacency.num_src, "source nodes")
     else:
         source = feat = as_features(feat)
+        require_rows(layer, argument, source, adjacency.num_src, "source nodes")
         destination = first_rows(feat, adjacency.num_dst) if graph.is_block else feat
-    require_rows(source, adjacency.num_src, "source nodes")
-    require_rows(destination, adjacency.num_dst, "destination nodes")
+    require_rows(layer, argument, destination, adjacency.num_dst, "destination nodes")
     return source, destination
 
 
@@ -62,12 +89,17 @@ def require_dense(x: Features, reader: str) -> None:
         )
 
 
-def require_rows(x: Features, expected: int, owner: str) -> None:
-    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges."""
+def require_rows(layer: Any, argument: str, x: Any, expected: int, owner: str) -> None:
+    """Raise ``DGLError`` unless ``x`` has one row for each of the ``expected`` nodes or edges, naming the argument."""
+    if x is None:
+        raise DGLError(
+            f"{type(layer).__name__}: {argument} is missing; expected a row for each of the {expected} {owner}"
+        )
     if x.ndim == 0 or x.shape[0] != expected:
         hint = "; on a graph with two sets of nodes pass a pair (source, destination)" if "nodes" in owner else ""
         raise DGLError(
-            f"a tensor of shape {tuple(x.shape)} was given for {expected} {owner}; expected a row each{hint}"
+            f"{type(layer).__name__}: {argument} of shape {tuple(x.shape)} was given for {expected} {owner}; "
+            f"expected a row each{hint}"
         )
 
 
@@ -129,7 +161,7 @@ class _Function(nn.Module):
         return self.function(x)
 
 
-def require_one_size(layer: Any, graph: DGLGraph, feat: Any) -> Tensor:
+def require_one_size(layer: Any, argument: str, graph: DGLGraph, feat: Any) -> Tensor:
     """Return the features of a layer that walks along edges again and again, so that sources are destinations.
 
     Raises ``DGLError`` for a pair of features, a graph with two sets of nodes, and wrong numbers of rows.
@@ -140,7 +172,7 @@ def require_one_size(layer: Any, graph: DGLGraph, feat: Any) -> Tensor:
             f"sources and destinations and one tensor of features; got {graph.num_src_nodes()} sources, "
             f"{graph.num_dst_nodes()} destinations and a {type(feat).__name__}"
         )
-    require_rows(feat, graph.num_src_nodes(), "nodes")
+    require_rows(layer, argument, feat, graph.num_src_nodes(), "nodes")
     return feat
 
 

@@ -36,7 +36,7 @@ _DOT = core.Attention(core.Score.DOT)
 def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
     """Return the number of nodes in each batched graph, (batch_size,).
 
-    Raises ``DGLError``, naming the layer, for a graph of several node types and for another number of rows.
+    Raises ``DGLError``, naming the layer, for a graph of several node types, no features and another number of rows.
     """
     if len(graph._num_nodes) != 1:
         raise DGLError(
@@ -45,6 +45,8 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
         )
     known = graph._batch_num_nodes
     sizes = np.array(graph._num_nodes) if known is None else known[0]
+    if feat is None:
+        raise DGLError(f"{type(layer).__name__}: feat is missing; expected (num_nodes, ...)")
     if feat.ndim == 0 or feat.shape[0] != graph._num_nodes[0]:
         raise DGLError(
             f"{type(layer).__name__}: feat has shape {tuple(feat.shape)}; expected a row for each of the "

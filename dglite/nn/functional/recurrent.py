@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...backend import Tensor, active, framework
-
-if TYPE_CHECKING:
-    from torch import nn
+from ..base import nn
+from .given import is_plain
 
 __all__ = ["gated_step", "recurrent"]
 
@@ -34,6 +33,8 @@ def gated_step(cell: nn.GRUCell, x: Tensor, state: Tensor) -> Tensor:
     On a CPU, torch's cell is made of operations that copy what they overwrite, of which this needs and keeps fewer: six
     tensors like the state in place of eight, and adds up in products what the cell adds up after them.
     """
+    if not is_plain(cell, nn.GRUCell):
+        return cell(x, state)  # type: ignore[no-any-return]
     if active.name != "torch" or not active.on_cpu(x) or active.autocast_dtype() is not None:
         return cell(x, state)  # type: ignore[no-any-return]
     size = cell.hidden_size

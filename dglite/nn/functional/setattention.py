@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backend import Tensor, active
+from ...backend import Tensor, active, framework
+from ...errors import DGLError
 from ...ops import core
+from ...structure.adjacency import Adjacency
 from ..base import nn
 
-__all__ = ["SetPairs", "set_attention", "set_pairs"]
+__all__ = ["SetPairs", "SetSizes", "seed_attention", "set_attention", "set_pairs"]
+
+_NO_RELATION = (0,)
+"""In place of the words of a relation: torch wants a number at least."""
 
 
 class _DenseRows(NamedTuple):
@@ -42,12 +48,25 @@ class SetPairs(NamedTuple):
     """Where each query is among the results of all classes and the row of zeros behind them; None for in order."""
 
 
-def set_pairs(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
+class SetSizes(NamedTuple):
+    """How many queries and keys each graph has, (batch_size,) both: the plan in a program that torch compiles."""
+
+    queries: Tensor
+    keys: Tensor
+
+
+def set_pairs(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs | SetSizes:
     """Plan the attention of ``query_sizes[i]`` rows over ``key_sizes[i]`` rows for every graph i.
 
     Graphs whose sizes round up to the same powers of 2 are padded to the largest of them, so that less than 3 of 4
     scores are padding, however unlike the sizes are.
     """
+    if active.compiling():
+        return SetSizes(framework.from_numpy(query_sizes), framework.from_numpy(key_sizes))
+    return _planned(query_sizes, key_sizes)
+
+
+def _planned(query_sizes: np.ndarray, key_sizes: np.ndarray) -> SetPairs:
     starts = [np.cumsum(sizes) - sizes for sizes in (query_sizes, key_sizes)]
     num_queries = int(query_sizes.sum())
     met = (query_sizes > 0) & (key_sizes > 0)
@@ -81,30 +100,173 @@ def _rows(rows: np.ndarray, num_rows: int) -> _DenseRows:
     return _DenseRows(rows.shape, None if in_order else core.RowIndex(rows.ravel()))
 
 
-def set_attention(pairs: SetPairs, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+def set_attention(
+    pairs: SetPairs | SetSizes, queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0
+) -> Tensor:
     r"""Return for every query the mean of its graph's values, weighted by the softmax of its products with the keys.
 
     Products are divided by :math:`\sqrt d`; ``dropout`` is of the weights. queries (num_queries, heads, d), keys and
     values (num_keys, heads, d) -> (num_queries, heads, d), 0 where a graph has no keys.
     """
+    if isinstance(pairs, SetSizes):
+        seed = framework.randint(2**62, (1,)) if dropout else framework.zeros(1, dtype=framework.int64)
+        return active.call(_SetAttention.name, (queries, keys, values, *pairs, seed), _NO_RELATION, repr(dropout), None)
     results = [_of_class(one, queries, keys, values, dropout) for one in pairs.classes]
-    if pairs.order is None and results:
+    return _in_order(results, pairs.order, values)
+
+
+def _in_order(results: list[Tensor], order: core.RowIndex | None, like: Tensor) -> Tensor:
+    """Return the rows of all results, and of zeros, as ``order`` says."""
+    if order is None and results:
         return results[0] if len(results) == 1 else active.concat(results)
-    nothing = active.full((1, *queries.shape[1:]), 0, active.dtype(values), active.device(queries))
-    if pairs.order is None:
+    nothing = like.new_zeros(1, *like.shape[1:])
+    if order is None:
         return nothing[:0]
-    return core.take_rows(active.concat([*(x.to(values.dtype) for x in results), nothing]), pairs.order)
+    return core.take_rows(active.concat([*(x.to(like.dtype) for x in results), nothing]), order)
 
 
 def _of_class(one: _Class, queries: Tensor, keys: Tensor, values: Tensor, dropout: float) -> Tensor:
-    q, k, v = (_batch(x, rows) for x, rows in ((queries, one.queries), (keys, one.keys), (values, one.keys)))
-    mask: Any = None if one.mask is None else active.from_numpy(one.mask, active.device(queries))
-    result = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout)
-    result = result.transpose(1, 2).reshape(math.prod(one.queries.shape), *queries.shape[1:])
-    return result if one.own is None else core.take_rows(result, one.own)
+    q, k, v = _batches(one, queries, keys, values)
+    mask = _mask(one, queries)
+    return _rows_of(one, nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout))
+
+
+def _batches(one: _Class, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return _batch(queries, one.queries), _batch(keys, one.keys), _batch(values, one.keys)
+
+
+def _mask(one: _Class, like: Tensor) -> Any:
+    return None if one.mask is None else active.from_numpy(one.mask, active.device(like))
+
+
+def _rows_of(one: _Class, result: Tensor) -> Tensor:
+    """Return the queries' own rows of a dense result (graphs, heads, longest, d)."""
+    rows = result.transpose(1, 2).flatten(0, 1)
+    return rows if one.own is None else core.take_rows(rows, one.own)
 
 
 def _batch(x: Tensor, of: _DenseRows) -> Tensor:
     """Return the rows of x as (graphs, heads, longest, d)."""
     taken = x if of.rows is None else core.take_rows(x, of.rows)
     return taken.reshape(*of.shape, *x.shape[1:]).transpose(1, 2)
+
+
+# -- in compiled programs ----------------------------------------------------------------------------------------------
+def _weights(one: _Class, q: Tensor, k: Tensor, dropout: float, chance: Any) -> tuple[Tensor, Tensor | float]:
+    """Return the softmax of dense scores, and what dropout multiplies it by."""
+    scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1])
+    mask = _mask(one, q)
+    weights = framework.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf), -1)
+    if not dropout:
+        return weights, 1.0
+    kept = framework.rand(weights.shape, generator=chance).to(q.device) >= dropout
+    return weights, kept.to(q.dtype) / (1 - dropout) if dropout < 1 else framework.zeros_like(weights)
+
+
+def _chance(seed: Tensor) -> Any:
+    return framework.Generator().manual_seed(int(seed))
+
+
+class _SetAttention:
+    """:func:`set_attention` of tensors that hold the sizes: planned when the program runs.
+
+    Inputs are queries, keys, values, their sizes and the seed of dropout.
+    """
+
+    name = "set_attention"
+    kept: Tensor | None = None
+    owner: object = None
+    saved: Sequence[int] = (0, 1, 2, 3, 4, 5)
+    shapes: Sequence[tuple[int, ...]] = ()
+
+    def __init__(self, dropout: float) -> None:
+        self.dropout = dropout
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return (tuple(inputs[0].shape), active.dtype(inputs[2])), None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        *tensors, queries, keys, seed = inputs
+        pairs = _planned(active.to_numpy(queries), active.to_numpy(keys))
+        if not self.dropout:
+            return set_attention(pairs, *tensors).contiguous()
+        chance, results = _chance(seed), []
+        for one in pairs.classes:
+            q, k, v = _batches(one, *tensors)
+            weights, multipliers = _weights(one, q, k, self.dropout, chance)
+            results.append(_rows_of(one, (weights * multipliers) @ v))
+        return _in_order(results, pairs.order, tensors[2]).contiguous()
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        tensors: Any = inputs[:3]
+        flat = active.call(_SetAttentionGradient.name, (*inputs[:6], grad), _NO_RELATION, repr(self.dropout), None)
+        found = flat.split([x.numel() for x in tensors])
+        return [part.reshape(x.shape) for part, x in zip(found, tensors, strict=True)] + [None] * 3
+
+
+class _SetAttentionGradient(_SetAttention):
+    """The gradients of queries, keys and values, one after the other in one axis. The result's gradient comes last."""
+
+    name, saved = "set_attention_gradient", ()
+
+    def describe(self, *inputs: Tensor) -> tuple[tuple[Sequence[int], str], None]:
+        return ((sum(x.numel() for x in inputs[:3]),), active.dtype(inputs[0])), None
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        *tensors, queries, keys, seed, grad = inputs
+        pairs, chance = _planned(active.to_numpy(queries), active.to_numpy(keys)), _chance(seed)
+        grads = [framework.zeros_like(x) for x in tensors]
+        for one in pairs.classes:
+            q, k, v = _batches(one, *tensors)
+            weights, multipliers = _weights(one, q, k, self.dropout, chance)
+            own = _batch(grad, one.queries)
+            if one.own is not None:
+                of_rows = framework.zeros(math.prod(one.queries.shape), dtype=grad.dtype, device=grad.device)
+                of_rows[active.from_numpy(one.own.rows, active.device(grad))] = 1
+                own = own * of_rows.reshape(one.queries.shape[0], 1, -1, 1)
+            by_weight = own @ v.transpose(2, 3) * multipliers
+            by_score = weights * (by_weight - (weights * by_weight).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
+            found = by_score @ k, by_score.transpose(2, 3) @ q, (weights * multipliers).transpose(2, 3) @ own
+            for into, made, rows in zip(grads, found, (one.queries, one.keys, one.keys), strict=True):
+                _add(into, made, rows)
+        return framework.cat([x.reshape(-1) for x in grads])
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        raise DGLError("attention inside sets has no second derivative")
+
+
+def _add(into: Tensor, dense: Tensor, rows: _DenseRows) -> None:
+    """Add a dense batch (graphs, heads, longest, d) to the rows that it was made of."""
+    flat = dense.transpose(1, 2).flatten(0, 1)
+    if rows.rows is None:
+        into += flat
+    else:
+        into.index_add_(0, active.from_numpy(rows.rows.rows, active.device(into)), flat)
+
+
+active.register(_SetAttention.name, lambda structure, recipe, needs, real, keeper: _SetAttention(float(recipe)))
+active.register(
+    _SetAttentionGradient.name, lambda structure, recipe, needs, real, keeper: _SetAttentionGradient(float(recipe))
+)
+
+
+# -- the same seeds for all graphs -------------------------------------------------------------------------------------
+def seed_attention(sizes: np.ndarray, scores: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+    """Return for every graph and seed the mean of the graph's values, weighted by the softmax of their scores.
+
+    One kernel. All graphs have the same m seeds; ``sizes`` (batch_size,) are their numbers of rows. scores (num_rows,
+    m, heads), values (num_rows, heads, d) -> (batch_size * m, heads, d), 0 for a graph without rows. ``dropout`` is of
+    the weights.
+    """
+    num_rows, num_seeds, heads = scores.shape
+    nothing = [scores.new_zeros(count, heads) for count in (num_rows, len(sizes) * num_seeds)]
+    how = core.Attention(core.Score.ADDITIVE, slope=1.0, dropout=dropout, edges=True)
+    return core.attention(_rows_to_seeds(sizes, num_seeds), how, values, (*nothing, scores.flatten(0, 1)))
+
+
+def _rows_to_seeds(sizes: np.ndarray, num_seeds: int) -> Adjacency:
+    """Return the relation of every row to the seeds of its graph; edge ``row * num_seeds + seed``."""
+    graphs = np.repeat(np.arange(len(sizes)), sizes)
+    seeds = graphs[:, None] * num_seeds + np.arange(num_seeds)
+    indptr = np.arange(len(graphs) + 1) * num_seeds
+    return Adjacency.from_csr(len(graphs), len(sizes) * num_seeds, indptr, seeds.ravel())

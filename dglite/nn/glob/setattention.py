@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import final
 
 import numpy as np
 
-from ...backend import Tensor, framework
+from ...backend import Tensor, active, framework
 from .. import functional
 from ..base import nn
 
 __all__ = ["InducedSetAttentionBlock", "MultiHeadAttention", "PMALayer", "SetAttentionBlock"]
 
+MOST_SEEDS = 8
+"""Of more seeds, an edge for each row and seed is many edges: keys are made, and meet their queries densely."""
+
 
 def feed_forward(d_model: int, d_ff: int, dropout: float) -> nn.Sequential:
     """Return two linear layers with ReLU and dropout between."""
-    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
+    return nn.Sequential(nn.Linear(d_model, d_ff), nn.ReLU(inplace=True), nn.Dropout(dropout), nn.Linear(d_ff, d_model))
 
 
 @final
@@ -60,8 +64,30 @@ class MultiHeadAttention(nn.Module):
             functional.by_head(project(rows), self.num_heads)
             for project, rows in ((self.proj_q, x), (self.proj_k, mem), (self.proj_v, mem))
         )
-        dropout = self.dropouta if self.training else 0.0
-        found = functional.set_attention(pairs, queries, keys, values, dropout)
+        return self._finish(x, functional.set_attention(pairs, queries, keys, values, self._dropout()))
+
+    def of_seeds(self, seeds: Tensor, mem: Tensor, sizes: np.ndarray) -> Tensor:
+        """Return the new rows of the same seeds for every graph: (m, d_model) -> (batch_size * m, d_model).
+
+        ``sizes`` (batch_size,) are the graphs' numbers of memory rows. Few seeds meet the memory in the product that
+        would make its keys.
+        """
+        x = seeds.repeat(len(sizes), 1)
+        many = len(seeds) > min(MOST_SEEDS, self.d_head)
+        if many or active.compiling() or not functional.is_plain(self.proj_k):
+            return self(x, mem, functional.set_pairs(np.full(len(sizes), len(seeds)), sizes))
+        queries = functional.by_head(self.proj_q(seeds), self.num_heads) / math.sqrt(self.d_head)
+        matrices = self.proj_k.weight.reshape(self.num_heads, self.d_head, self.d_model)
+        readers = framework.einsum("shd,hdi->shi", queries, matrices)
+        scores = nn.functional.linear(mem, readers.flatten(0, 1)).reshape(-1, *readers.shape[:2])
+        values = functional.by_head(self.proj_v(mem), self.num_heads)
+        return self._finish(x, functional.seed_attention(sizes, scores, values, self._dropout()))
+
+    def _dropout(self) -> float:
+        return self.dropouta if self.training else 0.0
+
+    def _finish(self, x: Tensor, found: Tensor) -> Tensor:
+        """Return what follows of the attention's result, (num_rows, num_heads, d_head)."""
         x = self.norm_in(x + self.proj_o(found.reshape(x.shape[0], self.num_heads * self.d_head)))
         return self.norm_inter(x + self.ffn(x))
 
@@ -113,9 +139,9 @@ class InducedSetAttentionBlock(nn.Module):
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return the new rows; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
         points = np.full(len(sizes), self.m)
-        query = self.inducing_points.repeat(len(sizes), 1)
-        memory = self.mha[0](query, feat, functional.set_pairs(points, sizes))
-        return self.mha[1](feat, memory, functional.set_pairs(sizes, points))
+        read, write = self.mha
+        memory = read.of_seeds(self.inducing_points, feat, sizes)  # type: ignore[operator]
+        return write(feat, memory, functional.set_pairs(sizes, points))
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""
@@ -149,8 +175,7 @@ class PMALayer(nn.Module):
 
     def forward(self, feat: Tensor, sizes: np.ndarray) -> Tensor:
         """Return k rows for each graph; ``sizes`` (batch_size,) are the graphs' numbers of rows."""
-        pairs = functional.set_pairs(np.full(len(sizes), self.k), sizes)
-        return self.mha(self.seed_vectors.repeat(len(sizes), 1), self.ffn(feat), pairs)
+        return self.mha.of_seeds(self.seed_vectors, self.ffn(feat), sizes)
 
     def extra_repr(self) -> str:
         """Describe the layer when a model is printed."""

@@ -102,7 +102,7 @@ class TypedLinear(nn.Module):
         another width, and for types that are no numbers from 0 to ``num_types - 1``, one for each row.
         """
         functional.require_width(self, "x", x, self.in_size)
-        functional.require_rows(x, len(x_type), "types")
+        functional.require_rows(self, "x", x, len(x_type), "types")
         rows, matrices = self.by_block(x)
         return functional.typed_linear(rows, x_type, matrices).reshape(x.shape[0], self.out_size)
 

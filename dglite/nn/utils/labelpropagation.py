@@ -68,7 +68,7 @@ class LabelPropagation(nn.Module):
         ``mask`` (num_nodes,), or ids of nodes, says whose labels are known; all, unless given. Raises ``DGLError`` for
         another number of rows, and for a graph with two sets of nodes.
         """
-        labels = functional.require_one_size(self, g, labels)
+        labels = functional.require_one_size(self, "labels", g, labels)
         if labels.ndim > 2:
             raise DGLError(
                 f"LabelPropagation: labels has shape {tuple(labels.shape)}; expected (num_nodes,) or "

@@ -6,7 +6,7 @@ from dglite.expr import Operand, Side
 from dglite.kernels.cuda import attention, convert, persistent, sample, winners
 from dglite.kernels.cuda.program import CudaProgram
 from dglite.kernels.cuda.softmax import softmax_program
-from dglite.kernels.cuda.sparse import bind_sddmm, bind_spmm
+from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.render_tiles import Phase, Score
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import expression
@@ -48,6 +48,13 @@ def programs() -> list[CudaProgram]:
         wide_sum(),
         bind_spmm(product, Reducer.MAX, "bfloat16", "int64", heads, True).program([0, 0], 0, 20.0)[1],
         bind_spmm(product, Reducer.MEAN, "float16", "int32", outer).program([0, 0], 0, 20.0)[1],
+        bind_several(
+            ((product, Reducer.MEAN), (product * product, Reducer.SUM), (expression("copy_u"), Reducer.MAX)),
+            "float32",
+            "int32",
+            ((64,), (1,)),
+            True,
+        ).program([0, 0], 0, 20.0)[1],
         bind_sddmm(expression("u_div_v"), "float64", "int64", outer).program([0, 0], 0, 20.0)[1],
         bind_sddmm(product, "float32", "int32", ((8, 32), (8, 32)), True).program([0, 0], 0, 20.0)[1],
         softmax_program("float16", "int32", 2, 4, 2),

@@ -129,6 +129,30 @@ def test_several_reductions_are_the_same_as_one_each(limit):
     np.testing.assert_array_equal(winners, alone)
 
 
+@pytest.mark.parametrize("limit", list(LIMITS))
+@pytest.mark.parametrize(("dtype", "shapes"), [("bfloat16", ((8, 3), (8, 1))), ("float32", ((320,), (1,)))])
+def test_several_reductions_are_one_pass(monkeypatch, dtype, shapes, limit):
+    coo, product, launched = graph("random"), expression("u_mul_e"), []
+    launch = GPU.launch
+    monkeypatch.setattr(
+        GPU, "launch", lambda program, name, *rest: launched.append(name) or launch(program, name, *rest)
+    )
+    values = operands(product, coo, shapes)
+    # of one the operand of edges is no part
+    parts = (
+        (product, Reducer.SUM),
+        (expression("copy_u"), Reducer.MIN),
+        (product, Reducer.MAX),
+        (product, Reducer.MEAN),
+    )
+    bound = bind_several(parts, dtype, "int64", shapes)
+    got, rounded = run(coo, "int64", dtype, values, bound, (4, coo.num_dst, *bound.layout.shape), limit)
+    assert launched in (["rows"], ["rows", "merge"])
+    for found, (expr, reducer) in zip(got, parts, strict=True):
+        want = reference.spmm(expr, reducer, coo.src, coo.dst, coo.num_dst, rounded)
+        assert_close(found, np.broadcast_to(want, found.shape), dtype)
+
+
 @pytest.mark.parametrize("reducer", ["sum", "mean", "max", "min"])
 def test_nan_and_infinity_come_through(reducer):
     coo = Coo(3, 2, np.array([0, 1, 2, 0]), np.array([0, 0, 1, 1]))

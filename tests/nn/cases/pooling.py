@@ -160,7 +160,6 @@ CASES = [
         attention_state("layers.0.mha") | attention_state("layers.1.mha"),
         (few_rows, wide),
         smooth=False,
-        compiles=False,
     ),
     case(
         "SetTransformerEncoder isab",
@@ -169,7 +168,6 @@ CASES = [
         ISAB,
         (few_rows, wide),
         smooth=False,
-        compiles=False,
     ),
     case(
         "SetTransformerDecoder",
@@ -178,6 +176,5 @@ CASES = [
         DECODER,
         (few_rows, wide),
         smooth=False,
-        compiles=False,
     ),
 ]

@@ -190,7 +190,6 @@ CASES = [
         perceptrons(("mlp_bef.layers.0", 5, 4), ("mlp_aft.layers.0", 3, 5)),
         ONE_SIZE,
         smooth=False,
-        compiles=False,
         refused=((inputs(feat(5)), "TWIRLSConv: feat has shape"),),
     ),
     Case(
@@ -204,6 +203,5 @@ CASES = [
         | {f"mlp_aft.norms.1.{part}": (5,) for part in ("weight", "bias")},
         ("graph",),
         smooth=False,
-        compiles=False,
     ),
 ]

@@ -9,7 +9,7 @@ import torch
 import dglite
 from dglite.errors import DGLError
 from dglite.nn import GlobalAttentionPooling, MaxPooling, SetTransformerDecoder, SetTransformerEncoder, SortPooling
-from dglite.nn.functional import set_attention, set_pairs
+from dglite.nn.functional import SetSizes, set_attention, set_pairs
 from tests.nn import dense
 
 SIZES = [
@@ -23,7 +23,8 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("query_sizes", "key_sizes"), SIZES)
-def test_attention_stays_inside_each_graph(query_sizes: list[int], key_sizes: list[int]) -> None:
+@pytest.mark.parametrize("compiled", [False, True])
+def test_attention_stays_inside_each_graph(compiled: bool, query_sizes: list[int], key_sizes: list[int]) -> None:
     queries, keys = dense.double(sum(query_sizes), 2, 3), dense.double(sum(key_sizes), 2, 3, seed=1)
     values = dense.double(sum(key_sizes), 2, 3, seed=2)
     rows = []
@@ -31,7 +32,12 @@ def test_attention_stays_inside_each_graph(query_sizes: list[int], key_sizes: li
         weights = torch.softmax(torch.einsum("qhd,khd->qkh", q, k) / 3**0.5, 1)
         rows.append(torch.einsum("qkh,khd->qhd", weights, v))
     expected = torch.cat(rows)
-    found = set_attention(set_pairs(np.array(query_sizes), np.array(key_sizes)), queries, keys, values)
+    plan = (
+        SetSizes(torch.tensor(query_sizes), torch.tensor(key_sizes))
+        if compiled
+        else set_pairs(np.array(query_sizes), np.array(key_sizes))
+    )
+    found = set_attention(plan, queries, keys, values)
     torch.testing.assert_close(found, expected)
     if expected.numel() and expected.requires_grad and sum(key_sizes):
         for x, y in zip(
@@ -73,6 +79,30 @@ def test_attention_is_dropped_while_training_only() -> None:
     assert not torch.equal(layer(g, x), layer(g, x))
     layer.eval()
     assert torch.equal(layer(g, x), layer(g, x))
+
+
+def test_a_compiled_program_drops_attention() -> None:
+    sizes = torch.tensor([1, 3, 0, 2])
+    values = torch.ones(6, 2, 3, dtype=torch.float64)
+    queries, keys = dense.double(6, 2, 3), dense.double(6, 2, 3, seed=1)
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, seed: int = 3) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return set_attention(SetSizes(sizes, sizes), q, k, v, 0.5)
+
+    assert torch.autograd.gradcheck(function, (queries, keys, values.requires_grad_()))
+    results = torch.stack([function(queries, keys, values, seed) for seed in range(200)])
+    assert set(results[:, 0].unique().tolist()) == {0.0, 2.0}
+    torch.testing.assert_close(results.mean(0), torch.ones_like(values), rtol=0, atol=0.3)
+
+
+def test_seeds_do_without_keys_until_somebody_looks_at_them() -> None:
+    layer, g = SetTransformerDecoder(4, 2, 3, 5, 1, 2).double(), dglite.batch([dense.graph(), dense.lonely_graph()])
+    x, seen = dense.double(8, 4), []
+    expected = layer(g, x)
+    layer.pma.mha.proj_k.register_forward_hook(lambda module, given, keys: seen.append(keys.shape))
+    torch.testing.assert_close(layer(g, x), expected)
+    assert seen == [(8, 6)]
 
 
 def test_initial_values_are_glorots() -> None:

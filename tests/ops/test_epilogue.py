@@ -1,0 +1,112 @@
+"""A reduction with its epilogue is the reduction, then the steps: values and gradients of any order."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu import launch
+from dglite.ops import core, epilogue
+from dglite.opspec import Reducer
+from dglite.structure.adjacency import Adjacency
+
+U0, E1, V1 = Operand(Side.U, 0), Operand(Side.E, 1), Operand(Side.V, 1)
+NUM_SRC, NUM_DST, NUM_EDGES = 6, 5, 23
+KINDS = list(itertools.product([False, True], repeat=3))
+
+
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go parallel from the first element on, so that rows are cut."""
+    monkeypatch.setattr(launch, "PARALLEL_FROM", 1 if request.param == 2 else 10**9)
+
+
+def relation(hub: bool = False) -> Adjacency:
+    rng = np.random.default_rng(0)
+    dst = np.full(NUM_EDGES, 2) if hub else rng.integers(0, NUM_DST - 1, NUM_EDGES)
+    return Adjacency.from_coo(NUM_SRC, NUM_DST, rng.integers(0, NUM_SRC, NUM_EDGES), dst)
+
+
+def double(*shape: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def plain(total: torch.Tensor, bias: torch.Tensor | None, residual: torch.Tensor | None, relu: bool) -> torch.Tensor:
+    for x in (bias, residual):
+        total = total if x is None else total + x
+    return total.relu() if relu else total
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize(("with_bias", "with_residual", "relu"), KINDS)
+@pytest.mark.parametrize("reducer", [Reducer.SUM, Reducer.MEAN])
+@pytest.mark.parametrize("hub", [False, True])
+@pytest.mark.parametrize(("width", "dtype"), [(3, torch.float64), (64, torch.float32), (37, torch.bfloat16)])
+def test_it_is_the_steps(
+    hub: bool, reducer: Reducer, width: int, dtype: torch.dtype, with_bias: bool, with_residual: bool, relu: bool
+) -> None:
+    adj, expr = relation(hub), U0 * V1
+    x, scale = double(NUM_SRC, width).to(dtype), double(NUM_DST, 1, seed=1).to(dtype)
+    bias = double(width, seed=2).to(dtype) if with_bias else None
+    residual = double(NUM_DST, width, seed=3).to(dtype) if with_residual else None
+    expected = plain(core.spmm(adj, expr, reducer, (x, scale)), bias, residual, relu)
+    found = core.spmm_epilogue(adj, expr, reducer, (x, scale), bias, residual, relu)
+    tolerance = {"rtol": 2e-2, "atol": 1e-1} if dtype is torch.bfloat16 else {}
+    torch.testing.assert_close(found, expected, **tolerance)
+
+
+@pytest.mark.parametrize(("with_bias", "with_residual", "relu"), KINDS[1:])
+@pytest.mark.parametrize(("expr", "rows"), [(U0 * E1, NUM_EDGES), (U0 * V1, NUM_DST)])
+def test_gradients_of_any_order(expr, rows: int, with_bias: bool, with_residual: bool, relu: bool) -> None:
+    adj, reducer = relation(), Reducer.MEAN if with_bias else Reducer.SUM
+    more = [double(3, seed=2)] * with_bias + [double(NUM_DST, 3, seed=3)] * with_residual
+
+    def function(x: torch.Tensor, y: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
+        bias = given[0] if with_bias else None
+        return core.spmm_epilogue(adj, expr, reducer, (x, y), bias, given[-1] if with_residual else None, relu)
+
+    inputs = (double(NUM_SRC, 3), double(rows, 1, seed=1), *more)
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs)
+
+
+def test_it_is_one_kernel_where_features_have_one_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    run = epilogue.run_spmm
+    monkeypatch.setattr(epilogue, "run_spmm", lambda bind, *rest: seen.append(bind) or run(bind, *rest))
+    adj, bias = relation(), double(3, seed=2)
+    for x in (double(NUM_SRC, 3), double(NUM_SRC, 2, 3)):
+        expected = plain(core.spmm(adj, U0, Reducer.SUM, (x,)), bias, None, True)
+        torch.testing.assert_close(core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, relu=True), expected)
+    assert seen == ["bind_epilogue"]
+
+
+def test_nan_passes_and_no_edges_leave_the_bias() -> None:
+    adj = Adjacency.from_coo(2, 3, np.array([0]), np.array([1]))
+    x, bias = torch.tensor([[float("nan")], [1.0]]), torch.tensor([2.0])
+    found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), bias, relu=True)
+    assert found[0] == 2 and found[1].isnan() and found[2] == 2
+    empty = Adjacency.from_coo(2, 3, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    assert core.spmm_epilogue(empty, U0, Reducer.SUM, (x,), -bias, relu=True).tolist() == [[0.0]] * 3
+
+
+def test_a_wider_residual_widens_the_result() -> None:
+    adj, x, residual = relation(), double(NUM_SRC, 3).float(), double(NUM_DST, 3, seed=1)
+    found = core.spmm_epilogue(adj, U0, Reducer.SUM, (x,), residual=residual)
+    torch.testing.assert_close(found, core.spmm(adj, U0, Reducer.SUM, (x,)) + residual)
+
+
+@pytest.mark.parametrize("reducer", [Reducer.MAX, Reducer.LOGSUMEXP])
+def test_other_reducers_go_step_by_step(reducer: Reducer) -> None:
+    adj, bias = relation(), double(3, seed=2)
+
+    def function(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return core.spmm_epilogue(adj, U0, reducer, (x,), bias)
+
+    x = double(NUM_SRC, 3)
+    assert torch.autograd.gradcheck(function, (x, bias))
