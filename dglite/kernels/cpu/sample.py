@@ -30,8 +30,8 @@ __all__ = [
 ]
 
 _jit = njit(nogil=True)
-_AHEAD = 8
-"""Rows between asking for a row's entries and using them."""
+_AHEAD = 32
+"""Rows between asking for a row's bounds and reading them."""
 TOGETHER = 32
 """Rows whose positions are drawn before their entries are read."""
 

@@ -10,11 +10,14 @@ from .cached import njit
 from .choose import choose_weighted, is_new, set_size
 from .counter import below, draw, stream, unit
 from .hashing import has
+from .memory import prefetch
 from .sample import Choices, Rows, edge_at
 
 __all__ = ["Absent", "Weights", "sum_rows", "weighted_rows"]
 
 _jit = njit(nogil=True)
+_FAR, _NEAR, _MOST = 12, 4, 32
+"""Rows between asking for a row's edge ids and using them, the same for weights, and of how many of its entries."""
 _LONG = 4
 """Rows of more than so many entries for each choice are not read as a whole."""
 
@@ -98,6 +101,10 @@ def weighted_rows(
     taken = np.empty(set_size(max(min(fanout, longest // _LONG), 1)), np.int64)
     by_trial = weights.num_groups == 0 and not replace and fanout > 0
     for i in range(first, last):
+        if i + _FAR < last and len(rows.edge_ids) > 0:
+            prefetch(rows.edge_ids.ctypes.data + rows.starts[i + _FAR] * rows.edge_ids.itemsize)
+        if i + _NEAR < last and weights.num_groups == 0:
+            _ask_for_weights(rows, i + _NEAR, weights.values)
         start, to = rows.starts[i], rows.offsets[i]
         degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
         random, count = stream(key, i), 0
@@ -112,13 +119,24 @@ def weighted_rows(
                 return
             for j in range(count):
                 row[positions[j]] = 0
-            left = fanout if fanout < 0 else fanout - count
+            takes_all = fanout < 0 or (degree <= fanout and not replace)
+            left = -1 if takes_all else fanout - count
             count += choose_weighted(row, degree, left, replace, random, keys, positions[count:])
         counts[i] = count
         for j in range(count):
             entry = start + positions[j]
             chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
             chosen.edges[to + j] = edge_at(rows.edge_ids, entry)
+
+
+@_jit
+def _ask_for_weights(rows: Rows, i: int, values: np.ndarray) -> None:
+    """Ask for the memory of the far ends of a row's first entries and, as they are by edge, of their weights."""
+    start = rows.starts[i]
+    prefetch(rows.indices.ctypes.data + start * rows.indices.itemsize)
+    if len(values) > 0 and len(rows.edge_ids) > 0:
+        for entry in range(start, min(np.int64(rows.indptr[rows.seeds[i] + 1]), start + _MOST)):
+            prefetch(values.ctypes.data + np.int64(rows.edge_ids[entry]) * values.itemsize)
 
 
 @_jit
