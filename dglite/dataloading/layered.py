@@ -95,15 +95,18 @@ def _by_entry(g: DGLGraph, relation: int) -> bool:
 
 def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, drawn: Drawn | None) -> Any:
     """Return the features and ids of drawn edges, and their weights where they have some."""
-    if drawn is None or not drawn.by_entry:
+    stored = None if drawn is None else drawn.stored
+    if drawn is None or stored is None:
         frame = edge_frame(g, block, relation, _NO_IDS if drawn is None else drawn.edges)
     else:
-        frame, stored = block._edge_frame(relation), g.adjacencies[relation].csc()
-        if stored.has_edge_ids and stored.edge_ids is None:
-            frame[EID] = block._ids_tensor(drawn.edges)
-        else:
-            # Not by the block's method: blocks must go when the last reference to them does.
-            frame.wait(EID, drawn.edges, lambda _, entries: g._ids_tensor(stored.edge_ids[entries]))
+        # Not by the block's method: blocks must go when the last reference to them does.
+        frame, tensor = block._edge_frame(relation), g._ids_tensor
+
+        def ids(_: Any, entries: np.ndarray) -> Any:
+            edge_ids = stored.edge_ids
+            return tensor(entries.copy() if edge_ids is None else edge_ids[entries])
+
+        frame.wait(EID, drawn.edges, ids)
     if drawn is not None and drawn.weights is not None:
         frame["edge_weights"] = active.from_numpy(drawn.weights)
     return frame
@@ -148,4 +151,4 @@ def _draw(
         if counts.sum() < rows.room:
             kernels.block.close_gaps(offsets, counts, far, edges)
             far, edges = far[: offsets[-1]].copy(), edges[: offsets[-1]].copy()
-    return Drawn(offsets, far, edges, by_entry)
+    return Drawn(offsets, far, edges, rows.by_entry_of)

@@ -14,7 +14,7 @@ from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
-from ..structure import Adjacency
+from ..structure import Adjacency, Compressed
 
 __all__ = ["NO_EDGES", "Chosen", "Drawn", "IncidentEdges", "compiled", "edge_frame", "frontier"]
 
@@ -54,7 +54,9 @@ class Drawn(NamedTuple):
     far
         their ends that are no seeds.
     edges
-        their ids, or with ``by_entry`` their entries in the matrix that was read, by destination or by source.
+        their ids, or entries of ``stored``.
+    stored
+        the relation by destination, or by source, where edges are its entries.
     weights
         what their messages are to be multiplied by; None where that is 1 for all.
     """
@@ -62,7 +64,7 @@ class Drawn(NamedTuple):
     offsets: np.ndarray
     far: np.ndarray
     edges: np.ndarray
-    by_entry: bool = False
+    stored: Compressed | None = None
     weights: np.ndarray | None = None
 
 
@@ -78,11 +80,13 @@ class IncidentEdges:
     ----------
     rows
         what every kernel starts with.
+    by_entry_of
+        the matrix whose entries stand in the place of edge ids, or None.
     longest, entries
         entries of the longest row, and of all of them.
     """
 
-    __slots__ = ("_adjacency", "_inward", "entries", "longest", "rows")
+    __slots__ = ("_adjacency", "_inward", "by_entry_of", "entries", "longest", "rows")
 
     def __init__(
         self,
@@ -95,6 +99,7 @@ class IncidentEdges:
     ) -> None:
         self._adjacency, self._inward = adjacency, inward
         stored, sample = adjacency.csc() if inward else adjacency.csr(), compiled().sample
+        self.by_entry_of = stored if by_entry else None
         edge_ids = None if by_entry else stored.edge_ids
         matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
         self.rows = sample.Rows(*matrix, seeds, np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64))

@@ -77,8 +77,8 @@ def sample_labors(
         drawn = None if ids is None else law.draw(i, ids)
         if ids is not None and drawn is not None:
             near, weights = np.repeat(ids.astype(adjacency.index_dtype), np.diff(drawn.offsets)), drawn.weights
-            ends = (drawn.far, near) if inward else (near, drawn.far)
-            edges = Chosen(*ends, drawn.edges, drawn.offsets)
+            src, dst = (drawn.far, near) if inward else (near, drawn.far)
+            edges = Chosen(src, dst, drawn.edges, drawn.offsets)
         chosen.append(edges)
         results.append(active.from_numpy(np.empty(0, np.float32) if weights is None else weights))
     made = frontier(g, chosen, copy_ndata, copy_edata, output_device)
@@ -126,13 +126,13 @@ class Labor:
         by_entry = by_entry and alike
         rows = IncidentEdges(adjacency, seeds, self._inward, -1, by_entry=by_entry)
         if alike:
-            return Drawn(*_sample_alike(rows, adjacency, fanout, self._keys[0]), by_entry)
+            return Drawn(*_sample_alike(rows, adjacency, fanout, self._keys[0]), rows.by_entry_of)
         places = rows.places(near=False)
         candidates = _weights_of(rows, places, weights, excluded, f"{self._etypes[i]!r} edge")
         rule = candidates, fanout, self._rounds, self._keys, self._mixing
         offsets, far, edges, results = _sample(rows, places, adjacency, *rule)
         uniform = self._rounds == 0 and weights is None
-        return Drawn(offsets, far, edges, False, None if uniform else results.astype(np.float32))
+        return Drawn(offsets, far, edges, None, None if uniform else results.astype(np.float32))
 
 
 def _keys(random_seed: Any) -> tuple[int, int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -62,7 +64,9 @@ def test_blocks_of_labor_are_those_made_one_by_one(monkeypatch, graph, options):
 
     def batches():
         dglite.seed(1)
-        return plain(list(DataLoader(g, indices, sampler, batch_size=7)))
+        made = list(DataLoader(g, indices, sampler, batch_size=7))
+        columns = [block.edges[etype].data for _, _, blocks in made for block in blocks for etype in g.canonical_etypes]
+        return plain(made), plain([list(x.get("edge_weights", [])) for x in columns])
 
     together = batches()
     monkeypatch.setattr(module, "sample_layers", lambda *arguments: None)
@@ -77,6 +81,17 @@ def test_ids_of_edges_that_wait_are_those_of_the_graph():
         schemes = [block.edge_attr_schemes()[dglite.EID] for block in batch[2]]
         assert all(scheme.dtype == torch.int64 and scheme.shape == () for scheme in schemes)
         check_blocks(g, *batch)
+
+
+def test_a_block_whose_edge_ids_wait_goes_with_its_last_reference():
+    made = list(DataLoader(random_graph(), [0], NeighborSampler([4])))
+    gone = weakref.ref(made[0][2][0])
+    gc.disable()
+    try:
+        del made
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_blocks_without_some_edges_hold_together():

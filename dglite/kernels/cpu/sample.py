@@ -68,7 +68,7 @@ class Choices(NamedTuple):
 @_jit
 def edge_at(edge_ids: np.ndarray, entry: int) -> int:
     """Return the id of an entry's edge."""
-    return entry if len(edge_ids) == 0 else np.int64(edge_ids[entry])
+    return entry if len(edge_ids) == 0 else np.int64(edge_ids[entry])  # type: ignore[return-value]
 
 
 @_jit
