@@ -46,12 +46,15 @@ def _dtype_name(dtype: Any) -> str:
 
 
 class _Selection:
-    """Rows of a column that have not been gathered yet. Frames that share it share the gathered column."""
+    """Rows of a column that have not been gathered yet. Frames that share it share the gathered column.
 
-    __slots__ = ("rows", "source", "value")
+    Without a source ``take`` knows where they come from.
+    """
 
-    def __init__(self, source: Tensor, rows: np.ndarray) -> None:
-        self.source, self.rows = source, rows
+    __slots__ = ("rows", "source", "take", "value")
+
+    def __init__(self, source: Tensor, rows: np.ndarray, take: Take | None = None) -> None:
+        self.source, self.rows, self.take = source, rows, take
         self.value: Tensor | None = None
 
     @property
@@ -73,7 +76,7 @@ class _Selection:
         source, value = self.source, self.value  # in this order: a thread that gathers drops the source last
         if value is None:
             whole = source.gather() if type(source) is _Selection else source
-            value = self.value = (take or active.take)(whole, self.rows)
+            value = self.value = (self.take or take or active.take)(whole, self.rows)
             self.source = None
         return value
 
@@ -82,6 +85,8 @@ class _Selection:
         source, value = self.source, self.value
         if value is not None:
             return value
+        if self.take is not None:
+            return self.gather()
         return source.like() if type(source) is _Selection else source
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -139,6 +144,10 @@ class Frame(MutableMapping[str, Tensor]):
         if type(column) is _Selection:
             column.gather(take)
         return self[name]
+
+    def wait(self, name: str, rows: np.ndarray, take: Take) -> None:
+        """Set a column to what ``take(None, rows)`` returns when it is first read, which has all rows."""
+        self._columns[name] = _Selection(None, rows, take)
 
     def __setitem__(self, name: str, values: Tensor) -> None:
         self._columns[name] = self.checked(name, values)

@@ -56,7 +56,7 @@ class Buffers:
         # By identity. Blocks come back whenever a tensor dies, in any thread and in the middle of what holds the lock.
         self._free: dict[int, np.ndarray] = {}
         self._lock = new_lock()
-        self._tables: dict[tuple[int, ...], list[list[np.ndarray]]] = {}
+        self._tables: dict[tuple[int, ...], list[list[Any]]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Buffers, (self._page_locked,)
@@ -75,16 +75,14 @@ class Buffers:
                 block = _page_locked(_rounded(size)) if self._page_locked else _aligned(_rounded(size))
         return np.asarray(_Lent(block, size, self._free))
 
-    def take_tables(self, counts: tuple[int, ...], dtype: np.dtype) -> list[np.ndarray]:
-        """Return an array of -1 for each count, which is the caller's until :meth:`give_tables`."""
+    def take_tables(self, counts: tuple[int, ...]) -> list[Any] | None:
+        """Return tables for so many nodes of each type, which are the caller's until :meth:`give_tables`, if any."""
         with self._lock:
             waiting = self._tables.get(counts)
-            if waiting:
-                return waiting.pop()
-        return [np.full(count, -1, dtype) for count in counts]
+            return waiting.pop() if waiting else None
 
-    def give_tables(self, counts: tuple[int, ...], tables: list[np.ndarray]) -> None:
-        """Take arrays back, which are all -1 again; those of another graph are dropped."""
+    def give_tables(self, counts: tuple[int, ...], tables: list[Any]) -> None:
+        """Take tables, or take them back; those of another graph are dropped."""
         with self._lock:
             if counts not in self._tables:
                 self._tables = {counts: []}

@@ -1,29 +1,29 @@
 """The blocks of a batch in one go: layers are numbered by one table, which the next batch uses again.
 
-The nodes of a layer are the first nodes of the next one, so that what has a number keeps it, and a table with a place
-for every node of the graph is cleared by the few places that were written. Blocks are those that
-``sample_neighbors_fused`` makes, layer by layer, of the same draws; where edges are left out, by the same law.
+The nodes of a layer are the first nodes of the next one, so that what has a number keeps it. Blocks are those that
+samplers make layer by layer, of the same draws; where edges are left out, by the same law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from ..backend import active
+from ..frame import EID
 from ..graph import DGLGraph
 from ..ops.processors import Gpu, processor_on
 from ..random import draw_key
 from ..sampling.arguments import excluded_edges, fanouts_of, seed_sets
-from ..sampling.frontier import compiled, edge_frame
+from ..sampling.frontier import Drawn, IncidentEdges, compiled, edge_frame
 from ..structure import Adjacency
 from ..transforms.block import index_dtype_of, numbered_block
 from .buffers import Buffers, current_buffers
 
-__all__ = ["sample_layers"]
+__all__ = ["sample_layers", "uniform_draws"]
 
 LARGEST_TABLE = 1 << 26
 """Nodes of a type up to which there is a table with a place for each; beyond, numbers are looked up in hash tables."""
@@ -31,11 +31,12 @@ _NO_IDS = np.empty(0, np.int64)
 _ANOTHER = 0x2545F4914F6CDD1D
 """Makes another key of one."""
 
+Draw = Callable[[int, np.ndarray, bool], Drawn | None]
+"""``draw(relation, seeds, by_entry)`` returns in-edges of the seeds, None for none."""
 
-def sample_layers(
-    g: DGLGraph, nodes: Any, fanouts: Sequence[Any], replace: bool, exclude: Any = None
-) -> list[DGLGraph] | None:
-    """Return the blocks of uniformly drawn in-edges, last layer first, without the edges ``exclude``.
+
+def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGraph] | None:
+    """Return the blocks of the in-edges that are drawn, last layer first, which ``draws`` begins with.
 
     None where they are to be made one by one: outside of a loader, for a graph on a GPU and for one too large.
     """
@@ -45,72 +46,109 @@ def sample_layers(
     if isinstance(processor_on(g._device), Gpu):
         return None
     sets = seed_sets(g, nodes, True)
-    dtype, blocks = index_dtype_of(g), []
-    excluded = [None if ids is None else compiled().hashing.id_set(ids) for ids in excluded_edges(g, exclude)]
+    dtype = index_dtype_of(g)
     with _numberings(buffers, g._num_nodes, dtype) as numberings:
         for i, ids in sets.items():
             numberings[i].reserve(len(ids))
             numberings[i].place(ids.astype(dtype, copy=False))
-        for fanout in reversed(fanouts):
-            blocks.append(_layer(g, numberings, fanouts_of(g, fanout), replace, excluded))
-    return blocks
+        return [_layer(g, numberings, draw) for draw in draws]
 
 
 @contextmanager
 def _numberings(buffers: Buffers, counts: Sequence[int], dtype: np.dtype) -> Iterator[list[Any]]:
-    """Yield an empty numbering for each node set, with tables of the buffers, which have them back cleared."""
-    tables = buffers.take_tables(tuple(counts), dtype)
-    numberings = [compiled().hashing.Numbering(len(table), 0, dtype, table) for table in tables]
+    """Yield an empty numbering for each node set, with tables of the buffers, which have them back."""
+    hashing, key = compiled().hashing, tuple(counts)
+    tables = buffers.take_tables(key) or [hashing.Places(count, dtype) for count in counts]
+    numberings = [hashing.Numbering(len(table.values), 0, dtype, table) for table in tables]
     yield numberings  # after an exception nobody knows what is in the tables, and nobody has them back
     for numbering in numberings:
-        numbering.clear()
-    buffers.give_tables(tuple(counts), tables)
+        numbering.close()
+    buffers.give_tables(key, tables)
 
 
-def _layer(
-    g: DGLGraph, numberings: list[Any], fanouts: list[int], replace: bool, excluded: list[np.ndarray | None]
-) -> DGLGraph:
+def _layer(g: DGLGraph, numberings: list[Any], draw: Draw) -> DGLGraph:
     """Return the block whose destinations are the nodes that have numbers; its sources have numbers then, too."""
-    dst_ids, key = [numbering.ids for numbering in numberings], draw_key()
+    dst_ids = [numbering.ids for numbering in numberings]
     rows: list[tuple[np.ndarray, np.ndarray] | None] = []
-    chosen = []
-    for i, (adjacency, (src_set, dst_set)) in enumerate(zip(g.adjacencies, g._metagraph.ends, strict=True)):
-        if not len(dst_ids[dst_set]) or fanouts[i] == 0:
+    found = []
+    for i, (src_set, dst_set) in enumerate(g._metagraph.ends):
+        drawn = draw(i, dst_ids[dst_set], _by_entry(g, i)) if len(dst_ids[dst_set]) else None
+        found.append(drawn)
+        if drawn is None:
             rows.append(None)
-            chosen.append(_NO_IDS)
             continue
-        offsets, far, edges = _draw(adjacency, dst_ids[dst_set], fanouts[i], replace, key + i, excluded[i])
-        numberings[src_set].reserve(len(far))
-        numberings[src_set].add(far, far)
-        rows.append((offsets, far))
-        chosen.append(edges)
+        numberings[src_set].reserve(len(drawn.far))
+        numberings[src_set].add(drawn.far, drawn.far)
+        rows.append((drawn.offsets, drawn.far))
     # Copies: the numberings' arrays have places for every end of an edge, which the block must not keep alive.
     src_ids = [numbering.ids.copy() for numbering in numberings]
     block = numbered_block(g, [len(ids) for ids in dst_ids], src_ids, rows)
-    block._edge_frames = [edge_frame(g, block, i, edge_ids) for i, edge_ids in enumerate(chosen)]
+    block._edge_frames = [_edge_columns(g, block, i, drawn) for i, drawn in enumerate(found)]
     return block
 
 
+def _by_entry(g: DGLGraph, relation: int) -> bool:
+    """Whether ids of drawn edges may wait: there are no features to gather by them."""
+    frame = g._edge_frames[relation]
+    return frame is None or not len(frame)
+
+
+def _edge_columns(g: DGLGraph, block: DGLGraph, relation: int, drawn: Drawn | None) -> Any:
+    """Return the features and ids of drawn edges, and their weights where they have some."""
+    stored = None if drawn is None else drawn.stored
+    if drawn is None or stored is None:
+        frame = edge_frame(g, block, relation, _NO_IDS if drawn is None else drawn.edges)
+    else:
+        # Not by the block's method: blocks must go when the last reference to them does.
+        frame, tensor = block._edge_frame(relation), g._ids_tensor
+
+        def ids(_: Any, entries: np.ndarray) -> Any:
+            edge_ids = stored.edge_ids
+            return tensor(entries.copy() if edge_ids is None else edge_ids[entries])
+
+        frame.wait(EID, drawn.edges, ids)
+    if drawn is not None and drawn.weights is not None:
+        frame["edge_weights"] = active.from_numpy(drawn.weights)
+    return frame
+
+
+def uniform_draws(g: DGLGraph, fanouts: Sequence[Any], replace: bool, exclude: Any = None) -> Iterator[Draw]:
+    """Yield what draws the edges of each layer with equal probability, last layer first; none of ``exclude``."""
+    excluded = [None if ids is None else compiled().hashing.id_set(ids) for ids in excluded_edges(g, exclude)]
+    for fanout in reversed(fanouts):
+        yield _uniform_draw(g, fanouts_of(g, fanout), replace, excluded, draw_key())
+
+
+def _uniform_draw(g: DGLGraph, fanouts: list[int], replace: bool, excluded: list[np.ndarray | None], key: int) -> Draw:
+    def draw(i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
+        if fanouts[i] == 0:
+            return None
+        return _draw(g.adjacencies[i], seeds, fanouts[i], replace, key + i, excluded[i], by_entry)
+
+    return draw
+
+
 def _draw(
-    adjacency: Adjacency, seeds: np.ndarray, fanout: int, replace: bool, key: int, excluded: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the edges of each seed begin, their sources and their ids."""
+    adjacency: Adjacency,
+    seeds: np.ndarray,
+    fanout: int,
+    replace: bool,
+    key: int,
+    excluded: np.ndarray | None,
+    by_entry: bool,
+) -> Drawn:
     if not replace:
         fanout = min(fanout, adjacency.num_edges)  # there are scratch arrays of this size
-    stored, kernels = adjacency.csc(), compiled()
-    edge_ids = stored.edge_ids
-    matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
-    starts, offsets = np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64)
-    kernels.sample.row_bounds(stored.indptr, seeds, fanout, replace, starts, offsets)
-    total = int(offsets[-1])
-    far, edges = np.empty(total, adjacency.index_dtype), np.empty(total, adjacency.idtype)
-    run, threads = kernels.rows.run_rows, active.num_threads()
-    how = *matrix, seeds, starts, offsets, fanout, int(replace)
-    run(kernels.block.draw_rows, len(seeds), total, threads, *how, key, far, edges)
+    by_entry = by_entry and excluded is None
+    rows = IncidentEdges(adjacency, seeds, True, fanout, replace, by_entry)
+    kernels, offsets, places = compiled(), rows.rows.offsets, rows.places(near=False)
+    rows.run(kernels.sample.uniform_rows, fanout, int(replace), key, places, scan=False)
+    far, edges = places.far, places.edges
     if excluded is not None:
         counts = np.empty(len(seeds), np.int64)
-        run(kernels.block.draw_again, len(seeds), total, threads, *how, key ^ _ANOTHER, excluded, counts, far, edges)
-        if counts.sum() < total:
+        arguments = fanout, int(replace), key ^ _ANOTHER, excluded, counts, far, edges
+        rows.run(kernels.block.draw_again, *arguments, scan=False)
+        if counts.sum() < rows.room:
             kernels.block.close_gaps(offsets, counts, far, edges)
             far, edges = far[: offsets[-1]].copy(), edges[: offsets[-1]].copy()
-    return offsets, far, edges
+    return Drawn(offsets, far, edges, rows.by_entry_of)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..backend import active
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..random import draw_key, key_here
 from ..sampling import sample_labors, sample_neighbors_fused
 from ..sampling.arguments import edge_weights, fanouts_of, is_inward, seed_sets
+from ..sampling.labor import Labor
 from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_until, seed_times
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
-from .layered import sample_layers
+from .layered import Draw, sample_layers, uniform_draws
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -111,7 +113,7 @@ class NeighborSampler(_Layered):
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
         if self.prob is None and self.time is None and is_inward(self.edge_dir):
-            made = sample_layers(g, seed_nodes, self.fanouts, self.replace, exclude_eids)
+            made = sample_layers(g, seed_nodes, uniform_draws(g, self.fanouts, self.replace, exclude_eids))
             if made is not None:
                 return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
         output_nodes, blocks = seed_nodes, []
@@ -202,9 +204,20 @@ class LaborSampler(_Layered):
 
     def sample_blocks(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, list[DGLGraph]]:
         """Return the input nodes, the seed nodes and the blocks; edges ``exclude_eids`` are in none of them."""
-        output_nodes, blocks = seed_nodes, []
         seeds, share = self._random_seeds()
-        weighted = self.prob is not None or self.importance_sampling != 0
+        made = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
+        if made is None:
+            made = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
+        if self.prob is not None or self.importance_sampling != 0:
+            for columns in (block._edge_frame(i) for block in made for i in range(len(block.adjacencies))):
+                if columns.num_rows == 0 and "edge_weights" not in columns:
+                    columns["edge_weights"] = active.empty((0,), "float32", g.device)
+        return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
+
+    def _one_by_one(
+        self, g: DGLGraph, seed_nodes: Any, seeds: np.ndarray, share: float, exclude_eids: Any
+    ) -> list[DGLGraph]:
+        blocks = []
         for layer, fanout in enumerate(reversed(self.fanouts)):
             frontier, weights = sample_labors(
                 g,
@@ -221,11 +234,17 @@ class LaborSampler(_Layered):
             for etype, weight in zip(g.canonical_etypes, weights, strict=True):
                 columns = block.edges[etype].data
                 columns[EID] = frontier.edges[etype].data[EID]
-                if weighted and weight.shape[0] == block.num_edges(etype):
+                if len(weight):
                     columns["edge_weights"] = weight
             seed_nodes = block.srcdata[NID]
             blocks.append(block)
-        return _result(seed_nodes, output_nodes, blocks, self.output_device)
+        return blocks
+
+    def _draws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Draw]:
+        for layer, fanout in enumerate(reversed(self.fanouts)):
+            own = seeds if self.layer_dependency else seeds + layer
+            options = self.prob, self.importance_sampling, own, share, exclude_eids
+            yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
     def _random_seeds(self) -> tuple[np.ndarray, float]:
         """Return the seeds of this batch's random numbers and how far they have gone from the first to the second."""

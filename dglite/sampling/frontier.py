@@ -14,9 +14,9 @@ from ..frame import EID
 from ..graph import DGLGraph
 from ..graph.base import copies
 from ..graph.storage import make_graph
-from ..structure import Adjacency
+from ..structure import Adjacency, Compressed
 
-__all__ = ["NO_EDGES", "Chosen", "IncidentEdges", "compiled", "edge_frame", "frontier"]
+__all__ = ["NO_EDGES", "Chosen", "Drawn", "IncidentEdges", "compiled", "edge_frame", "frontier"]
 
 _NO_IDS = np.empty(0, np.int64)
 
@@ -25,9 +25,9 @@ _NO_IDS = np.empty(0, np.int64)
 def compiled() -> SimpleNamespace:
     """Return the compiled kernels' modules."""
     # Imported at the first sample: importing Numba takes 0.5 s, and `import dglite` must not pay it.
-    from ..kernels.cpu import block, hashing, labor, rows, sample, walk
+    from ..kernels.cpu import block, hashing, labor, rows, sample, walk, weigh
 
-    return SimpleNamespace(block=block, hashing=hashing, labor=labor, rows=rows, sample=sample, walk=walk)
+    return SimpleNamespace(block=block, hashing=hashing, labor=labor, rows=rows, sample=sample, walk=walk, weigh=weigh)
 
 
 class Chosen(NamedTuple):
@@ -46,62 +46,87 @@ class Chosen(NamedTuple):
 NO_EDGES = Chosen(_NO_IDS, _NO_IDS, _NO_IDS)
 
 
-class IncidentEdges:
-    """The in-edges or out-edges of some nodes of one relation, and room for those that are chosen.
+class Drawn(NamedTuple):
+    """Edges drawn around the seeds of one relation: those of seed i from ``offsets[i]`` up to ``offsets[i + 1]``.
 
     Attributes
     ----------
-    starts, offsets
-        each row's first entry, and where its choices go: at most ``offsets[i + 1] - offsets[i]`` of them.
+    far
+        their ends that are no seeds.
+    edges
+        their ids, or entries of ``stored``.
+    stored
+        the relation by destination, or by source, where edges are its entries.
+    weights
+        what their messages are to be multiplied by; None where that is 1 for all.
+    """
+
+    offsets: np.ndarray
+    far: np.ndarray
+    edges: np.ndarray
+    stored: Compressed | None = None
+    weights: np.ndarray | None = None
+
+
+class IncidentEdges:
+    """The in-edges or out-edges of some nodes of one relation.
+
+    Parameters
+    ----------
+    by_entry
+        let kernels write entries of the matrix in the place of edge ids, which another look at memory would take.
+
+    Attributes
+    ----------
+    rows
+        what every kernel starts with.
+    by_entry_of
+        the matrix whose entries stand in the place of edge ids, or None.
     longest, entries
         entries of the longest row, and of all of them.
     """
 
-    __slots__ = ("_inward", "edges", "entries", "far", "longest", "matrix", "near", "offsets", "seeds", "starts")
+    __slots__ = ("_adjacency", "_inward", "by_entry_of", "entries", "longest", "rows")
 
     def __init__(
-        self, adjacency: Adjacency, seeds: np.ndarray, inward: bool, fanout: int, replace: bool = False
+        self,
+        adjacency: Adjacency,
+        seeds: np.ndarray,
+        inward: bool,
+        fanout: int,
+        replace: bool = False,
+        by_entry: bool = False,
     ) -> None:
-        self._inward, self.seeds = inward, seeds
-        stored = adjacency.csc() if inward else adjacency.csr()
-        edge_ids = stored.edge_ids
-        self.matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
-        self.starts, self.offsets = np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64)
-        bounds = compiled().sample.row_bounds
-        self.longest, self.entries = bounds(stored.indptr, seeds, fanout, replace, self.starts, self.offsets)
-        self.allocate(adjacency)
-
-    def allocate(self, adjacency: Adjacency) -> None:
-        """Make room for as many choices as ``offsets`` asks for."""
-        size = self.room
-        self.far, self.near = np.empty(size, adjacency.index_dtype), np.empty(size, adjacency.index_dtype)
-        self.edges = np.empty(size, adjacency.idtype)
+        self._adjacency, self._inward = adjacency, inward
+        stored, sample = adjacency.csc() if inward else adjacency.csr(), compiled().sample
+        self.by_entry_of = stored if by_entry else None
+        edge_ids = None if by_entry else stored.edge_ids
+        matrix = stored.indptr, stored.indices, stored.indices[:0] if edge_ids is None else edge_ids
+        self.rows = sample.Rows(*matrix, seeds, np.empty(len(seeds), np.int64), np.empty(len(seeds) + 1, np.int64))
+        self.longest, self.entries = sample.row_bounds(self.rows, fanout, replace)
 
     @property
     def room(self) -> int:
         """The most edges that can be chosen."""
-        return int(self.offsets[-1])
+        return int(self.rows.offsets[-1])
 
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """What every kernel starts with."""
-        return *self.matrix, self.seeds, self.starts, self.offsets
-
-    @property
-    def outputs(self) -> tuple[np.ndarray, ...]:
-        """Where every kernel writes to."""
-        return self.far, self.near, self.edges
+    def places(self, near: bool = True) -> Any:
+        """Return room for as many choices as can be made, for a kernel to write to; without ``near`` not their rows."""
+        room, index, ids = self.room, self._adjacency.index_dtype, self._adjacency.idtype
+        return compiled().sample.Choices(
+            np.empty(room, index), np.empty(room if near else 0, index), np.empty(room, ids)
+        )
 
     def run(self, function: Any, *arguments: Any, scan: bool = True) -> None:
         """Run a kernel over the rows, in threads where that pays; one with ``scan`` looks at all entries of a row."""
         work, run = max(self.room, self.entries) if scan else self.room, compiled().rows.run_rows
-        run(function, len(self.seeds), work, active.num_threads(), *self.inputs, *arguments)
+        run(function, len(self.rows.seeds), work, active.num_threads(), self.rows, *arguments)
 
-    def chosen(self, counts: np.ndarray | None = None) -> Chosen:
+    def chosen(self, places: Any, counts: np.ndarray | None = None) -> Chosen:
         """Return what was chosen; ``counts`` by row where rows may have fewer choices than room."""
-        (far, near, edges), indptr = self.outputs, self.offsets
+        (far, near, edges), indptr = places, self.rows.offsets
         if counts is not None and counts.sum() < self.room:
-            total = compiled().sample.compact(self.offsets, counts, far, near, edges)
+            total = compiled().sample.compact(indptr, counts, far, near, edges)
             far, near, edges = far[:total].copy(), near[:total].copy(), edges[:total].copy()
             indptr = np.concatenate([indptr[:1], np.cumsum(counts)])
         return self.ordered(far, near, edges, indptr)

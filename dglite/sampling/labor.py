@@ -15,9 +15,9 @@ from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
 from .arguments import edge_weights, excluded_edges, fanouts_of, is_inward, seeds_of
-from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
+from .frontier import NO_EDGES, Chosen, Drawn, IncidentEdges, check_weights, compiled, frontier
 
-__all__ = ["sample_labors"]
+__all__ = ["Labor", "sample_labors"]
 
 _MOST_ROUNDS = 50
 _CONVERGED = 1e-4
@@ -70,23 +70,69 @@ def sample_labors(
     """
     inward = is_inward(edge_dir)
     seeds, fanouts = seeds_of(g, nodes, inward), fanouts_of(g, fanout)
-    weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
-    keys, mixing = _keys(random_seed), _mixing(seed2_contribution)
+    law = Labor(g, fanouts, inward, prob, importance_sampling, random_seed, seed2_contribution, exclude_edges)
     chosen, results = [], []
     for i, adjacency in enumerate(g.adjacencies):
-        ids = seeds[i]
-        if ids is None or fanouts[i] == 0:
-            edges, result = NO_EDGES, np.empty(0)
-        else:
-            rows = IncidentEdges(adjacency, ids, inward, -1)
-            what = f"{g._metagraph.etypes[i]!r} edge"
-            candidates = _weights_of(rows, weights[i], excluded[i], what)
-            edges, result = _sample(rows, adjacency, candidates, fanouts[i], importance_sampling, keys, mixing)
+        ids, edges, weights = seeds[i], NO_EDGES, None
+        drawn = None if ids is None else law.draw(i, ids)
+        if ids is not None and drawn is not None:
+            near, weights = np.repeat(ids.astype(adjacency.index_dtype), np.diff(drawn.offsets)), drawn.weights
+            src, dst = (drawn.far, near) if inward else (near, drawn.far)
+            edges = Chosen(src, dst, drawn.edges, drawn.offsets)
         chosen.append(edges)
-        uniform = importance_sampling == 0 and weights[i] is None
-        results.append(active.from_numpy(np.empty(0, np.float32) if uniform else result.astype(np.float32)))
+        results.append(active.from_numpy(np.empty(0, np.float32) if weights is None else weights))
     made = frontier(g, chosen, copy_ndata, copy_edata, output_device)
     return made, [active.to_device(x, made.device) for x in results]
+
+
+class Labor:
+    """How the edges of one layer are drawn. Arguments are those of :func:`sample_labors`."""
+
+    def __init__(
+        self,
+        g: DGLGraph,
+        fanouts: list[int],
+        inward: bool = True,
+        prob: Any = None,
+        importance_sampling: int = 0,
+        random_seed: Any = None,
+        seed2_contribution: float = 0,
+        exclude_edges: Any = None,
+    ) -> None:
+        self._adjacencies, self._etypes, self._fanouts, self._inward = (
+            g.adjacencies,
+            g._metagraph.etypes,
+            fanouts,
+            inward,
+        )
+        self._weights, self._excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
+        self._rounds, self._keys = importance_sampling, _keys(random_seed)
+        self._mixing = _mixing(seed2_contribution)
+
+    def draw(self, i: int, seeds: np.ndarray, by_entry: bool = False) -> Drawn | None:
+        """Return edges of relation ``i`` around the seeds; None for a fan-out of 0.
+
+        ``by_entry`` allows for entries in the place of edge ids.
+        """
+        adjacency, fanout, weights, excluded = (
+            self._adjacencies[i],
+            self._fanouts[i],
+            self._weights[i],
+            self._excluded[i],
+        )
+        if fanout == 0:
+            return None
+        alike = weights is None and excluded is None and self._rounds == 0 and self._mixing[1] == 0
+        by_entry = by_entry and alike
+        rows = IncidentEdges(adjacency, seeds, self._inward, -1, by_entry=by_entry)
+        if alike:
+            return Drawn(*_sample_alike(rows, adjacency, fanout, self._keys[0]), rows.by_entry_of)
+        places = rows.places(near=False)
+        candidates = _weights_of(rows, places, weights, excluded, f"{self._etypes[i]!r} edge")
+        rule = candidates, fanout, self._rounds, self._keys, self._mixing
+        offsets, far, edges, results = _sample(rows, places, adjacency, *rule)
+        uniform = self._rounds == 0 and weights is None
+        return Drawn(offsets, far, edges, None, None if uniform else results.astype(np.float32))
 
 
 def _keys(random_seed: Any) -> tuple[int, int]:
@@ -106,45 +152,62 @@ def _mixing(contribution: Any) -> np.ndarray:
     return np.array([math.cos(math.pi * share / 2), math.sin(math.pi * share / 2)])
 
 
-def _weights_of(rows: IncidentEdges, weights: np.ndarray | None, excluded: np.ndarray | None, what: str) -> np.ndarray:
-    """Fill ``rows`` with every edge of the seeds and return the edges' weights, 0 for those excluded."""
-    rows.run(compiled().sample.uniform_rows, -1, 0, 0, *rows.outputs)
+def _sample_alike(
+    rows: IncidentEdges, adjacency: Adjacency, fanout: int, key: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where each seed's edges begin, their far ends and their ids, where all weights and importances are 1."""
+    kernels, count = compiled().labor, len(rows.rows.seeds)
+    marks, offsets = np.empty(rows.room // 64 + count + 1, np.uint64), np.zeros(count + 1, np.int64)
+    rows.run(kernels.mark_rows, fanout, key, marks, offsets[1:])
+    np.cumsum(offsets, out=offsets)
+    far, edges = np.empty(offsets[-1], adjacency.index_dtype), np.empty(offsets[-1], adjacency.idtype)
+    rows.run(kernels.list_marked, marks, offsets, far, edges)
+    return offsets, far, edges
+
+
+def _weights_of(
+    rows: IncidentEdges, places: Any, weights: np.ndarray | None, excluded: np.ndarray | None, what: str
+) -> np.ndarray:
+    """Fill ``places`` with every edge of the seeds and return the edges' weights, 0 for those excluded."""
+    rows.run(compiled().sample.uniform_rows, -1, 0, 0, places)
     if weights is None:
         found = np.ones(rows.room)
     else:
-        found = weights[rows.edges].astype(np.float64)
+        found = weights[places.edges].astype(np.float64)
         wrong = ~((found >= 0) & (found < np.inf))
-        check_weights(rows.edges[wrong] if wrong.any() else np.array([-1]), what)
+        check_weights(places.edges[wrong] if wrong.any() else np.array([-1]), what)
     if excluded is not None:
-        found[np.isin(rows.edges, excluded)] = 0
+        found[np.isin(places.edges, excluded)] = 0
     return found
 
 
 def _sample(
     rows: IncidentEdges,
+    places: Any,
     adjacency: Adjacency,
     weights: np.ndarray,
     fanout: int,
     rounds: int,
     keys: tuple[int, int],
     mixing: np.ndarray,
-) -> tuple[Chosen, np.ndarray]:
-    kernels, importance = compiled().labor, np.ones(rows.room)
-    factors = np.empty(len(rows.seeds))
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return where each seed's edges begin, their far ends, their ids and their weights."""
+    kernels, importance, offsets = compiled().labor, np.ones(rows.room), rows.rows.offsets
+    factors = np.empty(len(rows.rows.seeds))
     if rounds:
-        _optimise(rows, adjacency, weights, importance, fanout, rounds, factors)
-    run_rows, threads, count = compiled().rows.run_rows, active.num_threads(), len(rows.seeds)
-    run_rows(kernels.solve_rows, count, rows.room, threads, rows.offsets, weights, importance, fanout, factors)
+        _optimise(rows, places.far, adjacency, weights, importance, fanout, rounds, factors)
+    run_rows, threads, count = compiled().rows.run_rows, active.num_threads(), len(factors)
+    run_rows(kernels.solve_rows, count, rows.room, threads, offsets, weights, importance, fanout, factors)
     taken, results = np.empty(rows.room, np.uint8), np.zeros(rows.room)
-    inputs = rows.offsets, rows.far, weights, importance, factors, *keys, mixing
+    inputs = offsets, places.far, weights, importance, factors, *keys, mixing
     run_rows(kernels.take_rows, count, rows.room, threads, *inputs, taken, results)
     keep = taken.nonzero()[0]
-    far, near, edges = (x[keep] for x in rows.outputs)
-    return rows.ordered(far, near, edges), results[keep]
+    return np.searchsorted(keep, offsets), places.far[keep], places.edges[keep], results[keep]
 
 
 def _optimise(
     rows: IncidentEdges,
+    far: np.ndarray,
     adjacency: Adjacency,
     weights: np.ndarray,
     importance: np.ndarray,
@@ -154,13 +217,13 @@ def _optimise(
 ) -> None:
     """Raise each vertex's importance by its seeds' largest factor, some rounds or until that changes little."""
     kernels = compiled().labor
-    numbering = compiled().hashing.Numbering(max(adjacency.num_src, adjacency.num_dst), rows.room, rows.far.dtype)
-    vertices = numbering.add(rows.far)
+    numbering = compiled().hashing.Numbering(max(adjacency.num_src, adjacency.num_dst), rows.room, far.dtype)
+    vertices, offsets = numbering.add(far), rows.rows.offsets
     by_vertex, before = np.ones(len(numbering.ids)), np.inf
     for _ in range(rounds if rounds > 0 else _MOST_ROUNDS):
-        kernels.solve_rows(rows.offsets, weights, importance, fanout, factors, 0, len(factors))
+        kernels.solve_rows(offsets, weights, importance, fanout, factors, 0, len(factors))
         largest = np.zeros(len(by_vertex))
-        kernels.largest_by_vertex(rows.offsets, vertices, factors, largest)
+        kernels.largest_by_vertex(offsets, vertices, factors, largest)
         # A vertex without a positive weight at any seed is never taken; its importance only must not be 0.
         by_vertex *= np.where(largest > 0, largest, 1)
         importance[:] = by_vertex[vertices]

@@ -123,7 +123,7 @@ def choose(
             continue
         rows, sums = IncidentEdges(adjacency, ids, inward, fanouts[i], replace), _NO_SUMS
         if own is not None and not replace and fanouts[i] > 0:
-            sums = kept_sums(g, i, prob, own, inward, rows.matrix, rows.entries)
+            sums = kept_sums(g, i, prob, own, inward, rows)
         what = f"{g._metagraph.etypes[i]!r} edge"
         chosen.append(_weighted(rows, fanouts[i], replace, key + i, what, own, sums, excluded[i], limits))
     return chosen
@@ -137,8 +137,9 @@ def _uniform(
     if isinstance(processor, Gpu):
         return _uniform_on_gpu(adjacency, seeds, inward, fanout, replace, key, processor)
     rows = IncidentEdges(adjacency, seeds, inward, fanout, replace)
-    rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, *rows.outputs, scan=False)
-    return rows.chosen()
+    places = rows.places()
+    rows.run(compiled().sample.uniform_rows, fanout, int(replace), key, places, scan=False)
+    return rows.chosen(places)
 
 
 def _uniform_on_gpu(
@@ -171,25 +172,15 @@ def _weighted(
     num_groups: int = 0,
 ) -> Chosen:
     """Choose by weights, all 1 where there are none; with groups, weights are by group."""
-    counts, bad = np.zeros(len(rows.seeds), np.int64), np.full(1, -1, np.int64)
-    rows.run(
-        compiled().sample.weighted_rows,
-        fanout,
-        int(replace),
-        key,
-        rows.longest,
-        _NO_WEIGHTS if weights is None else weights,
-        sums,
-        compiled().hashing.id_set(_NO_GROUPS if excluded is None else excluded),
-        *((_NO_GROUPS, _NO_GROUPS) if times is None else times),
-        groups,
-        num_groups,
-        *rows.outputs,
-        counts,
-        bad,
-    )
+    kernels, places = compiled(), rows.places()
+    counts, bad = np.zeros(len(rows.rows.seeds), np.int64), np.full(1, -1, np.int64)
+    weighed = kernels.weigh.Weights(_NO_WEIGHTS if weights is None else weights, sums, groups, num_groups)
+    excluded_set = kernels.hashing.id_set(_NO_GROUPS if excluded is None else excluded)
+    absent = kernels.weigh.Absent(excluded_set, *((_NO_GROUPS, _NO_GROUPS) if times is None else times))
+    arguments = fanout, int(replace), key, rows.longest, weighed, absent, places, counts, bad
+    rows.run(kernels.weigh.weighted_rows, *arguments)
     check_weights(bad, what)
-    return rows.chosen(counts)
+    return rows.chosen(places, counts)
 
 
 def sample_neighbors_biased(
@@ -305,14 +296,13 @@ def sample_etype_neighbors(
     drawn, everything = int(np.maximum(fanouts, 0).sum()), bool((fanouts < 0).any())
     rows = IncidentEdges(adjacency, seeds, inward, -1 if everything else drawn, replace)
     if everything and replace:
-        rows.offsets += drawn * np.arange(len(rows.offsets))
-        rows.allocate(adjacency)
+        rows.rows.offsets[:] += drawn * np.arange(len(seeds) + 1)
     counts, bad = np.zeros(len(seeds), np.int64), np.full(1, -1, np.int64)
-    weights = _NO_WEIGHTS if weights is None else weights
-    arguments = fanouts, int(replace), draw_key(), rows.longest, weights, bounds, *rows.outputs, counts, bad
+    weights, places = _NO_WEIGHTS if weights is None else weights, rows.places()
+    arguments = fanouts, int(replace), draw_key(), rows.longest, weights, bounds, places, counts, bad
     rows.run(compiled().sample.etype_rows, *arguments)
     check_weights(bad, "edge")
-    return frontier(g, [rows.chosen(counts)], copy_ndata, copy_edata, output_device)
+    return frontier(g, [rows.chosen(places, counts)], copy_ndata, copy_edata, output_device)
 
 
 def _joined(parts: Any, bounds: np.ndarray) -> np.ndarray:
@@ -375,10 +365,11 @@ def select_topk(
         if values is None:
             raise DGLError(f"edges of type {g._metagraph.canonical_etypes[i]} have no feature {weight!r} to select by")
         rows, bad = IncidentEdges(adjacency, ids, inward, counts[i]), np.full(1, -1, np.int64)
-        rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, *rows.outputs, bad)
+        places = rows.places()
+        rows.run(compiled().sample.topk_rows, counts[i], int(ascending), values, places, bad)
         if bad[0] >= 0:
             raise DGLError(f"{weight!r} of {g._metagraph.etypes[i]!r} edge {bad[0]} is NaN, which has no rank")
-        chosen.append(rows.chosen())
+        chosen.append(rows.chosen(places))
     return frontier(g, chosen, copy_ndata, copy_edata, output_device)
 
 

@@ -15,7 +15,7 @@ from ..backend import active
 from ..graph import DGLGraph
 from ..locks import new_lock
 from ..structure import Adjacency
-from .frontier import compiled
+from .frontier import IncidentEdges, compiled
 
 __all__ = ["kept_sums"]
 
@@ -37,7 +37,7 @@ _lock = new_lock()
 
 
 def kept_sums(
-    g: DGLGraph, relation: int, prob: Any, weights: np.ndarray, inward: bool, matrix: Any, entries: int
+    g: DGLGraph, relation: int, prob: Any, weights: np.ndarray, inward: bool, sampled: IncidentEdges
 ) -> np.ndarray:
     """Return the running sums of each node's weights, by entry of the matrix; empty as long as there are none.
 
@@ -50,10 +50,8 @@ def kept_sums(
         the edge feature's name; weights that are no feature are not kept.
     weights
         its values.
-    matrix
-        the relation by destination, or by source, as a sampler reads it.
-    entries
-        how many of its entries this sample is about.
+    sampled
+        the edges that this sample is about.
     """
     if not isinstance(prob, str):
         return _NONE
@@ -68,11 +66,10 @@ def kept_sums(
         kept = _kept.get(adjacency)
         if kept is None or kept.column is not column or kept.version != version or kept.inward != inward:
             kept = _kept[adjacency] = _Kept(column, version, inward)
-        kept.read += entries
+        kept.read += sampled.entries
         if not len(kept.sums) and kept.read >= adjacency.num_edges > 0:
-            indptr, indices, edge_ids = matrix
-            sums, rows = np.empty(len(indices)), len(indptr) - 1
-            run, threads = compiled().rows.run_rows, active.num_threads()
-            run(compiled().sample.sum_rows, rows, len(indices), threads, indptr, edge_ids, weights, sums)
+            indptr, edge_ids, total = sampled.rows.indptr, sampled.rows.edge_ids, adjacency.num_edges
+            run, threads, sums = compiled().rows.run_rows, active.num_threads(), np.empty(total)
+            run(compiled().weigh.sum_rows, len(indptr) - 1, total, threads, indptr, edge_ids, weights, sums)
             kept.sums = sums
         return kept.sums

@@ -145,5 +145,5 @@ def test_numbers_are_cleared_from_batch_to_batch_and_after_errors():
     loader = DataLoader(g, range(300), sampler, batch_size=20)
     batches = list(loader) + list(loader)
     (tables,) = loader._buffers._tables.values()
-    assert len(tables) == 1 and all((table == -1).all() for table in tables[0])
+    assert len(tables) == 1 and all((table.values < table.base).all() for table in tables[0])
     assert all(len(ids.unique()) == len(ids) for ids, _, _ in batches)

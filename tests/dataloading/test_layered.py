@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 import torch
 
 import dglite
-from dglite.dataloading import DataLoader, NeighborSampler
+from dglite.dataloading import DataLoader, LaborSampler, NeighborSampler
 from dglite.dataloading import neighbor_sampler as module
 from tests.dataloading.graphs import check_blocks, plain, shop
 
@@ -39,6 +42,56 @@ def test_blocks_are_those_made_one_by_one(monkeypatch, graph, indices, replace):
     together = batches()
     monkeypatch.setattr(module, "sample_layers", lambda *arguments: None)
     assert together == batches()
+
+
+@pytest.mark.parametrize("graph", [random_graph, shop])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"layer_dependency": True, "batch_dependency": 3},
+        {"importance_sampling": 1},
+        {"prob": "w"},
+    ],
+)
+def test_blocks_of_labor_are_those_made_one_by_one(monkeypatch, graph, options):
+    g = graph()
+    for i, etype in enumerate(g.canonical_etypes):
+        if i == 0:
+            g.edges[etype].data["w"] = torch.rand(g.num_edges(etype))
+    indices = range(100) if graph is random_graph else {"user": [0, 2, 3], "item": [1, 2]}
+    sampler = LaborSampler([3, -1, 2, 2], **options)
+
+    def batches():
+        dglite.seed(1)
+        made = list(DataLoader(g, indices, sampler, batch_size=7))
+        columns = [block.edges[etype].data for _, _, blocks in made for block in blocks for etype in g.canonical_etypes]
+        return plain(made), plain([list(x.get("edge_weights", [])) for x in columns])
+
+    together = batches()
+    monkeypatch.setattr(module, "sample_layers", lambda *arguments: None)
+    assert together == batches()
+
+
+def test_ids_of_edges_that_wait_are_those_of_the_graph():
+    g = random_graph()
+    loader = DataLoader(g, range(300), NeighborSampler([4, 2]), batch_size=100)
+    for batch in loader:
+        check_blocks(g, *pickle.loads(pickle.dumps(batch)))
+        schemes = [block.edge_attr_schemes()[dglite.EID] for block in batch[2]]
+        assert all(scheme.dtype == torch.int64 and scheme.shape == () for scheme in schemes)
+        check_blocks(g, *batch)
+
+
+def test_a_block_whose_edge_ids_wait_goes_with_its_last_reference():
+    made = list(DataLoader(random_graph(), [0], NeighborSampler([4])))
+    gone = weakref.ref(made[0][2][0])
+    gc.disable()
+    try:
+        del made
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_blocks_without_some_edges_hold_together():

@@ -171,10 +171,10 @@ def test_sampling_and_numbering_are_those_of_the_cpu():
     indices = rng.integers(0, 5000, indptr[-1])
     seeds, fanout, key = rng.permutation(5000)[:3000], 10, 99
     starts, offsets = np.zeros(3000, np.int64), np.zeros(3001, np.int64)
-    cpu.row_bounds(indptr, seeds, fanout, False, starts, offsets)
-    want = [np.zeros(offsets[-1], np.int64) for _ in range(3)]
-    arrays = indptr, indices, np.zeros(0, np.int64), seeds, starts, offsets
-    cpu.uniform_rows(*arrays, fanout, 0, np.int64(key), *want, 0, 3000)
+    rows = cpu.Rows(indptr, indices, np.zeros(0, np.int64), seeds, starts, offsets)
+    cpu.row_bounds(rows, fanout, False)
+    want = cpu.Choices(*(np.zeros(offsets[-1], np.int64) for _ in range(3)))
+    cpu.uniform_rows(rows, fanout, 0, np.int64(key), want, 0, 3000)
     held = gpu.upload(seeds)
     structure = Structure.upload(gpu, indptr, indices)
     found = sample_neighbors(gpu, structure, held.address, 3000, fanout, False, key)

@@ -40,6 +40,17 @@ def test_edges_are_the_graphs(edge_dir, rounds, fanout):
         assert not len(weights) or torch.equal(weights, torch.ones(len(weights)))
 
 
+@pytest.mark.parametrize("fanout", [1, 7, 64, 300])
+def test_marks_are_what_weights_of_one_choose(fanout):
+    g = random_graph(500, 100_000)
+    g.edata["one"] = torch.ones(g.num_edges())
+    (sample, _), (weighted, _) = (
+        sample_labors(g, torch.arange(0, 500, 3), fanout, prob=prob, random_seed=5) for prob in (None, "one")
+    )
+    assert torch.equal(sample.edata[dglite.EID], weighted.edata[dglite.EID])
+    assert torch.equal(torch.stack(sample.edges()), torch.stack(weighted.edges()))
+
+
 def test_one_random_number_decides_for_all_seeds():
     g = dglite.graph((torch.arange(50).repeat(4), torch.arange(50, 54).repeat_interleave(50)))
     sample, _ = sample_labors(g, [50, 51, 52, 53], 10)

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 from .cached import njit
 from .vec import I64
 
-__all__ = ["below", "draw", "stream", "unit"]
+__all__ = ["below", "draw", "fraction", "stream", "trailing_zeros", "unit"]
 
 _I128 = ir.IntType(128)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -34,6 +34,16 @@ def _high_product(typingctx: Any, a: Any, b: Any) -> Any:
         return builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), I64)
 
     return types.int64(types.uint64, types.uint64), codegen
+
+
+@intrinsic
+def trailing_zeros(typingctx: Any, bits: Any) -> Any:
+    """Return the number of the lowest bit that is set, of 64 of which one is."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), codegen
 
 
 @_jit
@@ -62,7 +72,13 @@ def below(bits: Any, bound: Any) -> Any:
 
 
 @_jit
+def fraction(bits: Any) -> Any:
+    """Return what :func:`unit` is made of, an int64: a number below 2**52, of 2**52."""
+    return np.int64(bits >> np.uint64(12))
+
+
+@_jit
 def unit(bits: Any) -> Any:
     """Return a float64 in the open interval (0, 1)."""
     # 52 bits and a half: with 53 the largest would round to 1.
-    return (np.float64(bits >> np.uint64(12)) + 0.5) * 2.220446049250313e-16
+    return (np.float64(fraction(bits)) + 0.5) * 2.220446049250313e-16

@@ -13,13 +13,14 @@ import numpy as np
 from .cached import njit
 from .memory import prefetch
 
-__all__ = ["Numbering", "has", "id_set"]
+__all__ = ["Numbering", "Places", "has", "id_set"]
 
 _jit = njit(nogil=True)
 _inline = njit(nogil=True, inline="always")
 
-_AHEAD = 16
-"""Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits."""
+_AHEAD = 64
+"""Ids between asking for an id's place and using it: whether an id is new cannot be predicted, and a core waits. After
+features have gone through the caches the places are far away: 16 takes half as long again."""
 DENSE_RATIO = 8
 """A table with a place for every id is used while there are at most so many places per id given."""
 
@@ -65,6 +66,25 @@ def _table_size(count: int) -> int:
 
 
 # -- numberings --------------------------------------------------------------------------------------------------------
+class Places:
+    """A place for each of ``count`` ids, for numberings one after the other.
+
+    What the next one writes is at least ``base``, what is there from earlier ones below: nothing is cleared.
+    """
+
+    __slots__ = ("base", "values")
+
+    def __init__(self, count: int, dtype: Any) -> None:
+        self.values, self.base = np.full(count, -1, dtype), 0
+
+    def advance(self, used: int) -> None:
+        """Leave so many numbers to the numbering that comes to its end."""
+        self.base += used
+        if self.base > np.iinfo(self.values.dtype).max // 2:
+            self.values.fill(-1)
+            self.base = 0
+
+
 class Numbering:
     """Numbers 0, 1, 2, ... given to ids, int32 or int64, in the order in which they first appear.
 
@@ -76,19 +96,21 @@ class Numbering:
         at most so many ids will be given to :meth:`place` and :meth:`add` together.
     dtype
         of the ids.
-    table
-        ``count`` numbers of that dtype, all -1, to be used as a table with a place for every id: see :meth:`clear`.
+    places
+        of ``count`` ids and that dtype, which are the numbering's until :meth:`close`.
     """
 
-    __slots__ = ("_dense", "_ids", "_keys", "_size", "_values")
+    __slots__ = ("_base", "_dense", "_ids", "_keys", "_places", "_size", "_values")
 
-    def __init__(self, count: int, most: int, dtype: Any, table: np.ndarray | None = None) -> None:
+    def __init__(self, count: int, most: int, dtype: Any, places: Places | None = None) -> None:
         self._ids = np.empty(most + 1, dtype)  # a kernel writes behind the last one
         self._size = np.zeros(1, np.int64)
         most = min(count, most)
-        self._dense = table is not None or count <= DENSE_RATIO * most
+        self._places = places
+        self._dense = places is not None or count <= DENSE_RATIO * most
         length = count if self._dense else _table_size(most)
-        self._values = np.full(length, -1, dtype) if table is None else table
+        self._values = np.full(length, -1, dtype) if places is None else places.values
+        self._base = 0 if places is None else places.base
         self._keys = np.empty(0, dtype) if self._dense else np.full(length, -1, dtype)
 
     @property
@@ -97,16 +119,17 @@ class Numbering:
         return self._ids[: self._size[0]]
 
     def reserve(self, more: int) -> None:
-        """Allow so many more ids to be given, to a numbering with a table of the caller's."""
+        """Allow so many more ids to be given, to a numbering in places of the caller's."""
         size = int(self._size[0])
         if size + more >= len(self._ids):
             grown = np.empty(size + more + 1, self._ids.dtype)
             grown[:size] = self._ids[:size]
             self._ids = grown
 
-    def clear(self) -> None:
-        """Set what was written to the table of the caller's to -1 again; the numbering is of no use any more."""
-        _clear_dense(self.ids, self._values)
+    def close(self) -> None:
+        """Leave the caller's places to another numbering; this one is of no use any more."""
+        assert self._places is not None
+        self._places.advance(int(self._size[0]))
 
     def add(self, ids: np.ndarray, numbers: np.ndarray | None = None) -> np.ndarray:
         """Return the number of each id, in ``numbers`` (which may be ``ids``); ids that are new get the next ones."""
@@ -114,7 +137,7 @@ class Numbering:
         if not len(ids):
             return numbers
         if self._dense:
-            _add_dense(ids, self._values, self._ids, self._size, numbers)
+            _add_dense(ids, self._values, self._base, self._ids, self._size, numbers)
         else:
             _add_hashed(ids, self._keys, self._values, self._ids, self._size, numbers)
         return numbers
@@ -124,7 +147,7 @@ class Numbering:
         self._ids[: len(ids)] = ids
         self._size[0] = len(ids)
         if self._dense:
-            _place_dense(ids, self._values)
+            _place_dense(ids, self._values, self._base)
         else:
             _place_hashed(ids, self._keys, self._values)
 
@@ -134,31 +157,27 @@ class Numbering:
         if not len(ids):
             return numbers, -1
         if self._dense:
-            return numbers, _find_dense(ids, self._values, limit, numbers)
+            return numbers, _find_dense(ids, self._values, self._base, limit, numbers)
         return numbers, _find_hashed(ids, self._keys, self._values, limit, numbers)
 
 
 @_jit
-def _add_dense(ids: np.ndarray, values: np.ndarray, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray) -> None:
+def _add_dense(
+    ids: np.ndarray, values: np.ndarray, base: int, listed: np.ndarray, size: np.ndarray, numbers: np.ndarray
+) -> None:
     total, at_values, width = size[0], values.ctypes.data, values.itemsize
     for i in range(len(ids)):
         if i + _AHEAD < len(ids):
             prefetch(at_values + ids[i + _AHEAD] * width)
-        # Without a branch, which could not be predicted.
-        key = ids[i]
-        known = values[key]
+        # Without a branch, which could not be predicted; unsigned, for nothing is counted from the end.
+        key = np.uint64(ids[i])
+        known = np.int64(values[key]) - base
         number = known if known >= 0 else total
-        values[key] = number
-        listed[total] = key
+        values[key] = number + base
+        listed[np.uint64(total)] = ids[i]
         numbers[i] = number
         total += known < 0
     size[0] = total
-
-
-@_jit
-def _clear_dense(ids: np.ndarray, values: np.ndarray) -> None:
-    for i in range(len(ids)):
-        values[ids[i]] = -1
 
 
 @_jit
@@ -183,9 +202,9 @@ def _add_hashed(
 
 
 @_jit
-def _place_dense(ids: np.ndarray, values: np.ndarray) -> None:
+def _place_dense(ids: np.ndarray, values: np.ndarray, base: int) -> None:
     for i in range(len(ids)):
-        values[ids[i]] = i
+        values[ids[i]] = base + i
 
 
 @_jit
@@ -200,14 +219,14 @@ def _place_hashed(ids: np.ndarray, keys: np.ndarray, values: np.ndarray) -> None
 
 
 @_jit
-def _find_dense(ids: np.ndarray, values: np.ndarray, limit: int, numbers: np.ndarray) -> int:
+def _find_dense(ids: np.ndarray, values: np.ndarray, base: int, limit: int, numbers: np.ndarray) -> int:
     missing = -1
     for i in range(len(ids)):
         # Samples list a node's edges one after the other.
         if i > 0 and ids[i] == ids[i - 1]:
             numbers[i] = numbers[i - 1]
             continue
-        number = values[ids[i]]
+        number = np.int64(values[ids[i]]) - base
         numbers[i] = number
         if (number < 0 or number >= limit) and missing < 0:
             missing = i

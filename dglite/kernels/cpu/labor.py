@@ -16,11 +16,17 @@ from typing import Any
 import numpy as np
 
 from .cached import njit
-from .counter import draw, stream, unit
+from .counter import draw, fraction, stream, trailing_zeros, unit
+from .memory import prefetch
+from .sample import TOGETHER, Rows, ask_for, read_entries
 
-__all__ = ["largest_by_vertex", "solve_rows", "take_rows"]
+__all__ = ["largest_by_vertex", "list_marked", "mark_rows", "solve_rows", "take_rows"]
 
 _jit = njit(nogil=True, error_model="numpy")
+_AHEAD = 4
+"""Rows between asking for a row's first entries and reading them."""
+_WORD = 64
+"""Candidates whose marks are the bits of one word."""
 
 
 @_jit
@@ -122,3 +128,71 @@ def take_rows(
         for at in range(offsets[i], offsets[i + 1]):
             if taken[at]:
                 results[at] *= count / total
+
+
+# -- weights and importances of 1 --------------------------------------------------------------------------------------
+@_jit
+def mark_rows(rows: Rows, fanout: int, key: int, marks: np.ndarray, counts: np.ndarray, first: int, last: int) -> None:
+    """Mark which candidates are taken where all weights and importances are 1, and count them.
+
+    Then c_s is fanout / degree. A row that has no more than ``fanout`` (-1: all) takes all and has no marks; others
+    have a bit for each candidate, from word ``offsets[i] // 64 + i`` on.
+    """
+    at_indices, width = rows.indices.ctypes.data, rows.indices.itemsize
+    variates = np.empty(_WORD, np.int64)
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch(at_indices + rows.starts[i + _AHEAD] * width)
+        start, offset = rows.starts[i], rows.offsets[i]
+        degree, word = rows.offsets[i + 1] - offset, offset // _WORD + i
+        counts[i] = degree
+        if fanout < 0 or degree <= fanout:
+            continue
+        # The bits that a variate <= c_s is made of. Rounded as ``solve_rows`` does, which takes the same edges.
+        most, count = np.int64(np.floor(degree / (degree * degree / fanout) * 4503599627370496.0 - 0.5)), 0
+        for at in range(start, start + degree, _WORD):
+            vertices = rows.indices[at : min(at + _WORD, start + degree)]
+            for j in range(len(vertices)):
+                variates[j] = fraction(draw(stream(key, vertices[j]), 0))
+            bits = np.uint64(0)
+            for j in range(len(vertices)):
+                taken = variates[j] <= most
+                bits |= np.uint64(taken) << np.uint64(j)
+                count += taken
+            marks[word] = bits
+            word += 1
+        counts[i] = count
+
+
+@_jit
+def list_marked(
+    rows: Rows,
+    marks: np.ndarray,
+    offsets: np.ndarray,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Write the far ends and edge ids of the candidates that :func:`mark_rows` took, from ``offsets[i]`` on."""
+    for chunk in range(first, last, TOGETHER):
+        end = min(chunk + TOGETHER, last)
+        for i in range(chunk, end):
+            start, to = rows.starts[i], offsets[i]
+            degree, count = rows.offsets[i + 1] - rows.offsets[i], offsets[i + 1] - to
+            if count == degree:
+                for j in range(count):
+                    edges[to + j] = start + j
+                ask_for(rows, start)
+                continue
+            word, at = rows.offsets[i] // _WORD + i, start
+            while to < offsets[i + 1]:
+                bits = marks[word]
+                while bits != 0:
+                    edges[to] = at + trailing_zeros(bits)
+                    ask_for(rows, np.int64(edges[to]))
+                    to += 1
+                    bits &= bits - np.uint64(1)
+                word += 1
+                at += _WORD
+        read_entries(rows, far, edges, offsets[chunk], offsets[end])

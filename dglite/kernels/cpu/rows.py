@@ -1,12 +1,13 @@
 """Run a compiled function over a range of rows: here, or in shares on the threads of the process's pool.
 
-The function takes arrays and integers and, last, the rows ``first`` and ``last`` of its share; it writes results for
-these rows only. One thread calls it as it is. For several, a kernel is rendered around it that reads its arguments from
-words, as :mod:`.launch` wants them.
+The function takes arrays, integers and named tuples of these, and, last, the rows ``first`` and ``last`` of its share;
+it writes results for these rows only. One thread calls it as it is. For several, a kernel is rendered around it that
+reads its arguments from words, as :mod:`.launch` wants them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numba
@@ -40,7 +41,7 @@ _SOURCE = '''"""Run shares of {module}.{name}."""
 import numpy as np
 
 from {module} import {name}
-from dglite.kernels.cpu.cached import cfunc
+{imports}from dglite.kernels.cpu.cached import cfunc
 from dglite.kernels.cpu.rows import array_at
 from dglite.kernels.cpu.simd import word
 
@@ -57,7 +58,7 @@ _COST = 8
 """Elements of a sum that take as long as one of these, a choice or a step to anywhere in memory."""
 
 
-def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: np.ndarray | int) -> None:
+def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: Any) -> None:
     """Call ``function(*arguments, first, last)`` for shares that cover all rows; ``work`` is about how many elements.
 
     Arrays are one-dimensional and contiguous; a share must not depend on what another one writes.
@@ -68,24 +69,38 @@ def run_rows(function: Any, num_rows: int, work: int, threads: int, *arguments: 
         for i in range(calls):
             function(*arguments, num_rows * i // calls, num_rows * (i + 1) // calls)
         return
-    kinds = tuple(x.dtype.char if isinstance(x, np.ndarray) else "" for x in arguments)
+    values = list(_flattened(arguments))
+    kinds = tuple(x.dtype.char if isinstance(x, np.ndarray) else "" for x in values)
     address = _addresses.get((function, kinds))
     if address is None:
         address = _addresses[function, kinds] = load_source("rows", _source(function, arguments)).kernel.address
     words = [num_rows]
-    for x in arguments:
+    for x in values:
         words += [x.ctypes.data, len(x)] if isinstance(x, np.ndarray) else [x]
     launch(address, words, num_tasks(threads, _COST * work), threads)
 
 
-def _source(function: Any, arguments: tuple[np.ndarray | int, ...]) -> str:
-    parts, at = [], 1
+def _flattened(arguments: Any) -> Iterator[np.ndarray | int]:
     for x in arguments:
-        if isinstance(x, np.ndarray):
-            parts.append(f"array_at(word(args, {at}), word(args, {at + 1}), np.{x.dtype.name})")
-            at += 2
+        if isinstance(x, tuple):
+            yield from x
         else:
-            parts.append(f"word(args, {at})")
-            at += 1
+            yield x
+
+
+def _source(function: Any, arguments: tuple[Any, ...]) -> str:
+    parts, imports, at = [], "", 1
+    for x in arguments:
+        fields = []
+        for value in x if isinstance(x, tuple) else (x,):
+            if isinstance(value, np.ndarray):
+                fields.append(f"array_at(word(args, {at}), word(args, {at + 1}), np.{value.dtype.name})")
+                at += 2
+            else:
+                fields.append(f"word(args, {at})")
+                at += 1
+        if isinstance(x, tuple):
+            imports += f"from {type(x).__module__} import {type(x).__name__}\n"
+        parts.append(f"{type(x).__name__}({', '.join(fields)})" if isinstance(x, tuple) else fields[0])
     python = function.py_func
-    return _SOURCE.format(module=python.__module__, name=python.__name__, arguments=", ".join(parts))
+    return _SOURCE.format(module=python.__module__, name=python.__name__, imports=imports, arguments=", ".join(parts))

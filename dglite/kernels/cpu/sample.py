@@ -1,39 +1,83 @@
-"""Choose entries of rows: uniformly, by weight, by weight within groups, or the heaviest.
+"""Choose entries of rows: uniformly, by type, or the heaviest; by weight is in :mod:`.weigh`.
 
-Each kernel serves rows ``seeds[first:last]`` of a compressed matrix. Row i's choices go to ``offsets[i]`` and the
-places after it in the output arrays (far end, row, edge id), ``counts[i]`` of them. ``edge_ids`` is empty when entry j
-is edge j. ``fanout`` is -1 for all.
+Each kernel serves rows ``first`` to ``last`` of some :class:`Rows`. Row i has ``counts[i]`` choices. A ``fanout`` of -1
+means all.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .cached import njit
-from .choose import choose_ranked, choose_uniform, choose_weighted, is_new, set_size
-from .counter import below, draw, stream, unit
-from .hashing import has
+from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
+from .counter import stream
 from .memory import prefetch
 
-__all__ = ["compact", "etype_rows", "row_bounds", "sum_rows", "topk_rows", "uniform_rows", "weighted_rows"]
+__all__ = [
+    "TOGETHER",
+    "Choices",
+    "Rows",
+    "ask_for",
+    "compact",
+    "edge_at",
+    "etype_rows",
+    "read_entries",
+    "row_bounds",
+    "topk_rows",
+    "uniform_rows",
+]
 
 _jit = njit(nogil=True)
-_AHEAD = 8
-"""Rows between asking for a row's entries and using them."""
-_LONG = 4
-"""Rows of more than so many entries for each choice are not read as a whole."""
+_AHEAD = 32
+"""Rows between asking for a row's bounds and reading them."""
+TOGETHER = 32
+"""Rows whose positions are drawn before their entries are read."""
+
+
+class Rows(NamedTuple):
+    """Rows of a compressed matrix, and where the choices of each go.
+
+    Attributes
+    ----------
+    indptr, indices, edge_ids
+        the matrix; ``edge_ids`` is empty when entry j is edge j.
+    seeds, starts
+        the rows, and the first entry of each.
+    offsets
+        row i's choices go to ``offsets[i]`` and the places after it, up to ``offsets[i + 1]``.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    edge_ids: np.ndarray
+    seeds: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+
+
+class Choices(NamedTuple):
+    """The far end, row and edge id of each choice. ``near`` may be empty: ``offsets`` tell the rows."""
+
+    far: np.ndarray
+    near: np.ndarray
+    edges: np.ndarray
 
 
 @_jit
-def row_bounds(
-    indptr: np.ndarray, seeds: np.ndarray, fanout: int, replace: bool, starts: np.ndarray, offsets: np.ndarray
-) -> tuple[int, int]:
+def edge_at(edge_ids: np.ndarray, entry: int) -> int:
+    """Return the id of an entry's edge."""
+    return entry if len(edge_ids) == 0 else np.int64(edge_ids[entry])  # type: ignore[return-value]
+
+
+@_jit
+def row_bounds(rows: Rows, fanout: int, replace: bool) -> tuple[int, int]:
     """Set each row's first entry, and where its choices begin when none is ruled out.
 
     Return the entries of the longest row, and of all of them.
     """
+    indptr, seeds = rows.indptr, rows.seeds
     longest: Any = 0
     total: Any = 0
     entries: Any = 0
@@ -43,8 +87,8 @@ def row_bounds(
             prefetch(at_indptr + np.int64(seeds[i + _AHEAD]) * width)
         start = np.int64(indptr[seeds[i]])
         degree = np.int64(indptr[seeds[i] + 1]) - start
-        starts[i] = start
-        offsets[i] = total
+        rows.starts[i] = start
+        rows.offsets[i] = total
         longest = max(longest, degree)
         entries += degree
         if fanout < 0:
@@ -53,7 +97,7 @@ def row_bounds(
             total += fanout if degree > 0 else 0
         else:
             total += min(fanout, degree)
-    offsets[len(seeds)] = total
+    rows.offsets[len(seeds)] = total
     return longest, entries
 
 
@@ -69,229 +113,67 @@ def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.n
 
 
 # -- uniform -----------------------------------------------------------------------------------------------------------
+@njit(nogil=True, inline="always")
+def ask_for(rows: Any, entry: Any) -> None:
+    """Ask for the memory that :func:`read_entries` reads of an entry."""
+    prefetch(rows.indices.ctypes.data + entry * rows.indices.itemsize)
+    if len(rows.edge_ids) > 0:
+        prefetch(rows.edge_ids.ctypes.data + entry * rows.edge_ids.itemsize)
+
+
 @_jit
-def uniform_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    edge_ids: np.ndarray,
-    seeds: np.ndarray,
-    starts: np.ndarray,
-    offsets: np.ndarray,
-    fanout: int,
-    replace: int,
-    key: int,
-    far: np.ndarray,
-    near: np.ndarray,
-    edges: np.ndarray,
-    first: int,
-    last: int,
-) -> None:
-    """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled."""
+def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choices, first: int, last: int) -> None:
+    """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled.
+
+    Every look at an entry is a step to anywhere in memory. So positions are drawn for some rows, and memory is asked
+    for, before anything of it is read.
+    """
+    offsets, edges = rows.offsets, chosen.edges
     size = max(fanout, 1)
     scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
-    width, by_entry = indices.itemsize, len(edge_ids) == 0
-    at_indices, at_edge_ids = indices.ctypes.data, edge_ids.ctypes.data
-    for i in range(first, last):
-        if i + _AHEAD < last:
-            prefetch(at_indices + starts[i + _AHEAD] * width)
-            if not by_entry:
-                prefetch(at_edge_ids + starts[i + _AHEAD] * width)
-        seed, start, to = seeds[i], starts[i], offsets[i]
-        count = offsets[i + 1] - to
-        if count == 0:
-            continue
-        degree = np.int64(indptr[seed + 1]) - start
-        if fanout >= 0 and (replace or degree > count):
-            choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
-            for j in range(count):
-                entry = start + scratch[j]
-                far[to + j] = indices[entry]
-                edges[to + j] = entry if by_entry else edge_ids[entry]
-        else:
-            for j in range(count):
-                far[to + j] = indices[start + j]
-                edges[to + j] = start + j if by_entry else edge_ids[start + j]
-        for j in range(count):
-            near[to + j] = seed
-
-
-# -- by weight ---------------------------------------------------------------------------------------------------------
-@_jit
-def sum_rows(
-    indptr: np.ndarray, edge_ids: np.ndarray, weights: np.ndarray, sums: np.ndarray, first: int, last: int
-) -> None:
-    """Write the running sums of each row's weights, which are by edge id; NaN from a weight that is none on."""
-    for i in range(first, last):
-        start, end = np.int64(indptr[i]), np.int64(indptr[i + 1])
-        _sum_row(edge_ids, weights, start, end - start, sums[start:end])
-
-
-@_jit
-def _sum_row(edge_ids: np.ndarray, weights: np.ndarray, start: int, degree: int, sums: np.ndarray) -> None:
-    total = 0.0
-    for j in range(degree):
-        weight = np.float64(weights[start + j if len(edge_ids) == 0 else np.int64(edge_ids[start + j])])
-        total += weight if weight >= 0 and weight < np.inf else np.nan
-        sums[j] = total
-
-
-@_jit
-def weighted_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    edge_ids: np.ndarray,
-    seeds: np.ndarray,
-    starts: np.ndarray,
-    offsets: np.ndarray,
-    fanout: int,
-    replace: int,
-    key: int,
-    longest: int,
-    weights: np.ndarray,
-    sums: np.ndarray,
-    excluded: np.ndarray,
-    edge_times: np.ndarray,
-    seed_times: np.ndarray,
-    groups: np.ndarray,
-    num_groups: int,
-    far: np.ndarray,
-    near: np.ndarray,
-    edges: np.ndarray,
-    counts: np.ndarray,
-    bad: np.ndarray,
-    first: int,
-    last: int,
-) -> None:
-    """Choose in proportion to weights.
-
-    ``weights`` are by edge id, or 1 when empty; ``sums`` are what :func:`sum_rows` makes of them, or empty, with the
-    same choices. With ``num_groups`` > 0 weights are by group instead: entries from
-    ``groups[seed * (num_groups + 1) + g]`` of a row up to the next offset are in group g. The set ``excluded`` of edge
-    ids, where not empty, has weight 0, and so has an edge whose time, by edge id, is not at most the row's in
-    ``seed_times``, where not empty. A weight that is negative or not finite puts its edge id, or with groups its group,
-    into ``bad[0]``.
-    """
-    room = max(longest, fanout, 1) if replace else max(longest, 1)
-    row, keys, positions = np.empty(max(longest, 1)), np.empty(room), np.empty(room, np.int64)
-    taken = np.empty(set_size(max(min(fanout, longest // _LONG), 1)), np.int64)
-    by_entry = len(edge_ids) == 0
-    for i in range(first, last):
-        seed, start, to = seeds[i], starts[i], offsets[i]
-        degree = np.int64(indptr[seed + 1]) - start
-        random, count = stream(key, i), 0
-        if num_groups == 0 and not replace and 0 < fanout < degree // _LONG:
-            running = keys[:0]
-            if len(sums) > 0:
-                running = sums[start : start + degree]
-            elif len(weights) > 0:
-                running = keys[:degree]
-                _sum_row(edge_ids, weights, start, degree, running)
-            count = _by_trial(
-                edge_ids, start, degree, fanout, running, i, excluded, edge_times, seed_times, random, positions, taken
-            )
-            # What trials have drawn from must not be drawn from again.
-            random = stream(np.int64(random), 0)
-        if count == 0 or count < fanout:
-            group, until = 0, degree if num_groups == 0 else np.int64(groups[seed * (num_groups + 1) + 1])
-            for j in range(degree):
-                edge = start + j if by_entry else np.int64(edge_ids[start + j])
-                if num_groups > 0:
-                    while j >= until and group + 1 < num_groups:
-                        group += 1
-                        until = np.int64(groups[seed * (num_groups + 1) + group + 1])
-                    row[j] = weights[group]
-                else:
-                    row[j] = weights[edge] if len(weights) > 0 else 1.0
-                if not (row[j] >= 0 and row[j] < np.inf):
-                    bad[0] = group if num_groups > 0 else edge
-                    return
-                if _absent(edge, i, excluded, edge_times, seed_times):
-                    row[j] = 0
-            for j in range(count):
-                row[positions[j]] = 0
-            left = fanout if fanout < 0 else fanout - count
-            count += choose_weighted(row, degree, left, replace, random, keys, positions[count:])
-        counts[i] = count
-        for j in range(count):
-            entry = start + positions[j]
-            far[to + j], near[to + j] = indices[entry], seed
-            edges[to + j] = entry if by_entry else edge_ids[entry]
-
-
-@_jit
-def _absent(edge: int, i: int, excluded: np.ndarray, edge_times: np.ndarray, seed_times: np.ndarray) -> bool:
-    """Whether an edge is treated as if it were not in row i."""
-    if len(excluded) > 0 and has(excluded, edge):
-        return True
-    return len(seed_times) > 0 and not edge_times[edge] <= seed_times[i]
-
-
-@_jit
-def _by_trial(
-    edge_ids: np.ndarray,
-    start: int,
-    degree: int,
-    count: int,
-    running: np.ndarray,
-    i: int,
-    excluded: np.ndarray,
-    edge_times: np.ndarray,
-    seed_times: np.ndarray,
-    random: Any,
-    positions: np.ndarray,
-    taken: np.ndarray,
-) -> int:
-    """Draw with replacement and leave out what was drawn before or is absent; return how many were found.
-
-    What is new among draws with replacement is distributed as draws without: each in proportion to the weights left.
-    So the rest, where trials are used up before ``count`` are found, can be drawn in any other way. ``running`` are the
-    running sums of the row's weights; empty where all are alike.
-    """
-    total = running[degree - 1] if len(running) > 0 else 1.0
-    if not (total > 0 and total < np.inf):
-        return 0
-    taken[:] = -1
-    found = 0
-    for trial in range(4 * count + 16):
-        bits = draw(random, trial)
-        if len(running) > 0:
-            target, low, high = unit(bits) * total, 0, degree - 1
-            while low < high:
-                middle = (low + high) >> 1
-                if running[middle] > target:
-                    high = middle
-                else:
-                    low = middle + 1
-            if not running[low] > target:  # rounded up to the total, past the last positive weight
+    with_rows = len(chosen.near) > 0
+    for chunk in range(first, last, TOGETHER):
+        end = min(chunk + TOGETHER, last)
+        for i in range(chunk, end):
+            start, to = rows.starts[i], offsets[i]
+            count = offsets[i + 1] - to
+            if count == 0:
                 continue
-        else:
-            low = below(bits, degree)
-        edge = start + low if len(edge_ids) == 0 else np.int64(edge_ids[start + low])
-        if not _absent(edge, i, excluded, edge_times, seed_times) and is_new(low, found, positions, taken):
-            positions[found] = low
-            found += 1
-            if found == count:
-                break
-    return found
+            degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+            draws = fanout >= 0 and (replace or degree > count)
+            if draws:
+                choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
+            for j in range(count):
+                entry = start + (scratch[j] if draws else j)
+                edges[to + j] = entry
+                if draws or j % 16 == 0:
+                    ask_for(rows, entry)
+                if with_rows:
+                    chosen.near[to + j] = rows.seeds[i]
+        read_entries(rows, chosen.far, edges, offsets[chunk], offsets[end])
 
 
+@_jit
+def read_entries(rows: Rows, far: np.ndarray, edges: np.ndarray, begin: int, end: int) -> None:
+    """Set the far ends of choices from ``begin`` to ``end``, and their edge ids in the place of entries."""
+    for at in range(begin, end):
+        entry = edges[at]
+        far[at] = rows.indices[entry]
+        if len(rows.edge_ids) > 0:
+            edges[at] = rows.edge_ids[entry]
+
+
+# -- by type ---------------------------------------------------------------------------------------------------------
 @_jit
 def etype_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    edge_ids: np.ndarray,
-    seeds: np.ndarray,
-    starts: np.ndarray,
-    offsets: np.ndarray,
+    rows: Rows,
     fanouts: np.ndarray,
     replace: int,
     key: int,
     longest: int,
     weights: np.ndarray,
     type_offsets: np.ndarray,
-    far: np.ndarray,
-    near: np.ndarray,
-    edges: np.ndarray,
+    chosen: Choices,
     counts: np.ndarray,
     bad: np.ndarray,
     first: int,
@@ -302,17 +184,15 @@ def etype_rows(
     room = max(longest, np.max(fanouts), 1) if num_types > 0 else 1
     row, keys, positions = np.empty(room), np.empty(room), np.empty(room, np.int64)
     order, types, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_types + 1, np.int64)
-    by_entry = len(edge_ids) == 0
     for i in range(first, last):
-        seed, start, to = seeds[i], starts[i], offsets[i]
-        degree = np.int64(indptr[seed + 1]) - start
-        _sort_by_type(edge_ids, start, degree, type_offsets, types, order, ends)
+        start, to = rows.starts[i], rows.offsets[i]
+        degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+        _sort_by_type(rows.edge_ids, start, degree, type_offsets, types, order, ends)
         begin, total = 0, 0
         for t in range(num_types):
             size = ends[t] - begin
             for j in range(size):
-                entry = start + order[begin + j]
-                edge = entry if by_entry else np.int64(edge_ids[entry])
+                edge = edge_at(rows.edge_ids, start + order[begin + j])
                 row[j] = weights[edge] if len(weights) > 0 else 1.0
                 if not (row[j] >= 0 and row[j] < np.inf):
                     bad[0] = edge
@@ -321,8 +201,8 @@ def etype_rows(
             count = choose_weighted(row, size, fanouts[t], replace, random, keys, positions)
             for j in range(count):
                 entry = start + order[begin + positions[j]]
-                far[to + total], near[to + total] = indices[entry], seed
-                edges[to + total] = entry if by_entry else edge_ids[entry]
+                chosen.far[to + total], chosen.near[to + total] = rows.indices[entry], rows.seeds[i]
+                chosen.edges[to + total] = edge_at(rows.edge_ids, entry)
                 total += 1
             begin = ends[t]
         counts[i] = total
@@ -341,7 +221,7 @@ def _sort_by_type(
     """Write a row's positions, sorted by the type of their edges, to ``order``, and where each type ends."""
     ends[:] = 0
     for j in range(degree):
-        edge = start + j if len(edge_ids) == 0 else np.int64(edge_ids[start + j])
+        edge = edge_at(edge_ids, start + j)
         types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
         ends[types[j] + 1] += 1
     for t in range(len(ends) - 1):
@@ -354,30 +234,15 @@ def _sort_by_type(
 # -- the heaviest ------------------------------------------------------------------------------------------------------
 @_jit
 def topk_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    edge_ids: np.ndarray,
-    seeds: np.ndarray,
-    starts: np.ndarray,
-    offsets: np.ndarray,
-    k: int,
-    ascending: int,
-    weights: np.ndarray,
-    far: np.ndarray,
-    near: np.ndarray,
-    edges: np.ndarray,
-    bad: np.ndarray,
-    first: int,
-    last: int,
+    rows: Rows, k: int, ascending: int, weights: np.ndarray, chosen: Choices, bad: np.ndarray, first: int, last: int
 ) -> None:
     """Choose the entries of greatest weight, or of least, in order; of equal ones the earlier entry comes first."""
-    by_entry = len(edge_ids) == 0
     for i in range(first, last):
-        seed, start, to = seeds[i], starts[i], offsets[i]
-        degree, count = np.int64(indptr[seed + 1]) - start, offsets[i + 1] - to
+        start, to = rows.starts[i], rows.offsets[i]
+        degree, count = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, rows.offsets[i + 1] - to
         row = np.empty(degree, weights.dtype)
         for j in range(degree):
-            edge = start + j if by_entry else np.int64(edge_ids[start + j])
+            edge = edge_at(rows.edge_ids, start + j)
             row[j] = weights[edge]
             if row[j] != row[j]:
                 bad[0] = edge
@@ -385,5 +250,5 @@ def topk_rows(
         order = choose_ranked(row, count, ascending)
         for j in range(count):
             entry = start + order[j]
-            far[to + j], near[to + j] = indices[entry], seed
-            edges[to + j] = entry if by_entry else edge_ids[entry]
+            chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
+            chosen.edges[to + j] = edge_at(rows.edge_ids, entry)

@@ -36,6 +36,20 @@ def test_numbers_by_first_appearance(monkeypatch, ratio, dtype):
     assert numbering.ids.tolist() == list(expected) and numbering.ids.dtype == dtype
 
 
+def test_numberings_follow_each_other_in_places_that_nobody_clears():
+    places = hashing.Places(10, np.int32)
+    for base in (0, 2**30 - 5, 0):  # the second is the last before the places start anew
+        places.base = max(places.base, base)
+        for ids in ([7, 2, 7], [2, 9], [], [0, 9, 9]):
+            numbering = hashing.Numbering(10, 0, np.int32, places)
+            numbering.reserve(2 * len(ids) + 1)
+            numbering.place(np.array(ids[:1], np.int32))
+            assert numbering.add(np.array(ids, np.int32)).tolist() == [list(dict.fromkeys(ids)).index(i) for i in ids]
+            assert numbering.find(np.array([5], np.int32), 10)[1] == 0
+            numbering.close()
+        assert 0 <= places.base < 2**30
+
+
 @pytest.mark.parametrize("ratio", [0, 1 << 40], ids=["hashed", "dense"])
 def test_finding(monkeypatch, ratio):
     monkeypatch.setattr(hashing, "DENSE_RATIO", ratio)

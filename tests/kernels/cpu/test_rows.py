@@ -21,11 +21,11 @@ def test_shares_cover_every_row(monkeypatch, index, num_rows):
     found = []
     for threads in (1, 2):
         starts, offsets = np.empty(num_rows, np.int64), np.empty(num_rows + 1, np.int64)
-        longest, _ = sample.row_bounds(indptr, seeds, 4, False, starts, offsets)
+        rows = sample.Rows(indptr, indices, edge_ids, seeds, starts, offsets)
+        longest, _ = sample.row_bounds(rows, 4, False)
         assert longest == max(degrees, default=0) and offsets[-1] == np.minimum(degrees, 4).sum()
-        outputs = [np.full(offsets[-1], -1, index) for _ in range(3)]
-        arguments = indptr, indices, edge_ids, seeds, starts, offsets, 4, 0, 7, *outputs
-        run_rows(sample.uniform_rows, num_rows, 1 << 20, threads, *arguments)
+        outputs = sample.Choices(*(np.full(offsets[-1], -1, index) for _ in range(3)))
+        run_rows(sample.uniform_rows, num_rows, 1 << 20, threads, rows, 4, 0, 7, outputs)
         found.append(outputs)
         far, near, edges = outputs
         entry = np.empty(len(edge_ids), np.int64)

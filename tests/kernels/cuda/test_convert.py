@@ -63,10 +63,10 @@ def test_a_gpu_samples_what_the_cpu_samples(fanout, replace, with_ids, index):
     edge_ids = rng.permutation(indptr[-1]).astype(index) if with_ids else np.zeros(0, index)
     seeds, key = np.array([5, 0, 4, 3, 6, 1, 2, 5], index), 12345678901234567
     starts, offsets = np.zeros(len(seeds), np.int64), np.zeros(len(seeds) + 1, np.int64)
-    cpu.row_bounds(indptr, seeds, fanout, replace, starts, offsets)
-    want = [np.zeros(offsets[-1], index) for _ in range(3)]
-    arrays = indptr, indices, edge_ids, seeds, starts, offsets
-    cpu.uniform_rows(*arrays, fanout, int(replace), np.int64(key), *want, 0, len(seeds))
+    rows = cpu.Rows(indptr, indices, edge_ids, seeds, starts, offsets)
+    cpu.row_bounds(rows, fanout, replace)
+    want = cpu.Choices(*(np.zeros(offsets[-1], index) for _ in range(3)))
+    cpu.uniform_rows(rows, fanout, int(replace), np.int64(key), want, 0, len(seeds))
     structure = Structure.upload(GPU, indptr, indices, edge_ids if with_ids else None)
     found = sample_neighbors(GPU, structure, seeds.ctypes.data, len(seeds), fanout, replace, key)
     assert found.count == offsets[-1]
