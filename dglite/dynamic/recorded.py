@@ -55,7 +55,7 @@ class ProgramCall(TorchCall):
         shared = self.shared
         engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
         found: Script = engine.script(
-            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds])
+            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]), False
         )
         return found
 
