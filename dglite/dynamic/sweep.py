@@ -211,43 +211,46 @@ class _Run:
     # -- gradients of shared tensors ----------------------------------------------------------------------------
     def _add_parts(self, filled: Filled, found: list[torch.Tensor | None], call: SweepCall) -> None:
         """Add up what the rows of all classes give to each shared tensor."""
-        parts, words = self._script.parts, list[tuple[Any, ...]]()
-        matrix = compiled("matrix")
-        for part, row in zip(parts, filled.parts.tolist(), strict=True):
-            weight, known = self._shared[part.shared], found[part.shared]
-            turned = part.form == "outer" and lies_by_columns(weight)
-            if known is None:
-                made = self._pool.empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
-                known_ = found[part.shared] = made.t() if turned else made
-            else:
-                known_ = known
-            into = known_.t() if turned else known_
-            into = into if part.form == "outer" else into.view(1, -1)
-            count, x, x_row, y, y_row = row
+        words, work = list[tuple[Any, ...]](), 0
+        for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
+            weight, first, outer = self._shared[part.shared], found[part.shared] is None, part.form == "outer"
+            turned = outer and lies_by_columns(weight)
+            into = found[part.shared] = self._like(weight, turned) if first else found[part.shared]
+            assert into is not None
+            into = into.t() if turned else into if outer else into.view(1, -1)
             if turned:
-                x, x_row, y, y_row = y, y_row, x, x_row
-            if not self._small:
-                self._add_rows(part.form, call, into, known is None, (count, x, x_row, y, y_row))
-                continue
-            dtype, (height, width) = DTYPES[weight.dtype], into.shape
-            numbers = (matrix.SET if known is None else matrix.ADD)[dtype]
-            place = into.data_ptr(), width * weight.element_size()
-            kernel = matrix.matrix_kernel(part.form, dtype)
-            words.append((kernel, count, height, width, x, x_row, *place, y, y_row, numbers))
+                rows = rows[2:] + rows[:2]
+            if self._small:
+                height, width = into.shape
+                words.append(_gradient_words(part.form, first, into, count, rows))
+                work += count * height * width
+            else:
+                _add_rows(call, part.form, first, into, count, rows)
         if words:
-            table = np.array(words, np.int64)
-            starts, work = np.arange(0, table.size, table.shape[1]), int(table[:, 1:4].prod(1).sum())
+            table, size = np.array(words, np.int64), len(words[0])
+            starts = np.arange(0, table.size, size)
             compiled("steps").run_steps(table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads)
 
-    def _add_rows(
-        self, form: str, call: SweepCall, into: torch.Tensor, first: bool, rows: tuple[int, int, int, int, int]
-    ) -> None:
-        """Set ``into`` to a product or a sum of many rows, or add that."""
-        count, x, x_row, y, y_row = rows
-        height, width = into.shape
-        right = call.view(y, count, width, y_row, into.dtype)
-        if form == "totals":
-            torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
-            return
-        left = call.view(x, count, height, x_row, into.dtype).t()
-        torch.mm(left, right, out=into) if first else into.addmm_(left, right)
+    def _like(self, weight: torch.Tensor, turned: bool) -> torch.Tensor:
+        """Return memory for a gradient, in the layout of the weight."""
+        made = self._pool.empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
+        return made.t() if turned else made
+
+
+def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:
+    """Return the words of the kernel that sets ``into`` to a product or a sum of few rows, or adds that."""
+    matrix, dtype, (height, width) = compiled("matrix"), DTYPES[into.dtype], into.shape
+    place, (x, x_row, y, y_row) = (into.data_ptr(), width * into.element_size()), rows
+    numbers = (matrix.SET if first else matrix.ADD)[dtype]
+    return matrix.matrix_kernel(form, dtype), count, height, width, x, x_row, *place, y, y_row, numbers
+
+
+def _add_rows(call: SweepCall, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
+    """Set ``into`` to a product or a sum of many rows, or add that."""
+    (height, width), (x, x_row, y, y_row) = into.shape, rows
+    right = call.view(y, count, width, y_row, into.dtype)
+    if form == "totals":
+        torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
+        return
+    left = call.view(x, count, height, x_row, into.dtype).t()
+    torch.mm(left, right, out=into) if first else into.addmm_(left, right)
