@@ -135,7 +135,8 @@ def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
             found.setdefault(id(product.table), []).append(of_rows)
         if not isinstance(product, Product):
             continue
-        given, rows = layout.inputs[number][0], layout.inputs[number][0].kind.numel // product.kinds[0].shape[-1]
+        given = layout.inputs(number)[0]
+        rows = given.kind.numel // product.kinds[0].shape[-1]
         item, count = given.kind.item, layout.counts[number] * rows
         x = given.address, given.distance if rows == 1 else given.kind.shape[-1] * item
         y = int(layout.starts[number]) + layout.shift, product.results[0].shape[-1] * item
