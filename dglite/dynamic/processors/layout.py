@@ -132,10 +132,13 @@ class StepLayout(Placement):
 
     def stage(self, backward: bool) -> tuple[Stage, Any]:
         """Return a sweep, and what must be kept as long as it runs."""
-        plan = self.plan(backward, self.templates[backward], self.shift)
-        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
-        words, starts, lists, rows, _ = program.build(plan, graph)
+        words, starts, lists, rows, _ = program.build(*self.sweep(backward))
         return Stage(rows, words, starts), lists
+
+    def sweep(self, backward: bool) -> tuple[program.BatchPlan, program.Graph]:
+        """Return what a sweep is made from."""
+        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
+        return self.plan(backward, self.templates[backward], self.shift), graph
 
     def heavies(self, error: int) -> Heavy:
         """Return the operations on batches; errors are reported at an address."""
