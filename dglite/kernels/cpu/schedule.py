@@ -13,17 +13,13 @@ the schedule, which stops there.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
+from .atomic import add_to_word, call_int, put_word, read_word, take_bit
 from .cached import cfunc, njit
 from .launch import PARALLEL_FROM, call_kernel, launch, launch_at, num_threads, openmp, run_team
 from .simd import word
-from .vec import I32, I64
 
 __all__ = [
     "FIXED_WORK",
@@ -110,66 +106,14 @@ def arrange(
 
 
 # -- going through the lines -------------------------------------------------------------------------------------------
-@intrinsic
-def _put_word(typingctx: Any, address: Any, i: Any, value: Any) -> Any:
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[2], builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
-def _call_number(typingctx: Any, address: Any) -> Any:
-    """Call ``int function(void)``."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(I32, [])
-        return builder.sext(builder.call(builder.inttoptr(args[0], kind.as_pointer()), []), I64)
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def _add_to_word(typingctx: Any, address: Any, value: Any) -> Any:
-    """Add to the word at an address, as one step; return what was there. Writes before it are seen by who sees it."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), args[1], "acq_rel")
-
-    return types.int64(types.int64, types.int64), codegen
-
-
-@intrinsic
-def _take_bit(typingctx: Any, address: Any, bit: Any) -> Any:
-    """Set a bit of the word at an address, as one step; return whether it was not set."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        mask = builder.shl(I64(1), args[1])
-        known = builder.atomic_rmw("or", builder.inttoptr(args[0], I64.as_pointer()), mask, "acq_rel")
-        return builder.icmp_unsigned("==", builder.and_(known, mask), I64(0))
-
-    return types.boolean(types.int64, types.int64), codegen
-
-
-@intrinsic
-def _read_word(typingctx: Any, address: Any) -> Any:
-    """Read a word that another thread may write."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.load_atomic(builder.inttoptr(args[0], I64.as_pointer()), "acquire", 8)
-
-    return types.int64(types.int64), codegen
-
-
 @njit(error_model="numpy")
 def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
     """Do a task's share of a line. Words of a stage: number of kernels, then (kernel, words) of each."""
     stage = words + 8 * word(line, LINE_START)
     for i in range(word(stage, 0)):
         args = word(stage, 2 + 2 * i)
-        _put_word(args, 0, word(line, LINE_FIRST))
-        _put_word(args, 1, word(line, LINE_LAST))
+        put_word(args, 0, word(line, LINE_FIRST))
+        put_word(args, 1, word(line, LINE_LAST))
         call_kernel(word(stage, 1 + 2 * i), args, task, num_tasks)
 
 
@@ -184,20 +128,20 @@ def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
         marks = word(team, 6) + 16 * i
         for k in range(shares):
             share = (me + k) % shares
-            if _take_bit(marks, share):
+            if take_bit(marks, share):
                 _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, share, shares)
-                _add_to_word(marks + 8, 1)
+                add_to_word(marks + 8, 1)
         spins = 0
-        while _read_word(marks + 8) < shares:
+        while read_word(marks + 8) < shares:
             spins += 1
             if spins > _SPINS and word(team, 8) != 0:
-                _call_number(word(team, 8))
+                call_int(word(team, 8), 0, 0)
 
 
 @cfunc("void(int64)")
 def _member(team):  # type: ignore[no-untyped-def]
     """What each thread of a team runs."""
-    _go_through(team, _call_number(word(team, 7)), word(team, 5))
+    _go_through(team, call_int(word(team, 7), 0, 0), word(team, 5))
 
 
 @cfunc("void(int64, int64, int64)")
