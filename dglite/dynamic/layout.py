@@ -16,7 +16,7 @@ import torch
 
 from ..expr import Operand, Side
 from ..kernels import compiled
-from ..kernels.render_cell import RowAccess
+from ..kernels.render_rows import RowAccess
 from .ir import Domain, Node, NodeKind
 from .recipe import Cell, Heavy, Phase, Place, Reading, VertexPlan
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
+from ..render_rows import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 from .cached import njit
 

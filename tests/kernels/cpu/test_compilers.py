@@ -19,7 +19,7 @@ from dglite.kernels.cpu.launch import launch
 from dglite.kernels.cpu.matrix import run_kernel
 from dglite.kernels.cpu.rowwise import rowwise_kernel
 from dglite.kernels.cpu.steps import step_kernel
-from dglite.kernels.render_cell import RowAccess
+from dglite.kernels.render_rows import RowAccess
 from dglite.ops import core
 from dglite.opspec import Reducer
 from tests.kernels.cpu import test_matrix, test_steps

@@ -8,7 +8,7 @@ import pytest
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu import schedule
 from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
-from dglite.kernels.render_cell import RowAccess
+from dglite.kernels.render_rows import RowAccess
 
 ROWS = np.array([0, 2, 5])  # two classes
 EDGES = np.array([0, 0, 4])
