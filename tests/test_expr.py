@@ -24,8 +24,8 @@ from dglite.expr import (
     swap_sides,
     write_out_powers,
 )
-from dglite.kernels import reference
 from dglite.opspec import COMPARISONS, OPERATORS, operator
+from tests import reference
 
 U0, V1, E2 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 2)
 

@@ -124,6 +124,24 @@ def test_heavy_packages_are_imported_by_their_owners_only(module: Path) -> None:
             assert owners is None or owners & here, f"dglite/{module}:{node.lineno} imports {name}"
 
 
+DOOR = {"dynamic.processors", "kernels.cpu.processors", "kernels.cpu.script", "kernels.cpu.rowwise"}
+"""Persistent processors and their kernels."""
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_only_their_own_package_imports_persistent_processors(module: Path) -> None:
+    text = (PACKAGE / module).read_text(encoding="utf-8")
+    own = ".".join(module.with_suffix("").parts)
+    if own == "dynamic.__init__" or any(own.startswith(name) for name in DOOR):
+        return
+    package = list(module.parts[:-1])
+    for node in _executed(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+            names = {".".join(filter(None, (*base, *more))) for more in ([], *([alias.name] for alias in node.names))}
+            assert not names & DOOR, f"dglite/{module}:{node.lineno} imports {sorted(names & DOOR)}"
+
+
 def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "structure").mkdir()
     source = """

@@ -145,8 +145,6 @@ class _Traced:
                         absent,
                         collected,
                         pushed,
-                        self.slots,
-                        strides,
                         needs,
                         options,
                     )

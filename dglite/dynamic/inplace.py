@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..kernels.render_cell import RowAccess
+from ..kernels.render_rows import RowAccess
 from .recipe import Buffer, Cell, Heavy, Phase, Place, Role, VertexPlan
 
 __all__ = ["reuse_places"]

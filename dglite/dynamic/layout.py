@@ -6,7 +6,7 @@ the graph. A call looks these addresses up, and one addition gives the words of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -14,15 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..expr import Operand, Side
 from ..kernels import compiled
-from ..kernels.render_cell import RowAccess
+from ..kernels.render_rows import RowAccess
 from .ir import Domain, Node, NodeKind
-from .recipe import Cell, Heavy, Place, Reading, VertexPlan
+from .recipe import Cell, Heavy, Phase, Place, Reading, VertexPlan
 
-__all__ = ["NOTHING", "WORDS", "GradientSource", "SharedSource", "StageTable", "StateSource", "TableSource"]
+__all__ = ["DTYPES", "NOTHING", "WORDS", "Move", "SharedSource", "StageTable", "StateSource", "TableSource"]
+__all__ += ["Unsupported"]
 
-_DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+_OF_SIZE = {4: "float32", 8: "float64"}
+"""What moves bits of a size."""
 _ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
+_GRADIENTS = (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM)
 _ANY_NUMBER = 1 << 62
 
 NOTHING, WORDS = "nothing", "words"
@@ -44,13 +49,6 @@ class SharedSource:
 
 
 @dataclass(frozen=True)
-class GradientSource:
-    """The gradient of what all vertices share."""
-
-    index: int
-
-
-@dataclass(frozen=True)
 class TableSource:
     """The table of where parents leave their share of a state's gradient."""
 
@@ -58,17 +56,37 @@ class TableSource:
     by_slot: bool
 
 
+class Unsupported(Exception):
+    """An operation that processors have no instruction for; the message names it."""
+
+
+@dataclass
+class Move:
+    """Copies rows of ``source`` that an index picks, or adds them to rows that are there."""
+
+    width: int
+    dtype: torch.dtype
+    source: Any
+    index: Any
+    into: Any
+    adds: bool = False
+    domain: Domain = Domain.VERTEX
+
+
 class StageTable:
     """The stages of a plan, row kernels gathered in chains, and what their words are made from.
 
-    ``stages`` has a row (see :mod:`dglite.kernels.cpu.schedule`) for each, those of phase p from ``bounds[p]`` on;
-    ``own`` are those that can run without kernels. ``strides`` are those of matrices that all vertices share.
+    ``stages`` has a row (see :mod:`dglite.kernels.cpu.schedule`) for each, those of phase p from ``bounds[p]`` on.
+    ``own`` are those that run, or may run, without kernels, where that is ``allowed``, else :class:`Unsupported` is
+    raised for those. ``parts`` are what gradients of shared tensors are made of when the sweep is over. ``strides`` are
+    those of matrices that all vertices share.
     """
 
-    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
-        self.slots, self._strides = slots, strides
+    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
+        self.slots, self._strides, self._allowed = slots, strides, allowed
         self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
-        self.own: list[Heavy] = []
+        self.own: list[Heavy | Move] = []
+        self.parts: list[Heavy] = []
         self._index, self._constant = list[int](), list[int]()
         rows, self.bounds = list[list[int]](), [0]
         for stages in plan.stages.values():
@@ -86,125 +104,115 @@ class StageTable:
         self._index.append(self.sources.setdefault(source, len(self.sources)))
         self._constant.append(constant)
 
-    def _stage(self, kernels: int, adds: int = 0) -> int:
+    def _stage(self, kernels: int) -> int:
         """Lay down the words of a stage, but for its kernels; return where they are."""
         start = len(self._index)
-        for constant in (kernels, adds, *[0] * (2 * kernels)):
+        for constant in (kernels, *[0] * (2 * kernels)):
             self._word(constant)
         return start
 
-    def _enter(self, start: int, i: int) -> None:
+    def _enter(self, start: int, i: int, kernel: int) -> None:
         """Let the i-th kernel of a stage read the words from here on, first the run of rows."""
-        self._constant[start + 3 + 2 * i], self._index[start + 3 + 2 * i] = 8 * len(self._index), 1
+        self._constant[start + 1 + 2 * i] = kernel
+        self._constant[start + 2 + 2 * i], self._index[start + 2 + 2 * i] = 8 * len(self._index), 1
         for _ in range(2):
             self._word(0)
 
-    def _chain(self, stages: list[Cell | Heavy]) -> list[int]:
+    def _chain(self, stages: list[Cell | Heavy | Move]) -> list[int]:
         """Lay down a chain of row kernels; return its row."""
         start, work = self._stage(len(stages)), 0
         for i, stage in enumerate(stages):
-            self._enter(start, i)
-            kernel, width = self._kernel(stage)
-            self._constant[start + 2 + 2 * i] = kernel
+            kernel, width = self._kernel_of(stage)
+            self._enter(start, i, kernel)
+            self._lay(stage)
             work += width
         first = stages[0]
-        domain = first.domain if isinstance(first, Cell) else Domain.VERTEX
-        return [start, domain is Domain.EDGE, _ANY_NUMBER, -1, work, 0, -1]
+        domain = Domain.VERTEX if isinstance(first, Heavy) else first.domain
+        return [start, domain is Domain.EDGE, _ANY_NUMBER, work, 0, -1]
 
-    def _heavy(self, stage: Heavy) -> list[int] | None:
-        """Lay down a product of few rows, where there is a kernel for it; return the stage's row, None for none."""
-        self.own.append(stage)
+    def _heavy(self, stage: Heavy | Move) -> list[int] | None:
+        """Lay down a product; return the stage's row, None for part of a gradient that waits for the sweep's end."""
+        if isinstance(stage, Move):
+            return self._without_kernel(stage, stage.domain, f"{stage.dtype} inputs")
         node = stage.node
-        gradient = -1
-        if node.kind in (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM):
-            gradient = node.attr
-        elif node.kind is NodeKind.VJP and stage.place is None:
-            gradient = node.inputs[node.attr[1]].attr
+        if node.kind in _GRADIENTS and (stage.phase is not Phase.SWEEP or not self._allowed):
+            self.parts.append(stage)
+            return None
         domain = node.domain if node.domain is not Domain.SHARED else _domain_of(node)
-        found = _PRODUCTS[node.kind](self, stage) if node.kind in _PRODUCTS else None
-        start, most, work, fixed = found or (-1, -1, 0, 0)
-        return [start, domain is Domain.EDGE, most, gradient, work, fixed, len(self.own) - 1]
+        if node.kind is not NodeKind.MATMUL:
+            name = getattr(getattr(node.attr, "function", None), "__name__", node.kind.value)
+            return self._without_kernel(stage, domain, name)
+        weight = node.inputs[1]
+        known = self._matrix(weight.attr, weight.shape)
+        if known is None:
+            return self._without_kernel(stage, domain, "a product with a weight that does not lie by rows")
+        by_columns, stride = known
+        height, width = reversed(weight.shape) if by_columns else weight.shape
+        form = "dots" if node.attr is not by_columns else "sums"
+        products, start = compiled("matrix"), self._stage(1)
+        self._enter(start, 0, products.run_kernel(form, DTYPES[node.dtype]))
+        for size in (height, width):
+            self._word(size)
+        self._place(stage.places[0])
+        self._word(0, SharedSource(weight.attr))
+        self._word(stride * node.dtype.itemsize)
+        self._place(stage.place)
+        most, own = products.MOST_ROWS[form] if self._allowed else _ANY_NUMBER, -1
+        if self._allowed:
+            own = len(self.own)
+            self.own.append(stage)
+        return [start, domain is Domain.EDGE, most, height * width // 4, height * width, own]
+
+    def _without_kernel(self, stage: Heavy | Move, domain: Domain, what: str) -> list[int]:
+        if not self._allowed:
+            raise Unsupported(
+                f"{what} in a vertex program" if isinstance(stage, Heavy) else f"{what} of a vertex program"
+            )
+        self.own.append(stage)
+        return [-1, domain is Domain.EDGE, -1, 0, 0, len(self.own) - 1]
 
     def _matrix(self, index: int, shape: Sequence[int]) -> tuple[bool, int] | None:
-        """Return whether a matrix lies by columns, and the bytes from one of its rows (columns) to the next."""
+        """Return whether a matrix lies by columns, and how far one of its rows (columns) is from the next."""
         strides = self._strides[index]
         if len(strides) != 2 or 1 not in strides or 0 in shape:
             return None
         by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
         return by_columns, strides[1 if by_columns else 0]
 
-    def _product(self, stage: Heavy) -> tuple[int, int, int, int] | None:
-        products, weight, dtype = compiled("product"), stage.node.inputs[1], stage.node.dtype
-        known = self._matrix(weight.attr, weight.shape)
-        if known is None:
-            return None
-        by_columns, stride = known
-        turned = stage.node.attr is not by_columns
-        height, width = reversed(weight.shape) if by_columns else weight.shape
-        kernel = products.product_kernel(_DTYPES[dtype], width, turned)
-        if not kernel:
-            return None
-        start = self._single(kernel, 0, (height, width))
-        self._place(stage.places[0])
-        self._word(0, SharedSource(weight.attr))
-        self._word(stride * dtype.itemsize)
-        self._place(stage.place)
-        for _ in range(2):  # nothing is added
-            self._word(0)
-        most = products.MOST_ROWS_TURNED if turned else products.MOST_ROWS
-        return start, most, height * width // 4, height * width
-
-    def _weight_gradient(self, stage: Heavy) -> tuple[int, int, int, int] | None:
-        products, node = compiled("product"), stage.node
-        known = self._matrix(node.attr, node.shape)
-        if known is None:
-            return None
-        height, width = reversed(node.shape) if known[0] else node.shape
-        kernel = products.outer_kernel(_DTYPES[node.dtype], width)
-        if not kernel:
-            return None
-        left, right = reversed(stage.places) if known[0] else stage.places
-        start = self._single(kernel, 10, (height, width))
-        self._place(left)
-        self._word(0, GradientSource(node.attr))
-        self._word(width * node.dtype.itemsize)
-        self._place(right)
-        self._word(0)
-        return start, products.MOST_ROWS_OUTER, height * width // 4, height * width
-
-    def _column_sum(self, stage: Heavy) -> tuple[int, int, int, int] | None:
-        node = stage.node
-        known = self._matrix(node.attr, node.shape) if len(node.shape) == 2 else (False, 0)
-        kernel = compiled("product").column_sum_kernel(_DTYPES[node.dtype], node.width) if node.width else 0
-        if known is None or known[0] or not kernel:
-            return None
-        start = self._single(kernel, 6, (node.width,))
-        self._place(stage.places[0])
-        self._word(0, GradientSource(node.attr))
-        self._word(0)
-        return start, _ANY_NUMBER, node.width, 0
-
-    def _single(self, kernel: int, adds: int, sizes: Sequence[int]) -> int:
-        """Lay down a stage of one kernel, up to the sizes that it reads; return where."""
-        start = self._stage(1, adds)
-        self._constant[start + 2] = kernel
-        self._enter(start, 0)
-        for size in sizes:
-            self._word(size)
-        return start
-
-    def _kernel(self, stage: Cell | Heavy) -> tuple[int, int]:
-        """Lay down the words of a kernel; return its address and about how much work a row is."""
+    def _kernel_of(self, stage: Cell | Heavy | Move) -> tuple[int, int]:
+        """Return the address of the kernel of rows, and about how much work a row is."""
+        make = compiled("cell")
+        if isinstance(stage, Move):
+            first, second = Operand(Side.E, 0), Operand(Side.E, 1)
+            formula, *rows = (
+                (second + first, RowAccess.INDEXED, RowAccess.SAME) if stage.adds else (first, RowAccess.INDEXED)
+            )
+            dtype = _OF_SIZE[stage.dtype.itemsize]
+            return make.formula_kernel((formula,), tuple(rows), dtype, stage.width), 8 * stage.width
         if isinstance(stage, Heavy):
-            return self._sum(stage), 4 * stage.node.width
+            return make.sum_kernel(
+                _summed_rows(stage), DTYPES[stage.node.dtype], stage.node.width
+            ), 4 * stage.node.width
+        rows = [reading.rows for reading in stage.readings]
+        return make.formula_kernel(stage.formulas, tuple(rows), DTYPES[stage.dtype], stage.width), 8 * stage.width
+
+    def _lay(self, stage: Cell | Heavy | Move) -> None:
+        """Lay down the words of a kernel of rows, after those of the run."""
+        if isinstance(stage, Heavy):
+            self._sum(stage)
+            return
         self._word(stage.width)
-        for reading in stage.readings:
-            self._operand(reading)
-        for place in stage.places:
-            self._place(place)
-        rows = tuple(reading.rows for reading in stage.readings)
-        make = compiled("cell").formula_kernel
-        return make(stage.formulas, rows, _DTYPES[stage.dtype], stage.width), 8 * stage.width
+        if isinstance(stage, Cell):
+            for reading in stage.readings:
+                self._operand(reading)
+            for place in stage.places:
+                self._place(place)
+            return
+        row = stage.width * stage.dtype.itemsize
+        words = [(0, stage.source), (row, NOTHING), (0, stage.index), (1, NOTHING)]
+        words += [(0, stage.into), (row, NOTHING), (0, NOTHING), (0, NOTHING)] if stage.adds else []
+        for word in (*words, (0, stage.into), (row, NOTHING)):
+            self._word(*word)
 
     def _place(self, place: Place | None) -> None:
         assert place is not None
@@ -226,7 +234,7 @@ class StageTable:
         else:
             self._state(source, reading.column)
             slot = source.attr[0] if source.kind is NodeKind.GATHER else 0
-            self._word(8 * slot, "child table" if source.kind is NodeKind.GATHER else "children")
+            self._word(8 * slot, "child_table" if source.kind is NodeKind.GATHER else "children")
             self._word(self.slots if source.kind is NodeKind.GATHER else 1)
 
     def _state(self, source: Node, column: int = 0) -> None:
@@ -234,42 +242,43 @@ class StageTable:
         self._word(column * source.dtype.itemsize, StateSource(state))
         self._word(source.width * source.dtype.itemsize)
 
-    def _sum(self, stage: Heavy) -> int:
+    def _sum(self, stage: Heavy) -> None:
         """Lay down the words of a sum over children, or over what parents have handed on."""
-        node = stage.node
-        assert stage.place is not None
+        node, collects = stage.node, stage.node.kind is NodeKind.COLLECT
         self._word(node.width)
-        if node.kind is NodeKind.COLLECT:
-            rows = RowAccess.ADDRESSED
-            self._word(0, "parent bounds")
+        self._word(0, "parent_bounds" if collects else "bounds")
+        if collects:
             self._word(0)
             self._word(0)
-            self._word(0, TableSource(*node.attr))
+        elif stage.places[0] is None:
+            self._state(node.inputs[0])
         else:
-            rows = RowAccess.INDEXED if stage.places[0] is None else RowAccess.SAME
-            self._word(0, "bounds")
-            if stage.places[0] is None:
-                self._state(node.inputs[0])
-            else:
-                self._place(stage.places[0])
-            self._word(0, "children")
+            self._place(stage.places[0])
+        self._word(0, TableSource(*node.attr) if collects else "children")
         self._place(stage.place)
-        kernel: int = compiled("cell").sum_kernel(rows, _DTYPES[node.dtype], node.width)
-        return kernel
 
 
-def _grouped(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy] | Heavy]:
+def _summed_rows(stage: Heavy) -> RowAccess:
+    """Return which rows a sum takes."""
+    if stage.node.kind is NodeKind.COLLECT:
+        return RowAccess.ADDRESSED
+    return RowAccess.INDEXED if stage.places[0] is None else RowAccess.SAME
+
+
+def _grouped(stages: Sequence[Cell | Heavy | Move]) -> Iterator[list[Cell | Heavy | Move] | Heavy | Move]:
     """Yield runs of row kernels over vertices as lists, those over edges alone in a list, other stages as they are."""
 
-    def kind(stage: Cell | Heavy) -> object:
+    def kind(stage: Cell | Heavy | Move) -> object:
         if isinstance(stage, Heavy):
             return "row" if stage.node.kind in _ROW_KINDS else stage
+        if isinstance(stage, Move) and stage.dtype.itemsize not in _OF_SIZE:
+            return stage
         return "row" if stage.domain is Domain.VERTEX else id(stage)
 
-    for _, group in groupby(stages, kind):
+    for key, group in groupby(stages, kind):
         run = list(group)
-        if isinstance(run[0], Heavy) and run[0].node.kind not in _ROW_KINDS:
-            yield run[0]
+        if isinstance(key, Heavy | Move):
+            yield key
         else:
             yield run
 
@@ -277,11 +286,3 @@ def _grouped(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy] | He
 def _domain_of(node: Node) -> Domain:
     """Return what the rows are of which a gradient is a sum."""
     return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
-
-
-_PRODUCTS: dict[NodeKind, Callable[[StageTable, Heavy], tuple[int, int, int, int] | None]] = {
-    NodeKind.MATMUL: StageTable._product,
-    NodeKind.WEIGHT_GRAD: StageTable._weight_gradient,
-    NodeKind.COLUMN_SUM: StageTable._column_sum,
-}
-"""What lays down a stage's words: returns where they are, for how many rows, work of a row and besides; or None."""

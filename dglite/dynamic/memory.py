@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..locks import new_lock
-from .ir import Domain
-from .recipe import Buffer, Place
 
-__all__ = ["Memory", "Pool", "Span"]
+__all__ = ["Lease", "Pool"]
 
 _KEPT_BLOCKS = 24
 _ALIGNMENT = 64
@@ -88,71 +86,3 @@ class Pool:
                 self._free.append(self.returned.popleft())
             self._free.sort(key=torch.Tensor.numel)
             del self._free[:-_KEPT_BLOCKS]
-
-
-class Span:
-    """The rows and edges of one class."""
-
-    __slots__ = ("first_edge", "first_row", "num_edges", "num_rows")
-
-    def __init__(self, first_row: int, last_row: int, first_edge: int, last_edge: int) -> None:
-        self.first_row, self.num_rows = first_row, last_row - first_row
-        self.first_edge, self.num_edges = first_edge, last_edge - first_edge
-
-    def first(self, domain: Domain) -> int:
-        """Return the number of the first row or edge."""
-        return self.first_row if domain is Domain.VERTEX else self.first_edge
-
-    def count(self, domain: Domain) -> int:
-        """Return how many rows or edges there are."""
-        return self.num_rows if domain is Domain.VERTEX else self.num_edges
-
-
-class Memory:
-    """The buffers of one class in one call: its own block, and tensors that it is given.
-
-    ``addresses``, which all classes share, gets those that row (or edge) 0 of the graph would have.
-    """
-
-    def __init__(self, span: Span, pool: Pool, buffers: Iterable[Buffer], addresses: dict[Buffer, int]) -> None:
-        self.span, self.addresses = span, addresses
-        self._given: dict[Buffer, tuple[torch.Tensor, int]] = {}
-        self._offsets: dict[Buffer, int] = {}
-        counts = {Domain.VERTEX: span.num_rows, Domain.EDGE: span.num_edges}
-        firsts = {Domain.VERTEX: span.first_row, Domain.EDGE: span.first_edge}
-        total = 0
-        for buffer in buffers:
-            self._offsets[buffer] = total
-            row = buffer.width * buffer.dtype.itemsize
-            total += (counts[buffer.domain] * row + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
-        self._lease = pool.take(total)
-        start = self._lease.block.data_ptr()
-        for buffer, offset in self._offsets.items():
-            row = buffer.width * buffer.dtype.itemsize
-            self.addresses[buffer] = start + offset - firsts[buffer.domain] * row
-        self._blocks: dict[torch.dtype, torch.Tensor] = {}
-
-    def give(self, buffer: Buffer, tensor: torch.Tensor, first: int) -> None:
-        """Let a buffer lie in a contiguous tensor whose row 0 is row (or edge) ``first``."""
-        self._given[buffer] = tensor, first
-        self.addresses[buffer] = tensor.data_ptr() - first * buffer.width * buffer.dtype.itemsize
-
-    def share(self, other: Memory) -> None:
-        """See the buffers of another memory of the same class, and keep it alive."""
-        self._other = other
-
-    def tensor(self, place: Place) -> torch.Tensor:
-        """Return a place's rows of this class, (rows, width)."""
-        buffer = place.buffer
-        count, start = self.span.count(buffer.domain), self.span.first(buffer.domain)
-        given = self._given.get(buffer)
-        if given is not None:
-            rows = given[0][start - given[1] : start - given[1] + count]
-            return rows if place.width == buffer.width else rows[:, place.column : place.column + place.width]
-        offset = self._offsets.get(buffer)
-        if offset is None:
-            return self._other.tensor(place)
-        block = self._blocks.get(buffer.dtype)
-        if block is None:
-            block = self._blocks[buffer.dtype] = self._lease.block.view(buffer.dtype)
-        return block.as_strided((count, place.width), (buffer.width, 1), offset // buffer.dtype.itemsize + place.column)

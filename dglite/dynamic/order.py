@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
 
 from ..errors import DGLError
 from ..kernels import compiled
@@ -34,57 +33,22 @@ class Order:
     parent_bounds: np.ndarray
     parent_entries: np.ndarray
     segments: np.ndarray
-    tables: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Keep what each call needs."""
         self.num_nodes = len(self.nodes)
-        self.class_bounds, self.segment_edges = self.bounds[self.classes], self.bounds[self.segments[:, 1:]]
+        self.class_bounds = self.bounds[self.classes]
+        self.segment_edges = np.ascontiguousarray(self.bounds[self.segments[:, 1:]])
         self.class_rows: list[int] = self.classes.tolist()
         rows = self.class_rows
         self.filled = tuple([c for c in range(len(rows) - 1) if rows[c] < rows[c + 1]])
 
     @cached_property
-    def nodes_tensor(self) -> torch.Tensor:
-        """The nodes of the rows as a tensor."""
-        return torch.from_numpy(self.nodes)
-
-    @cached_property
-    def places_tensor(self) -> torch.Tensor:
-        """The rows of the nodes as a tensor."""
-        return torch.from_numpy(self.places)
-
-    @cached_property
-    def class_edges(self) -> list[int]:
-        """Where each class's edges start."""
-        found: list[int] = self.class_bounds.tolist()
-        return found
-
-    @cached_property
-    def _addresses(self) -> dict[str, int]:
-        return {
-            "nothing": 0,
-            "words": 0,
-            "children": self.children.ctypes.data,
-            "parents": self.parents.ctypes.data,
-            "bounds": self.bounds.ctypes.data,
-            "parent bounds": self.parent_bounds.ctypes.data,
-        }
-
-    def address(self, table: str, slots: int) -> int:
-        """Return where a table lies, by its name in :mod:`.layout`."""
-        if table == "child table":
-            return self.child_table(slots).ctypes.data
-        return self._addresses[table]
-
-    def child_table(self, slots: int) -> np.ndarray:
-        """Return the row of each vertex's k-th child, ``num_nodes`` where it has fewer."""
-        table = self.tables.get(slots)
-        if table is None:
-            make = compiled("levels").child_table
-            # Entered once: kernels read it by its address.
-            table = self.tables.setdefault(slots, make(self.bounds, self.children, slots, self.num_nodes))
-        return table
+    def record(self) -> np.ndarray:
+        """Where the arrays are, for :mod:`dglite.kernels.cpu.fill`."""
+        kernels = compiled("fill")
+        made: np.ndarray = kernels.record(*[getattr(self, name) for name in kernels.ORDER])
+        return made
 
     def most_children(self) -> tuple[int, int]:
         """Return a node that has the most children, and how many."""

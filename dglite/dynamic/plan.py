@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from ..expr import Call, Constant, Expr, Operand, Side
-from ..kernels.render_cell import RowAccess
+from ..kernels.render_rows import RowAccess
 from ..opspec import COMPARISONS, OPERATORS
 from .gradient import ancestors
 from .ir import Builder, Domain, Node, NodeKind

@@ -13,7 +13,6 @@ from ..opspec import OPERATORS
 from .gradient import Gradients, ancestors, differentiate
 from .inplace import reuse_places
 from .ir import Builder, Domain, Node, NodeKind
-from .layout import StageTable
 from .options import Options
 from .plan import make_plan
 from .recipe import Buffer, Place, Role, Root, VertexPlan
@@ -41,8 +40,6 @@ class ClassPlan:
 
     forward: VertexPlan
     backward: VertexPlan | None
-    forward_layout: StageTable
-    backward_layout: StageTable | None
     pulls: dict[int, Buffer]
     push_grads: dict[int, Buffer]
 
@@ -71,16 +68,13 @@ def plan_class(
     absent: Sequence[int],
     collected: Sequence[tuple[int, bool]],
     pushed_states: Collection[int],
-    slots: int,
-    strides: Sequence[tuple[int, ...]],
     needs: Needs,
     options: Options,
 ) -> ClassPlan:
     """Plan ``program`` for vertices of one class.
 
     ``absent`` lists the inputs that they do not have, ``collected`` the (state, by slot) in which parents hand on
-    gradients, ``pushed_states`` the pushed values that are states in every function,
-    ``slots`` how many children can be gathered by number, ``strides`` those of each shared tensor.
+    gradients, ``pushed_states`` the pushed values that are states in every function.
     """
     results = _specialised(builder, [*program.states, *program.pushes], has_children, set(absent))
     states, pushes = results[: len(program.states)], results[len(program.states) :]
@@ -103,8 +97,7 @@ def plan_class(
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}
-    layouts = StageTable(forward, slots, strides), None if backward is None else StageTable(backward, slots, strides)
-    return ClassPlan(forward, backward, *layouts, pulls, push_grads)
+    return ClassPlan(forward, backward, pulls, push_grads)
 
 
 def _gradient(

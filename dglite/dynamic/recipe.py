@@ -8,7 +8,7 @@ from enum import Enum, IntEnum
 import torch
 
 from ..expr import Expr
-from ..kernels.render_cell import RowAccess
+from ..kernels.render_rows import RowAccess
 from .ir import Domain, Node
 
 __all__ = ["Buffer", "Cell", "Heavy", "Phase", "Place", "Reading", "Role", "Root", "VertexPlan"]

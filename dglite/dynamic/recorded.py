@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,29 +17,16 @@ from .batching.tensor import LazyTensor
 from .options import current_options
 from .script import Addresses, Filled, Script, stacked_rows
 
+if TYPE_CHECKING:
+    from .evaluate import VertexCall
+
 __all__ = ["ProgramCall", "record_program"]
-
-
-class Prepared(Protocol):
-    """What a call of a program consists of; see :class:`.evaluate.VertexCall`."""
-
-    traced: Any
-    order: Any
-    pulled: Sequence[Any]
-    pool: Any
-    name: str
-
-    def engine(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool]) -> Any:
-        """Return the engine for the gradients that are wanted."""
-
-    def run(self, values: Sequence[Tensor]) -> Any:
-        """Return what the vertices push."""
 
 
 class ProgramCall(TorchCall):
     """A vertex program on one graph. By batches it runs as it does outside of a session, with its own gradient."""
 
-    def __init__(self, call: Prepared, kinds: Sequence[TensorKind], results: Sequence[TensorKind]) -> None:
+    def __init__(self, call: VertexCall, kinds: Sequence[TensorKind], results: Sequence[TensorKind]) -> None:
         super().__init__(kinds, results, self._run)
         self._call = call
         self.shared = call.traced.shared_values()
@@ -55,7 +42,7 @@ class ProgramCall(TorchCall):
         shared = self.shared
         engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
         found: Script = engine.script(
-            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds])
+            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]), False
         )
         return found
 
@@ -67,7 +54,7 @@ class ProgramCall(TorchCall):
         return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
 
 
-def record_program(call: Prepared, like: LazyTensor) -> Any:
+def record_program(call: VertexCall, like: LazyTensor) -> Any:
     """Record a call of a program, some of whose inputs are lazy, and return what it pushes."""
     session, num_nodes = like._session, call.order.num_nodes
     values = [as_lazy(p.values, like) for p in call.pulled]

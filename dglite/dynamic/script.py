@@ -1,7 +1,7 @@
-"""A vertex program as instructions for processors: all stages of both directions as lines, up to addresses.
+"""A vertex program as one script: all stages of both directions as lines, up to addresses.
 
-What is here is that of :mod:`.schedule` and :mod:`.sweep`, for a call whose inputs and results lie where somebody else
-has put them, and whose update somebody else does: gradients of parameters are only listed, as products of rows.
+It is for a call whose inputs and results lie where somebody else has put them. Gradients of parameters are only listed,
+as products of rows, for whoever adds them up or updates parameters by them.
 """
 
 from __future__ import annotations
@@ -13,25 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..expr import Operand, Side
 from ..kernels import compiled
-from ..kernels.render_cell import RowAccess
 from .ir import Domain, Node, NodeKind
-from .layout import NOTHING, WORDS, SharedSource, StageTable, StateSource, TableSource
+from .layout import NOTHING, WORDS, Move, SharedSource, StageTable, StateSource, TableSource, Unsupported
 from .memory import Lease, Pool
 from .order import Order
 from .program import ClassPlan
 from .recipe import Buffer, Heavy, Phase, Place, Role, VertexPlan
 
-__all__ = ["DTYPES", "Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
-
-DTYPES = {torch.float32: "float32", torch.float64: "float64"}
-_NO_KERNEL = (NodeKind.OPAQUE, NodeKind.VJP, NodeKind.RANDOM)
-_LEFT_OUT = (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM)
-
-
-class Unsupported(Exception):
-    """An operation that processors have no instruction for; the message names it."""
+__all__ = ["Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
 
 
 @dataclass(frozen=True)
@@ -48,77 +38,6 @@ class _VertexRows:
 
     what: str
     number: int
-
-
-@dataclass
-class _Move:
-    """Copies rows that an index picks, or adds them to rows that are there."""
-
-    width: int
-    dtype: torch.dtype
-    source: Any
-    index: Any
-    into: Any
-    adds: bool = False
-    domain: Domain = Domain.VERTEX
-
-
-class _ScriptStages(StageTable):
-    """Stages of a plan and moves of rows; products for any number of rows, gradients of parameters left out."""
-
-    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]]) -> None:
-        self.left_out: list[Heavy] = []
-        super().__init__(plan, slots, strides)
-
-    def _heavy(self, stage: Heavy) -> list[int] | None:
-        node = stage.node
-        if node.kind in _LEFT_OUT:
-            self.left_out.append(stage)
-            return None
-        if node.kind in _NO_KERNEL:
-            name = getattr(getattr(node.attr, "function", None), "__name__", node.kind.value)
-            raise Unsupported(f"{name} in a vertex program")
-        found = self._product(stage)
-        if found is None:
-            raise Unsupported("a product in a vertex program with a weight that does not lie by rows")
-        start, _, work, fixed = found
-        return [start, node.domain is Domain.EDGE, 1 << 62, -1, work, fixed, -1]
-
-    def _product(self, stage: Heavy) -> tuple[int, int, int, int] | None:
-        weight, dtype = stage.node.inputs[1], stage.node.dtype
-        known = self._matrix(weight.attr, weight.shape)
-        if known is None:
-            return None
-        by_columns, stride = known
-        height, width = reversed(weight.shape) if by_columns else weight.shape
-        form = "dots" if stage.node.attr is not by_columns else "sums"
-        start = self._single(compiled("matrix").run_kernel(form, DTYPES[dtype]), 0, (height, width))
-        self._place(stage.places[0])
-        self._word(0, SharedSource(weight.attr))
-        self._word(stride * dtype.itemsize)
-        self._place(stage.place)
-        return start, 0, height * width // 4, height * width
-
-    def _kernel(self, stage: Any) -> tuple[int, int]:
-        if not isinstance(stage, _Move):
-            return super()._kernel(stage)
-        if stage.dtype not in DTYPES:
-            raise Unsupported(f"{stage.dtype} inputs of a vertex program")
-        row = stage.width * stage.dtype.itemsize
-        self._word(stage.width)
-        for word in ((0, stage.source), (row, NOTHING), (0, stage.index), (1, NOTHING)):
-            self._word(*word)
-        if stage.adds:
-            for word in ((0, stage.into), (row, NOTHING), (0, NOTHING), (0, NOTHING)):
-                self._word(*word)
-        self._word(0, stage.into)
-        self._word(row)
-        first, second = Operand(Side.E, 0), Operand(Side.E, 1)
-        formula, rows = (
-            (second + first, (RowAccess.INDEXED, RowAccess.SAME)) if stage.adds else (first, (RowAccess.INDEXED,))
-        )
-        make = compiled("cell").formula_kernel
-        return make((formula,), rows, DTYPES[stage.dtype], stage.width), 8 * stage.width
 
 
 class GradientPart(NamedTuple):
@@ -140,17 +59,27 @@ class Addresses(NamedTuple):
 class Filled(NamedTuple):
     """A script for one graph: words of the kernels that run it, forward and backward; whether there is a gradient; for
     each part of gradients (number of rows, address and row stride of left and right ones); its memory; what else must
-    be kept."""
+    be kept; addresses in its memory; the row of each input that each row of the order pulls; lines of both directions,
+    and which of those run without kernels."""
 
     teams: np.ndarray
     has_backward: bool
     parts: np.ndarray
     lease: Any
     keep: Any
+    bases: np.ndarray
+    picked: np.ndarray
+    lines: tuple[np.ndarray, np.ndarray]
+    own: tuple[np.ndarray, np.ndarray]
 
 
 class Script:
-    """All stages of the classes that a graph has, in both directions."""
+    """All stages of the classes that a graph has, in both directions.
+
+    Where it ``returns`` to who runs it, that runs the ``own`` stages, of each direction, which have no kernels, and
+    products of many rows; else such stages raise :class:`Unsupported`, and gradients of inputs are added to what is
+    there. ``input_grads`` are the inputs that have gradients.
+    """
 
     def __init__(
         self,
@@ -163,6 +92,7 @@ class Script:
         pushed_states: Mapping[int, int],
         dtype: torch.dtype,
         input_widths: Sequence[tuple[int, torch.dtype]],
+        returns: bool,
     ) -> None:
         self.plans, self._num_classes, self._slots = plans, num_classes, slots
         self._item, self._pushed_states = dtype.itemsize, pushed_states
@@ -171,6 +101,9 @@ class Script:
         self._alias: dict[Buffer, Any] = {}
         self._sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
         self._parts: list[tuple[int, Heavy]] = []
+        self.own: tuple[list[Heavy | Move], list[Heavy | Move]] = [], []
+        self.input_grads: list[int] = []
+        self._returns = returns
         for j, width in enumerate(state_widths):
             self._memory[StateSource(j)] = 2 * num_classes + 1, width * self._item
         self._zeroed: set[Any] = set()
@@ -179,29 +112,31 @@ class Script:
         self.has_backward = any(plan.backward is not None for plan in plans.values())
         self._lay_buffers(push_widths)
         indices, constants, stages, bounds, classes = [], [], [], [], []
-        words, directions = 0, [(0, 0, 0)]
+        words, directions, kernels = 0, [(0, 0, 0)], compiled("schedule")
         for backward in (False, True) if self.has_backward else (False,):
             moves = self._moves(backward, push_widths, input_widths, dtype)
             bounds.append(0)
             for c, plan in self._ordered(backward, moves):
-                layout = _ScriptStages(plan, slots, strides)
-                self._parts += [(c, stage) for stage in layout.left_out]
+                layout = StageTable(plan, slots, strides, returns)
+                self._parts += [(c, stage) for stage in layout.parts]
                 numbers = np.array([self._number(source) for source in layout.sources], np.int64)
                 indices.append(numbers[layout.indices])
                 constants.append(layout.constants + 8 * words * (layout.indices == 1))
                 rows = layout.stages.copy()
-                rows[:, compiled("schedule").START] += words
+                rows[:, kernels.START] += words * (rows[:, kernels.START] >= 0)
+                rows[:, kernels.OWN] += len(self.own[backward]) * (rows[:, kernels.OWN] >= 0)
+                self.own[backward].extend(layout.own)
                 stages.append(rows)
                 bounds += [bounds[-1] + at for at in layout.bounds[1:]]
                 classes.append(c)
                 words += len(layout.constants)
             directions.append((len(classes), sum(map(len, stages)), len(bounds)))
-        self._indices, self._constants = np.concatenate(indices), np.concatenate(constants)
-        self._stages, self._bounds = np.concatenate(stages), np.array(bounds, np.int64)
-        self._classes, self._directions = np.array(classes, np.int64), np.array(directions, np.int64)
-        columns = self._stages[:, [compiled("schedule").WORK, compiled("schedule").FIXED_WORK]]
-        self.work = int(columns.sum() // max(len(columns), 1))
-        self._prepare(len(input_widths))
+        table = np.concatenate(stages)
+        self.work = int(table[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(table), 1))
+        arrays = {"indices": np.concatenate(indices), "constants": np.concatenate(constants), "stages": table}
+        arrays |= {"bounds": np.array(bounds), "classes": np.array(classes), "directions": np.array(directions)}
+        self._arrays = arrays | self._prepared(len(input_widths))
+        self._record = compiled("fill").record(*[self._arrays[name] for name in compiled("fill").SCRIPT])
 
     # -- once ---------------------------------------------------------------------------------------------------
     def _number(self, source: Any) -> int:
@@ -240,14 +175,14 @@ class Script:
         push_widths: Sequence[int],
         input_widths: Sequence[tuple[int, torch.dtype]],
         dtype: torch.dtype,
-    ) -> dict[int, tuple[Phase, list[_Move]]]:
+    ) -> dict[int, tuple[Phase, list[Move]]]:
         """Return moves by class: of what is pulled, or, for all vertices or an input's rows, at the end of a list."""
-        found: dict[int, tuple[Phase, list[_Move]]] = {}
+        found: dict[int, tuple[Phase, list[Move]]] = {}
         every = self._num_classes + 1
         if not backward:
             for c, plan in self.plans.items():
                 moves = [
-                    _Move(*input_widths[i], _Given("value", i), ("picked", i), buffer)
+                    Move(*input_widths[i], _Given("value", i), ("picked", i), buffer)
                     for i, buffer in plan.pulls.items()
                 ]
                 found[c] = Phase.EAGER, moves
@@ -255,25 +190,26 @@ class Script:
             for k, width in enumerate(push_widths):
                 known = self._pushed_states.get(k)
                 source = _VertexRows("push", k) if known is None else StateSource(known)
-                into.append(_Move(width, dtype, source, "places", _Given("result", k)))
+                into.append(Move(width, dtype, source, "places", _Given("result", k)))
             return {**found, every: (Phase.LATE, into)}
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
         rows = [
-            _Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _VertexRows("push gradient", k))
+            Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _VertexRows("push gradient", k))
             for k in pushed
         ]
         found[every] = Phase.EAGER, rows
         for i, (width, kind) in enumerate(input_widths):
             rows_of = _VertexRows("input gradient", i)
             if rows_of in self._memory:
-                move = _Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), True)
+                self.input_grads.append(i)
+                move = Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), not self._returns)
                 found[every + 2 + 2 * i] = Phase.LATE, [move]
                 with_input = [plan.backward for c, plan in self.plans.items() if not c // 2 >> i & 1]
                 if not all(_has_gradient(plan, i) for plan in with_input):
                     self._zeroed.add(rows_of)
         return found
 
-    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[_Move]]]) -> list[tuple[int, VertexPlan]]:
+    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[Move]]]) -> list[tuple[int, VertexPlan]]:
         """Return classes and their plans: gradients of what is pushed come first, other moves last."""
         found = []
         for c, plan in self.plans.items():
@@ -287,7 +223,7 @@ class Script:
             found.insert(0 if phase is Phase.EAGER else len(found), (c, alone))
         return found
 
-    def _prepare(self, num_inputs: int) -> None:
+    def _prepared(self, num_inputs: int) -> dict[str, np.ndarray]:
         """Sort the sources by who knows their addresses, and list where parents leave gradients."""
         for source in self._memory:
             self._number(source)
@@ -295,30 +231,34 @@ class Script:
         first = dict.fromkeys(self._zeroed, kernels.ZERO)
         first |= {StateSource(j): kernels.LAST_ROW_ZERO for j in range(self._num_states)}
         own = [[*self._memory[source], first.get(source, kernels.AS_IT_IS)] for source in self._memory]
-        self._own = np.array(own, np.int64).reshape(-1, 3)
-        self._own_at = np.array([sources[source] for source in self._memory], np.int64)
         parts = []
         for c, stage in self._parts:
-            sides = [self._side(place) for place in stage.places if place is not None]
+            sides = [self.side(place) for place in stage.places if place is not None]
             parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(GradientPart(int(stage.node.attr), form))
-        self._part_table = np.array(parts, np.int64).reshape(-1, 7)
-        tables = [s for s in sources if isinstance(s, TableSource)]
-        self._tables = np.zeros((len(tables), 4, num, max(self._slots, 1)), np.int64)
-        for i, table in enumerate(tables):
-            self._fill_table(self._tables[i], table)
-        self._table_at = np.array([sources[table] for table in tables], np.int64)
+        tables, slots = [s for s in sources if isinstance(s, TableSource)], max(self._slots, 1)
+        left = np.zeros((len(tables), 4, num, slots), np.int64)
+        for found, table in zip(left, tables, strict=True):
+            self._fill_table(found, table)
         nowhere = len(sources)
-        self._num_bases = nowhere + 1
-        self._order_at = np.array([sources.get(name, nowhere) for name in kernels.ORDER], np.int64)
-        picks = [[sources.get((what, i), nowhere) for what in ("picked", "inverse")] for i in range(num_inputs)]
-        self._picked_at = np.array(picks, np.int64).reshape(-1, 2)
         self._given = [s for s in sources if isinstance(s, _Given)]
         self._shared = [s for s in sources if isinstance(s, SharedSource)]
-        self._given_at = np.array([sources[s] for s in (*self._given, *self._shared)], np.int64)
+        order = (*kernels.ORDER[: kernels.TABLES_OF_ORDER], "child_table")
+        lists: dict[str, Any] = {
+            "own": own,
+            "own_at": [sources[source] for source in self._memory],
+            "order_at": [sources.get(name, nowhere) for name in order],
+            "picked_at": [sources.get((what, i), nowhere) for i in range(num_inputs) for what in ("picked", "inverse")],
+            "given_at": [sources[s] for s in (*self._given, *self._shared)],
+            "table_at": [sources[table] for table in tables],
+            "tables": left,
+            "parts": parts,
+            "sizes": [nowhere + 1, slots],
+        }
+        return {name: np.array(values, np.int64) for name, values in lists.items()}
 
-    def _side(self, place: Place) -> tuple[int, int, int]:
+    def side(self, place: Place) -> tuple[int, int, int]:
         """Return source, constant and row stride of a place."""
         item = place.buffer.dtype.itemsize
         return self._number(place.buffer), place.column * item, place.buffer.width * item
@@ -332,35 +272,44 @@ class Script:
                     key: Any = root.key
                     slot, state = key
                     if state == table.state and (slot is not None) == table.by_slot:
-                        found[:3, c, 0 if slot is None else slot] = self._side(plan.backward.places[root.node])
+                        found[:3, c, 0 if slot is None else slot] = self.side(plan.backward.places[root.node])
 
     # -- for each graph -----------------------------------------------------------------------------------------
     def fill(
-        self, order: Order, shared: Sequence[Any], rows_of: np.ndarray, lengths: np.ndarray, addresses: Addresses,
-        pool: Pool, processors: int, teams: np.ndarray | None = None, lease: Lease | None = None,
-    ) -> Filled:  # fmt: skip
+        self,
+        order: Order,
+        shared: Sequence[Any],
+        rows_of: np.ndarray,
+        lengths: np.ndarray,
+        addresses: Addresses,
+        pool: Pool,
+        processors: int,
+        teams: np.ndarray | None = None,
+        lease: Lease | None = None,
+        shared_from: int = 0,
+    ) -> Filled:
         """Return the script for a graph.
 
         ``shared`` are the tensors that all vertices share; ``rows_of`` (inputs, nodes) is the row of each input that a
         node pulls, or -1, ``lengths`` how many rows inputs have. ``teams`` is where the kernels' words are to be,
-        ``lease`` memory in which the values of an earlier call lie.
+        ``lease`` memory in which the values of an earlier call lie. For ``shared_from`` see
+        :func:`dglite.kernels.cpu.fill.fill`.
         """
-        kernels, num_nodes = compiled("fill"), order.num_nodes
+        kernels = compiled("fill")
         if lease is None:
-            lease = pool.take(kernels.needed_bytes(self._own, order.classes, order.class_bounds, num_nodes))
+            lease = pool.take(kernels.needed_bytes(order.record, self._record))
         given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
         given += [shared[s.index].data_ptr() for s in self._shared]
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
-        parts, *kept = kernels.fill(
-            order.nodes, order.places, order.classes, order.bounds, order.children, order.parents, order.parent_bounds,
-            order.parent_entries, order.class_bounds, order.segments, order.segment_edges, rows_of, lengths,
-            self._own, self._own_at, self._order_at, self._picked_at, self._given_at, np.array(given, np.int64),
-            self._table_at, self._tables, self._part_table, self._indices, self._constants, self._num_bases,
-            self._stages, self._bounds, self._classes, self._directions, max(self._slots, 1), lease.block.data_ptr(),
-            processors, compiled("schedule").script_functions(), teams,
+        functions = compiled("schedule").script_functions()
+        parts, bases, lines, own, lines_back, own_back, *kept, picked, inverse = kernels.fill(
+            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.block.data_ptr(),
+            processors, shared_from, functions, teams,
         )  # fmt: skip
-        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept))
+        keep = order, shared, kept, inverse
+        both = (lines, lines_back), (own, own_back)
+        return Filled(teams, self.has_backward, parts, lease, keep, bases, picked, *both)
 
 
 _WHERE = {"value": 0, "value gradient": 1, "result": 2, "result gradient": 3}

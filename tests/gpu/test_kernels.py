@@ -20,12 +20,12 @@ if importlib.util.find_spec("cupy") is None:
 import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
-from dglite.kernels import reference
 from dglite.kernels.cuda.sample import number_ids, sample_neighbors
 from dglite.kernels.cuda.structure import Structure
 from dglite.ops import core, processors
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests import reference
 from tests.kernels.cuda import test_operations as operations
 from tests.kernels.cuda import test_sparse as sparse
 from tests.kernels.sparse_cases import assert_close, expression, graph, operands

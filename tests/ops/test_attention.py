@@ -14,12 +14,12 @@ from torch.autograd import gradcheck, gradgradcheck
 import dglite
 from dglite import ops
 from dglite.errors import DGLError
-from dglite.kernels import reference
 from dglite.kernels.cpu import launch
 from dglite.ops import attention as module
 from dglite.ops import core
 from dglite.structure import Adjacency
 from dglite.structure.compressed import Compressed
+from tests import reference
 from tests.kernels.attention_cases import tensors
 from tests.kernels.sparse_cases import Coo, assert_close, graph
 from tests.pairs import cases, turns

@@ -14,11 +14,11 @@ from torch.autograd import gradcheck, gradgradcheck
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Expr, Operand, Side, compact, operands_of
-from dglite.kernels import reference
 from dglite.kernels.cpu import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests import reference
 from tests.kernels.sparse_cases import assert_close, expression, graph, operands
 from tests.pairs import cases, turns
 

@@ -9,12 +9,12 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from dglite.errors import DGLError
 from dglite.expr import Operand, Side
-from dglite.kernels import reference
 from dglite.kernels.cpu import launch, sparse
 from dglite.nn import functional
 from dglite.ops import core, fallback
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests import reference
 from tests.kernels.sparse_cases import assert_close, graph, operands
 
 U0, V1, E1 = Operand(Side.U, 0), Operand(Side.V, 1), Operand(Side.E, 1)

@@ -12,14 +12,13 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...kernels.cpu.batching import PLACE_BITS, needed_nodes
-from ...kernels.cpu.processors import wait_for_all
 from . import recurrent
 from .differentiation import copy_rows, differentiate
 from .execution import Run
 from .matrices import TorchCall
 from .pointwise import same_session
 from .report import describe, remember
-from .session import Session, current_session, end_session
+from .session import Session, before_computing, current_session, end_session
 from .signatures import TensorKind
 from .tensor import METHODS, LazyTensor
 
@@ -172,7 +171,8 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     except DGLError:
         end_session(session)  # or nothing that is recorded from now on could be computed either
         raise
-    wait_for_all()  # a step of persistent processors may be changing the parameters
+    for wait in before_computing:
+        wait()
     recording = perf_counter() - session.started
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -10,36 +9,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import DGLError
-from ...kernels.cpu import batching, program
+from ...kernels.cpu import program
 from ...kernels.cpu.launch import PARALLEL_FROM
 from ...kernels.cpu.steps import run_steps, run_steps_by_rows
 from .arena import Arena
 from .gradients import Gradients
 from .matrices import Product
-from .signatures import DTYPES, Matrices, TensorKind, shared, template_table
+from .placement import Placement
+from .signatures import DTYPES, Matrices, template_table
 
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["STRATEGIES", "Run"]
-
-STRATEGIES = ("agenda", "depth", "none")
+__all__ = ["Run"]
 
 
-def _check(strategy: str) -> None:
-    if strategy not in STRATEGIES:
-        raise DGLError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
-
-
-class Run:
+class Run(Placement):
     """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""
 
     def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
         start = perf_counter()
-        self.nodes = nodes
-        self._group(session, strategy)
-        self._lay_out(session)
+        super().__init__(session, nodes, strategy)
+        self.lay_out(session.where, Arena)
+        used = (self.input_at == 0).tolist()
+        self._adds = {
+            s.matrices: used[first : first + len(s.matrices.kinds)]
+            for s, first in zip(self.signatures, self.first_input.tolist(), strict=True)
+            if s.matrices is not None
+        }
         work = self._build(session, backward=False, shift=0, grads=session.where)
         self.gathered = work[-1]
         planned = perf_counter()
@@ -50,72 +47,12 @@ class Run:
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
 
-    # -- planning -----------------------------------------------------------------------------------------------
-    def _group(self, session: Session, strategy: str) -> None:
-        _check(strategy)
-        nodes = self.nodes
-        arrays = session.argptr, session.args
-        place, depth, kind, numbers = batching.depths_of(nodes, session.sigs, *arrays, session.num_nodes, len(shared))
-        self.signatures = [session.signature(number) for number in numbers.tolist()]
-        self.heavy = np.array([signature.matrices is not None for signature in self.signatures])
-        if strategy == "agenda":
-            order, bounds = batching.by_agenda(nodes, place, depth, kind, *arrays, self.heavy)
-        elif strategy == "depth":
-            order, bounds = batching.by_depth(depth, kind, len(numbers))
-        else:
-            order, bounds = batching.one_by_one(len(nodes))
-        self._order, self._kind = order, kind
-        self.order, self.bounds, self.batch_kinds = nodes[order], bounds, kind[order[bounds[:-1]]]
-        self.depths = depth[order]
-
-    def _lay_out(self, session: Session) -> None:
-        """Give every result and every input of an operation on matrices its place."""
-        sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
-        placed = program.place_results(self._order, self._kind, self.nodes, sizes, session.where)
-        self.ranks, counts, self._starts, self._result_bytes = placed
-        inputs: list[tuple[int, int, TensorKind]] = []
-        first_input, end = [], self._result_bytes
-        for number, signature in enumerate(self.signatures):
-            first_input.append(len(inputs))
-            for kind in signature.matrices.kinds if signature.matrices is not None else ():
-                inputs.append((number, end, kind))
-                end += (int(counts[number]) * kind.nbytes + 63) // 64 * 64
-        self.arena, self._nbytes = Arena(end), end
-        base = self.arena.address
-        session.where[self.nodes] += base
-        self._starts += base
-        self._first_input, self._counts = np.array(first_input, np.int64), counts
-        self._places = [(base + at, kind.nbytes) for _, at, kind in inputs]
-        self._input_at = np.array([base + at for _, at, _ in inputs], np.int64)
-        self._input_sizes = np.array([kind.nbytes for _, _, kind in inputs], np.int64)
-        self._find_in_place(session, inputs)
-        used = (self._input_at == 0).tolist()
-        self._adds = {
-            s.matrices: used[first : first + len(s.matrices.kinds)]
-            for s, first in zip(self.signatures, first_input, strict=True)
-            if s.matrices is not None
-        }
-
-    def _find_in_place(self, session: Session, inputs: Sequence[tuple[int, int, TensorKind]]) -> None:
-        """Use inputs where they lie if all of a signature's do so in equal distances."""
-        kinds = self._kind[self._order]
-        limits = self.arena.address, self.arena.address + self._result_bytes
-        for i, (number, _, kind) in enumerate(inputs):
-            members, slot = self.order[kinds == number], i - int(self._first_input[number])
-            address, distance = program.in_place(
-                members, slot, kind.nbytes, session.argptr, session.args, session.where, *limits
-            )
-            # A matrix for each sample is a matrix of all rows only if there is nothing between them.
-            if address and distance % kind.item == 0 and (len(kind.shape) < 2 or distance == kind.nbytes):
-                self._places[i], self._input_at[i] = (address, distance), 0
-
     def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
         templates = template_table([s.backward if backward else s.forward for s in self.signatures])
-        batches = self.order, self.bounds, self.batch_kinds, self.ranks
-        inputs = self._first_input, self._input_at, self._input_sizes
-        plan = program.BatchPlan(backward, *batches, *templates, self.heavy, *inputs, shift)
         where = session.where[: session.num_nodes]
-        return program.build(plan, program.Graph(session.argptr, session.args, where, grads))
+        return program.build(
+            self.plan(backward, templates, shift), program.Graph(session.argptr, session.args, where, grads)
+        )
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
@@ -143,12 +80,12 @@ class Run:
 
     def _rows(self, number: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
         """Return the inputs and results of all operations of one signature."""
-        signature, first, count = self.signatures[number], int(self._first_input[number]), int(self._counts[number])
+        signature, first, count = self.signatures[number], int(self.first_input[number]), self.counts[number]
         assert signature.matrices is not None
         inputs, results = [], []
-        for (address, distance), kind in zip(self._places[first:], signature.matrices.kinds, strict=False):
+        for (address, distance), kind in zip(self.places[first:], signature.matrices.kinds, strict=False):
             inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
-        at = int(self._starts[number]) + shift
+        at = int(self.starts[number]) + shift
         several = len(signature.matrices.results) > 1
         for kind in signature.matrices.results:
             results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
@@ -162,8 +99,8 @@ class Run:
     # -- gradients ----------------------------------------------------------------------------------------------
     def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
         """Lay out memory for gradients as that for results is, all 0, and note where each node's lies."""
-        self.grad_arena = Arena(self._nbytes)
-        self.grad_arena.clear(self._result_bytes)
+        self.grad_arena = Arena(self.num_bytes)
+        self.grad_arena.clear(self.result_bytes)
         self._shift = self.grad_arena.address - self.arena.address
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 

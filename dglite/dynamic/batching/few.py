@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...kernels.cpu import product
 from ...kernels.cpu.launch import launch, num_threads
+from ...kernels.cpu.matrix import MOST_ROWS, SET, matrix_kernel
 from .arena import empty
 from .signatures import DTYPES
 
@@ -22,29 +22,32 @@ class FewRows:
 
     def __init__(self, matrix: Tensor) -> None:
         stored = matrix if matrix.stride(1) == 1 else matrix.t()
-        turned, (height, width) = stored is not matrix, stored.shape
-        kernel = product.product_kernel(DTYPES[matrix.dtype], width, turned) if stored.stride(1) == 1 else 0
-        self._kernel, self._matrix = kernel, (height, width)
+        form, self._matrix = "sums" if stored is matrix else "dots", tuple(stored.shape)
+        self._kernel = matrix_kernel(form, DTYPES[matrix.dtype])
         self._place = stored.data_ptr(), stored.stride(0) * stored.element_size()
-        self.most = 0 if not kernel else product.MOST_ROWS_TURNED if turned else product.MOST_ROWS
+        self.most = MOST_ROWS[form] if stored.stride(1) == 1 else 0
 
     def multiply(self, x: Tensor, y: Tensor, added: Tensor | None = None) -> None:
         """Set ``y`` (rows, columns) to ``x @ matrix``, plus a vector, or rows such as those of ``y`` itself."""
-        count, (height, width), item = x.shape[0], self._matrix, x.element_size()
-        base = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
-        threads = num_threads((4 + count) * height * width // 2, torch.get_num_threads())
+        item = x.element_size()
+        start = (0, 0) if added is None else (added.data_ptr(), added.stride(0) * item if added.dim() == 2 else 0)
         places = x.data_ptr(), x.stride(0) * item, *self._place, y.data_ptr(), y.stride(0) * item
-        launch(self._kernel, (0, count, height, width, *places, *base), threads, threads)
+        _launch(self._kernel, (x.shape[0], *self._matrix), places, start)
 
 
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x.T @ y`` for x (rows, height), y (rows, width)."""
     (rows, height), width, item = x.shape, y.shape[1], x.element_size()
     result = empty((height, width), x.dtype)
-    kernel = product.outer_kernel(DTYPES[x.dtype], width) if rows <= product.MOST_ROWS_OUTER else 0
-    if not kernel or x.stride(1) != 1 or y.stride(1) != 1:
+    if rows > MOST_ROWS["outer"] or x.stride(1) != 1 or y.stride(1) != 1:
         return torch.mm(x.t(), y, out=result)
-    threads = num_threads((4 + rows) * height * width // 2, torch.get_num_threads())
     places = x.data_ptr(), x.stride(0) * item, result.data_ptr(), width * item, y.data_ptr(), y.stride(0) * item
-    launch(kernel, (0, rows, height, width, *places, 0), threads, threads)
+    dtype = DTYPES[x.dtype]
+    _launch(matrix_kernel("outer", dtype), (rows, height, width), places, (SET[dtype],))
     return result
+
+
+def _launch(kernel: int, sizes: tuple[int, ...], places: tuple[int, ...], last: tuple[int, ...]) -> None:
+    rows, height, width = sizes
+    threads = num_threads((4 + rows) * height * width // 2, torch.get_num_threads())
+    launch(kernel, (0, *sizes, *places, *last), threads, threads)

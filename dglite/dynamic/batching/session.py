@@ -17,9 +17,11 @@ from ...kernels.cpu.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
 from .signatures import DTYPES, Signature, TensorKind, kind_of, shared, shared_arities
 from .tensor import LazyTensor, blank
 
-__all__ = ["Macro", "Session", "accept", "current_session", "end_session"]
+__all__ = ["Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
 
 _accepted = {torch.device("cpu")}
+before_computing: list[Callable[[], None]] = []
+"""What is called before a session computes: whoever changes parameters meanwhile waits for that here."""
 
 
 def accept(device: torch.device) -> None:

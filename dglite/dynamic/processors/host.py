@@ -11,12 +11,13 @@ from torch import Tensor
 from ...errors import DGLError
 from ...expr import Expr
 from ...kernels.cpu.matrix import matrix_kernel
-from ...kernels.cpu.processors import Job, submit
+from ...kernels.cpu.processors import Job, submit, wait_for_all
 from ...kernels.cpu.rowwise import rowwise_kernel
 from ...kernels.cpu.script import WORTH_SHARING
 from ...kernels.cpu.steps import step_kernel
 from ..batching.arena import Arena
 from ..batching.matrices import Product
+from ..batching.session import before_computing
 from ..batching.signatures import Signature
 
 __all__ = ["HOST", "HostThreads", "check_device"]
@@ -87,3 +88,5 @@ class HostThreads:
 
 
 HOST = HostThreads()
+
+before_computing.append(wait_for_all)  # a step may be changing the parameters

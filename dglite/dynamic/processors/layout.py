@@ -14,6 +14,7 @@ from ...kernels.cpu.schedule import LINES
 from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
 from ...kernels.render_rowwise import LABELLED
 from ..batching.matrices import Lookup, Product, TorchCall
+from ..batching.placement import Placement
 from ..batching.session import Session
 from ..batching.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
 from ..recorded import ProgramCall
@@ -28,9 +29,8 @@ _tables: dict[Any, tuple[Any, Any]] = {}
 
 
 class _Input(NamedTuple):
-    """An input of an operation on batches: whose, what kind, and the address and distance of its rows."""
+    """An input of an operation on batches: what kind, and the address and distance of its rows."""
 
-    number: int
     kind: TensorKind
     address: int
     distance: int
@@ -67,7 +67,7 @@ class Looked:
         addresses += self.lookup.table.data_ptr()
 
 
-class StepLayout:
+class StepLayout(Placement):
     """Batches of the nodes that ``targets`` need, with places for results, inputs, and the gradients of both.
 
     They run on ``machine`` (see :class:`.host.HostThreads`), whose memory they lie in.
@@ -82,24 +82,9 @@ class StepLayout:
         self.session, self.machine = session, machine
         self._stays = stays
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
-        graph = session.argptr, session.args
         # What x.value() has computed is computed again: its results went to another place, and are few.
-        self.nodes = batching.needed_nodes(targets, *graph, given, session.num_nodes)
-        place, depth, kind, numbers = batching.depths_of(
-            self.nodes, session.sigs, *graph, session.num_nodes, len(shared)
-        )
-        self.signatures = [session.signature(number) for number in numbers.tolist()]
-        for signature in self.signatures:
-            _check(signature)
-            machine.check(signature, tensors_of(signature))
-        self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)
-        order, self.bounds = batching.by_agenda(self.nodes, place, depth, kind, *graph, self.heavy)
-        self.kind, self.order, self.batch_kinds = kind, self.nodes[order], kind[order[self.bounds[:-1]]]
-        self._lay_out(order)
-        self.templates = _templates(self.signatures)
-
-    def _lay_out(self, order: np.ndarray) -> None:
-        session, sizes = self.session, np.array([signature.nbytes for signature in self.signatures], np.int64)
+        nodes = batching.needed_nodes(targets, session.argptr, session.args, given, session.num_nodes)
+        super().__init__(session, nodes, check=self._check)
         self.where = np.zeros(len(session.where), np.int64)
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
         # Copies: what is recorded in an ended session may move these.
@@ -109,42 +94,21 @@ class StepLayout:
         self.copies = None if self._stays is None else _copied(session, self._stays)
         for node, values in self.copies or ():
             self.where[node] = values.ctypes.data
-        self.machine.bring(self)
-        self.ranks, counts, self.starts, end = program.place_results(order, self.kind, self.nodes, sizes, self.where)
-        self.counts, self.result_bytes = counts.tolist(), end
-        places = []
-        for number, signature in enumerate(self.signatures):
-            for kind in signature.matrices.kinds if signature.matrices is not None else ():
-                places.append((number, kind, end))
-                end += (self.counts[number] * kind.nbytes + 63) // 64 * 64
-        self.arena, self.grad_arena = (self.machine.arena(max(end, 8)) for _ in range(2))
-        base = self.arena.address
-        self.where[self.nodes] += base
-        self.starts += base
-        self.shift = self.grad_arena.address - base
-        self._find_inputs(places, base)
+        machine.bring(self)
+        self.lay_out(self.where, lambda num_bytes: machine.arena(max(num_bytes, 8)), integers_anywhere=True)
+        self.grad_arena = machine.arena(max(self.num_bytes, 8))
+        self.shift = self.grad_arena.address - self.arena.address
+        self.templates = _templates(self.signatures)
 
-    def _find_inputs(self, places: Sequence[tuple[int, TensorKind, int]], base: int) -> None:
-        """Use inputs where they lie if all of a signature's do so in equal distances."""
-        session, kinds = self.session, None
-        self.inputs: list[list[_Input]] = [[] for _ in self.signatures]
-        self.first_input, self.input_at = np.zeros(len(self.signatures), np.int64), np.zeros(len(places), np.int64)
-        self.input_sizes = np.array([kind.nbytes for _, kind, _ in places], np.int64)
-        for i, (number, kind, at) in enumerate(places):
-            slot = len(self.inputs[number])
-            if not slot:
-                self.first_input[number] = i
-            if kinds is None:
-                kinds = np.repeat(self.batch_kinds, np.diff(self.bounds))
-            # Integers have no gradients, which lie as results do.
-            limits = (base, base + self.result_bytes) if kind.dtype in DTYPES else (1, 1 << 62)
-            address, distance = program.in_place(
-                self.order[kinds == number], slot, kind.nbytes, session.argptr, session.args, self.where, *limits
-            )
-            if not address or distance % kind.item or (len(kind.shape) > 1 and distance != kind.nbytes):
-                address, distance = base + at, kind.nbytes
-                self.input_at[i] = address
-            self.inputs[number].append(_Input(number, kind, address, distance))
+    def _check(self, signature: Signature) -> None:
+        _check(signature)
+        self.machine.check(signature, tensors_of(signature))
+
+    def inputs(self, number: int) -> list[_Input]:
+        """Return the inputs of an operation on batches."""
+        matrices, first = self.signatures[number].matrices, int(self.first_input[number])
+        assert matrices is not None
+        return [_Input(kind, *place) for kind, place in zip(matrices.kinds, self.places[first:], strict=False)]
 
     # -- gradients ----------------------------------------------------------------------------------------------
     def find_gradients(self, targets: np.ndarray, trained: dict[int, int], wanted: set[int]) -> None:
@@ -168,14 +132,13 @@ class StepLayout:
 
     def stage(self, backward: bool) -> tuple[Stage, Any]:
         """Return a sweep, and what must be kept as long as it runs."""
-        templates, ends = self.templates[backward]
-        plan = program.BatchPlan(
-            backward, self.order, self.bounds, self.batch_kinds, self.ranks, templates, ends, self.heavy,
-            self.first_input, self.input_at, self.input_sizes, self.shift,
-        )  # fmt: skip
-        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
-        words, starts, lists, rows, _ = program.build(plan, graph)
+        words, starts, lists, rows, _ = program.build(*self.sweep(backward))
         return Stage(rows, words, starts), lists
+
+    def sweep(self, backward: bool) -> tuple[program.BatchPlan, program.Graph]:
+        """Return what a sweep is made from."""
+        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
+        return self.plan(backward, self.templates[backward], self.shift), graph
 
     def heavies(self, error: int) -> Heavy:
         """Return the operations on batches; errors are reported at an address."""
@@ -233,15 +196,10 @@ class StepLayout:
         for number, known in self.programs.items():
             self.programs[number] = known._replace(filled=known.filled._replace(lease=None, keep=None))
 
-    def _members(self, number: int) -> list[int]:
-        """Return the nodes of a signature, in their order."""
-        members: list[int] = self.order[np.repeat(self.batch_kinds, np.diff(self.bounds)) == number].tolist()
-        return members
-
     def _program(self, number: int, call: ProgramCall, wanted: set[int]) -> PlacedProgram:
         """Return the script of a vertex program, which is one operation."""
-        session, inputs = self.session, self.inputs[number]
-        (node,) = self._members(number)
+        session, inputs = self.session, self.inputs(number)
+        (node,) = self.members(number).tolist()
         active, first, pulls = bool(self.grads[node]), int(session.argptr[node]), []
         for i, x in enumerate(inputs):
             at = int(session.args[first + i]) >> batching.PLACE_BITS
@@ -263,7 +221,7 @@ class StepLayout:
         table, session, refs = lookup.table, self.session, list[tuple[int, int]]()
         if table.dim() != 2 or table.stride(1) != 1 or table.dtype not in DTYPES:
             raise Unsupported(f"{self.signatures[number].name} of a table that does not lie by rows")
-        for node in self._members(number):
+        for node in self.members(number).tolist():
             at, place = divmod(int(session.args[session.argptr[node]]), 1 << batching.PLACE_BITS)
             if at not in session.given_at:
                 raise Unsupported(f"{self.signatures[number].name} with computed numbers")
@@ -290,9 +248,10 @@ class StepLayout:
         return row
 
     def _heavy_row(self, number: int, error: int) -> list[int]:
-        signature, inputs = self.signatures[number], self.inputs[number]
+        signature = self.signatures[number]
         if signature.matrices is None:
             return [0] * HEAVY_WORDS
+        inputs = self.inputs(number)
         if isinstance(signature.matrices, ProgramCall | Lookup):
             return self._call_row(number)
         kind, x = inputs[0].kind, inputs[0]

@@ -135,7 +135,8 @@ def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
             found.setdefault(id(product.table), []).append(of_rows)
         if not isinstance(product, Product):
             continue
-        given, rows = layout.inputs[number][0], layout.inputs[number][0].kind.numel // product.kinds[0].shape[-1]
+        given = layout.inputs(number)[0]
+        rows = given.kind.numel // product.kinds[0].shape[-1]
         item, count = given.kind.item, layout.counts[number] * rows
         x = given.address, given.distance if rows == 1 else given.kind.shape[-1] * item
         y = int(layout.starts[number]) + layout.shift, product.results[0].shape[-1] * item
@@ -296,10 +297,8 @@ def _touched(
         return None
     found = [rows[rows >= 0] for rows in looked]
     if node is not None:
-        batches = layout.order, layout.bounds, layout.batch_kinds, *layout.templates[True]
-        graph = layout.session.argptr, layout.session.args, layout.grads
         size = parameter.stride(0) * parameter.element_size()
-        found.append(touched_rows(*batches, *graph, node, parameter.shape[0], size))
+        found.append(touched_rows(*layout.sweep(True), node, parameter.shape[0], size))
     rows = found[0] if len(found) == 1 and not looked else np.unique(np.concatenate(found)) if found else None
     return rows if rows is not None and 2 * len(rows) < parameter.shape[0] else None
 

@@ -1,11 +1,11 @@
-"""Compiled cell kernels: element-wise formulas over runs of rows, and sums of rows. See :mod:`..render_cell`."""
+"""Compiled cell kernels: element-wise formulas over runs of rows, and sums of rows. See :mod:`..render_rows`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from ...expr import Expr
-from ..render_cell import RowAccess, cell_source, cell_spec, sum_source, sum_spec
+from ..render_rows import RowAccess, cell_source, sum_source
 from .jit import block_lanes, compile_kernel
 
 __all__ = ["formula_kernel", "sum_kernel"]
@@ -17,10 +17,10 @@ def formula_kernel(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtyp
 
     A formula has many values in registers at a time, so its vectors are a quarter of what a sum's accumulators take.
     """
-    return compile_kernel("cell", cell_source(cell_spec(formulas, rows, dtype, width, block_lanes(dtype) // 4)))
+    return compile_kernel("cell", cell_source(formulas, rows, dtype, width, block_lanes(dtype) // 4))
 
 
 @lru_cache(maxsize=4096)
 def sum_kernel(rows: RowAccess, dtype: str, width: int) -> int:
     """Return the address of the kernel that sums rows of ``width`` values."""
-    return compile_kernel("sums", sum_source(sum_spec(rows, dtype, width, block_lanes(dtype))))
+    return compile_kernel("sums", sum_source(rows, dtype, width, block_lanes(dtype)))

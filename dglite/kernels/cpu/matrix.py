@@ -1,13 +1,22 @@
-"""Compiled kernels of what processors do to matrices. See :mod:`..render_matrix`."""
+"""Compiled kernels of products of some rows with a matrix, and of their gradients. See :mod:`..render_matrix`."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from ..render_matrix import matrix_source, run_source
 from .jit import block_lanes, compile_kernel
 
-__all__ = ["matrix_kernel", "run_kernel"]
+__all__ = ["ADD", "MOST_ROWS", "SET", "matrix_kernel", "run_kernel"]
+
+MOST_ROWS = {"sums": 24, "dots": 48, "outer": 24}
+"""From more rows on a GEMM is faster."""
+_PAIRS = {name: np.array([[0.0, 1.0], [1.0, 1.0]], name) for name in ("float32", "float64")}
+SET = {name: pairs.ctypes.data for name, pairs in _PAIRS.items()}
+ADD = {name: SET[name] + pairs.strides[0] for name, pairs in _PAIRS.items()}
+"""Addresses of what is kept of a gradient, and of the scale of what is added."""
 
 
 @lru_cache(maxsize=256)

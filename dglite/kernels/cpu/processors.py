@@ -27,10 +27,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .atomic import add_to_word, call_int, read_word
 from .cached import njit
 from .launch import call_kernel, openmp
 from .simd import word
-from .vec import I32, I64
+from .vec import I32
 
 __all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait_for_all"]
 
@@ -41,31 +42,6 @@ PROCESSORS, ERROR, SCRIPTS, STRIDE, COUNTS, JOB_WORDS = range(16, 22)
 """Words of a job. Signals and finished scripts are counted in cache lines of their own."""
 _SPINS = 2000
 """How often a processor looks for the signals of the others before it lets other threads have its core."""
-
-
-# -- what LLVM has and Numba does not ----------------------------------------------------------------------------------
-def _at(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    return builder.inttoptr(address, I64.as_pointer())
-
-
-@intrinsic
-def _add_one(typingctx: Any, address: Any) -> Any:
-    """Raise a counter by one and return what it was; what was written before is seen by those who read it."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.atomic_rmw("add", _at(builder, args[0]), I64(1), "acq_rel")
-
-    return types.int64(types.int64), codegen
-
-
-@intrinsic
-def _read(typingctx: Any, address: Any) -> Any:
-    """Return a counter."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return builder.load_atomic(_at(builder, args[0]), "acquire", 8)
-
-    return types.int64(types.int64), codegen
 
 
 _PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
@@ -86,30 +62,18 @@ def _pause(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-@intrinsic
-def _call_int(typingctx: Any, function: Any, x: Any, y: Any) -> Any:
-    """Call a C function (pointer, int) that returns an int, or one that takes less."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        kind = ir.FunctionType(I32, [I64, I32])
-        called = builder.inttoptr(args[0], kind.as_pointer())
-        return builder.sext(builder.call(called, [args[1], builder.trunc(args[2], I32)]), I64)
-
-    return types.int64(types.int64, types.int64, types.int64), codegen
-
-
 # -- scripts -----------------------------------------------------------------------------------------------------------
 @njit(nogil=True)
 def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
     """Signal, and wait until all processors have signalled ``number`` times."""
-    _add_one(job + 8 * SIGNALS)
+    add_to_word(job + 8 * SIGNALS, 1)
     expected, spins = number * word(job, PROCESSORS), 0
-    while _read(job + 8 * SIGNALS) < expected:
+    while read_word(job + 8 * SIGNALS) < expected:
         spins += 1
         if spins < _SPINS or yield_ == 0:
             _pause()
         else:
-            _call_int(yield_, 0, 0)
+            call_int(yield_, 0, 0)
 
 
 @njit(nogil=True)
@@ -131,19 +95,19 @@ def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
 def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-untyped-def]
     """Run scripts as they come. Words of ``mail``: the job (0: end), the lock of those who wait for its end."""
     while True:
-        _call_int(acquire, lock, 1)
+        call_int(acquire, lock, 1)
         job = word(mail, 0)
         if job == 0:
             return
         done, processors = word(mail, 1), word(job, PROCESSORS)
         _run_script(job, processor, yield_)
-        if _add_one(job + 8 * FINISHED) + 1 == processors:
-            _call_int(release, done, 0)
+        if add_to_word(job + 8 * FINISHED, 1) + 1 == processors:
+            call_int(release, done, 0)
 
 
 @njit("void(int64, int64)", nogil=True)
 def _block(acquire, lock):  # type: ignore[no-untyped-def]
-    _call_int(acquire, lock, 1)
+    call_int(acquire, lock, 1)
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE
+from ..render_rows import FIRST_PLACE, WORDS_PER_PLACE
 from .batching import PLACE_BITS
 from .cached import njit
 
@@ -152,6 +152,17 @@ class Graph(NamedTuple):
     grads: np.ndarray
 
 
+class _Made(NamedTuple):
+    """What is written so far, see :func:`build`; who wrote and read whose memory last; and counters."""
+
+    words: np.ndarray
+    starts: np.ndarray
+    lists: np.ndarray
+    program: np.ndarray
+    marks: np.ndarray
+    counters: np.ndarray
+
+
 STEP, WORD, LISTED, ROW, SEGMENT_START, WORK, GATHERED, ALONE, SHARED, NUM_COUNTERS = range(10)
 WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
@@ -178,16 +189,15 @@ def _list_rows(
     row: np.ndarray,
     is_result: bool,
     granule: int,
-    lists: np.ndarray,
-    marks: np.ndarray,
-    counters: np.ndarray,
+    made: _Made,
 ) -> tuple[bool, int, int]:
     """List the addresses of the rows of an operand or a result, and note who reads and writes what.
 
     Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
     """
     role, slot, place, spread, watched = row
-    kind, listed = plan.kinds[batch], counters[LISTED]
+    lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
+    listed = counters[LISTED]
     table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
     by_arg, of_input = role in (ARG, ARG_GRAD), role in (INPUT, INPUT_GRAD)
     start, size = 0, 0
@@ -218,7 +228,7 @@ def _list_rows(
         if watched and address != 0:
             # Equal numbers share a row out to tasks alike.
             share = _EVERY_TASK if spread else (granule << 20) + (offset if offset < granule else offset % granule)
-            clash |= _note(marks[owner], at, is_result, plan.backward, share, counters)
+            clash |= _note(made.marks[owner], at, is_result, plan.backward, share, counters)
     # A result's row at 0 is left out; if the first one is, the others cannot be counted from it.
     even &= not is_result or lists[listed] != 0 or not known
     return even, distance, clash
@@ -255,8 +265,9 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, c
 
 
 @_jit
-def _close(counters: np.ndarray, program: np.ndarray) -> None:
+def _close(made: _Made) -> None:
     """End a segment: what follows waits for all tasks."""
+    counters, program = made.counters, made.program
     if counters[STEP] > counters[SEGMENT_START]:
         columns = (0, counters[SEGMENT_START], counters[STEP], counters[WORK], 1 - counters[SHARED])
         for column, value in enumerate(columns):
@@ -271,19 +282,15 @@ def _add_step(
     graph: Graph,
     batch: int,
     template: np.ndarray,
-    words: np.ndarray,
-    starts: np.ndarray,
-    lists: np.ndarray,
-    program: np.ndarray,
-    marks: np.ndarray,
-    counters: np.ndarray,
+    made: _Made,
 ) -> None:
     """Write the words of one step, unless no row has a result."""
+    words, lists, counters = made.words, made.lists, made.counters
     rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
     for i in range(len(rows)):
-        even, distance, met = _list_rows(plan, graph, batch, rows[i], i < results, granule, lists, marks, counters)
+        even, distance, met = _list_rows(plan, graph, batch, rows[i], i < results, granule, made)
         clash |= met
         first = lists[counters[LISTED]]
         absent &= even and first == 0
@@ -298,9 +305,9 @@ def _add_step(
     # What sums columns runs as one task, and so does what would get in its own way: in a segment of its own.
     alone = template[TOTAL] != 0 or clash & SEVERAL != 0
     if alone or counters[ALONE] or clash & CONFLICT:
-        _close(counters, program)
+        _close(made)
     words[word], words[word + 1], words[word + 2] = template[KERNEL], count, template[WIDTH]
-    starts[counters[STEP]] = word
+    made.starts[counters[STEP]] = word
     counters[STEP] += 1
     counters[WORD] = word + FIRST_PLACE + WORDS_PER_PLACE * len(rows)
     counters[GATHERED] += granule * count if template[GATHER] else 0
@@ -342,12 +349,16 @@ def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.nda
     in reverse, and those that no gradient reaches are left out.
     """
     num_steps, num_words, num_listed = _room(plan)
-    words, starts = np.empty(num_words, np.int64), np.empty(num_steps + 1, np.int64)
-    # One step more than is kept may be listed before it turns out to lie at equal distances.
-    lists = np.empty(num_listed + len(plan.order), np.int64)
-    program = np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
-    marks = np.full((len(graph.where), NUM_MARKS), -1)
-    counters = np.zeros(NUM_COUNTERS, np.int64)
+    counters, program = np.zeros(NUM_COUNTERS, np.int64), np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
+    made = _Made(
+        np.empty(num_words, np.int64),
+        np.empty(num_steps + 1, np.int64),
+        # One step more than is kept may be listed before it turns out to lie at equal distances.
+        np.empty(num_listed + len(plan.order), np.int64),
+        program,
+        np.full((len(graph.where), NUM_MARKS), -1),
+        counters,
+    )
     for turn in range(len(plan.kinds)):
         batch = len(plan.kinds) - 1 - turn if plan.backward else turn
         kind = plan.kinds[batch]
@@ -358,12 +369,12 @@ def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.nda
                 for t in range(plan.template_ptr[kind], plan.template_ptr[kind + 1]):
                     template = plan.templates[t]
                     if template[GATHER] == 0 or plan.inputs[plan.first_input[kind] + template[GATHER] - 1] != 0:
-                        _add_step(plan, graph, batch, template, words, starts, lists, program, marks, counters)
+                        _add_step(plan, graph, batch, template, made)
             elif plan.heavy[kind]:
-                _close(counters, program)
+                _close(made)
                 program[counters[ROW], :] = 0
                 program[counters[ROW], 0], program[counters[ROW], 1] = 1, batch
                 counters[ROW] += 1
-    _close(counters, program)
-    rows = program[: counters[ROW]].copy()
-    return words[: counters[WORD]].copy(), starts[: counters[STEP]].copy(), lists, rows, counters[GATHERED]
+    _close(made)
+    words, starts = made.words[: counters[WORD]].copy(), made.starts[: counters[STEP]].copy()
+    return words, starts, made.lists, program[: counters[ROW]].copy(), counters[GATHERED]

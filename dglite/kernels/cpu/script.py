@@ -276,32 +276,22 @@ def _listed(made: _Made, rows: np.ndarray) -> None:
 
 @_jit
 def touched_rows(
-    order: np.ndarray,
-    bounds: np.ndarray,
-    kinds: np.ndarray,
-    templates: np.ndarray,
-    template_ptr: np.ndarray,
-    argptr: np.ndarray,
-    args: np.ndarray,
-    grads: np.ndarray,
-    table: int,
-    num_rows: int,
-    row_bytes: int,
+    plan: program.BatchPlan, graph: program.Graph, table: int, num_rows: int, row_bytes: int
 ) -> np.ndarray:
     """Return the rows of a given tensor, node ``table``, to which backward steps add a gradient, in ascending order."""
     seen = np.zeros(num_rows, np.bool_)
-    for batch in range(len(kinds)):
-        for t in range(template_ptr[kinds[batch]], template_ptr[kinds[batch] + 1]):
-            template = templates[t]
+    for batch in range(len(plan.kinds)):
+        for t in range(plan.template_ptr[plan.kinds[batch]], plan.template_ptr[plan.kinds[batch] + 1]):
+            template = plan.templates[t]
             reach = template[program.ITEM] * (1 if template[program.TOTAL] else template[program.WIDTH])
             for i in range(template[program.RESULTS]):
                 at = program.FIRST_ROWS + program.WORDS_PER_ROWS * i
                 role, slot, place = template[at : at + 3]
                 if role != program.ARG_GRAD:
                     continue
-                for node in order[bounds[batch] : bounds[batch + 1]]:
-                    ref = args[argptr[node] + slot]
-                    if ref >> PLACE_BITS == table and grads[node] != 0:
+                for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
+                    ref = graph.args[graph.argptr[node] + slot]
+                    if ref >> PLACE_BITS == table and graph.grads[node] != 0:
                         first = (ref & _MASK) + place
                         seen[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
     return np.nonzero(seen)[0]

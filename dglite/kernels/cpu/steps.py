@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...expr import Expr
-from ..render_steps import StepSpec, step_source
+from ..render_rows import StepSpec, step_source
 from .cached import cfunc
 from .jit import block_lanes, compile_kernel
 from .launch import call_kernel, launch, num_tasks, num_threads
@@ -57,7 +57,7 @@ def _by_rows(args, task, num_tasks):  # type: ignore[no-untyped-def]
 def run_steps(words: int, starts: int, first: int, last: int, work: int, threads: int) -> None:
     """Run the steps from ``first`` to before ``last``, of ``work`` values; each has words from its start on.
 
-    Both lie at addresses. There are no barriers, so steps must read and write as :mod:`..render_steps` says.
+    Both lie at addresses. There are no barriers, so steps must read and write as :mod:`..render_rows` says.
     """
     used = num_threads(work, threads)
     launch(_sequence.address, (words, starts, first, last), used, used)

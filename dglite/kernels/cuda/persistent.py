@@ -1,6 +1,6 @@
 """The program of a model's persistent processors: its matrices in registers, and a case for each thing that it does.
 
-Cases are what kernels are on the CPU, for which see :mod:`..render_steps`, :mod:`..render_rowwise` and
+Cases are what kernels are on the CPU, for which see :mod:`..render_rows`, :mod:`..render_rowwise` and
 :mod:`..render_matrix`; their words are the same. The formulas of a case are those that the CPU's kernel is made of.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from ...expr import Expr, Operand, Side, operands_of
+from ..render_rows import FIRST_PLACE, WORDS_PER_PLACE, StepSpec
 from ..render_rowwise import IGNORED
-from ..render_steps import FIRST_PLACE, WORDS_PER_PLACE, StepSpec
 from ..spec import ITEM_BYTES
 from .program import BLOCK, CPP_TYPES, CudaProgram, make_program
 from .render import expression_text
@@ -47,7 +47,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class FormulaStep:
-    """Element-wise formulas; see :class:`..render_steps.StepSpec`. ``late`` is what an update is made of."""
+    """Element-wise formulas; see :class:`..render_rows.StepSpec`. ``late`` is what an update is made of."""
 
     formulas: tuple[Expr, ...]
     spread: tuple[bool, ...]

@@ -11,10 +11,10 @@ import scipy.special
 import torch
 
 from dglite.expr import Call, Constant, Expr, Operand, Side
-from dglite.kernels import reference
 from dglite.ops import core
 from dglite.opspec import OPERATORS
 from dglite.structure import Adjacency
+from tests import reference
 from tests.pairs import cases
 
 WIDTHS = [1, 13, *([5, 64] if os.environ.get("DGLITE_TEST_FULL") == "1" else [])]

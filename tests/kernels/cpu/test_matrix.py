@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu.launch import call_kernel
-from dglite.kernels.cpu.matrix import matrix_kernel
+from dglite.kernels.cpu.launch import call_kernel, launch
+from dglite.kernels.cpu.matrix import matrix_kernel, run_kernel
 
 HEIGHTS_AND_WIDTHS = [(1, 1), (5, 67), (33, 8), (64, 31), (300, 24)]
 ROWS = [1, 2, 3, 7]
@@ -53,6 +53,24 @@ def test_products_both_ways(rows: int, height: int, width: int, tasks: int, dtyp
     np.testing.assert_allclose(back, y @ m, **close)
     run("sums", y, m, back, (back.ctypes.data, back.strides[0]), tasks)
     np.testing.assert_allclose(back, 2 * (y @ m), **close)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("form", ["dots", "sums"])
+@pytest.mark.parametrize(("height", "width"), HEIGHTS_AND_WIDTHS)
+def test_products_of_a_run_of_rows_leave_others_alone(
+    height: int, width: int, form: str, threads: int, dtype: str
+) -> None:
+    m = random(dtype, height, width)
+    inner, outer = (width, height) if form == "dots" else (height, width)
+    for count in (0, 1, 3, 9, 17):
+        x, y = random(dtype, count + 3, inner), np.full((count + 3, outer + 1), np.nan, dtype)
+        place = [number for array in (x, m, y) for number in (array.ctypes.data, array.strides[0])]
+        launch(run_kernel(form, dtype), [2, 2 + count, *m.shape, *place], threads, threads)
+        expected = x[2 : 2 + count] @ (m.T if form == "dots" else m)
+        np.testing.assert_allclose(y[2 : 2 + count, :outer], expected, rtol=1e-4, atol=1e-4)
+        y[2 : 2 + count, :outer] = np.nan
+        assert np.isnan(y).all()
 
 
 @pytest.mark.parametrize("tasks", [1, 3])

@@ -9,11 +9,11 @@ from torch.nn.functional import leaky_relu
 
 from dglite.backend import active
 from dglite.expr import Operand, Side, evaluate, operands_of
-from dglite.kernels import reference
 from dglite.kernels.cuda.attention import dropout_multipliers
 from dglite.ops import core, fallback, processors, scores
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
+from tests import reference
 from tests.kernels.attention_cases import tensors
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, on_gpu, prepare
 from tests.kernels.sparse_cases import assert_close, graph

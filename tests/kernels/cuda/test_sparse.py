@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from dglite.expr import Operand, Side
-from dglite.kernels import reference
 from dglite.kernels.cuda.render import expression_text
 from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
+from tests import reference
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, uploaded
 from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, Coo, assert_close, expression, graph, operands
 from tests.kernels.sparse_cases import SHAPES as NARROW

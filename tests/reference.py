@@ -1,4 +1,4 @@
-"""The oracle: every kernel in readable NumPy. Tests judge the fast kernels by these; nothing else calls them.
+"""The oracle: every kernel in readable NumPy, by which the fast kernels are judged.
 
 Structure is given as COO ``(src, dst)`` in edge-id order.
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import Expr, Operand, Side, evaluate, operands_of
-from ..opspec import OPERATORS, Reducer
+from dglite.expr import Expr, Operand, Side, evaluate, operands_of
+from dglite.opspec import OPERATORS, Reducer
 
 __all__ = [
     "attention",

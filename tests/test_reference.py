@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dglite.expr import Operand, Side
-from dglite.kernels import reference
 from dglite.opspec import Reducer
+from tests import reference
 
 SRC, DST = np.array([0, 1, 1]), np.array([2, 2, 0])
 U0, E1, V0 = Operand(Side.U, 0), Operand(Side.E, 1), Operand(Side.V, 0)
