@@ -19,7 +19,7 @@ from ..errors import DGLError
 from .aten import operator_of
 from .boxes import Box, box_shape
 from .exchange import Exchange, Links, ReduceExchange
-from .layout import Cut, Layout, region_box
+from .layout import Cut, Layout, nests, region_box
 from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
 from .program import Move, OperandSlot, Program, WorkerInstruction
@@ -58,25 +58,13 @@ def part_runner(op: DescribedOperator, cuts: Sequence[Cut]) -> Callable[[dict[st
     local, call = op.rule.local, op.call
     if not local:
         return lambda arguments: call.target(**arguments)
-    if len(cuts) > 1 and not _nests(str(call.target), cuts):
+    if not nests(call.target, [cut.strategy for cut in cuts]):
         indices = " and ".join(cut.strategy.index for cut in cuts)
         raise DGLError(f"{call.target} cannot be run split by {indices} at once")
     part = _NestedPart(call, cuts[-1].strategy, cuts[-1].lo, cuts[-1].hi, tuple(cuts), None, local)
     for cut in reversed(cuts[:-1]):
         part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
     return lambda arguments: local(part, arguments)
-
-
-def _nests(target: str, cuts: Sequence[Cut]) -> bool:
-    """Return whether a part of a part is right.
-
-    By rows of windows, the second's paddings would replace the first's; by destinations and edges, its graph would.
-    """
-    if "pad" in target:
-        return False
-    if "dglite" in target and len({"v", "e"} & {cut.strategy.index for cut in cuts}) > 1:
-        return False
-    return not (("conv" in target or "pool" in target) and any(cut.strategy.index.startswith("x") for cut in cuts))
 
 
 def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:

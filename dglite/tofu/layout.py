@@ -11,7 +11,7 @@ from .boxes import Box
 from .library.graph import Neighbors
 from .strategy import Region, Strategy
 
-__all__ = ["Cut", "Layout", "region_box"]
+__all__ = ["Cut", "Layout", "nests", "region_box"]
 
 
 class Layout:
@@ -86,3 +86,24 @@ def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], wh
                 raise DGLError(f"{what} is split by two indices that share a dimension, which cannot be run")
             found[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
     return tuple((0, int(n)) if rows is None else rows for rows, n in zip(found, shape, strict=True))
+
+
+def nests(target: Any, strategies: Sequence[Strategy]) -> bool:
+    """Return whether an operator can be run split by all of these strategies at once.
+
+    Two indices may not share a dimension, nor reduce an output in two ways. By rows of windows, the paddings of a part
+    of a part would replace those of the part; by destinations and edges, its graph would.
+    """
+    by_index = {s.index: s for s in strategies}
+    if len(by_index) < 2:
+        return True
+    for regions in zip(*((*s.inputs, *s.outputs) for s in by_index.values()), strict=True):
+        if any(sum(span is not None for span in spans) > 1 for spans in zip(*regions, strict=True)):
+            return False
+    kinds = zip(*(s.combine for s in by_index.values()), strict=True)
+    if any(len({*kind} - {"concat"}) > 1 for kind in kinds):
+        return False
+    name = str(target)
+    if "pad" in name or ("dglite" in name and {"v", "e"} <= by_index.keys()):
+        return False
+    return not (("conv" in name or "pool" in name) and any(index.startswith("x") for index in by_index))

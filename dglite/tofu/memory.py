@@ -79,11 +79,10 @@ def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int
         moved_in, moved_out = [False] * len(group.inputs), [False] * len(group.outputs)
         local: LocalOperator | None = None
         for step in steps:
-            way, local = step.ways[number], step.locals[number].after(step.ways[number].number, step.k)
-            place = [len(coarse.tensors[g].shape) if (p := step.placements[g]) is None else p for g in group.inputs]
-            moved_in = [m or v[p] > 0 for m, v, p in zip(moved_in, way.inputs, place, strict=True)]
-            place = [-1 if g < 0 or (p := step.placements[g]) is None else p for g in group.outputs]
-            moved_out = [m or v[p] > 0 for m, v, p in zip(moved_out, way.outputs, place, strict=True)]
+            way, places, count = step.ways[number], step.placed(group), len(group.inputs)
+            local = step.locals[number].after(way, step.k, places)
+            moved_in = [m or v[p] != 0 for m, v, p in zip(moved_in, way.inputs, places[:count], strict=True)]
+            moved_out = [m or v[p] != 0 for m, v, p in zip(moved_out, way.outputs, places[count:], strict=True)]
         if local is None or not (any(moved_in) or any(moved_out)):
             continue
         call = group.call

@@ -218,10 +218,8 @@ class PartitionPlan:
             draw_bars({name: p.bytes for name, p in plans.items()}, {name: p.memory for name, p in plans.items()})
         return plans
 
-    def researched(self, policy: Policy, ks: Sequence[int] | None = None) -> PartitionPlan:
-        """Return a plan of the same step from what a policy allows, with the same recursion or another one, ``ks``."""
-        if ks is not None:
-            return PartitionPlan(self._coarse, search(self._coarse, ks, policy))
+    def researched(self, policy: Policy) -> PartitionPlan:
+        """Return a plan of the same step, with the same recursion, from what a policy allows."""
         ks = [step.k for step in self._found]
         return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths)
 

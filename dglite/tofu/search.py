@@ -57,6 +57,19 @@ class SearchStep:
     locals: list[LocalOperator] = field(repr=False)
     bytes_by_operator: list[float] = field(repr=False)
 
+    def placed(self, group: OperatorGroup) -> list[int]:
+        """Return the placements of an operator's inputs and outputs; the rank is replicated, -1 is not read."""
+        found = []
+        for v in (*group.inputs, *group.outputs):
+            dim = -1 if v < 0 else self.placements[v]
+            found.append(len(self.shapes[v]) if dim is None else dim)
+        return found
+
+    def next_locals(self, coarse: Coarse) -> list[LocalOperator]:
+        """Return the operators after the step."""
+        rows = zip(coarse.operators, self.locals, self.ways, strict=True)
+        return [local.after(way, self.k, self.placed(group)) for group, local, way in rows]
+
     @property
     def bytes(self) -> float:
         """Bytes received by all workers."""
@@ -120,7 +133,7 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     policy = policy or Policy()
     shapes = [group.shape for group in coarse.tensors]
     known: dict[Any, LocalOperator] = {}
-    locals_ = [known.setdefault(group.call, LocalOperator.whole(group.call)) for group in coarse.operators]
+    locals_ = [known.setdefault(group.call, LocalOperator(group.call)) for group in coarse.operators]
     found: list[SearchStep] = []
     groups = 1
     for k in steps:
@@ -128,7 +141,7 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
         found.append(step.solve())
         last = found[-1]
         shapes = [_cut(shape, p, k) for shape, p in zip(shapes, last.placements, strict=True)]
-        locals_ = [local.after(way.number, k) for local, way in zip(locals_, last.ways, strict=True)]
+        locals_ = last.next_locals(coarse)
         groups *= k
     return found
 
@@ -202,7 +215,7 @@ class StepSearch:
             if group.trivial and not self.policy.choose:
                 continue
             scope, table = self.table(number)
-            table = table * (len(group.nodes) * self.groups)
+            table = table * len(group.nodes)
             found[scope] = found[scope] + table if scope in found else table
         if self.policy.weight:
             for v, tensor in enumerate(self.coarse.tensors):
@@ -222,7 +235,7 @@ class StepSearch:
         for number, group in enumerate(self.coarse.operators):
             way, cost = self._choose(number, [chosen[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
             ways.append(way)
-            costs.append(cost * len(group.nodes) * self.groups)
+            costs.append(cost * len(group.nodes))
         placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
         return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
 
@@ -232,13 +245,7 @@ class StepSearch:
             ways = self.ways(number)
             if not ways:
                 raise DGLError(f"{self.coarse.operators[number].call.target} has no strategy that this search allows")
-            costs = [_price(way, placements) for way in ways]
+            costs = [way.price(placements) for way in ways]
             best = int(np.argmin(costs))
             self._chosen[key] = ways[best], costs[best]
         return self._chosen[key]
-
-
-def _price(way: Way, placements: Sequence[int]) -> float:
-    """Return the bytes of a way; a placement of -1 is a tensor that nobody reads."""
-    costs = (*way.inputs, *way.outputs)
-    return sum(float(v[p]) for v, p in zip(costs, placements, strict=True) if p >= 0)

@@ -89,7 +89,7 @@ def ways_of(target: Any, *args: Any) -> tuple[Any, dict[str, Any]]:
     node.meta.update(val=target(*[a.to("meta") if isinstance(a, torch.Tensor) else a for a in args]), phase="forward")
     captured = Captured(graph, {}, {}, {}, (), {}, {}, {}, node, {}, {})
     call = coarsen(captured, strategies_of).operators[0].call
-    return call, {w.strategy.index: w for w in LocalOperator.whole(call).ways(2) if w.strategy}
+    return call, {w.strategy.index: w for w in LocalOperator(call).ways(2) if w.strategy}
 
 
 def test_the_cost_of_a_product() -> None:
@@ -112,9 +112,9 @@ def test_the_cost_of_a_halo() -> None:
 
 def test_a_second_step_sees_what_is_left() -> None:
     call, ways = ways_of(torch.ops.aten.mm.default, torch.empty(4, 8), torch.empty(8, 6))
-    left = LocalOperator.whole(call).after(ways["i"].number, 2)
+    left = LocalOperator(call).after(ways["i"], 2, (0, 0, 0))
     assert left.inputs == ((2, 8), (8, 6)) and left.outputs == ((2, 6),)
-    left = LocalOperator.whole(call).after(ways["k"].number, 2)
+    left = LocalOperator(call).after(ways["k"], 2, (0, 0, 0))
     assert left.inputs == ((4, 4), (4, 6)) and left.outputs == ((4, 6),)
 
 
@@ -124,7 +124,7 @@ def exhaustive(coarse: Coarse, k: int) -> float:
     step = StepSearch(
         coarse,
         [t.shape for t in coarse.tensors],
-        [LocalOperator.whole(o.call) for o in coarse.operators],
+        [LocalOperator(o.call) for o in coarse.operators],
         k,
         1,
         Policy(),
