@@ -22,6 +22,7 @@ from torch.fx import Graph, Node
 from ..errors import DGLError
 from .recording import StepRecorder
 from .stacks import keep_stacks
+from .sums import merge_products
 from .updates import rule_of
 
 __all__ = ["Captured", "capture"]
@@ -134,6 +135,8 @@ def capture(
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
     graph = recorder.finish([recorder.node_of(value), *updates.values()])
     gone = keep_stacks(graph)
+    merged = merge_products(graph)
+    gone = {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
     alive = set(graph.nodes)
     now = [(gone.get(v, v), gone.get(g, g)) for v, g in pairs]
     return Captured(

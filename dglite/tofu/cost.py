@@ -17,7 +17,7 @@ import numpy as np
 from .coarsen import CallSignature, TensorShape
 from .layout import nests
 from .library.graph import Neighbors
-from .strategy import Region, Strategy
+from .strategy import Combine, Region, Strategy
 from .traffic import IndexCut, fetched, put
 
 __all__ = ["LocalOperator", "Way"]
@@ -137,10 +137,11 @@ class LocalOperator:
 
 def _parts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:
     """Return what each step's strategy says of one input or output."""
-    reduced = which == "outputs"
-    return tuple(
-        s and IndexCut(s.index, s.extent, getattr(s, which)[i], s.combine[i] if reduced else "concat") for s in chosen
-    )
+    found: list[IndexCut | None] = []
+    for s in chosen:
+        combine: Combine = s.combine[i] if s and which == "outputs" else "concat"
+        found.append(IndexCut(s.index, s.extent, getattr(s, which)[i], combine) if s else None)
+    return tuple(found)
 
 
 def _shrunk(region: Region, shape: TensorShape, extent: int, k: int) -> TensorShape:

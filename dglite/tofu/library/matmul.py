@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from .. import sums  # noqa: F401  (registers sum_mm)
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, Over, Sum, TensorSymbol, describe, over
 from .common import broadcast, index_names
@@ -17,6 +19,34 @@ aten = torch.ops.aten
 @rule(aten.mm)
 def mm(call: OperatorCall) -> SplitRule:
     return SplitRule(describe(lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j])))
+
+
+@rule(torch.ops.dglite.sum_mm)
+def sum_mm(call: OperatorCall) -> SplitRule:
+    """Return the rule of a sum of products: the index ``k`` counts equal shares of their inner dimensions."""
+    count = len(call.inputs) // 2
+    inner = [columns for _, columns in call.inputs[:count]]
+    shares = math.gcd(*inner)
+    within = {f"k{n}": columns // shares for n, columns in enumerate(inner) if columns > shares}
+
+    def product(a: TensorSymbol, b: TensorSymbol, n: int, i: Any, j: Any) -> Expression:
+        def at(k: Any, *rest: Any) -> Expression:
+            k = inner[n] // shares * k + sum(rest)
+            return a[i, k] * b[k, j]
+
+        return Sum(over(["k", *[name for name in within if name == f"k{n}"]], at))
+
+    def element(*x: TensorSymbol) -> Over:
+        def at(i: Any, j: Any) -> Expression:
+            first, *others = (product(x[n], x[count + n], n, i, j) for n in range(count))
+            for one in others:
+                first = first + one
+            return first
+
+        return over("ij", at)
+
+    names = [f"{side}{n}" for side in "ab" for n in range(count)]
+    return SplitRule(describe(element, names), extents={"k": shares, **within}, keep=[*within])
 
 
 @rule(aten.bmm)
