@@ -312,7 +312,10 @@ WEIGHTS = [4.0**power for power in range(-10, 3)]
 
 
 def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
-    """Return the plan with the fewest bytes that fits: replication is made dearer until it does."""
+    """Return the plan with the fewest bytes that fits: replication is made dearer until it does.
+
+    The known ways that replicate parameters are asked, too, so that a plan never sends more than they do.
+    """
     if strict.memory > memory:
         raise DGLError(
             f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers,"
@@ -327,7 +330,10 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
         else:
             low = middle + 1
         middle = (low + high) // 2
-    return best
+    if strict.transfer_seconds is not None:
+        return best
+    known = [strict.baseline(make) for make in (baselines.data_parallel, baselines.fsdp)]
+    return min([best, *(p for p in known if p.memory <= memory)], key=lambda p: p.bytes)
 
 
 def _said(strategy: Strategy) -> str:

@@ -1,8 +1,8 @@
 """Add up products of matrices before they are reduced.
 
 A tensor that several layers read, as the input of queries, keys and values is, has a gradient that is the sum of
-several products. Each is a partial result on every worker where the products' inner index is split. As one operator, the
-workers add theirs up first and reduce once.
+several products. Each is a partial result on every worker where the products' inner index is split. As one operator,
+the workers add theirs up first and reduce once.
 """
 
 from __future__ import annotations
