@@ -284,7 +284,8 @@ def plan_captured(
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
     plans = [PartitionPlan(coarse, search(coarse, ks), speeds) for ks, speeds in ways]
-    best = min(plans, key=lambda p: p.bytes if p.transfer_seconds is None else p.transfer_seconds)
+    cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
+    best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
     if memory is not None:
         best = _within(best, memory)
     best.seconds, best.capture_seconds = time.perf_counter() - start, capture_seconds

@@ -139,20 +139,20 @@ def _boxes(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...]) -> tuple[Needed,
     return rows, there
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _span(span: RowSpan, size: int, extent: int, steps: tuple[int, ...], ks: tuple[int, ...]) -> Bounds:
     lo, hi = _nested(extent, steps, ks)
     first, last = np.array([span.rows(a, b, size) for a, b in zip(lo.tolist(), hi.tolist(), strict=True)]).T
     return first, last
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1_000)
 def _digits(ks: tuple[int, ...]) -> np.ndarray:
     """Return each worker's part in each step."""
     return np.indices(ks).reshape(len(ks), -1)
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _nested(extent: int, steps: tuple[int, ...], ks: tuple[int, ...]) -> Bounds:
     """Return the part of a range that each worker has, if these steps split it."""
     lo = np.zeros(math.prod(ks), np.int64)
@@ -163,7 +163,7 @@ def _nested(extent: int, steps: tuple[int, ...], ks: tuple[int, ...]) -> Bounds:
     return lo, hi
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=10_000)
 def _held(shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> Held:
     """Return the rows that each worker holds, for each dimension that the last step may split, and for none."""
     found = np.empty((len(shape) + 1, math.prod(ks), len(shape), 2), np.int64)
