@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,26 @@ def test_heavy_packages_are_imported_by_their_owners_only(module: Path) -> None:
             owners = OWNERS.get(name)
             here = {"/".join(module.parts[:depth]) for depth in range(1, len(module.parts) + 1)}
             assert owners is None or owners & here, f"dglite/{module}:{node.lineno} imports {name}"
+
+
+def names_bound(module: Path) -> Iterator[str]:
+    """Yield the public classes and type aliases of a module."""
+    for node in ast.parse((PACKAGE / module).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (t.id for t in node.targets if isinstance(t, ast.Name) and not t.id.isupper())
+
+
+@pytest.mark.parametrize("package", ["tofu"])
+def test_the_names_of_a_package_name_nothing_else(package: str) -> None:
+    modules: dict[str, list[str]] = {}
+    for module in MODULES:
+        for name in names_bound(module):
+            if name[0].isupper():
+                modules.setdefault(name, []).append(module.as_posix())
+    twice = {n: ms for n, ms in modules.items() if len(ms) > 1 and any(m.startswith(f"{package}/") for m in ms)}
+    assert not twice, f"give each class and alias of dglite/{package} a name that no other module has: {twice}"
 
 
 def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

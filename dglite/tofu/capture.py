@@ -20,7 +20,7 @@ from torch import nn
 from torch.fx import Graph, Node
 
 from ..errors import DGLError
-from .recording import Recorder
+from .recording import StepRecorder
 from .stacks import keep_stacks
 from .updates import rule_of
 
@@ -99,7 +99,7 @@ def capture(
         If the module's control flow depends on data, if an output has a shape that depends on data, if the loss is not
         one floating point number, or if the optimizer is of another kind.
     """
-    recorder = Recorder()
+    recorder = StepRecorder()
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not named:
         raise DGLError("the module has no parameters that require gradients: there is nothing to train")
@@ -176,7 +176,7 @@ def _compiling() -> Iterator[None]:
 
 
 @contextmanager
-def _names(module: nn.Module, recorder: Recorder) -> Iterator[None]:
+def _names(module: nn.Module, recorder: StepRecorder) -> Iterator[None]:
     """Tell the recorder which module is running."""
     names = {id(child): name for name, child in module.named_modules()}
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from .coarsen import Call, Shape
+from .coarsen import CallSignature, TensorShape
 from .library.graph import Neighbors
-from .strategy import Region, Span, Strategy
+from .strategy import Region, RowSpan, Strategy
 
-__all__ = ["Local", "Way", "bounds"]
+__all__ = ["LocalOperator", "Way", "bounds"]
 
 
 def bounds(extent: int, k: int) -> list[tuple[int, int]]:
@@ -51,16 +51,22 @@ class Way:
         return sum(float(v[p]) for v, p in zip(self.inputs, placements, strict=True))
 
 
-class Local:
+class LocalOperator:
     """An operator as one group of workers sees it after some steps: its shapes, and what a further step costs."""
 
-    def __init__(self, call: Call, extents: tuple[int, ...], inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]):
+    def __init__(
+        self,
+        call: CallSignature,
+        extents: tuple[int, ...],
+        inputs: tuple[TensorShape, ...],
+        outputs: tuple[TensorShape, ...],
+    ):
         self.call, self.extents, self.inputs, self.outputs = call, extents, inputs, outputs
         self._ways: dict[tuple[int, bool], list[Way]] = {}
-        self._next: dict[tuple[int, int], Local] = {}
+        self._next: dict[tuple[int, int], LocalOperator] = {}
 
     @classmethod
-    def whole(cls, call: Call) -> Local:
+    def whole(cls, call: CallSignature) -> LocalOperator:
         """Return the operator before the first step."""
         return cls(call, tuple(s.extent for s in call.strategies), call.inputs, call.outputs)
 
@@ -77,7 +83,7 @@ class Local:
             self._ways[key] = found
         return self._ways[key]
 
-    def after(self, number: int, k: int) -> Local:
+    def after(self, number: int, k: int) -> LocalOperator:
         """Return what one group has to do after a step with strategy ``number``."""
         if number < 0:
             return self
@@ -91,7 +97,7 @@ class Local:
             outputs = tuple(
                 _shrunk(r, shape, extent, k) for r, shape in zip(strategy.outputs, self.outputs, strict=True)
             )
-            self._next[number, k] = Local(self.call, extents, inputs, outputs)
+            self._next[number, k] = LocalOperator(self.call, extents, inputs, outputs)
         return self._next[number, k]
 
     def _way(self, number: int, k: int) -> Way:
@@ -116,7 +122,7 @@ class Local:
         return Way(None, -1, tuple(fetch), tuple(np.zeros(len(shape) + 1) for shape in self.outputs))
 
 
-def _rows(span: Span | None, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
+def _rows(span: RowSpan | None, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
     """Return how many rows of a dimension the part ``[lo, hi)`` has to do with, and how many of them are held."""
     if span is None:
         return size, held[1] - held[0]
@@ -135,7 +141,7 @@ def _neighbors(span: Neighbors, lo: int, hi: int, size: int, held: tuple[int, in
 
 
 @lru_cache(maxsize=100_000)
-def _fetched(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+def _fetched(region: Region, shape: TensorShape, extent: int, k: int) -> np.ndarray:
     """Return the elements that are needed beyond those held, by the dimension along which the tensor is split."""
     total = np.zeros(len(shape) + 1)
     for j, (lo, hi) in enumerate(bounds(extent, k)):
@@ -147,7 +153,7 @@ def _fetched(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=100_000)
-def _made(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+def _made(region: Region, shape: TensorShape, extent: int, k: int) -> np.ndarray:
     """Return the elements that groups are to hold and have not made."""
     total = np.zeros(len(shape) + 1)
     volume = math.prod(shape)
@@ -163,7 +169,7 @@ def _made(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=100_000)
-def _reduced(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
+def _reduced(region: Region, shape: TensorShape, extent: int, k: int) -> np.ndarray:
     """Return the elements that a reduction sends: each to one group, or to all and back."""
     total = np.full(len(shape) + 1, float((k - 1) * math.prod(shape)))
     total[-1] *= 2
@@ -171,7 +177,7 @@ def _reduced(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=100_000)
-def _shrunk(region: Region, shape: Shape, extent: int, k: int) -> Shape:
+def _shrunk(region: Region, shape: TensorShape, extent: int, k: int) -> TensorShape:
     """Return the shape of one group's part, without the halo, which each step fetches anew."""
     sizes = []
     for span, size in zip(region, shape, strict=True):

@@ -14,10 +14,13 @@ from torch import nn
 from torch.fx import Node
 
 from ..errors import DGLError
-from .coarsen import Shape
-from .exchange import Box, Exchange, Links, box_shape
-from .execute import Broken, Layout, Program, compile_plan
+from .boxes import Box, box_shape
+from .coarsen import TensorShape
+from .exchange import Exchange, Links
+from .execute import compile_plan
+from .layout import Layout
 from .plan import PartitionPlan, plan
+from .program import Broken, Program
 from .search import Policy
 
 __all__ = ["ParallelStep", "parallelize"]
@@ -309,7 +312,7 @@ class ParallelStep:
             raise self._broken("gathering") from error
 
 
-def _shape(node: Node) -> Shape:
+def _shape(node: Node) -> TensorShape:
     return tuple(node.meta["val"].shape)
 
 

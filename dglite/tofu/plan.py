@@ -31,7 +31,7 @@ from ..errors import DGLError
 from . import baselines
 from .aten import strategies_of
 from .capture import Captured, capture
-from .coarsen import Coarse, Shape, StrategiesOf, coarsen
+from .coarsen import Coarse, StrategiesOf, TensorShape, coarsen
 from .drawing import draw_bars, draw_tiles
 from .memory import local_shapes, peak_memory
 from .search import Policy, SearchStep, recursions, search
@@ -39,7 +39,7 @@ from .strategy import Strategy
 
 __all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured"]
 
-Links = Sequence[tuple[int, float]]
+LinkLevels = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ class PartitionPlan:
         number = self._coarse.group_of[self._node(tensor)]
         return tuple(step.placements[number] for step in self._found)
 
-    def local_shape(self, tensor: str | Node) -> Shape:
+    def local_shape(self, tensor: str | Node) -> TensorShape:
         """Return the shape of the largest part of a tensor that a worker holds."""
         return self._local_shapes[self._coarse.group_of[self._node(tensor)]]
 
     @cached_property
-    def _local_shapes(self) -> list[Shape]:
+    def _local_shapes(self) -> list[TensorShape]:
         return local_shapes(self._coarse, self._found)
 
     def _node(self, tensor: str | Node) -> Node:
@@ -239,7 +239,7 @@ def plan(
     optimizer: torch.optim.Optimizer | None = None,
     workers: int = 2,
     *,
-    links: Links | None = None,
+    links: LinkLevels | None = None,
     memory: float | None = None,
 ) -> PartitionPlan:
     """Partition a training step over workers so that they communicate least. No process is started.
@@ -273,7 +273,7 @@ def plan_captured(
     captured: Captured,
     workers: int,
     *,
-    links: Links | None = None,
+    links: LinkLevels | None = None,
     memory: float | None = None,
     capture_seconds: float = 0.0,
     describe: StrategiesOf | None = None,
@@ -293,7 +293,7 @@ def plan_captured(
     return best
 
 
-def _recursions(workers: int, links: Links | None) -> list[tuple[list[int], list[float | None]]]:
+def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int], list[float | None]]]:
     if workers < 1:
         raise DGLError(f"workers={workers}: at least one worker is needed")
     if links is None:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .coarsen import Coarse, OperatorGroup, Shape
-from .cost import Local, Way
+from .coarsen import Coarse, OperatorGroup, TensorShape
+from .cost import LocalOperator, Way
 from .elimination import minimize
 
-__all__ = ["REPLICATED", "Policy", "SearchStep", "Step", "factors", "recursions", "search"]
+__all__ = ["REPLICATED", "Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
 
 REPLICATED = None
 """The placement of a tensor of which every group has all rows."""
@@ -53,8 +53,8 @@ class SearchStep:
     groups: int
     placements: list[Placement]
     ways: list[Way]
-    shapes: list[Shape]
-    locals: list[Local] = field(repr=False)
+    shapes: list[TensorShape]
+    locals: list[LocalOperator] = field(repr=False)
     bytes_by_operator: list[float] = field(repr=False)
 
     @property
@@ -86,7 +86,7 @@ class Policy:
     weight: float = 0.0
     fixed: dict[int, Placement] = field(default_factory=dict)
     choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
-    assign: Callable[[Step], list[int]] | None = None
+    assign: Callable[[StepSearch], list[int]] | None = None
 
 
 def factors(workers: int) -> list[int]:
@@ -119,12 +119,12 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups."""
     policy = policy or Policy()
     shapes = [group.shape for group in coarse.tensors]
-    known: dict[Any, Local] = {}
-    locals_ = [known.setdefault(group.call, Local.whole(group.call)) for group in coarse.operators]
+    known: dict[Any, LocalOperator] = {}
+    locals_ = [known.setdefault(group.call, LocalOperator.whole(group.call)) for group in coarse.operators]
     found: list[SearchStep] = []
     groups = 1
     for k in steps:
-        step = Step(coarse, shapes, locals_, k, groups, policy)
+        step = StepSearch(coarse, shapes, locals_, k, groups, policy)
         found.append(step.solve())
         last = found[-1]
         shapes = [_cut(shape, p, k) for shape, p in zip(shapes, last.placements, strict=True)]
@@ -133,15 +133,21 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     return found
 
 
-def _cut(shape: Shape, dim: Placement, k: int) -> Shape:
+def _cut(shape: TensorShape, dim: Placement, k: int) -> TensorShape:
     return shape if dim is None else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
 
 
-class Step:
+class StepSearch:
     """One step of the recursion: domains, tables, and their minimum."""
 
     def __init__(
-        self, coarse: Coarse, shapes: list[Shape], locals_: list[Local], k: int, groups: int, policy: Policy
+        self,
+        coarse: Coarse,
+        shapes: list[TensorShape],
+        locals_: list[LocalOperator],
+        k: int,
+        groups: int,
+        policy: Policy,
     ) -> None:
         self.coarse, self.shapes, self.locals, self.k, self.groups = coarse, shapes, locals_, k, groups
         self.policy = policy
@@ -149,7 +155,7 @@ class Step:
         self._tables: dict[Any, np.ndarray] = {}
         self._chosen: dict[Any, tuple[Way, float]] = {}
 
-    def _domain(self, number: int, shape: Shape) -> tuple[int, ...]:
+    def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
         even = [d for d, size in enumerate(shape) if size >= self.k and size % self.k == 0]
         dims = even or [d for d, size in enumerate(shape) if size >= self.k]

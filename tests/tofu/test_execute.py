@@ -17,8 +17,9 @@ import dglite
 from dglite import DGLError, tofu
 from dglite.nn import GraphConv
 from dglite.tofu.aten import operator_of
-from dglite.tofu.execute import Cut, part_runner, region_box
-from dglite.tofu.operator import Operator, bind, flat_outputs
+from dglite.tofu.execute import part_runner
+from dglite.tofu.layout import Cut, region_box
+from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
 from dglite.tofu.strategy import Region, Strategy
 from tests.tofu.samples import samples
 from tests.tofu.workers import Workers
@@ -178,7 +179,9 @@ def narrowed(x: torch.Tensor, regions: Sequence[tuple[Region, int, int]]) -> tor
     return x
 
 
-def in_quarters(op: Operator, bound: dict[str, Any], pair: tuple[Strategy, Strategy], whole: list[Any]) -> list[Any]:
+def in_quarters(
+    op: DescribedOperator, bound: dict[str, Any], pair: tuple[Strategy, Strategy], whole: list[Any]
+) -> list[Any]:
     """Return what an operator makes, run in halves of halves."""
     result = [None if w is None else torch.zeros_like(w) for w in whole]
     halves = [[(0, s.extent // 2), (s.extent // 2, s.extent)] for s in pair]
