@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,26 @@ def test_only_their_own_package_imports_persistent_processors(module: Path) -> N
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
             names = {".".join(filter(None, (*base, *more))) for more in ([], *([alias.name] for alias in node.names))}
             assert not names & DOOR, f"dglite/{module}:{node.lineno} imports {sorted(names & DOOR)}"
+
+
+def names_bound(module: Path) -> Iterator[str]:
+    """Yield the public classes and type aliases of a module."""
+    for node in ast.parse((PACKAGE / module).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Assign):
+            yield from (t.id for t in node.targets if isinstance(t, ast.Name) and not t.id.isupper())
+
+
+@pytest.mark.parametrize("package", ["tofu"])
+def test_the_names_of_a_package_name_nothing_else(package: str) -> None:
+    modules: dict[str, list[str]] = {}
+    for module in MODULES:
+        for name in names_bound(module):
+            if name[0].isupper():
+                modules.setdefault(name, []).append(module.as_posix())
+    twice = {n: ms for n, ms in modules.items() if len(ms) > 1 and any(m.startswith(f"{package}/") for m in ms)}
+    assert not twice, f"give each class and alias of dglite/{package} a name that no other module has: {twice}"
 
 
 def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from .library import RULES
 from .library.common import elementwise
-from .operator import Call, Operator, Rule, bind, flat_outputs, flat_tensors
+from .operator import DescribedOperator, OperatorCall, SplitRule, bind, flat_outputs, flat_tensors
 from .strategy import Strategy
 
 __all__ = ["operator_of", "strategies_of"]
@@ -41,7 +41,7 @@ def strategies_of(
 
 def operator_of(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, outputs: Any = None
-) -> Operator | None:
+) -> DescribedOperator | None:
     """Return a call of an operator with its description, None where it has none: see `strategies_of`."""
     if not isinstance(target, torch._ops.OpOverload) or _maker(target) is None:
         return None
@@ -57,7 +57,7 @@ def _maker(target: Any) -> Any:
     return found
 
 
-def _pointwise(call: Call) -> Rule:
+def _pointwise(call: OperatorCall) -> SplitRule:
     return elementwise(call, random=torch.Tag.nondeterministic_seeded in call.target.tags)
 
 
@@ -85,17 +85,19 @@ def _thawed(value: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _cached(target: Any, frozen: tuple[tuple[str, Any], ...], outputs: tuple[Any, ...] | None) -> Operator | None:
+def _cached(
+    target: Any, frozen: tuple[tuple[str, Any], ...], outputs: tuple[Any, ...] | None
+) -> DescribedOperator | None:
     arguments = {name: _thawed(value) for name, value in frozen}
     if outputs is None:
         placed = {name: "meta" if name == "device" else value for name, value in arguments.items()}
         outputs = tuple(map(_shape, flat_outputs(target(**placed))))
     tensors = list(flat_tensors(arguments))
-    call = Call(
+    call = OperatorCall(
         target, arguments, tuple(name for name, _ in tensors), tuple(tuple(x.shape) for _, x in tensors), outputs
     )
     rule = _maker(target)(call)
-    return None if rule is None else Operator(call, rule)
+    return None if rule is None else DescribedOperator(call, rule)
 
 
 def _shape(output: Any) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .coarsen import Coarse, OperatorGroup
 from .cost import Way
-from .search import Placement, Policy, SearchStep, Step, factors, search
+from .search import Placement, Policy, SearchStep, StepSearch, factors, search
 from .strategy import Region
 
 __all__ = [
@@ -49,7 +49,7 @@ def spartan(coarse: Coarse, workers: int) -> list[SearchStep]:
     return search(coarse, [workers], Policy(assign=_largest_first))
 
 
-def _largest_first(step: Step) -> list[int]:
+def _largest_first(step: StepSearch) -> list[int]:
     tables = step.tables()
     of: dict[int, list[tuple[int, ...]]] = {}
     for scope in tables:

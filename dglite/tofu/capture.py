@@ -20,8 +20,9 @@ from torch import nn
 from torch.fx import Graph, Node
 
 from ..errors import DGLError
-from .recording import Recorder
+from .recording import StepRecorder
 from .stacks import keep_stacks
+from .sums import merge_products
 from .updates import rule_of
 
 __all__ = ["Captured", "capture"]
@@ -99,7 +100,7 @@ def capture(
         If the module's control flow depends on data, if an output has a shape that depends on data, if the loss is not
         one floating point number, or if the optimizer is of another kind.
     """
-    recorder = Recorder()
+    recorder = StepRecorder()
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not named:
         raise DGLError("the module has no parameters that require gradients: there is nothing to train")
@@ -134,6 +135,8 @@ def capture(
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
     graph = recorder.finish([recorder.node_of(value), *updates.values()])
     gone = keep_stacks(graph)
+    merged = merge_products(graph)
+    gone = {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
     alive = set(graph.nodes)
     now = [(gone.get(v, v), gone.get(g, g)) for v, g in pairs]
     return Captured(
@@ -176,7 +179,7 @@ def _compiling() -> Iterator[None]:
 
 
 @contextmanager
-def _names(module: nn.Module, recorder: Recorder) -> Iterator[None]:
+def _names(module: nn.Module, recorder: StepRecorder) -> Iterator[None]:
     """Tell the recorder which module is running."""
     names = {id(child): name for name, child in module.named_modules()}
 

@@ -19,18 +19,17 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .capture import Captured
-from .strategy import Region, Span, Strategy
+from .strategy import Region, RowSpan, Strategy, TensorShape
 
-__all__ = ["Call", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
+__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
 
-Shape = tuple[int, ...]
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
 
-_PLAIN = Span()
+_PLAIN = RowSpan()
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallSignature:
     """An operator with its shapes, once for all nodes that have them.
 
     Attributes
@@ -50,8 +49,8 @@ class Call:
 
     target: Any
     strategies: tuple[Strategy, ...]
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
+    inputs: tuple[TensorShape, ...]
+    outputs: tuple[TensorShape, ...]
     input_sizes: tuple[int, ...]
     output_sizes: tuple[int, ...]
     heavy: bool
@@ -71,7 +70,7 @@ class TensorGroup:
         Bytes of those that are in memory for long: inputs, gradients, and what the backward pass reads again.
     """
 
-    shape: Shape
+    shape: TensorShape
     nodes: list[Node] = field(default_factory=list)
     kept: int = 0
 
@@ -88,7 +87,7 @@ class OperatorGroup:
     nodes : list of Node
     """
 
-    call: Call
+    call: CallSignature
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     nodes: list[Node] = field(default_factory=list)
@@ -249,10 +248,10 @@ class _Calls:
 
     def __init__(self, strategies_of: StrategiesOf) -> None:
         self.strategies_of = strategies_of
-        self.known: dict[Any, Call] = {}
+        self.known: dict[Any, CallSignature] = {}
         self.unknown: dict[str, str] = {}
 
-    def of(self, node: Node, number: dict[Node, int]) -> tuple[Call, tuple[int, ...], tuple[int, ...]] | None:
+    def of(self, node: Node, number: dict[Node, int]) -> tuple[CallSignature, tuple[int, ...], tuple[int, ...]] | None:
         inputs = node.all_input_nodes
         if node.op != "call_function" or node.target is operator.getitem or not inputs:
             return None
@@ -271,7 +270,7 @@ class _Calls:
             outputs = tuple(got.get(i, -1) for i in range(len(call.outputs)))
         return call, tuple(number[n] for n in operands), outputs
 
-    def _describe(self, node: Node, operands: Sequence[Node]) -> Call | None:
+    def _describe(self, node: Node, operands: Sequence[Node]) -> CallSignature | None:
         def concrete(arg: Any) -> Any:
             if isinstance(arg, Node):
                 return arg.meta["val"]
@@ -291,7 +290,7 @@ class _Calls:
         nothing = [len(region) * (0,) for region in strategies[0].outputs] if strategies else [()] * len(outs)
         outputs = tuple(tuple(v.shape) if v is not None else nothing[i] for i, v in enumerate(outs))
         tied = _tied(strategies, inputs, outputs)
-        return Call(
+        return CallSignature(
             node.target,
             strategies,
             inputs,

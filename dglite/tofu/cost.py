@@ -1,9 +1,9 @@
 """What a strategy of an operator communicates in one step of the recursion, by how its tensors are split.
 
 A step splits each tensor over ``k`` groups of workers: along one dimension, or not at all (*replicated*). An operator
-fetches what it needs of an input beyond what its group holds. What it makes is sent to the groups that hold it; partial
-outputs are reduced and scattered, which is all-reduced where the output is replicated. All numbers are bytes received,
-summed over the ``k`` groups.
+fetches what it needs of an input beyond what its worker holds. What it makes is sent to the workers that hold it;
+partial outputs are reduced and scattered, which is all-reduced where the output is replicated. `traffic` counts what
+execution will send, from the same rows; a step costs what all workers receive more than they did before it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from .coarsen import Call, Shape
+from .coarsen import CallSignature, TensorShape
+from .layout import nests
 from .library.graph import Neighbors
-from .strategy import Region, Span, Strategy
+from .strategy import Combine, Region, Strategy
+from .traffic import IndexCut, fetched, put
 
-__all__ = ["Local", "Way", "bounds"]
+__all__ = ["LocalOperator", "Way"]
 
-
-def bounds(extent: int, k: int) -> list[tuple[int, int]]:
-    """Return the ``k`` parts of ``range(extent)``, as even as can be."""
-    return [(j * extent // k, (j + 1) * extent // k) for j in range(k)]
+Places = tuple[tuple[int, ...], ...]
+"""For each input and output the dimensions along which it is split, step by step; -1 where it is not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +37,8 @@ class Way:
     number : int
         Its place among the operator's strategies; -1 for None.
     inputs, outputs : tuple of arrays
-        Bytes for each tensor by the dimension along which it is split, and last if it is replicated.
+        Bytes that all workers receive more than before the step, for each tensor by the dimension along which it is
+        split, and last if it is replicated.
     """
 
     strategy: Strategy | None
@@ -46,133 +46,106 @@ class Way:
     inputs: tuple[np.ndarray, ...]
     outputs: tuple[np.ndarray, ...]
 
-    def fetched(self, placements: Sequence[int]) -> float:
-        """Return the bytes fetched of inputs that are split as ``placements`` says."""
-        return sum(float(v[p]) for v, p in zip(self.inputs, placements, strict=True))
+    def price(self, placements: Sequence[int]) -> float:
+        """Return the bytes where tensors are split as ``placements`` says; -1 is a tensor that nobody reads."""
+        costs = (*self.inputs, *self.outputs)
+        return sum(float(v[p]) for v, p in zip(costs, placements, strict=True) if p >= 0)
 
 
-class Local:
-    """An operator as one group of workers sees it after some steps: its shapes, and what a further step costs."""
+class LocalOperator:
+    """An operator after some steps: how it and its tensors have been split, and what a further step costs.
 
-    def __init__(self, call: Call, extents: tuple[int, ...], inputs: tuple[Shape, ...], outputs: tuple[Shape, ...]):
-        self.call, self.extents, self.inputs, self.outputs = call, extents, inputs, outputs
+    Attributes
+    ----------
+    extents : tuple of int
+        How many values of each strategy's index a worker has.
+    inputs, outputs : tuple of shapes
+        Of what a worker's part has to do with.
+    """
+
+    def __init__(self, call: CallSignature) -> None:
+        self.call = call
+        self.extents = tuple(s.extent for s in call.strategies)
+        self.inputs, self.outputs = call.inputs, call.outputs
+        self._ks: tuple[int, ...] = ()
+        self._numbers: tuple[int, ...] = ()
+        self._places: Places = ((),) * (len(call.inputs) + len(call.outputs))
+        self._spent = (0.0,) * len(self._places)
         self._ways: dict[tuple[int, bool], list[Way]] = {}
-        self._next: dict[tuple[int, int], Local] = {}
-
-    @classmethod
-    def whole(cls, call: Call) -> Local:
-        """Return the operator before the first step."""
-        return cls(call, tuple(s.extent for s in call.strategies), call.inputs, call.outputs)
+        self._next: dict[tuple[int, ...], LocalOperator] = {}
 
     def ways(self, k: int, light_whole: bool = False) -> list[Way]:
-        """Return the ways to split it over ``k`` groups.
+        """Return the ways to split it over ``k`` groups, those that can be run with the strategies of former steps.
 
         Doing all of it in every group is among them if nothing else is, and, with ``light_whole``, if it is not heavy.
         """
         key = (k, light_whole)
         if key not in self._ways:
-            found = [self._way(n, k) for n, s in enumerate(self.call.strategies) if self.extents[n] >= k]
-            if not found or (light_whole and not self.call.heavy):
-                found.append(self._whole_way(k))
+            call = self.call
+            before = [call.strategies[n] for n in self._numbers if n >= 0]
+            found = [
+                self._way(n, k)
+                for n, s in enumerate(call.strategies)
+                if self.extents[n] >= k and nests(call.target, [*before, s])
+            ]
+            if not found or (light_whole and not call.heavy):
+                found.append(self._way(-1, k))
             self._ways[key] = found
         return self._ways[key]
 
-    def after(self, number: int, k: int) -> Local:
-        """Return what one group has to do after a step with strategy ``number``."""
-        if number < 0:
-            return self
-        if (number, k) not in self._next:
-            strategy, extent = self.call.strategies[number], self.extents[number]
-            extents = tuple(
-                -(-e // k) if s.index == strategy.index else e
-                for s, e in zip(self.call.strategies, self.extents, strict=True)
+    def after(self, way: Way, k: int, placements: Sequence[int]) -> LocalOperator:
+        """Return what is left after a step, in which its inputs and outputs have been split as ``placements`` says."""
+        key = (way.number, k, *placements)
+        if key not in self._next:
+            self._next[key] = self._after(way, k, placements)
+        return self._next[key]
+
+    def _after(self, way: Way, k: int, placements: Sequence[int]) -> LocalOperator:
+        call = self.call
+        new = LocalOperator(call)
+        new._ks, new._numbers = (*self._ks, k), (*self._numbers, way.number)
+        ranks = [len(shape) for shape in (*call.inputs, *call.outputs)]
+        steps = [-1 if p == rank else p for p, rank in zip(placements, ranks, strict=True)]
+        new._places = tuple((*before, p) for before, p in zip(self._places, steps, strict=True))
+        costs = (*way.inputs, *way.outputs)
+        new._spent = tuple(old + v[p] for old, v, p in zip(self._spent, costs, placements, strict=True))
+        new.extents, new.inputs, new.outputs = self.extents, self.inputs, self.outputs
+        if way.strategy is not None:
+            s, extent = way.strategy, self.extents[way.number]
+            new.extents = tuple(
+                -(-e // k) if other.index == s.index else e
+                for other, e in zip(call.strategies, self.extents, strict=True)
             )
-            inputs = tuple(_shrunk(r, shape, extent, k) for r, shape in zip(strategy.inputs, self.inputs, strict=True))
-            outputs = tuple(
-                _shrunk(r, shape, extent, k) for r, shape in zip(strategy.outputs, self.outputs, strict=True)
-            )
-            self._next[number, k] = Local(self.call, extents, inputs, outputs)
-        return self._next[number, k]
+            new.inputs = tuple(_shrunk(r, n, extent, k) for r, n in zip(s.inputs, self.inputs, strict=True))
+            new.outputs = tuple(_shrunk(r, n, extent, k) for r, n in zip(s.outputs, self.outputs, strict=True))
+        return new
 
     def _way(self, number: int, k: int) -> Way:
-        strategy, extent, call = self.call.strategies[number], self.extents[number], self.call
+        call, ks, count = self.call, (*self._ks, k), len(self.inputs)
+        chosen = [None if n < 0 else call.strategies[n] for n in (*self._numbers, number)]
         fetch = tuple(
-            _fetched(region, shape, extent, k) * size
-            for region, shape, size in zip(strategy.inputs, self.inputs, call.input_sizes, strict=True)
+            fetched(_parts(chosen, "inputs", i), call.inputs[i], ks, self._places[i]) * size - self._spent[i]
+            for i, size in enumerate(call.input_sizes)
         )
-        put = tuple(
-            (_made if combine == "concat" else _reduced)(region, shape, extent, k) * size
-            for combine, region, shape, size in zip(
-                strategy.combine, strategy.outputs, self.outputs, call.output_sizes, strict=True
-            )
+        places, spent = self._places[count:], self._spent[count:]
+        made = tuple(
+            put(_parts(chosen, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
+            for i, size in enumerate(call.output_sizes)
         )
-        return Way(strategy, number, fetch, put)
-
-    def _whole_way(self, k: int) -> Way:
-        fetch = [
-            np.array([(k - 1) * math.prod(shape) * size] * len(shape) + [0.0])
-            for shape, size in zip(self.inputs, self.call.input_sizes, strict=True)
-        ]
-        return Way(None, -1, tuple(fetch), tuple(np.zeros(len(shape) + 1) for shape in self.outputs))
+        return Way(chosen[-1], number, fetch, made)
 
 
-def _rows(span: Span | None, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
-    """Return how many rows of a dimension the part ``[lo, hi)`` has to do with, and how many of them are held."""
-    if span is None:
-        return size, held[1] - held[0]
-    if isinstance(span, Neighbors):
-        return _neighbors(span, lo, hi, size, held)
-    first, last = span.rows(lo, hi, size)
-    return last - first, max(min(last, held[1]) - max(first, held[0]), 0)
+def _parts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:
+    """Return what each step's strategy says of one input or output."""
+    found: list[IndexCut | None] = []
+    for s in chosen:
+        combine: Combine = s.combine[i] if s and which == "outputs" else "concat"
+        found.append(IndexCut(s.index, s.extent, getattr(s, which)[i], combine) if s else None)
+    return tuple(found)
 
 
-def _neighbors(span: Neighbors, lo: int, hi: int, size: int, held: tuple[int, int]) -> tuple[int, int]:
-    """Count rows of a graph: exactly in the first step, and as if they were spread evenly in those after it."""
-    ids = span.ids(lo, hi)
-    if not size or len(ids) == 0 or ids[-1] < size:
-        return len(ids), int(np.searchsorted(ids, held[1]) - np.searchsorted(ids, held[0]))
-    return min(len(ids), size), min(len(ids), size) * (held[1] - held[0]) // size
-
-
-@lru_cache(maxsize=100_000)
-def _fetched(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
-    """Return the elements that are needed beyond those held, by the dimension along which the tensor is split."""
-    total = np.zeros(len(shape) + 1)
-    for j, (lo, hi) in enumerate(bounds(extent, k)):
-        rows = [_rows(span, lo, hi, n, bounds(n, k)[j]) for span, n in zip(region, shape, strict=True)]
-        volume = math.prod(count for count, _ in rows)
-        for d, (count, common) in enumerate(rows):
-            total[d] += volume - (volume // count * common if count else 0)
-    return total
-
-
-@lru_cache(maxsize=100_000)
-def _made(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
-    """Return the elements that groups are to hold and have not made."""
-    total = np.zeros(len(shape) + 1)
-    volume = math.prod(shape)
-    for j, (lo, hi) in enumerate(bounds(extent, k)):
-        rows = [_rows(span, lo, hi, n, bounds(n, k)[j]) for span, n in zip(region, shape, strict=True)]
-        made = math.prod(count for count, _ in rows)
-        total[-1] += volume - made
-        for d, (count, common) in enumerate(rows):
-            first, last = bounds(shape[d], k)[j]
-            held = volume // shape[d] * (last - first) if shape[d] else 0
-            total[d] += held - (made // count * common if count else 0)
-    return total
-
-
-@lru_cache(maxsize=100_000)
-def _reduced(region: Region, shape: Shape, extent: int, k: int) -> np.ndarray:
-    """Return the elements that a reduction sends: each to one group, or to all and back."""
-    total = np.full(len(shape) + 1, float((k - 1) * math.prod(shape)))
-    total[-1] *= 2
-    return total
-
-
-@lru_cache(maxsize=100_000)
-def _shrunk(region: Region, shape: Shape, extent: int, k: int) -> Shape:
-    """Return the shape of one group's part, without the halo, which each step fetches anew."""
+def _shrunk(region: Region, shape: TensorShape, extent: int, k: int) -> TensorShape:
+    """Return the shape of one group's part, without the halo."""
     sizes = []
     for span, size in zip(region, shape, strict=True):
         if span is None:

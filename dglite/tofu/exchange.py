@@ -7,52 +7,20 @@ all, so each finds the same moves, and no worker waits for a message that nobody
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-from ..errors import DGLError
+from .boxes import Box, Near, Transfer, box_shape, check_complete, pieces_of, transfers
 from .strategy import Combine
 
-__all__ = ["Box", "Exchange", "Links", "Reduction", "box_shape", "split_box"]
+__all__ = ["Exchange", "Links", "ReduceExchange"]
 
-Rows = tuple[int, int] | np.ndarray
-Box = tuple[Rows, ...]
-Near = Callable[[int, int], Any]
 Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 """How to read a box of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
-
-
-def box_shape(box: Box) -> tuple[int, ...]:
-    """Return the shape of a tensor that holds a box."""
-    return tuple(len(rows) if isinstance(rows, np.ndarray) else rows[1] - rows[0] for rows in box)
-
-
-def split_box(box: Box, count: int) -> list[Box]:
-    """Return a box of ranges cut into ``count`` along its longest dimension; some are empty if that is too short."""
-    sizes = box_shape(box)
-    d = max(range(len(sizes)), key=lambda i: sizes[i])
-    lo, n = int(box[d][0]), sizes[d]
-    return [(*box[:d], (lo + j * n // count, lo + (j + 1) * n // count), *box[d + 1 :]) for j in range(count)]
-
-
-def _common(box: Box, tile: Box) -> Box | None:
-    """Return what of a box lies in a tile of ranges."""
-    found: list[Rows] = []
-    for rows, (first, last) in zip(box, tile, strict=True):
-        if isinstance(rows, np.ndarray):
-            one: Rows = rows[np.searchsorted(rows, first) : np.searchsorted(rows, last)]
-            empty = not len(one)
-        else:
-            one = max(rows[0], first), min(rows[1], last)
-            empty = one[0] >= one[1]
-        if empty:
-            return None
-        found.append(one)
-    return tuple(found)
 
 
 def _pick(box: Box, tile: Box) -> Pick:
@@ -127,31 +95,6 @@ class Links:
         return found
 
 
-class _Move(NamedTuple):
-    source: int
-    target: int
-    part: int
-    box: Box
-
-
-def _moves(held: Sequence[Box | None], needed: Sequence[Box | None], parts: Sequence[int], near: Near) -> list[_Move]:
-    """Return what each worker takes from whom: from itself if it can, else from the nearest."""
-    tiles: dict[tuple[int, Box], list[int]] = {}
-    for worker, box in enumerate(held):
-        if box is not None:
-            tiles.setdefault((parts[worker], box), []).append(worker)
-    found = []
-    for target, box in enumerate(needed):
-        if box is None:
-            continue
-        for (part, tile), holders in tiles.items():
-            common = _common(box, tile)
-            if common is not None:
-                source = target if target in holders else min(holders, key=lambda w: near(w, target))
-                found.append(_Move(source, target, part, common))
-    return found
-
-
 class Exchange:
     """One movement of a tensor from boxes that workers hold to those that they need.
 
@@ -185,14 +128,14 @@ class Exchange:
     ) -> None:
         self.links, self.dtype, self.device, self.owns = links, dtype, device, owns
         me, parts = links.rank, parts or [0] * links.world
-        moves = _moves(held, needed, parts, near or (lambda source, target: (source - target) % links.world))
+        moves = transfers(held, needed, parts, near or (lambda source, target: (source - target) % links.world))
         pairs = {(m.source, m.target) for m in moves if m.source != m.target}
         self.total = sum(math.prod(box_shape(m.box)) for m in moves if m.source != m.target) * dtype.itemsize
         mine, wanted = held[me], needed[me]
         self.parts = sorted({m.part for m in moves if m.target == me})
         self.shape = None if wanted is None else box_shape(wanted)
         own = [m for m in moves if m.source == m.target == me]
-        _check_complete(moves, needed)
+        check_complete(moves, needed)
         self._picks = {
             m.part: (_pick(m.box, mine), _place(m.box, wanted)) for m in own if mine is not None and wanted is not None
         }
@@ -208,7 +151,7 @@ class Exchange:
         self._sizes = {j: dtype.itemsize * sum(math.prod(s) for *_, s in took) for j, took in self._takes.items()}
         self._way = self._choose(pairs, moves, held)
 
-    def _choose(self, pairs: set[tuple[int, int]], moves: list[_Move], held: Sequence[Box | None]) -> str:
+    def _choose(self, pairs: set[tuple[int, int]], moves: list[Transfer], held: Sequence[Box | None]) -> str:
         k = self.links.world
         if not pairs:
             return "none"
@@ -284,20 +227,7 @@ def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(-1).view(torch.uint8)
 
 
-def _check_complete(moves: list[_Move], needed: Sequence[Box | None]) -> None:
-    """Raise if some worker needs what nobody holds, or would get it twice."""
-    sizes: dict[tuple[int, int], int] = {}
-    for m in moves:
-        sizes[m.target, m.part] = sizes.get((m.target, m.part), 0) + math.prod(box_shape(m.box))
-    reached = {target for target, _ in sizes}
-    sizes |= {(target, 0): 0 for target in range(len(needed)) if target not in reached}
-    for (target, _), size in sizes.items():
-        box = needed[target]
-        if box is not None and size != math.prod(box_shape(box)):
-            raise DGLError(f"worker {target} needs {box_shape(box)} of a tensor, {size} elements of which are made")
-
-
-class Reduction:
+class ReduceExchange:
     """Partial results to their sum, or maximum, where they are held.
 
     Each worker takes all parts of what it holds and reduces them in one order, so equal boxes get equal numbers. Boxes
@@ -316,7 +246,7 @@ class Reduction:
         near: Near | None = None,
     ) -> None:
         self._combine = _COMBINE[combine]
-        pieces = _pieces(held, parts)
+        pieces = pieces_of(held, parts)
         self._first = Exchange(links, made, pieces or held, dtype, device, parts, near)
         self._then = Exchange(links, pieces, held, dtype, device, near=near) if pieces else None
         self.total = self._first.total + (self._then.total if self._then else 0)
@@ -333,24 +263,4 @@ class Reduction:
         return [] if result is None else [result]
 
 
-SMALL = 64
-"""Elements so few that a second exchange would take longer than sending them to all."""
-
 _COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
-
-
-def _pieces(held: Sequence[Box | None], parts: Sequence[int]) -> list[Box | None]:
-    """Return which piece of its box each worker reduces where boxes are held more than once; none where none is."""
-    owners: dict[Box, list[int]] = {}
-    for worker, box in enumerate(held):
-        if box is not None:
-            owners.setdefault(box, []).append(worker)
-    if not any(
-        len({parts[w] for w in workers}) > 1 and math.prod(box_shape(box)) >= SMALL for box, workers in owners.items()
-    ):
-        return []
-    found: list[Box | None] = [None] * len(held)
-    for box, workers in owners.items():
-        for worker, piece in zip(workers, split_box(box, len(workers)), strict=True):
-            found[worker] = piece if math.prod(box_shape(piece)) else None
-    return found

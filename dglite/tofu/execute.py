@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,99 +17,25 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .aten import operator_of
-from .exchange import Box, Exchange, Links, Reduction, box_shape
-from .library.graph import Neighbors
-from .operator import Operator, Part, bind, flat_outputs
+from .boxes import Box, box_shape
+from .exchange import Exchange, Links, ReduceExchange
+from .layout import Cut, Layout, nests, region_box
+from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
-from .strategy import Combine, Region, Span, Strategy
+from .program import Move, OperandSlot, Program, WorkerInstruction
+from .strategy import Combine, Region, RowSpan, Strategy
 
-__all__ = ["Broken", "Layout", "Program", "compile_plan"]
+__all__ = ["compile_plan", "part_runner"]
 
 aten = torch.ops.aten
-Move = Exchange | Reduction
-Values = list[Any]
-
-
-class Layout:
-    """Which box of each tensor a worker holds, and which part of each operator it has.
-
-    Parameters
-    ----------
-    steps : sequence of int
-        Into how many groups each step of the recursion splits a group of workers.
-    """
-
-    def __init__(self, steps: Sequence[int]) -> None:
-        self.steps = tuple(steps)
-        self.workers = 1
-        for k in steps:
-            self.workers *= k
-        self.digits = [self._digits(w) for w in range(self.workers)]
-
-    def _digits(self, worker: int) -> tuple[int, ...]:
-        found = []
-        for k in reversed(self.steps):
-            found.append(worker % k)
-            worker //= k
-        return tuple(reversed(found))
-
-    def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> Box:
-        """Return the box of a tensor of ``shape`` that a worker holds."""
-        rows = [(0, int(n)) for n in shape]
-        for k, d, j in zip(self.steps, placement, self.digits[worker], strict=True):
-            if d is not None:
-                rows[d] = _cut(rows[d], k, j)
-        return tuple(rows)
-
-    def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[Cut, ...]:
-        """Return the part of an operator that a worker has: a range for each index that is split."""
-        found: dict[str, Cut] = {}
-        for k, strategy, j in zip(self.steps, strategies, self.digits[worker], strict=True):
-            if strategy is not None:
-                before = found.get(strategy.index, Cut(strategy, 0, strategy.extent))
-                found[strategy.index] = Cut(before.strategy, *_cut((before.lo, before.hi), k, j))
-        return tuple(found.values())
-
-    def near(self, source: int, target: int) -> tuple[int, int]:
-        """Return a key that is least for the source with the fastest link, spread over sources of one speed."""
-        a, b = self.digits[source], self.digits[target]
-        shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
-        return -shared, (source - target) % self.workers
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The part ``[lo, hi)`` of a strategy's index."""
-
-    strategy: Strategy
-    lo: int
-    hi: int
-
-
-def _cut(rows: tuple[int, int], k: int, j: int) -> tuple[int, int]:
-    lo, n = rows[0], rows[1] - rows[0]
-    return lo + j * n // k, lo + (j + 1) * n // k
-
-
-def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> Box:
-    """Return the box of a tensor that several cuts leave; no two may cut one dimension."""
-    found: list[Any] = [None] * len(shape)
-    for region, lo, hi in cuts:
-        for d, span in enumerate(region):
-            if span is None:
-                continue
-            if found[d] is not None:
-                raise DGLError(f"{what} is split by two indices that share a dimension, which cannot be run")
-            found[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
-    return tuple((0, int(n)) if rows is None else rows for rows, n in zip(found, shape, strict=True))
-
-
-@dataclass(frozen=True)
-class _NestedPart(Part):
+class _NestedPart(OperatorPart):
     """A part of a part: what its rule runs is a part by another index."""
 
     cuts: tuple[Cut, ...] = ()
-    rest: Part | None = None
+    rest: OperatorPart | None = None
     local: Any = None
 
     def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
@@ -121,7 +47,7 @@ class _NestedPart(Part):
         return box_shape(region_box(cuts, self.call.outputs[number], str(self.call.target)))
 
 
-def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+def part_runner(op: DescribedOperator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
     """Return a function from the part's arguments, tensors cut, to its outputs.
 
     Raises
@@ -132,135 +58,13 @@ def part_runner(op: Operator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]],
     local, call = op.rule.local, op.call
     if not local:
         return lambda arguments: call.target(**arguments)
-    if len(cuts) > 1 and not _nests(str(call.target), cuts):
+    if not nests(call.target, [cut.strategy for cut in cuts]):
         indices = " and ".join(cut.strategy.index for cut in cuts)
         raise DGLError(f"{call.target} cannot be run split by {indices} at once")
     part = _NestedPart(call, cuts[-1].strategy, cuts[-1].lo, cuts[-1].hi, tuple(cuts), None, local)
     for cut in reversed(cuts[:-1]):
         part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
     return lambda arguments: local(part, arguments)
-
-
-def _nests(target: str, cuts: Sequence[Cut]) -> bool:
-    """Return whether a part of a part is right.
-
-    By rows of windows, the second's paddings would replace the first's; by destinations and edges, its graph would.
-    """
-    if "pad" in target:
-        return False
-    if "dglite" in target and len({"v", "e"} & {cut.strategy.index for cut in cuts}) > 1:
-        return False
-    return not (("conv" in target or "pool" in target) and any(cut.strategy.index.startswith("x") for cut in cuts))
-
-
-@dataclass
-class Instruction:
-    """One operator of a worker: fetch, run, and put.
-
-    Attributes
-    ----------
-    name : str
-        The operator, for messages.
-    fetches : list of (slot, Exchange or None)
-        For each tensor operand, in order.
-    template : dict
-        The arguments; `_Slot` stands for an operand by its number.
-    run : callable or None
-        From arguments to outputs; None if the worker has no part.
-    puts : list of (output, slots, Exchange or Reduction or None)
-    shapes : dict of int to shape
-        That the outputs of the part have to have.
-    free : list of int
-        Slots of values that nobody reads after this.
-    seed : int
-        Of a random operator, which gives equal parts equal numbers; -1 for others.
-    """
-
-    name: str
-    fetches: list[tuple[int, Exchange | None]]
-    template: dict[str, Any]
-    run: Callable[[dict[str, Any]], Any] | None
-    puts: list[tuple[int, list[int], Move | None]] = field(default_factory=list)
-    shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    free: list[int] = field(default_factory=list)
-    seed: int = -1
-
-
-@dataclass(frozen=True)
-class _Slot:
-    number: int
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a worker does in a training step.
-
-    Attributes
-    ----------
-    slots : dict of Node to int
-        Where values are.
-    instructions : list of Instruction
-    bytes : int
-        That all workers together receive in a step.
-    """
-
-    slots: dict[Node, int]
-    instructions: list[Instruction]
-    bytes: int
-
-    def run(self, values: Values, count: int = 0) -> None:
-        """Run the operators; ``values`` has those of the placeholders. ``count`` is mixed into the random seeds."""
-        for one in self.instructions:
-            try:
-                fetched = [values[s] if move is None else move.run(values[s]) for s, move in one.fetches]
-            except RuntimeError as error:
-                raise Broken(one.name) from error
-            outputs = None
-            if one.run is not None:
-                operands = [x[0] if isinstance(x, list) else x for x in fetched]
-                arguments = {name: _filled(value, operands) for name, value in one.template.items()}
-                try:
-                    outputs = _run(one, arguments, count)
-                except RuntimeError as error:
-                    raise DGLError(f"{one.name} failed on this worker's part: {error}") from error
-                for number, shape in one.shapes.items():
-                    if outputs[number].shape != shape:
-                        raise DGLError(f"{one.name} made {tuple(outputs[number].shape)}, not {shape}, as its part")
-                del operands, arguments
-            del fetched
-            for number, slots, move in one.puts:
-                made = None if outputs is None else outputs[number]
-                if move is not None:
-                    try:
-                        made = move.run(made)[0]
-                    except RuntimeError as error:
-                        raise Broken(one.name) from error
-                for slot in slots:
-                    values[slot] = made
-            del outputs
-            for slot in one.free:
-                values[slot] = None
-
-
-class Broken(Exception):
-    """An exchange did not end, for want of another worker."""
-
-
-def _run(one: Instruction, arguments: dict[str, Any], count: int) -> list[Any]:
-    assert one.run is not None
-    if one.seed < 0:
-        return flat_outputs(one.run(arguments))
-    with torch.random.fork_rng():
-        torch.manual_seed((one.seed + 0x9E3779B9 * count) % 2**62)
-        return flat_outputs(one.run(arguments))
-
-
-def _filled(value: Any, operands: Sequence[Any]) -> Any:
-    if isinstance(value, _Slot):
-        return operands[value.number]
-    if isinstance(value, list):
-        return [_filled(one, operands) for one in value]
-    return value
 
 
 def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:
@@ -289,7 +93,7 @@ class _Compiler:
         for node in graph.nodes:
             if isinstance(node.meta.get("val"), torch.Tensor):
                 self.slots[node] = len(self.slots)
-        found: list[Instruction] = []
+        found: list[WorkerInstruction] = []
         last: dict[int, int] = {}
         for node in graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem:
@@ -311,7 +115,7 @@ class _Compiler:
             self._tiles[shape, placement] = [self.layout.tile(shape, placement, w) for w in self.workers]
         return self._tiles[shape, placement]
 
-    def instruction(self, node: Node, number: int) -> Instruction:
+    def instruction(self, node: Node, number: int) -> WorkerInstruction:
         operands: list[Node] = []
         args, kwargs = _taken(list(node.args), operands), {k: _taken(v, operands) for k, v in node.kwargs.items()}
         op = operator_of(node.target, *_valued((args, kwargs), operands))
@@ -325,7 +129,9 @@ class _Compiler:
             for i, x in enumerate(operands)
         ]
         mine = cuts[self.links.rank]
-        made = Instruction(str(node.target), fetches, template, None if _is_empty(mine) else _runner(node, op, mine))
+        made = WorkerInstruction(
+            str(node.target), fetches, template, None if _is_empty(mine) else _runner(node, op, mine)
+        )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
         for output, readers in _readers(node).items():
@@ -336,7 +142,7 @@ class _Compiler:
                 made.shapes[output] = box_shape(box)
         return made
 
-    def _strategies(self, node: Node, op: Operator | None, operands: Sequence[Node]) -> list[Strategy | None]:
+    def _strategies(self, node: Node, op: DescribedOperator | None, operands: Sequence[Node]) -> list[Strategy | None]:
         if operands:
             found = [step.strategies.get(node) for step in self.steps]
             if op is None and any(found):
@@ -369,7 +175,7 @@ class _Compiler:
             keys = [tuple(c.lo for c in cut if c.strategy.combine[output] != "concat") for cut in cuts]
             number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
             parts = [number[key] for key in keys]
-            move = Reduction(self.links, made, held, dtype, self.device, parts, kinds.pop(), self.layout.near)
+            move = ReduceExchange(self.links, made, held, dtype, self.device, parts, kinds.pop(), self.layout.near)
         elif all(box is not None and _equal(box, tile) for box, tile in zip(made, held, strict=True)):
             return None
         else:
@@ -378,7 +184,7 @@ class _Compiler:
         return move
 
 
-def _runner(node: Node, op: Operator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
+def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
     if op and cuts:
         return part_runner(op, cuts)
     if node.target in _VIEWS:
@@ -409,7 +215,7 @@ def _equal(box: Box, tile: Box | None) -> bool:
 def _only_dim(region: Region) -> int | None:
     """Return the one dimension that a region cuts as the part's own rows."""
     found = [d for d, span in enumerate(region) if span is not None]
-    return found[0] if len(found) == 1 and region[found[0]] == Span() else None
+    return found[0] if len(found) == 1 and region[found[0]] == RowSpan() else None
 
 
 def _readers(node: Node) -> dict[int, list[Node]]:
@@ -426,7 +232,7 @@ def _taken(arg: Any, operands: list[Node]) -> Any:
     """Return an argument with slots for its tensors, which are collected."""
     if isinstance(arg, Node):
         operands.append(arg)
-        return _Slot(len(operands) - 1)
+        return OperandSlot(len(operands) - 1)
     if isinstance(arg, list | tuple):
         return [_taken(one, operands) for one in arg]
     return arg
@@ -434,7 +240,7 @@ def _taken(arg: Any, operands: list[Node]) -> Any:
 
 def _valued(arg: Any, operands: Sequence[Node]) -> Any:
     """Return an argument with meta tensors for its slots."""
-    if isinstance(arg, _Slot):
+    if isinstance(arg, OperandSlot):
         return operands[arg.number].meta["val"]
     if isinstance(arg, dict):
         return {k: _valued(v, operands) for k, v in arg.items()}

@@ -2,7 +2,7 @@
 
 With the indices x1 ... xn in ``[lo1, hi1)`` ... ``[lon, hin)``, each bound of a region is a linear function of the
 vector (lo1, hi1, ..., lon, hin, 1). To split one index, its two bounds stay symbols and the others take their values:
-that leaves the two coefficients and the constant of a `Span`.
+that leaves the two coefficients and the constant of a `RowSpan`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ from fractions import Fraction
 
 from ..errors import DGLError
 from .affine import Affine
-from .strategy import Combine, Number, Region, Span, Strategy
-from .tdl import Binary, Constant, Description, Element, Expression, Function, Output, Reduction, Rows, indices_of
+from .strategy import Combine, Number, Region, RowSpan, Strategy
+from .tdl import (
+    Binary,
+    ConstantExpression,
+    Element,
+    Expression,
+    Function,
+    OperatorDescription,
+    Output,
+    Reduction,
+    RowRange,
+    indices_of,
+)
 
 Bound = tuple[Number, Number, Number]
 """Coefficients of ``lo`` and ``hi`` of the split index, and the constant."""
@@ -62,7 +73,7 @@ def _settle(vector: Mapping[tuple[str, int] | None, Number], index: str, extents
     return vector.get((index, 0), 0), vector.get((index, 1), 0), constant
 
 
-def _intervals(where: Sequence[Affine | Rows]) -> list[Interval | None]:
+def _intervals(where: Sequence[Affine | RowRange]) -> list[Interval | None]:
     found: list[Interval | None] = []
     for one in where:
         if isinstance(one, Affine):
@@ -75,7 +86,7 @@ def _intervals(where: Sequence[Affine | Rows]) -> list[Interval | None]:
 
 
 def strategies(
-    description: Description,
+    description: OperatorDescription,
     inputs: Sequence[Sequence[int]],
     outputs: Sequence[Sequence[int]],
     *,
@@ -127,7 +138,7 @@ def strategies(
 
 
 def _shapes(
-    description: Description, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
+    description: OperatorDescription, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     if len(inputs) != len(description.tensors) or len(outputs) != len(description.outputs):
         raise DGLError(
@@ -144,7 +155,7 @@ def _shapes(
     return shapes
 
 
-def _accesses(description: Description, tensor: str) -> list[tuple[Affine | Rows, ...]]:
+def _accesses(description: OperatorDescription, tensor: str) -> list[tuple[Affine | RowRange, ...]]:
     return [
         e.where
         for output in description.outputs
@@ -154,7 +165,7 @@ def _accesses(description: Description, tensor: str) -> list[tuple[Affine | Rows
 
 
 def _extents(
-    description: Description,
+    description: OperatorDescription,
     shapes: Mapping[str, tuple[int, ...]],
     outputs: Sequence[Sequence[int]],
     given: Mapping[str, int],
@@ -185,7 +196,7 @@ def _extents(
     return sizes
 
 
-def _all_indices(description: Description) -> list[str]:
+def _all_indices(description: OperatorDescription) -> list[str]:
     names: dict[str, None] = {}
     for output in description.outputs:
         names |= dict.fromkeys(output.names)
@@ -236,7 +247,7 @@ def _of_sum(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine, bo
         alone = sides[0] if len(sides) == 1 else None
         keeps = alone and alone[0] in ("max", "min") and not (right and e.operator == "-")
         return alone if keeps else None
-    zero = any(isinstance(side, Constant) and not side.value for side in (e.left, e.right))
+    zero = any(isinstance(side, ConstantExpression) and not side.value for side in (e.left, e.right))
     return "sum", (len(sides) == 1 and not zero) or any(side[1] for side in sides if side)
 
 
@@ -245,12 +256,12 @@ def _of_product(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine
         return None
     inner, factor = (_distributes(e.left, index), e.right) if left else (_distributes(e.right, index), e.left)
     if inner and inner[0] in ("max", "min"):
-        return inner if isinstance(factor, Constant) and factor.value > 0 else None
+        return inner if isinstance(factor, ConstantExpression) and factor.value > 0 else None
     return inner if inner and inner[0] == "sum" else None
 
 
 def _region(
-    accesses: Sequence[Sequence[Affine | Rows]],
+    accesses: Sequence[Sequence[Affine | RowRange]],
     index: str,
     extents: Mapping[str, int],
     shape: tuple[int, ...],
@@ -265,12 +276,12 @@ def _region(
 
 def _hull(
     column: Sequence[Interval | None], index: str, extents: Mapping[str, int], size: int, exact: bool
-) -> Span | None:
+) -> RowSpan | None:
     bounds = [interval.split(index, extents) for interval in column if interval is not None]
     if len(bounds) < len(column) or len({(start[:2], stop[:2]) for start, stop in bounds}) > 1:
         return None
     before, after = min(start[2] for start, _ in bounds), max(stop[2] for _, stop in bounds)
-    span = Span(_whole(bounds[0][0][:2]), _whole(bounds[0][1][:2]), *_whole((before, after)))
+    span = RowSpan(_whole(bounds[0][0][:2]), _whole(bounds[0][1][:2]), *_whole((before, after)))
     if span.start == span.stop == (0, 0) and not (exact and (before > 0 or after < size)):
         return None
     return span

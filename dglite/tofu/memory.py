@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from torch.fx import Node
 
 from .capture import Captured
-from .coarsen import Coarse, Shape
-from .cost import Local
+from .coarsen import Coarse, TensorShape
+from .cost import LocalOperator
 from .search import SearchStep
 
 __all__ = ["local_shapes", "peak_memory"]
 
 
-def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[Shape]:
+def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShape]:
     """Return what a worker holds of the tensors of each group; of an uneven split, the largest part."""
     shapes = [list(group.shape) for group in coarse.tensors]
     for step in steps:
@@ -77,13 +77,12 @@ def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int
     found: dict[Node, int] = {}
     for number, group in enumerate(coarse.operators):
         moved_in, moved_out = [False] * len(group.inputs), [False] * len(group.outputs)
-        local: Local | None = None
+        local: LocalOperator | None = None
         for step in steps:
-            way, local = step.ways[number], step.locals[number].after(step.ways[number].number, step.k)
-            place = [len(coarse.tensors[g].shape) if (p := step.placements[g]) is None else p for g in group.inputs]
-            moved_in = [m or v[p] > 0 for m, v, p in zip(moved_in, way.inputs, place, strict=True)]
-            place = [-1 if g < 0 or (p := step.placements[g]) is None else p for g in group.outputs]
-            moved_out = [m or v[p] > 0 for m, v, p in zip(moved_out, way.outputs, place, strict=True)]
+            way, places, count = step.ways[number], step.placed(group), len(group.inputs)
+            local = step.locals[number].after(way, step.k, places)
+            moved_in = [m or v[p] != 0 for m, v, p in zip(moved_in, way.inputs, places[:count], strict=True)]
+            moved_out = [m or v[p] != 0 for m, v, p in zip(moved_out, way.outputs, places[count:], strict=True)]
         if local is None or not (any(moved_in) or any(moved_out)):
             continue
         call = group.call

@@ -11,10 +11,8 @@ import torch
 
 from ..errors import DGLError
 from . import interval
-from .strategy import Strategy, cut_shape
-from .tdl import Description
-
-Shape = tuple[int, ...]
+from .strategy import Strategy, TensorShape, cut_shape
+from .tdl import OperatorDescription
 
 
 def bind(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +46,7 @@ def flat_outputs(result: Any) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class Call:
+class OperatorCall:
     """One call of an operator, with the shapes of whole tensors.
 
     Attributes
@@ -64,13 +62,13 @@ class Call:
     target: Any
     arguments: dict[str, Any]
     names: tuple[str, ...]
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
+    inputs: tuple[TensorShape, ...]
+    outputs: tuple[TensorShape, ...]
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
-    def shape(self, name: str) -> Shape:
+    def shape(self, name: str) -> TensorShape:
         """Return the shape of the tensor argument ``name``."""
         return self.inputs[self.names.index(name)]
 
@@ -82,10 +80,10 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Part:
+class OperatorPart:
     """The part ``[lo, hi)`` of a call that is split by a strategy."""
 
-    call: Call
+    call: OperatorCall
     strategy: Strategy
     lo: int
     hi: int
@@ -122,7 +120,7 @@ class Part:
         span, size = self.strategy.outputs[number][dim], self.call.outputs[number][dim]
         return (0, size) if span is None else span.rows(self.lo, self.hi, size)
 
-    def shape(self, number: int = 0) -> Shape:
+    def shape(self, number: int = 0) -> TensorShape:
         """Return the shape of the part's output ``number``."""
         return cut_shape(self.strategy.outputs[number], self.call.outputs[number], self.lo, self.hi)
 
@@ -131,11 +129,11 @@ class Part:
         return self.call.target(**{**arguments, **changed})
 
 
-Local = Callable[[Part, dict[str, Any]], Any]
+RunPart = Callable[[OperatorPart, dict[str, Any]], Any]
 
 
 @dataclass(frozen=True)
-class Rule:
+class SplitRule:
     """What the library says of a call: its description, and how a part is computed.
 
     Attributes
@@ -153,23 +151,23 @@ class Rule:
         ``"described"``, ``"element-wise"``, or ``"opaque"`` where some dimensions cannot be split.
     """
 
-    description: Description
+    description: OperatorDescription
     extents: Mapping[str, int] = field(default_factory=dict)
     keep: Sequence[str] = ()
     exact: bool = False
     additive: bool = False
-    local: Local | None = None
+    local: RunPart | None = None
     random: bool = False
     kind: str = "described"
     adjust: Callable[[Strategy], Strategy] | None = None
 
 
 @dataclass(frozen=True)
-class Operator:
+class DescribedOperator:
     """A call with its rule: the ways to split it, and how to run a part."""
 
-    call: Call
-    rule: Rule
+    call: OperatorCall
+    rule: SplitRule
 
     @cached_property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -196,18 +194,18 @@ class Operator:
             the whole call. What has to change for a part, as paddings and sizes do, is changed here.
         """
         arguments = bind(self.call.target, args, kwargs)
-        part = Part(self.call, strategy, lo, hi)
+        part = OperatorPart(self.call, strategy, lo, hi)
         return self.rule.local(part, arguments) if self.rule.local else part.run(arguments)
 
 
-MakeRule = Callable[[Call], Rule | None]
+MakeRule = Callable[[OperatorCall], SplitRule | None]
 
 RULES: dict[Any, MakeRule] = {}
 """The rules by operator: an overload, all of its overloads, or the name of one that may not be registered."""
 
 
 def rule(*targets: Any) -> Callable[[MakeRule], MakeRule]:
-    """Register the rule of some operators: a function from a call to its `Rule`, or None where it cannot be split."""
+    """Register the rule of some operators: a function from a call to its `SplitRule`, or None if it cannot be split."""
 
     def register(make: MakeRule) -> MakeRule:
         for target in targets:

@@ -14,11 +14,13 @@ from torch import nn
 from torch.fx import Node
 
 from ..errors import DGLError
-from .coarsen import Shape
-from .exchange import Box, Exchange, Links, box_shape
-from .execute import Broken, Layout, Program, compile_plan
+from .boxes import Box, box_shape
+from .coarsen import TensorShape
+from .exchange import Exchange, Links
+from .execute import compile_plan
+from .layout import Layout
 from .plan import PartitionPlan, plan
-from .search import Policy
+from .program import Broken, Program
 
 __all__ = ["ParallelStep", "parallelize"]
 
@@ -202,25 +204,8 @@ class ParallelStep:
             raise DGLError(f"the workers {others} have other {what} than worker 0: all of them need the same")
 
     def _planned(self, inputs: Sequence[torch.Tensor]) -> tuple[PartitionPlan, Program]:
-        """Return the plan that sends least of those that can be run, and its program.
-
-        What several steps send is predicted as if their cuts were aligned; a program knows it exactly.
-        """
-        k = self._links.world
-        made = plan(self.module, self.loss, inputs, self.optimizer, k, memory=self._memory)
-        plans = [made]
-        if len(made.steps) > 1:
-            plans += [p for p in [made.researched(Policy(), [k])] if self._memory is None or p.memory <= self._memory]
-        found, refused = [], None
-        for one in plans:
-            try:
-                found.append((one, compile_plan(one, self._links, self._device, self._seed)))
-            except DGLError as error:
-                refused = error
-        if not found:
-            assert refused is not None
-            raise refused
-        return min(found, key=lambda pair: pair[1].bytes)
+        made = plan(self.module, self.loss, inputs, self.optimizer, self._links.world, memory=self._memory)
+        return made, compile_plan(made, self._links, self._device, self._seed)
 
     def _take(self, named: dict[str, torch.Tensor]) -> None:
         """Cut parameters, buffers and the optimizer's state to this worker's parts, and free the module's."""
@@ -309,7 +294,7 @@ class ParallelStep:
             raise self._broken("gathering") from error
 
 
-def _shape(node: Node) -> Shape:
+def _shape(node: Node) -> TensorShape:
     return tuple(node.meta["val"].shape)
 
 

@@ -31,7 +31,7 @@ from ..errors import DGLError
 from . import baselines
 from .aten import strategies_of
 from .capture import Captured, capture
-from .coarsen import Coarse, Shape, StrategiesOf, coarsen
+from .coarsen import Coarse, StrategiesOf, TensorShape, coarsen
 from .drawing import draw_bars, draw_tiles
 from .memory import local_shapes, peak_memory
 from .search import Policy, SearchStep, recursions, search
@@ -39,7 +39,7 @@ from .strategy import Strategy
 
 __all__ = ["PartitionPlan", "PlanStep", "plan", "plan_captured"]
 
-Links = Sequence[tuple[int, float]]
+LinkLevels = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,12 @@ class PartitionPlan:
         number = self._coarse.group_of[self._node(tensor)]
         return tuple(step.placements[number] for step in self._found)
 
-    def local_shape(self, tensor: str | Node) -> Shape:
+    def local_shape(self, tensor: str | Node) -> TensorShape:
         """Return the shape of the largest part of a tensor that a worker holds."""
         return self._local_shapes[self._coarse.group_of[self._node(tensor)]]
 
     @cached_property
-    def _local_shapes(self) -> list[Shape]:
+    def _local_shapes(self) -> list[TensorShape]:
         return local_shapes(self._coarse, self._found)
 
     def _node(self, tensor: str | Node) -> Node:
@@ -218,10 +218,8 @@ class PartitionPlan:
             draw_bars({name: p.bytes for name, p in plans.items()}, {name: p.memory for name, p in plans.items()})
         return plans
 
-    def researched(self, policy: Policy, ks: Sequence[int] | None = None) -> PartitionPlan:
-        """Return a plan of the same step from what a policy allows, with the same recursion or another one, ``ks``."""
-        if ks is not None:
-            return PartitionPlan(self._coarse, search(self._coarse, ks, policy))
+    def researched(self, policy: Policy) -> PartitionPlan:
+        """Return a plan of the same step, with the same recursion, from what a policy allows."""
         ks = [step.k for step in self._found]
         return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths)
 
@@ -239,7 +237,7 @@ def plan(
     optimizer: torch.optim.Optimizer | None = None,
     workers: int = 2,
     *,
-    links: Links | None = None,
+    links: LinkLevels | None = None,
     memory: float | None = None,
 ) -> PartitionPlan:
     """Partition a training step over workers so that they communicate least. No process is started.
@@ -273,7 +271,7 @@ def plan_captured(
     captured: Captured,
     workers: int,
     *,
-    links: Links | None = None,
+    links: LinkLevels | None = None,
     memory: float | None = None,
     capture_seconds: float = 0.0,
     describe: StrategiesOf | None = None,
@@ -286,14 +284,15 @@ def plan_captured(
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
     plans = [PartitionPlan(coarse, search(coarse, ks), speeds) for ks, speeds in ways]
-    best = min(plans, key=lambda p: p.bytes if p.transfer_seconds is None else p.transfer_seconds)
+    cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
+    best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
     if memory is not None:
         best = _within(best, memory)
     best.seconds, best.capture_seconds = time.perf_counter() - start, capture_seconds
     return best
 
 
-def _recursions(workers: int, links: Links | None) -> list[tuple[list[int], list[float | None]]]:
+def _recursions(workers: int, links: LinkLevels | None) -> list[tuple[list[int], list[float | None]]]:
     if workers < 1:
         raise DGLError(f"workers={workers}: at least one worker is needed")
     if links is None:
@@ -314,7 +313,10 @@ WEIGHTS = [4.0**power for power in range(-10, 3)]
 
 
 def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
-    """Return the plan with the fewest bytes that fits: replication is made dearer until it does."""
+    """Return the plan with the fewest bytes that fits: replication is made dearer until it does.
+
+    The known ways that replicate parameters are asked, too, so that a plan never sends more than they do.
+    """
     if strict.memory > memory:
         raise DGLError(
             f"a worker would hold {_size(strict.memory)}, which is more than memory={_size(memory)}: use more workers,"
@@ -329,7 +331,10 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
         else:
             low = middle + 1
         middle = (low + high) // 2
-    return best
+    if strict.transfer_seconds is not None:
+        return best
+    known = [strict.baseline(make) for make in (baselines.data_parallel, baselines.fsdp)]
+    return min([best, *(p for p in known if p.memory <= memory)], key=lambda p: p.bytes)
 
 
 def _said(strategy: Strategy) -> str:

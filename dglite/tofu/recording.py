@@ -12,45 +12,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions, get_decompositions
-from torch._library import simple_registry
-from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
+from .decompositions import decompositions, depends_on_data, described, on_meta, tensors_in
 
 aten = torch.ops.aten
 
-_TABLE: dict[Any, Callable[..., Any]] = {}
 _SAME = {aten.detach.default, aten.alias.default, aten.lift_fresh.default}
 _DROPPED = ("device", "pin_memory", "layout", "memory_format")
-_DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return what operators are written as: Core ATen, and batch normalisation as its sums."""
-    if not _TABLE:
-        _TABLE.update(core_aten_decompositions())
-        _TABLE.update(
-            get_decompositions(
-                [
-                    aten._native_batch_norm_legit_functional,
-                    aten._native_batch_norm_legit_no_training,
-                    aten.native_batch_norm_backward,
-                    aten.native_group_norm,
-                    aten.mse_loss,
-                ]
-            )
-        )
-        for name in ("native_batch_norm.default", "cudnn_batch_norm.default", "_native_batch_norm_legit.default"):
-            packet, overload = name.split(".")
-            _TABLE.pop(getattr(getattr(aten, packet), overload), None)
-    return _TABLE
-
-
-class Recorder(TorchDispatchMode):
+class StepRecorder(TorchDispatchMode):
     """Write operators into a graph while it is entered.
 
     A tensor stands for the node that its id is listed with; in-place operators list it with another one. A view is
@@ -124,11 +98,11 @@ class Recorder(TorchDispatchMode):
         finally:
             self._depth -= 1
         if not self._depth and self.phase == "forward":
-            self._outputs += [(x, x._version + func._schema.is_mutable) for x in _tensors(out)]
+            self._outputs += [(x, x._version + func._schema.is_mutable) for x in tensors_in(out)]
         return out
 
     def _call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func in _DATA_DEPENDENT or _depends_on_data(func, args):
+        if depends_on_data(func, args):
             self._refuse(func)
         if func in _SAME and id(args[0]) in self._nodes:
             out = func(*args, **kwargs)
@@ -168,7 +142,7 @@ class Recorder(TorchDispatchMode):
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if "device" in kwargs:
             kwargs = kwargs | {"device": torch.device("meta")}
-        out = _described(func, [_on_meta(a) for a in args], kwargs)
+        out = described(func, [on_meta(a) for a in args], kwargs)
         if out is None:
             return None
         node = self.emit(func, self._read(args), {k: self._read(v) for k, v in kwargs.items()}, out)
@@ -263,7 +237,7 @@ class Recorder(TorchDispatchMode):
     def _forget_views(self, func: Any, out: Any) -> None:
         """Let the outputs of an operator that promises not to alias its input, though it may, be no views."""
         if func.name().startswith("aten::unsafe_"):
-            for x in _tensors(out):
+            for x in tensors_in(out):
                 self._views.pop(id(x), None)
 
     def _rebind(self, tensor: torch.Tensor, node: Node) -> None:
@@ -363,40 +337,3 @@ class _View:
 
 _RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}
 _MUTATED_STATISTICS = {aten.native_batch_norm.default, aten._native_batch_norm_legit.default}
-
-
-def _depends_on_data(func: Any, args: Any) -> bool:
-    if func is aten.index.Tensor:
-        return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
-    return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
-
-
-def _described(func: Any, args: Any, kwargs: Any) -> Any:
-    """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
-    if func.namespace in ("aten", "prims"):
-        try:
-            return func(*args, **kwargs)
-        except NotImplementedError as error:
-            raise DGLError(f"{func} does not say the shapes of its outputs: write the module without it") from error
-    kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
-    if kernel is None:
-        raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
-    with FakeTensorMode():
-        out = kernel.func(*args, **kwargs)
-    return tree_map_only(
-        torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
-    )
-
-
-def _on_meta(arg: Any) -> Any:
-    if isinstance(arg, torch.Tensor):
-        return arg if arg.device.type == "meta" or not arg.dim() else arg.to("meta")
-    if isinstance(arg, list | tuple):
-        return type(arg)(_on_meta(a) for a in arg)
-    return arg
-
-
-def _tensors(out: Any) -> list[torch.Tensor]:
-    if isinstance(out, torch.Tensor):
-        return [out]
-    return [x for x in out if isinstance(x, torch.Tensor)] if isinstance(out, list | tuple) else []

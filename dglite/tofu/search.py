@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import DGLError
-from .coarsen import Coarse, OperatorGroup, Shape
-from .cost import Local, Way
+from .coarsen import Coarse, OperatorGroup, TensorShape
+from .cost import LocalOperator, Way
 from .elimination import minimize
 
-__all__ = ["REPLICATED", "Policy", "SearchStep", "Step", "factors", "recursions", "search"]
+__all__ = ["REPLICATED", "Policy", "SearchStep", "StepSearch", "factors", "recursions", "search"]
 
 REPLICATED = None
 """The placement of a tensor of which every group has all rows."""
@@ -53,9 +53,22 @@ class SearchStep:
     groups: int
     placements: list[Placement]
     ways: list[Way]
-    shapes: list[Shape]
-    locals: list[Local] = field(repr=False)
+    shapes: list[TensorShape]
+    locals: list[LocalOperator] = field(repr=False)
     bytes_by_operator: list[float] = field(repr=False)
+
+    def placed(self, group: OperatorGroup) -> list[int]:
+        """Return the placements of an operator's inputs and outputs; the rank is replicated, -1 is not read."""
+        found = []
+        for v in (*group.inputs, *group.outputs):
+            dim = -1 if v < 0 else self.placements[v]
+            found.append(len(self.shapes[v]) if dim is None else dim)
+        return found
+
+    def next_locals(self, coarse: Coarse) -> list[LocalOperator]:
+        """Return the operators after the step."""
+        rows = zip(coarse.operators, self.locals, self.ways, strict=True)
+        return [local.after(way, self.k, self.placed(group)) for group, local, way in rows]
 
     @property
     def bytes(self) -> float:
@@ -86,7 +99,7 @@ class Policy:
     weight: float = 0.0
     fixed: dict[int, Placement] = field(default_factory=dict)
     choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
-    assign: Callable[[Step], list[int]] | None = None
+    assign: Callable[[StepSearch], list[int]] | None = None
 
 
 def factors(workers: int) -> list[int]:
@@ -119,29 +132,35 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     """Return the decisions of each step, the first of which splits the workers into ``steps[0]`` groups."""
     policy = policy or Policy()
     shapes = [group.shape for group in coarse.tensors]
-    known: dict[Any, Local] = {}
-    locals_ = [known.setdefault(group.call, Local.whole(group.call)) for group in coarse.operators]
+    known: dict[Any, LocalOperator] = {}
+    locals_ = [known.setdefault(group.call, LocalOperator(group.call)) for group in coarse.operators]
     found: list[SearchStep] = []
     groups = 1
     for k in steps:
-        step = Step(coarse, shapes, locals_, k, groups, policy)
+        step = StepSearch(coarse, shapes, locals_, k, groups, policy)
         found.append(step.solve())
         last = found[-1]
         shapes = [_cut(shape, p, k) for shape, p in zip(shapes, last.placements, strict=True)]
-        locals_ = [local.after(way.number, k) for local, way in zip(locals_, last.ways, strict=True)]
+        locals_ = last.next_locals(coarse)
         groups *= k
     return found
 
 
-def _cut(shape: Shape, dim: Placement, k: int) -> Shape:
+def _cut(shape: TensorShape, dim: Placement, k: int) -> TensorShape:
     return shape if dim is None else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
 
 
-class Step:
+class StepSearch:
     """One step of the recursion: domains, tables, and their minimum."""
 
     def __init__(
-        self, coarse: Coarse, shapes: list[Shape], locals_: list[Local], k: int, groups: int, policy: Policy
+        self,
+        coarse: Coarse,
+        shapes: list[TensorShape],
+        locals_: list[LocalOperator],
+        k: int,
+        groups: int,
+        policy: Policy,
     ) -> None:
         self.coarse, self.shapes, self.locals, self.k, self.groups = coarse, shapes, locals_, k, groups
         self.policy = policy
@@ -149,7 +168,7 @@ class Step:
         self._tables: dict[Any, np.ndarray] = {}
         self._chosen: dict[Any, tuple[Way, float]] = {}
 
-    def _domain(self, number: int, shape: Shape) -> tuple[int, ...]:
+    def _domain(self, number: int, shape: TensorShape) -> tuple[int, ...]:
         """Return the placements that a tensor group may have; ``len(shape)`` is replicated."""
         even = [d for d, size in enumerate(shape) if size >= self.k and size % self.k == 0]
         dims = even or [d for d, size in enumerate(shape) if size >= self.k]
@@ -196,7 +215,7 @@ class Step:
             if group.trivial and not self.policy.choose:
                 continue
             scope, table = self.table(number)
-            table = table * (len(group.nodes) * self.groups)
+            table = table * len(group.nodes)
             found[scope] = found[scope] + table if scope in found else table
         if self.policy.weight:
             for v, tensor in enumerate(self.coarse.tensors):
@@ -216,7 +235,7 @@ class Step:
         for number, group in enumerate(self.coarse.operators):
             way, cost = self._choose(number, [chosen[v] if v >= 0 else -1 for v in (*group.inputs, *group.outputs)])
             ways.append(way)
-            costs.append(cost * len(group.nodes) * self.groups)
+            costs.append(cost * len(group.nodes))
         placements = [None if d == len(shape) else d for d, shape in zip(chosen, self.shapes, strict=True)]
         return SearchStep(self.k, self.groups, placements, ways, self.shapes, self.locals, costs)
 
@@ -226,13 +245,7 @@ class Step:
             ways = self.ways(number)
             if not ways:
                 raise DGLError(f"{self.coarse.operators[number].call.target} has no strategy that this search allows")
-            costs = [_price(way, placements) for way in ways]
+            costs = [way.price(placements) for way in ways]
             best = int(np.argmin(costs))
             self._chosen[key] = ways[best], costs[best]
         return self._chosen[key]
-
-
-def _price(way: Way, placements: Sequence[int]) -> float:
-    """Return the bytes of a way; a placement of -1 is a tensor that nobody reads."""
-    costs = (*way.inputs, *way.outputs)
-    return sum(float(v[p]) for v, p in zip(costs, placements, strict=True) if p >= 0)

@@ -12,15 +12,16 @@ from typing import Literal
 
 Combine = Literal["concat", "sum", "max", "min", "prod"]
 Number = int | Fraction
+TensorShape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Span:
+class RowSpan:
     """The rows of a dimension that a part with the indices ``[lo, hi)`` has to do with.
 
     They are ``[start[0] * lo + start[1] * hi + before, stop[0] * lo + stop[1] * hi + after)``, the first rounded down
-    and the second up, clipped to the tensor. A plain split is ``Span()``; a halo of one row on both sides
-    ``Span(before=-1, after=1)``.
+    and the second up, clipped to the tensor. A plain split is ``RowSpan()``; a halo of one row on both sides
+    ``RowSpan(before=-1, after=1)``.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Span:
         return last - first
 
 
-Region = tuple[Span | None, ...]
+Region = tuple[RowSpan | None, ...]
 """A span per dimension of a tensor; None is the whole dimension."""
 
 
@@ -86,7 +87,7 @@ class Strategy:
     outputs: tuple[Region, ...]
 
 
-def cut_shape(region: Region, shape: tuple[int, ...], lo: int, hi: int) -> tuple[int, ...]:
+def cut_shape(region: Region, shape: TensorShape, lo: int, hi: int) -> TensorShape:
     """Return the shape of what ``region`` leaves of a tensor for the part ``[lo, hi)``."""
     shape = tuple(shape)
     sizes = []

@@ -22,12 +22,12 @@ from .affine import Affine
 from .strategy import Combine
 
 __all__ = [
-    "Apply",
-    "Description",
+    "ElementWise",
     "Expression",
     "Max",
     "Min",
     "Opaque",
+    "OperatorDescription",
     "Output",
     "Place",
     "Prod",
@@ -38,17 +38,17 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowRange:
     """The indices ``[start, stop)`` of a dimension, as a slice states them; None is the dimension's end."""
 
     start: Affine | None
     stop: Affine | None
 
 
-Where = tuple[Affine | Rows, ...]
+Where = tuple[Affine | RowRange, ...]
 """Where in a tensor: an index or a slice for each dimension."""
 
-WHOLE = Rows(None, None)
+WHOLE = RowRange(None, None)
 
 
 class Expression:
@@ -79,7 +79,7 @@ class Expression:
         return Binary("/", _expression(other), self)
 
     def __neg__(self) -> Expression:
-        return Binary("-", Constant(0), self)
+        return Binary("-", ConstantExpression(0), self)
 
     def __bool__(self) -> bool:
         raise DGLError(
@@ -99,14 +99,14 @@ class Expression:
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Expression):
+class ConstantExpression(Expression):
     """A number."""
 
     value: float
 
 
 @dataclass(frozen=True, eq=False)
-class Value(Expression):
+class IndexValue(Expression):
     """An index used as a number, as ``arange`` does."""
 
     index: Affine
@@ -211,8 +211,8 @@ def Opaque(name: str) -> Callable[..., Function]:
     return lambda *arguments: Function(name, tuple(map(_expression, arguments)))
 
 
-Apply = Opaque
-"""An element-wise function, which is opaque in its elements: ``Apply("exp")(x[i])``."""
+ElementWise = Opaque
+"""An element-wise function, which is opaque in its elements: ``ElementWise("exp")(x[i])``."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def Place(expression: Any, *where: Any) -> Placed:
     return Placed(_expression(expression), _where(where, "the output"))
 
 
-class Tensor:
+class TensorSymbol:
     """A tensor input in a description, to be indexed."""
 
     def __init__(self, name: str, ranks: dict[str, int]):
@@ -249,7 +249,7 @@ def _where(key: Any, name: str) -> Where:
     return tuple(_position(k, name) for k in (key if isinstance(key, tuple) else (key,)))
 
 
-def _position(key: Any, name: str) -> Affine | Rows:
+def _position(key: Any, name: str) -> Affine | RowRange:
     if isinstance(key, slice):
         if key.step is not None:
             raise DGLError(f"a slice of {name} has the step {key.step}; slices have none here. Index it by 2 * i.")
@@ -257,7 +257,7 @@ def _position(key: Any, name: str) -> Affine | Rows:
             return WHOLE
         if key.start is None or key.stop is None:
             raise DGLError(f"a slice of {name} has one end. Give both, {name}[2 * i : 2 * i + 2], or none, {name}[:].")
-        return Rows(Affine.of(key.start), Affine.of(key.stop))
+        return RowRange(Affine.of(key.start), Affine.of(key.stop))
     if isinstance(key, int | Fraction | Affine):
         return Affine.of(key)
     raise DGLError(
@@ -270,10 +270,10 @@ def _expression(value: Any) -> Expression:
     if isinstance(value, Expression):
         return value
     if isinstance(value, Affine):
-        return Value(value)
+        return IndexValue(value)
     if isinstance(value, int | float | Fraction) and not isinstance(value, bool):
-        return Constant(float(value))
-    hint = f"Index the tensor {value._name}." if isinstance(value, Tensor) else "Wrap other functions in Opaque."
+        return ConstantExpression(float(value))
+    hint = f"Index the tensor {value._name}." if isinstance(value, TensorSymbol) else "Wrap other functions in Opaque."
     raise DGLError(f"expected an element, a reduction or a number, got {value!r}. {hint}")
 
 
@@ -287,7 +287,7 @@ class Output:
 
 
 @dataclass(frozen=True, eq=False)
-class Description:
+class OperatorDescription:
     """A traced description: the tensor inputs' names, how many indices each is used with, and the outputs."""
 
     tensors: tuple[str, ...]
@@ -295,7 +295,7 @@ class Description:
     outputs: tuple[Output, ...]
 
 
-def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None) -> Description:
+def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None) -> OperatorDescription:
     """Trace the description of an operator.
 
     Parameters
@@ -314,7 +314,7 @@ def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None)
     names = tuple(tensors) if tensors is not None else _parameters(function)
     ranks: dict[str, int] = {}
     try:
-        made = function(*(Tensor(name, ranks) for name in names))
+        made = function(*(TensorSymbol(name, ranks) for name in names))
         outputs = tuple(map(_output, made if isinstance(made, tuple) else (made,)))
     except NameError as error:
         raise DGLError(
@@ -324,7 +324,7 @@ def describe(function: Callable[..., Any], tensors: Sequence[str] | None = None)
         raise DGLError(
             f"this is not a description: {error}. Expressions are elements, + - * /, reductions and Opaque functions."
         ) from error
-    return Description(names, ranks, outputs)
+    return OperatorDescription(names, ranks, outputs)
 
 
 def _output(function: Callable[..., Any] | Over) -> Output:
@@ -350,7 +350,7 @@ def _check_scopes(expression: Expression, known: frozenset[str]) -> None:
 
 def own_indices(expression: Expression) -> set[str]:
     """Return the names of the indices in this expression itself, not in those inside it."""
-    if isinstance(expression, Value):
+    if isinstance(expression, IndexValue):
         return set(expression.index.names)
     return indices_of(expression.where) if isinstance(expression, Element | Function) else set()
 

@@ -9,16 +9,16 @@ import torch
 from torch.fx import Node
 
 from ..errors import DGLError
-from .recording import Recorder
+from .recording import StepRecorder
 
 __all__ = ["rule_of"]
 
-Tensors = dict[str, torch.Tensor]
+NamedTensors = dict[str, torch.Tensor]
 Nodes = dict[str, Node]
-Rule = Callable[[Recorder, Tensors, Nodes, Tensors], tuple[Nodes, Nodes, dict[Node, Node]]]
+OptimizerRule = Callable[[StepRecorder, NamedTensors, Nodes, NamedTensors], tuple[Nodes, Nodes, dict[Node, Node]]]
 
 
-def rule_of(optimizer: torch.optim.Optimizer | None, names: dict[int, str]) -> Rule:
+def rule_of(optimizer: torch.optim.Optimizer | None, names: dict[int, str]) -> OptimizerRule:
     """Return ``rule(recorder, parameters, nodes, gradients) -> (state, hyper, updates)``, which writes the update.
 
     ``names`` has the parameters' names by id.
@@ -45,7 +45,7 @@ def rule_of(optimizer: torch.optim.Optimizer | None, names: dict[int, str]) -> R
                 raise DGLError("the optimizer has a parameter that is none of the module's: build it from the module")
             groups[names[id(p)]] = (number, group)
 
-    def rule(recorder: Recorder, tensors: Tensors, nodes: dict[str, Node], grads: Tensors) -> Any:
+    def rule(recorder: StepRecorder, tensors: NamedTensors, nodes: dict[str, Node], grads: NamedTensors) -> Any:
         inputs = _Inputs(recorder)
         updates: dict[Node, Node] = {}
         for name, grad in grads.items():
@@ -65,7 +65,7 @@ def rule_of(optimizer: torch.optim.Optimizer | None, names: dict[int, str]) -> R
 class _Shared:
     """What the parameters of a group share: the learning rate, and how many steps there have been with this one."""
 
-    def __init__(self, recorder: Recorder, number: int) -> None:
+    def __init__(self, recorder: StepRecorder, number: int) -> None:
         self.recorder, self.number = recorder, number
         self.lr = recorder.placeholder(f"lr.{number}", _number())
         self.counts: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -91,7 +91,7 @@ def _number() -> torch.Tensor:
 class _Inputs:
     """Makes an optimizer's state, learning rates and step counts inputs of the graph."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: StepRecorder) -> None:
         self.recorder = recorder
         self.state: Nodes = {}
         self.hyper: Nodes = {}

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 from ..errors import DGLError
 from .aten import operator_of
 from .library.graph import Neighbors
-from .operator import Operator, bind, flat_outputs
+from .operator import DescribedOperator, bind, flat_outputs
 from .strategy import Combine, Region, Strategy
 
 __all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
@@ -90,7 +90,7 @@ def verify(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     *,
-    operator: Operator | None = None,
+    operator: DescribedOperator | None = None,
     tolerance: float = 1e-8,
 ) -> tuple[Strategy, ...]:
     """Run each strategy of a call in two and three parts, even and uneven ones, and compare with the whole.
@@ -142,7 +142,7 @@ def _splits(extent: int) -> Iterator[list[tuple[int, int]]]:
 
 
 def _compare(
-    operator: Operator,
+    operator: DescribedOperator,
     arguments: dict[str, Any],
     strategy: Strategy,
     bounds: list[tuple[int, int]],

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from dglite.tofu import sums  # noqa: F401  (registers sum_mm)
+
 aten = torch.ops.aten
 Sample = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -96,6 +98,7 @@ add(aten.clone.default, r(4, 5))
 
 # products
 add(aten.mm.default, r(4, 5), r(5, 6))
+add(torch.ops.dglite.sum_mm.default, [r(4, 8), r(4, 4), r(4, 4)], [r(8, 5), r(4, 5), r(4, 5)])
 add(aten.bmm.default, r(3, 4, 5), r(3, 5, 6))
 add(aten.matmul.default, r(2, 3, 4, 5), r(3, 5, 6))
 add(aten.matmul.default, r(2, 1, 4, 5), r(5, 6))

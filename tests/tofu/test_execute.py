@@ -16,9 +16,14 @@ from torch.utils._pytree import tree_map_only
 import dglite
 from dglite import DGLError, tofu
 from dglite.nn import GraphConv
-from dglite.tofu.aten import operator_of
-from dglite.tofu.execute import Cut, part_runner, region_box
-from dglite.tofu.operator import Operator, bind, flat_outputs
+from dglite.tofu.aten import operator_of, strategies_of
+from dglite.tofu.coarsen import coarsen
+from dglite.tofu.exchange import Links
+from dglite.tofu.execute import compile_plan, part_runner
+from dglite.tofu.layout import Cut, region_box
+from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
+from dglite.tofu.plan import PartitionPlan
+from dglite.tofu.search import Policy, recursions, search
 from dglite.tofu.strategy import Region, Strategy
 from tests.tofu.samples import samples
 from tests.tofu.workers import Workers
@@ -150,14 +155,14 @@ def train(rank: int, name: str, optimizer: str, steps: int = 4) -> Any:
     return losses, step.gather(), step.bytes, step.plan.bytes, {n: tuple(p.shape) for n, p in step.parts().items()}
 
 
-def check(workers: Workers, name: str, optimizer: str) -> list[Any]:
+def check(workers: Workers, name: str, optimizer: str) -> None:
     losses, state = alone(name, optimizer)
     found = workers.run(train, name, optimizer)
     for got, whole, *_ in found:
         assert got == pytest.approx(losses, rel=1e-9)
         for key, value in whole.items():
             torch.testing.assert_close(value, state[key], rtol=1e-6, atol=1e-6)
-    return found
+    assert sum(sent for _, _, sent, *_ in found) == found[0][3], "bytes received are those of the plan"
 
 
 @pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm", "gcn"])
@@ -178,7 +183,9 @@ def narrowed(x: torch.Tensor, regions: Sequence[tuple[Region, int, int]]) -> tor
     return x
 
 
-def in_quarters(op: Operator, bound: dict[str, Any], pair: tuple[Strategy, Strategy], whole: list[Any]) -> list[Any]:
+def in_quarters(
+    op: DescribedOperator, bound: dict[str, Any], pair: tuple[Strategy, Strategy], whole: list[Any]
+) -> list[Any]:
     """Return what an operator makes, run in halves of halves."""
     result = [None if w is None else torch.zeros_like(w) for w in whole]
     halves = [[(0, s.extent // 2), (s.extent // 2, s.extent)] for s in pair]
@@ -226,9 +233,16 @@ def test_a_part_of_a_part_is_right_or_refused() -> None:
 
 
 # -- bytes, checkpoints and errors -------------------------------------------------------------------------------------
-def test_bytes_are_those_of_the_plan(two: Workers) -> None:
-    found = two.run(train, "attention", "sgd", 1)
-    assert sum(sent for _, _, sent, *_ in found) == found[0][3]
+@pytest.mark.parametrize("workers", [3, 4, 6, 8])
+@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm", "gcn"])
+def test_every_recursion_is_run_with_the_bytes_of_its_plan(name: str, workers: int) -> None:
+    module, loss, inputs = work(name)
+    optimizer = OPTIMIZERS["adam"](module.parameters())
+    coarse = coarsen(tofu.capture(module, loss, inputs, optimizer), strategies_of)
+    for steps, replicate in itertools.product(recursions(workers), (False, True)):
+        plan = PartitionPlan(coarse, search(coarse, steps, Policy(replicate=replicate, weight=1e-3)))
+        program = compile_plan(plan, Links(0, workers), torch.device("meta"))
+        assert program.bytes == plan.bytes, (steps, replicate)
 
 
 def test_each_process_holds_its_part(two: Workers) -> None:

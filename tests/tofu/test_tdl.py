@@ -12,12 +12,12 @@ import torch
 
 from dglite.errors import DGLError
 from dglite.tofu.interval import strategies
-from dglite.tofu.operator import Call, Operator, Rule
-from dglite.tofu.strategy import Span, Strategy
-from dglite.tofu.tdl import Apply, Max, Min, Opaque, Place, Prod, Sum, describe, over
+from dglite.tofu.operator import DescribedOperator, OperatorCall, SplitRule
+from dglite.tofu.strategy import RowSpan, Strategy
+from dglite.tofu.tdl import ElementWise, Max, Min, Opaque, Place, Prod, Sum, describe, over
 from dglite.tofu.verify import combine_parts, verify
 
-PLAIN = Span()
+PLAIN = RowSpan()
 
 
 def by_index(function: Callable[..., Any], inputs: Any, outputs: Any, **options: Any) -> dict[str, Strategy]:
@@ -31,16 +31,16 @@ def conv1d(data: Any, filters: Any) -> Any:
 def test_a_convolution_is_split_with_its_halo() -> None:
     found = by_index(conv1d, [(4, 3, 10), (3, 5, 3)], [(4, 5, 8)])
     assert list(found) == ["b", "co", "x", "ci", "dx"]
-    assert found["x"].inputs == ((None, None, Span(after=2)), (None, None, None))
+    assert found["x"].inputs == ((None, None, RowSpan(after=2)), (None, None, None))
     assert found["x"].outputs == ((None, None, PLAIN),) and found["x"].combine == ("concat",)
     assert found["ci"].inputs == ((None, PLAIN, None), (PLAIN, None, None))
     assert found["ci"].outputs == ((None, None, None),) and found["ci"].combine == ("sum",)
-    assert found["dx"].inputs[0] == (None, None, Span(after=7)) and found["dx"].extent == 3
+    assert found["dx"].inputs[0] == (None, None, RowSpan(after=7)) and found["dx"].extent == 3
 
 
 def test_all_reads_of_a_tensor_count() -> None:
     found = by_index(lambda x: lambda i: x[i - 1] + 2 * x[i + 3], [(9,)], [(9,)])
-    assert found["i"].inputs == ((Span(before=-1, after=3),),)
+    assert found["i"].inputs == ((RowSpan(before=-1, after=3),),)
     assert by_index(lambda x: lambda i: x[i] + x[2 * i], [(9,)], [(5,)])["i"].inputs == ((None,),)
 
 
@@ -74,17 +74,17 @@ def test_a_region_is_from_the_first_row_that_is_read_to_the_last(where: Callable
 
 def test_fractions_stand_for_the_whole_numbers_among_their_values() -> None:
     span = by_index(lambda x: lambda i: Sum(lambda k: x[(i + 1 - k) / 2]), [(4,)], [(8,)], extents={"k": 3})["i"]
-    assert span.inputs[0][0] == Span((Fraction(1, 2), 0), (0, Fraction(1, 2)), Fraction(-1, 2), Fraction(1, 2))
+    assert span.inputs[0][0] == RowSpan((Fraction(1, 2), 0), (0, Fraction(1, 2)), Fraction(-1, 2), Fraction(1, 2))
 
 
 def test_slices_may_have_affine_ends() -> None:
     found = by_index(lambda x: lambda h: Place(x[4 * h : 4 * h + 4, :], h, slice(None)), [(8, 3)], [(2, 3)])
-    assert found["h"].inputs == ((Span((4, 0), (0, 4)), None),) and found["h"].extent == 2
+    assert found["h"].inputs == ((RowSpan((4, 0), (0, 4)), None),) and found["h"].extent == 2
 
 
 def test_outputs_may_stand_elsewhere() -> None:
     found = by_index(lambda x: lambda h: Place(Opaque("view")(x[h, :]), slice(3 * h, 3 * h + 3)), [(4, 3)], [(12,)])
-    assert found["h"].outputs == ((Span((3, 0), (0, 3)),),)
+    assert found["h"].outputs == ((RowSpan((3, 0), (0, 3)),),)
 
 
 def test_outputs_are_combined_each_in_its_way() -> None:
@@ -123,7 +123,7 @@ REDUCED: list[tuple[Callable[..., Any], str | None]] = [
     (lambda x, y: 1 / Sum(lambda k: x[k]), None),
     (lambda x, y: Sum(lambda k: x[k]) * Sum(lambda k: y[k]), None),
     (lambda x, y: Sum(lambda k: x[k]) + Max(lambda k: y[k]), None),
-    (lambda x, y: Apply("sqrt")(Sum(lambda k: x[k])), None),
+    (lambda x, y: ElementWise("sqrt")(Sum(lambda k: x[k])), None),
 ]
 
 
@@ -188,10 +188,10 @@ def test_a_wrong_description_is_caught() -> None:
     x, w = torch.randn(2, 3, 9), torch.randn(4, 3, 3)
     target, args = torch.ops.aten.convolution.default, (x, w, None, [1], [0], [1], False, [0], 1)
 
-    def operator(function: Callable[..., Any], **extents: int) -> Operator:
+    def operator(function: Callable[..., Any], **extents: int) -> DescribedOperator:
         arguments = dict(zip((a.name for a in target._schema.arguments), args, strict=True))
-        call = Call(target, arguments, ("input", "weight"), (x.shape, w.shape), ((2, 4, 7),))
-        return Operator(call, Rule(describe(function), extents=extents, keep=["dx"]))
+        call = OperatorCall(target, arguments, ("input", "weight"), (x.shape, w.shape), ((2, 4, 7),))
+        return DescribedOperator(call, SplitRule(describe(function), extents=extents, keep=["dx"]))
 
     def right(data: Any, filters: Any) -> Any:
         return lambda b, co, x: Sum(lambda ci, dx: data[b, ci, x + dx] * filters[co, ci, dx])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..operator import Call, Rule, rule
-from .common import Names, aligned, outer, slices
+from ..operator import OperatorCall, SplitRule, rule
+from .common import IndexNames, aligned, outer, slices
 
 aten = torch.ops.aten
 
@@ -13,11 +13,11 @@ ROWS: list[str | None] = ["b", "h", "l", None]
 WHOLE: list[str | None] = ["b", "h", None, None]
 
 
-def _names(call: Call) -> dict[str, Names]:
+def _names(call: OperatorCall) -> dict[str, IndexNames]:
     """Return the indices of the tensors of an attention and of its gradient."""
     rows = ROWS if not call["is_causal"] else WHOLE
     heads = list(rows[:3])
-    known: dict[str, Names] = {"query": rows, "key": WHOLE, "value": WHOLE, "out": rows, "grad_out": rows}
+    known: dict[str, IndexNames] = {"query": rows, "key": WHOLE, "value": WHOLE, "out": rows, "grad_out": rows}
     known["logsumexp"] = heads
     for name in ("attn_mask", "attn_bias"):
         if name in call.names:
@@ -26,7 +26,7 @@ def _names(call: Call) -> dict[str, Names]:
 
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu)
-def attention(call: Call) -> Rule | None:
+def attention(call: OperatorCall) -> SplitRule | None:
     known = _names(call)
     if call.shape("query")[1] != call.shape("key")[1]:
         return None
@@ -35,7 +35,7 @@ def attention(call: Call) -> Rule | None:
 
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu_backward)
-def attention_backward(call: Call) -> Rule | None:
+def attention_backward(call: OperatorCall) -> SplitRule | None:
     known = _names(call)
     if call.shape("query")[1] != call.shape("key")[1]:
         return None
@@ -44,7 +44,7 @@ def attention_backward(call: Call) -> Rule | None:
 
 
 @rule(aten._cdist_forward)
-def cdist(call: Call) -> Rule:
+def cdist(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     batch = outer(rank, (rank - 2, rank - 1))[:-2]
     made: list[str | None] = [*batch, "i", "j"]
@@ -56,6 +56,6 @@ def cdist(call: Call) -> Rule:
 
 
 @rule(aten._fft_r2c, aten._fft_c2r, aten._fft_c2c)
-def fft(call: Call) -> Rule:
+def fft(call: OperatorCall) -> SplitRule:
     names = outer(len(call.outputs[0]), call.dims())
     return slices(call, [names], [names])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..operator import Call, Local, Rule, Shape
-from ..tdl import Apply, Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from ..operator import OperatorCall, RunPart, SplitRule, TensorShape
+from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
 
-Names = Sequence[str | None]
+IndexNames = Sequence[str | None]
 """An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
 
 
@@ -17,34 +17,34 @@ def index_names(rank: int, prefix: str = "i") -> list[str]:
     return [f"{prefix}{number}" for number in range(rank)]
 
 
-def broadcast(shape: Shape, index: Sequence[Any]) -> tuple[Any, ...]:
+def broadcast(shape: TensorShape, index: Sequence[Any]) -> tuple[Any, ...]:
     """Return where an operand of ``shape`` is read for the output's ``index``: dimensions of size 1 at 0."""
     return tuple(0 if size == 1 else i for size, i in zip(shape, index[len(index) - len(shape) :], strict=True))
 
 
-def elementwise(call: Call, local: Local | None = None, random: bool = False) -> Rule:
+def elementwise(call: OperatorCall, local: RunPart | None = None, random: bool = False) -> SplitRule:
     """Return the rule of an operator whose outputs have the shape that the inputs broadcast to."""
 
-    def outputs(*tensors: Tensor) -> tuple[Over, ...]:
+    def outputs(*tensors: TensorSymbol) -> tuple[Over, ...]:
         def element(*i: Any) -> Expression:
             read = (x[broadcast(shape, i)] for x, shape in zip(tensors, call.inputs, strict=True))
-            return Apply(str(call.target))(*read)
+            return ElementWise(str(call.target))(*read)
 
         return tuple(over(index_names(len(shape)), element) for shape in call.outputs)
 
     description = describe(outputs, index_names(len(call.inputs), "x"))
-    return Rule(description, local=local, random=random, kind="element-wise")
+    return SplitRule(description, local=local, random=random, kind="element-wise")
 
 
 def slices(
-    call: Call,
-    inputs: Sequence[Names],
-    outputs: Sequence[Names],
-    local: Local | None = None,
+    call: OperatorCall,
+    inputs: Sequence[IndexNames],
+    outputs: Sequence[IndexNames],
+    local: RunPart | None = None,
     random: bool = False,
     beside: Sequence[int] = (),
     added: Sequence[int] = (),
-) -> Rule:
+) -> SplitRule:
     """Return the rule of an operator that is an opaque function of slices.
 
     An index that some outputs lack, named in their ``outputs`` entry by ``+name``, is summed over for them. Outputs
@@ -52,7 +52,7 @@ def slices(
     are added to the sum: one part of it has to do so.
     """
 
-    def output(tensors: Sequence[Tensor], number: int) -> Over:
+    def output(tensors: Sequence[TensorSymbol], number: int) -> Over:
         names, shape = outputs[number], call.outputs[number]
         if number in beside or 0 in shape:
             return over([], lambda: Place(0, *[slice(None)] * len(shape)))
@@ -76,19 +76,19 @@ def slices(
 
         return over(own, element)
 
-    def all_outputs(*x: Tensor) -> tuple[Over, ...]:
+    def all_outputs(*x: TensorSymbol) -> tuple[Over, ...]:
         return tuple(output(x, number) for number in range(len(call.outputs)))
 
     description = describe(all_outputs, index_names(len(call.inputs), "x"))
-    return Rule(description, local=local, random=random, kind="opaque", additive=bool(added))
+    return SplitRule(description, local=local, random=random, kind="opaque", additive=bool(added))
 
 
-def _known(names: Names, indices: dict[str, Any]) -> tuple[Any, ...]:
+def _known(names: IndexNames, indices: dict[str, Any]) -> tuple[Any, ...]:
     """Return the indices by names, slices of the whole where there is none."""
     return tuple(indices[n] if n in indices else slice(None) for n in names)
 
 
-def aligned(shape: Shape, names: Sequence[str | None]) -> list[str | None]:
+def aligned(shape: TensorShape, names: Sequence[str | None]) -> list[str | None]:
     """Return the names for an operand that broadcasts: none where its size is 1."""
     names = list(names)[len(names) - len(shape) :]
     return [None if size == 1 else name for size, name in zip(shape, names, strict=True)]
@@ -99,6 +99,6 @@ def outer(rank: int, inner: Sequence[int]) -> list[str | None]:
     return [None if d in inner else f"i{d}" for d in range(rank)]
 
 
-def resized(*names: str) -> Local:
+def resized(*names: str) -> RunPart:
     """Return how to run a part of an operator whose arguments ``names`` are the size of its output."""
     return lambda part, arguments: part.run(arguments, **{name: list(part.shape()) for name in names})

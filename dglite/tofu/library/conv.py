@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
 from .common import index_names
 
 aten = torch.ops.aten
@@ -22,7 +22,7 @@ NOTHING = over([], lambda: Place(0, slice(None)))
 """A gradient that is not asked for."""
 
 
-def _space(call: Call) -> int:
+def _space(call: OperatorCall) -> int:
     return len(call.shape("input")) - 2
 
 
@@ -30,7 +30,7 @@ def _sequence(value: Sequence[int], count: int) -> list[int]:
     return list(value) * count if len(value) == 1 else list(value)
 
 
-def _geometry(call: Call) -> tuple[list[int], list[int], list[int]]:
+def _geometry(call: OperatorCall) -> tuple[list[int], list[int], list[int]]:
     """Return stride, padding and dilation of each dimension of space."""
     count = _space(call)
     stride, padding, dilation = (_sequence(call[name], count) for name in ("stride", "padding", "dilation"))
@@ -38,7 +38,7 @@ def _geometry(call: Call) -> tuple[list[int], list[int], list[int]]:
 
 
 @rule(aten.convolution)
-def convolution(call: Call) -> Rule:
+def convolution(call: OperatorCall) -> SplitRule:
     if call["groups"] > 1:
         return _in_groups(call)
     count = _space(call)
@@ -51,7 +51,7 @@ def convolution(call: Call) -> Rule:
             return tuple((x[d] + padding[d] - k[d] * dilation[d]) / stride[d] for d in range(count))
         return tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
 
-    def element(data: Tensor, filters: Tensor, *added: Tensor) -> Over:
+    def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> Over:
         def at(b: Any, co: Any, *x: Any) -> Expression:
             def product(ci: Any, *k: Any) -> Expression:
                 channels = (ci, co) if transposed else (co, ci)
@@ -63,10 +63,10 @@ def convolution(call: Call) -> Rule:
         return over(["b", "co", *space], at)
 
     description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
-    return Rule(description, keep=taps, additive=True, local=_transposed if transposed else _convolution)
+    return SplitRule(description, keep=taps, additive=True, local=_transposed if transposed else _convolution)
 
 
-def _in_groups(call: Call) -> Rule:
+def _in_groups(call: OperatorCall) -> SplitRule:
     """Return the rule of a grouped convolution: by samples, whole groups, and rows of space."""
     count, groups = _space(call), call["groups"]
     stride, padding, dilation = _geometry(call)
@@ -75,7 +75,7 @@ def _in_groups(call: Call) -> Rule:
     channels_in, channels_out = call.shape("input")[1] // groups, call.outputs[0][1] // groups
     filter_rows = call.shape("weight")[0] // groups
 
-    def element(data: Tensor, filters: Tensor, *added: Tensor) -> Over:
+    def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> Over:
         def at(b: Any, g: Any, *x: Any) -> Any:
             def product(*k: Any) -> Expression:
                 reads: tuple[Any, ...] = (slice(None),) * count
@@ -91,14 +91,14 @@ def _in_groups(call: Call) -> Rule:
         return over(["b", "g", *(() if transposed else space)], at)
 
     description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
-    return Rule(description, extents={"g": groups}, keep=taps, local=_convolution)
+    return SplitRule(description, extents={"g": groups}, keep=taps, local=_convolution)
 
 
 def _block(index: Any, size: int) -> slice:
     return slice(index * size, index * size + size)
 
 
-def _convolution(part: Part, arguments: dict[str, Any]) -> Any:
+def _convolution(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     count = _space(part.call)
     changed: dict[str, Any] = {}
     if part.index == "g":
@@ -127,7 +127,7 @@ def _pad(tensor: torch.Tensor, count: int, d: int, left: int, right: int) -> tor
     return functional.pad(tensor, widths)
 
 
-def _transposed(part: Part, arguments: dict[str, Any]) -> Any:
+def _transposed(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     count = _space(part.call)
     if part.index == "ci" and not part.adds:
         return part.run(arguments, bias=None)
@@ -157,7 +157,7 @@ def _window(tensor: torch.Tensor, count: int, d: int, low: int, high: int) -> to
 
 
 @rule(aten.convolution_backward)
-def convolution_backward(call: Call) -> Rule | None:
+def convolution_backward(call: OperatorCall) -> SplitRule | None:
     asked, count = call["output_mask"], _space(call)
     if not (asked[0] or asked[1]):
         return None
@@ -170,10 +170,10 @@ def convolution_backward(call: Call) -> Rule | None:
     # rows of the gradient that see padding only would be nobody's share of the bias
     beyond = [space[d] for d in range(count) if padding[d] > (kernel[d] - 1) * dilation[d] and asked[2]]
     description = describe(_gradients(call, taps, [] if call["transposed"] else space))
-    return Rule(description, extents=extents, keep=[*taps, *beyond], local=_backward)
+    return SplitRule(description, extents=extents, keep=[*taps, *beyond], local=_backward)
 
 
-def _gradients(call: Call, taps: list[str], space: list[str]) -> Callable[..., tuple[Over, ...]]:
+def _gradients(call: OperatorCall, taps: list[str], space: list[str]) -> Callable[..., tuple[Over, ...]]:
     """Return the description: all three gradients by samples, channels, and rows of the input.
 
     Each reads all tensors, since ATen wants them to fit whichever gradients are asked for.
@@ -183,7 +183,7 @@ def _gradients(call: Call, taps: list[str], space: list[str]) -> Callable[..., t
     whole = (slice(None),) * count
     read = Opaque("product")
 
-    def outputs(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
+    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
         def product(b: Any, co: Any, ci: Any, x: Sequence[Any], k: Sequence[Any]) -> Expression:
             windows = tuple((i + p - j * e) / s for i, j, s, p, e in zip(x, k, stride, padding, dilation, strict=False))
             channels = (ci, co) if transposed else (co, ci)
@@ -210,7 +210,7 @@ def _gradients(call: Call, taps: list[str], space: list[str]) -> Callable[..., t
     return outputs
 
 
-def _backward(part: Part, arguments: dict[str, Any]) -> Any:
+def _backward(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     grad, mask = arguments["grad_output"], arguments["output_mask"]
     if not part.index.startswith("x"):
         sizes = [grad.shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
@@ -235,14 +235,14 @@ def _backward(part: Part, arguments: dict[str, Any]) -> Any:
     return of_data, of_filters, of_bias
 
 
-def _in_groups_backward(call: Call) -> Rule:
+def _in_groups_backward(call: OperatorCall) -> SplitRule:
     """Return the rule of a grouped convolution's gradient: by samples and by whole groups."""
     count, groups, asked = _space(call), call["groups"], call["output_mask"]
     whole = (slice(None),) * count
     sizes = (call.shape("grad_output")[1], call.shape("input")[1], call.shape("weight")[0])
     out, in_, rows = (size // groups for size in sizes)
 
-    def element(grad: Tensor, data: Tensor, filters: Tensor) -> tuple[Over, ...]:
+    def element(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
         def read(b: Any, g: Any) -> Expression:
             return Opaque("gradient")(
                 grad[(b, _block(g, out), *whole)],
@@ -260,8 +260,8 @@ def _in_groups_backward(call: Call) -> Rule:
         )
         return tuple(one if wanted else NOTHING for one, wanted in zip(made, asked, strict=True))
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         bias = [arguments["grad_output"].shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
         return part.run(arguments, bias_sizes=bias, groups=part.size if part.index == "g" else arguments["groups"])
 
-    return Rule(describe(element), extents={"g": groups}, local=local)
+    return SplitRule(describe(element), extents={"g": groups}, local=local)

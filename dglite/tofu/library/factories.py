@@ -6,35 +6,35 @@ from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Apply, describe, over
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import ElementWise, describe, over
 from .common import elementwise, index_names
 
 aten = torch.ops.aten
 
 
 @rule(aten.full, aten.zeros, aten.ones, aten.new_zeros, aten.new_full, aten.new_ones)
-def full(call: Call) -> Rule:
+def full(call: OperatorCall) -> SplitRule:
     return _of_size(call, random=False)
 
 
 @rule(aten.rand, aten.randn, aten.empty, aten.new_empty, aten.empty_strided, aten.new_empty_strided)
-def rand(call: Call) -> Rule:
+def rand(call: OperatorCall) -> SplitRule:
     return _of_size(call, random=True)
 
 
-def _of_size(call: Call, random: bool) -> Rule:
+def _of_size(call: OperatorCall, random: bool) -> SplitRule:
     names = index_names(len(call.outputs[0]))
     tensors = index_names(len(call.inputs), "x")
     description = describe(lambda *x: over(names, lambda *i: 0), tensors)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         changed: dict[str, Any] = {"size": list(part.shape())}
         if "stride" in arguments:
             changed["stride"] = _strides(part.shape(), arguments["stride"])
         return part.run(arguments, **changed)
 
-    return Rule(description, local=local, random=random, kind="element-wise")
+    return SplitRule(description, local=local, random=random, kind="element-wise")
 
 
 def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
@@ -46,26 +46,26 @@ def _strides(shape: tuple[int, ...], strides: list[int]) -> list[int]:
 
 
 @rule(aten.full_like, aten.zeros_like, aten.ones_like, aten.fill)
-def full_like(call: Call) -> Rule:
+def full_like(call: OperatorCall) -> SplitRule:
     return elementwise(call)
 
 
 @rule(aten.empty_like, aten.rand_like, aten.randn_like, aten.bernoulli, aten.native_dropout)
-def random_like(call: Call) -> Rule:
+def random_like(call: OperatorCall) -> SplitRule:
     return elementwise(call, random=True)
 
 
 @rule(aten.arange)
-def arange(call: Call) -> Rule:
+def arange(call: OperatorCall) -> SplitRule:
     start, step = call.arguments.get("start", 0), call.arguments.get("step", 1)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         first, last = start + part.lo * step, start + part.hi * step
         rest = {name: arguments[name] for name in ("dtype", "layout", "device", "pin_memory")}
         rest["dtype"] = rest["dtype"] or _integers_or_floats(start, step, arguments["end"])
         return aten.arange.start_step(first, last, step, **rest)
 
-    return Rule(describe(lambda: lambda i: start + step * Apply("float")(i)), local=local)
+    return SplitRule(describe(lambda: lambda i: start + step * ElementWise("float")(i)), local=local)
 
 
 def _integers_or_floats(*numbers: Any) -> torch.dtype:

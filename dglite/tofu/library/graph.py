@@ -14,19 +14,19 @@ import numpy as np
 from ...expr import operands_of
 from ...ops.traced import expression_of
 from ...structure.adjacency import Adjacency
-from ..operator import Call, Part, Rule, rule
-from ..strategy import Region, Span, Strategy
-from ..tdl import Apply, Expression, Opaque, Over, Place, Sum, Tensor, describe, over
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..strategy import Region, RowSpan, Strategy
+from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
 from .common import broadcast, index_names
 
-Rows = Literal["u", "v", "e"]
+GraphRows = Literal["u", "v", "e"]
 """Rows of sources, of destinations, of edges."""
 
-ROWS: dict[str, Rows] = {"u": "u", "v": "v", "e": "e"}
+ROWS: dict[str, GraphRows] = {"u": "u", "v": "v", "e": "e"}
 
 
 @dataclass(frozen=True)
-class Neighbors(Span):
+class Neighbors(RowSpan):
     """The rows that a part of a graph's destinations or edges touches: those in ``ids``, sorted, each once.
 
     Attributes
@@ -40,8 +40,8 @@ class Neighbors(Span):
     """
 
     structure: tuple[int, ...] = ()
-    split: Rows = "v"
-    of: Rows = "u"
+    split: GraphRows = "v"
+    of: GraphRows = "u"
 
     def ids(self, lo: int, hi: int) -> np.ndarray:
         """Return the rows that the part ``[lo, hi)`` touches."""
@@ -66,7 +66,7 @@ def _adjacency(structure: Sequence[int]) -> Adjacency:
 class _Part:
     """A part of a graph: the edges into the destinations, or with the ids, ``[lo, hi)``."""
 
-    def __init__(self, whole: Adjacency, split: Rows, lo: int, hi: int):
+    def __init__(self, whole: Adjacency, split: GraphRows, lo: int, hi: int):
         self.src, self.dst = whole.coo()
         self.whole, self.edges = whole, np.arange(lo, hi)
         if split == "v":
@@ -93,7 +93,7 @@ class _Part:
         return [made.number, 0, made.num_src, made.num_dst, made.num_edges]
 
 
-def _part(structure: Sequence[int], split: Rows, lo: int, hi: int) -> _Part:
+def _part(structure: Sequence[int], split: GraphRows, lo: int, hi: int) -> _Part:
     """Return a part of a graph, which is kept with the whole."""
     whole = _adjacency(structure)
     key = f"tofu {split} {lo} {hi}"
@@ -101,7 +101,7 @@ def _part(structure: Sequence[int], split: Rows, lo: int, hi: int) -> _Part:
 
 
 @rule("dglite::spmm")
-def spmm(call: Call) -> Rule:
+def spmm(call: OperatorCall) -> SplitRule:
     """Return the rule of a g-SpMM.
 
     By destinations a part reads their in-edges and the sources of those. By edges, which is for sums only, it makes a
@@ -111,16 +111,16 @@ def spmm(call: Call) -> Rule:
     sides = _sides(call, text)
     feat = index_names(len(call.outputs[0]) - 1, "f")
 
-    def element(*x: Tensor) -> tuple[Over, ...]:
+    def element(*x: TensorSymbol) -> tuple[Over, ...]:
         def result(v: Any, *f: Any) -> Expression:
             def message(e: Any) -> Expression:
                 return Opaque("message")(*_read(call, x, sides, {"v": v, "e": e}, f))
 
             total = Sum(over(["e"], message))
-            return total if reducer == "sum" else Apply(reducer)(total)
+            return total if reducer == "sum" else ElementWise(reducer)(total)
 
         def winners(v: Any, *f: Any) -> Expression:
-            return Apply("winners")(result(v, *f))
+            return ElementWise("winners")(result(v, *f))
 
         kept = over(["v", *feat], winners) if 0 not in call.outputs[1] else over([], lambda: Place(0, slice(None)))
         return over(["v", *feat], result), kept
@@ -129,11 +129,11 @@ def spmm(call: Call) -> Rule:
     keep = ["v", "e"] if keeps == "1" else [] if reducer == "sum" else ["e"]
     description = describe(element, index_names(len(call.inputs), "x"))
     extents = {"v": call["structure"][3], "e": call["structure"][4]}
-    return Rule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
+    return SplitRule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
 
 
 @rule("dglite::sddmm")
-def sddmm(call: Call) -> Rule:
+def sddmm(call: OperatorCall) -> SplitRule:
     """Return the rule of a g-SDDMM: by edges and by features, the summed axis of a dot product included."""
     dot, text = call["recipe"].split(" ", 1)
     sides = _sides(call, text)
@@ -141,7 +141,7 @@ def sddmm(call: Call) -> Rule:
     feat = index_names(rank - 1, "f")
     wide = max(shape[-1] for shape, side in zip(call.inputs, sides, strict=True) if side and len(shape) == rank)
 
-    def element(*x: Tensor) -> tuple[Over, ...]:
+    def element(*x: TensorSymbol) -> tuple[Over, ...]:
         def result(e: Any, *f: Any) -> Any:
             if dot != "1":
                 return Opaque("edge")(*_read(call, x, sides, {"e": e}, f))
@@ -159,29 +159,33 @@ def sddmm(call: Call) -> Rule:
     keep = [feat[-1]] if dot == "1" and narrow else []
     description = describe(element, index_names(len(call.inputs), "x"))
     extents = {"e": call["structure"][4]} | ({feat[-1]: wide} if dot == "1" else {})
-    return Rule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
+    return SplitRule(description, extents=extents, keep=keep, local=_on_part, adjust=_halo(call, sides))
 
 
 @rule("dglite::degree_scale")
-def degree_scale(call: Call) -> Rule:
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+def degree_scale(call: OperatorCall) -> SplitRule:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         made, kept = part.run(arguments)
         return made[part.lo : part.hi].clone(), kept
 
     description = describe(lambda: (lambda i, j: 0, over([], lambda: Place(0, slice(None)))))
-    return Rule(description, local=local)
+    return SplitRule(description, local=local)
 
 
-def _sides(call: Call, text: str) -> list[Rows | None]:
+def _sides(call: OperatorCall, text: str) -> list[GraphRows | None]:
     """Return whose rows each tensor input has; None for what all edges share and for the keeper of the graph."""
-    sides: list[Rows | None] = [None] * len(call.inputs)
+    sides: list[GraphRows | None] = [None] * len(call.inputs)
     for operand in operands_of(expression_of(text)):
         sides[operand.slot] = ROWS.get(operand.side.value)
     return sides
 
 
 def _read(
-    call: Call, tensors: Sequence[Tensor], sides: Sequence[Rows | None], rows: dict[str, Any], f: Sequence[Any]
+    call: OperatorCall,
+    tensors: Sequence[TensorSymbol],
+    sides: Sequence[GraphRows | None],
+    rows: dict[str, Any],
+    f: Sequence[Any],
 ) -> list[Expression]:
     """Return what a message reads of each input."""
     found: list[Expression] = []
@@ -193,7 +197,7 @@ def _read(
     return found
 
 
-def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
+def _halo(call: OperatorCall, sides: Sequence[GraphRows | None]) -> Any:
     structure = tuple(call["structure"])
 
     def adjust(strategy: Strategy) -> Strategy:
@@ -202,7 +206,7 @@ def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
             return strategy
         spmm_edges = split == "e" and call.target._schema.name == "dglite::spmm"
 
-        def measured(region: Region, side: Rows | None) -> Region:
+        def measured(region: Region, side: GraphRows | None) -> Region:
             if side is None or side == split or (side == "v" and spmm_edges):
                 return region
             return Neighbors(structure=structure, split=split, of=side), *region[1:]
@@ -212,7 +216,7 @@ def _halo(call: Call, sides: Sequence[Rows | None]) -> Any:
     return adjust
 
 
-def _on_part(part: Part, arguments: dict[str, Any]) -> Any:
+def _on_part(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     words = part.call["structure"]
     if part.index not in ("v", "e"):
         return part.run(arguments)

@@ -6,20 +6,20 @@ from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, rule
-from .common import Names, aligned, index_names, outer, slices
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from .common import IndexNames, aligned, index_names, outer, slices
 
 aten = torch.ops.aten
 
 
 @rule(aten.embedding)
-def embedding(call: Call) -> Rule:
+def embedding(call: OperatorCall) -> SplitRule:
     rows = index_names(len(call.shape("indices")))
     return slices(call, [[None, "d"], rows], [[*rows, "d"]])
 
 
 @rule(aten.embedding_dense_backward)
-def embedding_backward(call: Call) -> Rule | None:
+def embedding_backward(call: OperatorCall) -> SplitRule | None:
     rows = index_names(len(call.shape("indices")))
     if call["scale_grad_by_freq"]:
         return slices(call, [[*[None] * len(rows), "d"], [None] * len(rows)], [[None, "d"]])
@@ -27,30 +27,30 @@ def embedding_backward(call: Call) -> Rule | None:
 
 
 @rule(aten._embedding_bag)
-def embedding_bag(call: Call) -> Rule | None:
+def embedding_bag(call: OperatorCall) -> SplitRule | None:
     if call["mode"] == 2:
         return None  # the rows of the maxima are an output, too
-    inputs: list[Names] = [[None, "d"] if n == "weight" else [None] for n in call.names]
-    outputs: list[Names] = [[None, "d"], [None], [None], [None]]
+    inputs: list[IndexNames] = [[None, "d"] if n == "weight" else [None] for n in call.names]
+    outputs: list[IndexNames] = [[None, "d"], [None], [None], [None]]
     return slices(call, inputs, outputs, beside=(1, 2, 3))
 
 
 @rule(aten.gather)
-def gather(call: Call) -> Rule:
+def gather(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("self"))
     names = index_names(rank)
     return slices(call, [outer(rank, call.dims()), names], [names])
 
 
 @rule(aten.index_select)
-def index_select(call: Call) -> Rule:
+def index_select(call: OperatorCall) -> SplitRule:
     rank, (dim,) = len(call.shape("self")), call.dims()
     names = index_names(rank)
     return slices(call, [outer(rank, (dim,)), [names[dim]]], [names])
 
 
 @rule(aten.scatter_add)
-def scatter_add(call: Call) -> Rule:
+def scatter_add(call: OperatorCall) -> SplitRule:
     """Return the rule of an adding scatter: along the indexed dimension, parts of the index make parts of a sum."""
     shape, (dim,) = call.shape("self"), call.dims()
     whole = {d for d in range(len(shape)) if d != dim and any(other[d] != shape[d] for other in call.inputs)}
@@ -63,7 +63,7 @@ def scatter_add(call: Call) -> Rule:
 
 
 @rule(aten.scatter, aten.scatter_reduce)
-def scatter(call: Call) -> Rule | None:
+def scatter(call: OperatorCall) -> SplitRule | None:
     """Return the rule of a scatter: dimensions that all operands have as a whole, but the one that is indexed."""
     shape = call.shape("self")
     whole = {d for d in range(len(shape)) if any(other[d] != shape[d] for other in call.inputs)}
@@ -72,7 +72,7 @@ def scatter(call: Call) -> Rule | None:
 
 
 @rule(aten.index, aten._unsafe_index)
-def index(call: Call) -> Rule | None:
+def index(call: OperatorCall) -> SplitRule | None:
     """Return the rule of ``self[indices]``: by dimensions that are not indexed, and by those of the indices."""
     placed = _index_names(call)
     if placed is None:
@@ -82,7 +82,7 @@ def index(call: Call) -> Rule | None:
 
 
 @rule(aten.index_put, aten._unsafe_index_put)
-def index_put(call: Call) -> Rule | None:
+def index_put(call: OperatorCall) -> SplitRule | None:
     """Return the rule of ``self[indices] = values``, by dimensions that are not indexed."""
     placed = _index_names(call)
     if placed is None:
@@ -97,14 +97,14 @@ def index_put(call: Call) -> Rule | None:
     return slices(call, [source, *indices, values], [[*source, *summed]], local=_accumulate, added=(0,))
 
 
-def _accumulate(part: Part, arguments: dict[str, Any]) -> Any:
+def _accumulate(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     """Add to zeros in all parts of a sum but the one that adds what stood there before."""
     if part.strategy.combine == ("sum",) and not part.adds:
         return part.run(arguments, self=torch.zeros_like(arguments["self"]))
     return part.run(arguments)
 
 
-def _index_names(call: Call) -> tuple[list[str | None], list[list[str | None]], list[str | None]] | None:
+def _index_names(call: OperatorCall) -> tuple[list[str | None], list[list[str | None]], list[str | None]] | None:
     """Return indices for the tensor, for the tensors that index it, and for the result.
 
     None where a mask chooses the rows, so that their number is not known.
@@ -125,6 +125,6 @@ def _index_names(call: Call) -> tuple[list[str | None], list[list[str | None]], 
 
 
 @rule(aten.masked_fill)
-def masked_fill(call: Call) -> Rule:
+def masked_fill(call: OperatorCall) -> SplitRule:
     names: list[str | None] = list(index_names(len(call.outputs[0])))
     return slices(call, [aligned(shape, names) for shape in call.inputs], [names])

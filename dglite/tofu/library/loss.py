@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..operator import Call, Rule, rule
-from .common import Names, slices
+from ..operator import OperatorCall, SplitRule, rule
+from .common import IndexNames, slices
 
 aten = torch.ops.aten
 
@@ -14,14 +14,14 @@ SUM = 2
 
 
 @rule(aten.nll_loss_forward, aten.nll_loss2d_forward)
-def nll_loss(call: Call) -> Rule | None:
+def nll_loss(call: OperatorCall) -> SplitRule | None:
     """Return the rule of the negative log-likelihood: by samples where it is their sum.
 
     The mean divides by the total weight of all samples, so it is not a sum of parts. Decomposed into a gather, two sums
     and a quotient, it splits.
     """
     names = _samples(call)
-    inputs: list[Names] = [names[name] for name in call.names]
+    inputs: list[IndexNames] = [names[name] for name in call.names]
     target = names["target"]
     if call["reduction"] != SUM or not target:
         return None
@@ -29,14 +29,14 @@ def nll_loss(call: Call) -> Rule | None:
 
 
 @rule(aten.nll_loss_backward, aten.nll_loss2d_backward)
-def nll_loss_backward(call: Call) -> Rule:
+def nll_loss_backward(call: OperatorCall) -> SplitRule:
     names = _samples(call)
     scalar = call.shape("grad_output") == ()
     names["grad_output"] = [] if scalar else names["target"]
     return slices(call, [names[name] for name in call.names], [names["self"]])
 
 
-def _samples(call: Call) -> dict[str, Names]:
+def _samples(call: OperatorCall) -> dict[str, IndexNames]:
     rank = len(call.shape("target"))
     target = [f"i{d}" for d in range(rank)]
     return {

@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Expression, Over, Sum, Tensor, describe, over
+from .. import sums  # noqa: F401  (registers sum_mm)
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import Expression, Over, Sum, TensorSymbol, describe, over
 from .common import broadcast, index_names
 
 aten = torch.ops.aten
 
 
 @rule(aten.mm)
-def mm(call: Call) -> Rule:
-    return Rule(describe(lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j])))
+def mm(call: OperatorCall) -> SplitRule:
+    return SplitRule(describe(lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j])))
+
+
+@rule(torch.ops.dglite.sum_mm)
+def sum_mm(call: OperatorCall) -> SplitRule:
+    """Return the rule of a sum of products: the index ``k`` counts equal shares of their inner dimensions."""
+    count = len(call.inputs) // 2
+    inner = [columns for _, columns in call.inputs[:count]]
+    shares = math.gcd(*inner)
+    within = {f"k{n}": columns // shares for n, columns in enumerate(inner) if columns > shares}
+
+    def product(a: TensorSymbol, b: TensorSymbol, n: int, i: Any, j: Any) -> Expression:
+        def at(k: Any, *rest: Any) -> Expression:
+            k = inner[n] // shares * k + sum(rest)
+            return a[i, k] * b[k, j]
+
+        return Sum(over(["k", *[name for name in within if name == f"k{n}"]], at))
+
+    def element(*x: TensorSymbol) -> Over:
+        def at(i: Any, j: Any) -> Expression:
+            first, *others = (product(x[n], x[count + n], n, i, j) for n in range(count))
+            for one in others:
+                first = first + one
+            return first
+
+        return over("ij", at)
+
+    names = [f"{side}{n}" for side in "ab" for n in range(count)]
+    return SplitRule(describe(element, names), extents={"k": shares, **within}, keep=[*within])
 
 
 @rule(aten.bmm)
-def bmm(call: Call) -> Rule:
-    return Rule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
+def bmm(call: OperatorCall) -> SplitRule:
+    return SplitRule(describe(lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j])))
 
 
 @rule(aten.matmul)
-def matmul(call: Call) -> Rule | None:
+def matmul(call: OperatorCall) -> SplitRule | None:
     """Return the rule of a product of stacks of matrices, whose leading dimensions broadcast."""
     if min(len(shape) for shape in call.inputs) < 2:
         return None
     batch = index_names(len(call.outputs[0]) - 2, "n")
 
-    def element(a: Tensor, b: Tensor) -> Over:
+    def element(a: TensorSymbol, b: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             *n, row, column = i
             left, right = (broadcast(shape[:-2], n) for shape in call.inputs)
@@ -39,14 +69,14 @@ def matmul(call: Call) -> Rule | None:
 
         return over([*batch, "i", "j"], at)
 
-    return Rule(describe(element))
+    return SplitRule(describe(element))
 
 
 @rule(aten.linear)
-def linear(call: Call) -> Rule:
+def linear(call: OperatorCall) -> SplitRule:
     rows = index_names(len(call.outputs[0]) - 1, "n")
 
-    def element(x: Tensor, weight: Tensor, *bias: Tensor) -> Over:
+    def element(x: TensorSymbol, weight: TensorSymbol, *bias: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             *n, o = i
             total = Sum(lambda k: x[(*n, k)] * weight[o, k])
@@ -54,41 +84,41 @@ def linear(call: Call) -> Rule:
 
         return over([*rows, "o"], at)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         return part.run(arguments) if part.index != "k" or part.adds else part.run(arguments, bias=None)
 
-    return Rule(describe(element, ("x", "weight", "bias")[: len(call.inputs)]), additive=True, local=local)
+    return SplitRule(describe(element, ("x", "weight", "bias")[: len(call.inputs)]), additive=True, local=local)
 
 
 @rule(aten.mv)
-def mv(call: Call) -> Rule:
-    return Rule(describe(lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k])))
+def mv(call: OperatorCall) -> SplitRule:
+    return SplitRule(describe(lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k])))
 
 
 @rule(aten.dot)
-def dot(call: Call) -> Rule:
-    return Rule(describe(lambda x, y: lambda: Sum(lambda k: x[k] * y[k])))
+def dot(call: OperatorCall) -> SplitRule:
+    return SplitRule(describe(lambda x, y: lambda: Sum(lambda k: x[k] * y[k])))
 
 
 @rule(aten.addmm)
-def addmm(call: Call) -> Rule:
+def addmm(call: OperatorCall) -> SplitRule:
     return _added(call, lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j]))
 
 
 @rule(aten.baddbmm)
-def baddbmm(call: Call) -> Rule:
+def baddbmm(call: OperatorCall) -> SplitRule:
     return _added(call, lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j]))
 
 
 @rule(aten.addmv)
-def addmv(call: Call) -> Rule:
+def addmv(call: OperatorCall) -> SplitRule:
     return _added(call, lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k]))
 
 
-def _added(call: Call, product: Callable[[Tensor, Tensor], Callable[..., Expression]]) -> Rule:
+def _added(call: OperatorCall, product: Callable[[TensorSymbol, TensorSymbol], Callable[..., Expression]]) -> SplitRule:
     """Return the rule of ``beta * self + alpha * product``."""
 
-    def element(c: Tensor, a: Tensor, b: Tensor) -> Over:
+    def element(c: TensorSymbol, a: TensorSymbol, b: TensorSymbol) -> Over:
         of = product(a, b)
 
         def at(*i: Any) -> Expression:
@@ -96,10 +126,10 @@ def _added(call: Call, product: Callable[[Tensor, Tensor], Callable[..., Express
 
         return over("nij"[3 - len(call.outputs[0]) :] if len(call.outputs[0]) > 1 else "i", at)
 
-    return Rule(describe(element), additive=True, local=_adds_once)
+    return SplitRule(describe(element), additive=True, local=_adds_once)
 
 
-def _adds_once(part: Part, arguments: dict[str, Any]) -> Any:
+def _adds_once(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     if part.strategy.combine == ("sum",) and not part.adds:
         return part.run(arguments, beta=0)
     return part.run(arguments)

@@ -6,39 +6,39 @@ from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Expression, Opaque, Over, Place, Sum, Tensor, describe, over
-from .common import Names, index_names, slices
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
+from .common import IndexNames, index_names, slices
 
 aten = torch.ops.aten
 
 
 @rule(aten._softmax, aten._log_softmax, aten._safe_softmax)
-def softmax(call: Call) -> Rule:
+def softmax(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
     return slices(call, [names], [names])
 
 
 @rule(aten._softmax_backward_data, aten._log_softmax_backward_data)
-def softmax_backward(call: Call) -> Rule:
+def softmax_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
     return slices(call, [names, names], [names])
 
 
-def _given(call: Call, **names: Names) -> list[Names]:
+def _given(call: OperatorCall, **names: IndexNames) -> list[IndexNames]:
     """Return the indices of the tensor arguments that a call has, in its order."""
     return [names[name] for name in call.names]
 
 
-def _asked(call: Call, *names: Names) -> list[Names]:
+def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
     """Return the indices of the outputs, none for those that ``output_mask`` leaves out."""
     return [own if wanted else [] for own, wanted in zip(names, call["output_mask"], strict=True)]
 
 
 @rule(aten.native_layer_norm)
-def layer_norm(call: Call) -> Rule:
+def layer_norm(call: OperatorCall) -> SplitRule:
     rank, inner = len(call.outputs[0]), len(call["normalized_shape"])
     rows = [f"i{d}" for d in range(rank - inner)]
     whole: list[str | None] = [None] * inner
@@ -47,7 +47,7 @@ def layer_norm(call: Call) -> Rule:
 
 
 @rule(aten.native_layer_norm_backward)
-def layer_norm_backward(call: Call) -> Rule:
+def layer_norm_backward(call: OperatorCall) -> SplitRule:
     inner = len(call["normalized_shape"])
     rows = [f"i{d}" for d in range(len(call.shape("input")) - inner)]
     whole: list[str | None] = [None] * inner
@@ -63,7 +63,7 @@ def layer_norm_backward(call: Call) -> Rule:
     aten._native_batch_norm_legit_no_training,
     aten.native_batch_norm,
 )
-def batch_norm(call: Call) -> Rule:
+def batch_norm(call: OperatorCall) -> SplitRule:
     """Return the rule of a batch normalization, by channels: the samples' statistics are not a sum of the parts'."""
     rank = len(call.outputs[0])
     each = [None, "c", *[None] * (rank - 2)]
@@ -72,7 +72,7 @@ def batch_norm(call: Call) -> Rule:
 
 
 @rule(aten.native_batch_norm_backward)
-def batch_norm_backward(call: Call) -> Rule:
+def batch_norm_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("input"))
     each = [None, "c", *[None] * (rank - 2)]
     inputs = [each if len(shape) == rank else ["c"] for shape in call.inputs]
@@ -80,7 +80,7 @@ def batch_norm_backward(call: Call) -> Rule:
 
 
 @rule(aten.native_group_norm, aten.native_group_norm_backward)
-def group_norm(call: Call) -> Rule:
+def group_norm(call: OperatorCall) -> SplitRule:
     """Return the rule of a group normalization and of its gradient: by samples, and by channels in whole groups."""
     groups, rank = call["group"], len(call.shape("input"))
     size = call.shape("input")[1] // groups
@@ -92,7 +92,7 @@ def group_norm(call: Call) -> Rule:
         block = slice(g * size, g * size + size)
         return (block,) if name in ("weight", "bias") else (n, block, *[slice(None)] * (rank - 2))
 
-    def outputs(*tensors: Tensor) -> tuple[Over, ...]:
+    def outputs(*tensors: TensorSymbol) -> tuple[Over, ...]:
         def read(n: Any, g: Any) -> Expression:
             return Opaque("norm")(*(x[where(name, n, g)] for x, name in zip(tensors, call.names, strict=True)))
 
@@ -104,9 +104,9 @@ def group_norm(call: Call) -> Rule:
         nothing = over([], lambda: Place(0, slice(None)))
         return tuple(made if wanted else nothing for made, wanted in zip((first, rest, rest), asked, strict=True))
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         samples, channels = arguments["input"].shape[:2]
         return part.run(arguments, N=samples, C=channels, group=channels // size)
 
     description = describe(outputs, index_names(len(call.names), "x"))
-    return Rule(description, extents={"g": groups}, local=local, kind="opaque")
+    return SplitRule(description, extents={"g": groups}, local=local, kind="opaque")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..operator import Call, Rule, rule
-from .common import Names, slices
+from ..operator import OperatorCall, SplitRule, rule
+from .common import IndexNames, slices
 
 aten = torch.ops.aten
 
@@ -38,8 +38,8 @@ SPACE = {
 
 
 def _on_images(space: int) -> None:
-    def make(call: Call) -> Rule:
-        def names(rank: int) -> Names:
+    def make(call: OperatorCall) -> SplitRule:
+        def names(rank: int) -> IndexNames:
             return [f"i{d}" for d in range(rank - space)] + [None] * space
 
         return slices(call, [names(len(s)) for s in call.inputs], [names(len(s)) for s in call.outputs])
@@ -52,19 +52,19 @@ for _space in SPACE:
 
 
 @rule(aten.upsample_nearest2d_backward, aten.upsample_bilinear2d_backward)
-def upsample_backward(call: Call) -> Rule:
-    images: Names = ["n", "c", None, None]
+def upsample_backward(call: OperatorCall) -> SplitRule:
+    images: IndexNames = ["n", "c", None, None]
 
     return slices(call, [images], [images], local=lambda part, a: part.run(a, input_size=list(part.shape())))
 
 
 @rule(aten.grid_sampler_2d)
-def grid_sampler(call: Call) -> Rule:
+def grid_sampler(call: OperatorCall) -> SplitRule:
     return slices(call, [["n", "c", None, None], ["n", None, None, None]], [["n", "c", None, None]])
 
 
 @rule(aten.col2im, aten.im2col)
-def columns(call: Call) -> Rule | None:
+def columns(call: OperatorCall) -> SplitRule | None:
     inputs, outputs = len(call.inputs[0]), len(call.outputs[0])
     if max(inputs, outputs) < 4:
         return None

@@ -8,21 +8,23 @@ from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Expression, Max, Min, Over, Prod, Sum, Tensor, describe, over
-from .common import Names, index_names, outer, slices
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import Expression, Max, Min, Over, Prod, Sum, TensorSymbol, describe, over
+from .common import IndexNames, index_names, outer, slices
 
 aten = torch.ops.aten
 
 
-def _reduced(call: Call, reduce: Callable[[Over], Expression], dims: tuple[int, ...], scale: float = 1.0) -> Rule:
+def _reduced(
+    call: OperatorCall, reduce: Callable[[Over], Expression], dims: tuple[int, ...], scale: float = 1.0
+) -> SplitRule:
     """Return the rule of a reduction over ``dims``."""
     rank = len(call.shape("self"))
     kept = [d for d in range(rank) if d not in dims]
     keepdim = len(call.outputs[0]) == rank and bool(dims)
     names = index_names(rank)
 
-    def element(x: Tensor) -> Over:
+    def element(x: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             known = dict(zip(range(rank) if keepdim else kept, i, strict=True))
 
@@ -35,64 +37,64 @@ def _reduced(call: Call, reduce: Callable[[Over], Expression], dims: tuple[int, 
 
         return over([names[d] for d in (range(rank) if keepdim else kept)], at)
 
-    return Rule(describe(element))
+    return SplitRule(describe(element))
 
 
 @rule(aten.sum)
-def sum_(call: Call) -> Rule:
+def sum_(call: OperatorCall) -> SplitRule:
     return _reduced(call, Sum, call.dims())
 
 
 @rule(aten.mean)
-def mean(call: Call) -> Rule:
+def mean(call: OperatorCall) -> SplitRule:
     dims = call.dims()
     count = math.prod(call.shape("self")[d] for d in dims)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         if part.strategy.combine != ("sum",):
             return part.run(arguments)
         keep = arguments.get("keepdim", False)
         return aten.sum.dim_IntList(arguments["self"], list(dims), keep, dtype=arguments["dtype"]) / count
 
     made = _reduced(call, Sum, dims, 1.0 / max(count, 1))
-    return Rule(made.description, local=local)
+    return SplitRule(made.description, local=local)
 
 
 @rule(aten.amax, aten.any)
-def amax(call: Call) -> Rule:
+def amax(call: OperatorCall) -> SplitRule:
     return _reduced(call, Max, call.dims())
 
 
 @rule(aten.amin, aten.all)
-def amin(call: Call) -> Rule:
+def amin(call: OperatorCall) -> SplitRule:
     return _reduced(call, Min, call.dims())
 
 
 @rule(aten.max, aten.min)
-def max_(call: Call) -> Rule:
+def max_(call: OperatorCall) -> SplitRule:
     if "dim" in call.arguments:
         return _along_dim(call)
     return _reduced(call, Max if call.target.overloadpacket is aten.max else Min, call.dims())
 
 
 @rule(aten.prod)
-def prod(call: Call) -> Rule:
+def prod(call: OperatorCall) -> SplitRule:
     return _reduced(call, Prod, call.dims())
 
 
 @rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median, aten.logsumexp)
 @rule(aten.var, aten.std, aten.var_mean, aten.kthvalue, aten.logcumsumexp, aten.cummax, aten.cummin)
-def along_dim(call: Call) -> Rule:
+def along_dim(call: OperatorCall) -> SplitRule:
     return _along_dim(call)
 
 
-def _along_dim(call: Call) -> Rule:
+def _along_dim(call: OperatorCall) -> SplitRule:
     """Return the rule of a function of all rows of some dimensions."""
     rank = len(call.shape("self"))
     whole = call.dims() if "dim" in call.arguments else tuple(range(rank))
     names = outer(rank, whole)
 
-    def fit(shape: tuple[int, ...]) -> Names:
+    def fit(shape: tuple[int, ...]) -> IndexNames:
         return names if len(shape) == rank else [n for n in names if n]
 
     return slices(call, [names], [fit(shape) for shape in call.outputs])

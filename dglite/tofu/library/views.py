@@ -7,35 +7,35 @@ from typing import Any
 
 import torch
 
-from ..operator import Call, Part, Rule, Shape, rule
-from ..tdl import Expression, Opaque, Over, Place, Tensor, describe, over
+from ..operator import OperatorCall, OperatorPart, SplitRule, TensorShape, rule
+from ..tdl import Expression, Opaque, Over, Place, TensorSymbol, describe, over
 from .common import elementwise, index_names, outer, resized, slices
 
 aten = torch.ops.aten
 
 
 @rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy)
-def same(call: Call) -> Rule:
+def same(call: OperatorCall) -> SplitRule:
     return elementwise(call)
 
 
 @rule(aten.permute)
-def permute(call: Call) -> Rule:
+def permute(call: OperatorCall) -> SplitRule:
     dims = call.dims("dims")
     names = index_names(len(dims))
-    return Rule(
+    return SplitRule(
         describe(lambda x: over([names[d] for d in dims], lambda *i: x[tuple(i[dims.index(d)] for d in range(len(i)))]))
     )
 
 
 @rule(aten.t)
-def t(call: Call) -> Rule:
+def t(call: OperatorCall) -> SplitRule:
     names = index_names(len(call.outputs[0]))
-    return Rule(describe(lambda x: over(names, lambda *i: x[i[::-1]])))
+    return SplitRule(describe(lambda x: over(names, lambda *i: x[i[::-1]])))
 
 
 @rule(aten.transpose)
-def transpose(call: Call) -> Rule:
+def transpose(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     first, second = call["dim0"] % rank, call["dim1"] % rank
 
@@ -44,18 +44,18 @@ def transpose(call: Call) -> Rule:
         where[first], where[second] = where[second], where[first]
         return tuple(where)
 
-    return Rule(describe(lambda x: over(index_names(rank), lambda *i: x[swapped(i)])))
+    return SplitRule(describe(lambda x: over(index_names(rank), lambda *i: x[swapped(i)])))
 
 
 @rule(aten.unsqueeze)
-def unsqueeze(call: Call) -> Rule:
+def unsqueeze(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     new = call["dim"] % rank
-    return Rule(describe(lambda x: over(index_names(rank), lambda *i: x[i[:new] + i[new + 1 :]])))
+    return SplitRule(describe(lambda x: over(index_names(rank), lambda *i: x[i[:new] + i[new + 1 :]])))
 
 
 @rule(aten.squeeze)
-def squeeze(call: Call) -> Rule:
+def squeeze(call: OperatorCall) -> SplitRule:
     shape = call.inputs[0]
     named = call.dims() if "dim" in call.arguments else range(len(shape))
     gone = {d for d in named if shape[d] == 1}
@@ -66,20 +66,20 @@ def squeeze(call: Call) -> Rule:
         return tuple(0 if d in gone else next(rest) for d in range(len(shape)))
 
     # a part of one row would lose a dimension that the whole keeps
-    return Rule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=_reshape)
+    return SplitRule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=_reshape)
 
 
-def _reshape(part: Part, arguments: dict[str, Any]) -> Any:
+def _reshape(part: OperatorPart, arguments: dict[str, Any]) -> Any:
     return arguments["self"].reshape(part.shape())
 
 
 @rule(aten.expand)
-def expand(call: Call) -> Rule:
+def expand(call: OperatorCall) -> SplitRule:
     made = elementwise(call, local=resized("size"))
-    return Rule(made.description, local=made.local)
+    return SplitRule(made.description, local=made.local)
 
 
-def _groups(before: Shape, after: Shape) -> list[tuple[range, range]]:
+def _groups(before: TensorShape, after: TensorShape) -> list[tuple[range, range]]:
     """Return the runs of dimensions that a view turns into one another: those with the same number of elements."""
     groups, i, j = [], 0, 0
     while i < len(before) or j < len(after):
@@ -97,7 +97,7 @@ def _groups(before: Shape, after: Shape) -> list[tuple[range, range]]:
 
 
 @rule(aten.view, aten._unsafe_view, aten.reshape)
-def view(call: Call) -> Rule | None:
+def view(call: OperatorCall) -> SplitRule | None:
     """Return the rule of a reshape: dimensions that are merged or split are split in blocks of rows."""
     before, after = call.inputs[0], call.outputs[0]
     if 0 in before:
@@ -116,7 +116,7 @@ def view(call: Call) -> Rule | None:
     def block(i: Any, size: int) -> Any:
         return i if size == 1 else slice(i * size, i * size + size)
 
-    def element(x: Tensor) -> Over:
+    def element(x: TensorSymbol) -> Over:
         def at(*i: Any) -> Any:
             for u, (d, rows, e, out_rows, _) in zip(i, blocks.values(), strict=True):
                 read[d], made[e] = block(u, rows), block(u, out_rows)
@@ -125,37 +125,37 @@ def view(call: Call) -> Rule | None:
         return over(list(blocks), at)
 
     extents = {name: extent for name, (*_, extent) in blocks.items()}
-    return Rule(describe(element), extents=extents, local=_reshape)
+    return SplitRule(describe(element), extents=extents, local=_reshape)
 
 
 @rule(aten.slice)
-def slice_tensor(call: Call) -> Rule:
+def slice_tensor(call: OperatorCall) -> SplitRule:
     size, (dim,) = call.shape("self"), call.dims()
     start, _, step = slice(call["start"], call["end"], call["step"]).indices(size[dim])
 
-    def element(x: Tensor) -> Over:
+    def element(x: TensorSymbol) -> Over:
         return over(
             index_names(len(size)), lambda *i: x[tuple(j * step + start if d == dim else j for d, j in enumerate(i))]
         )
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         # the part of the input begins with the slice's first row
         return part.run(arguments, start=0, end=None)
 
-    return Rule(describe(element), exact=True, local=local)
+    return SplitRule(describe(element), exact=True, local=local)
 
 
 @rule(aten.select)
-def select(call: Call) -> Rule:
+def select(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     row = call["index"] % shape[dim]
     names = index_names(len(call.outputs[0]))
     description = describe(lambda x: over(names, lambda *i: x[(*i[:dim], row, *i[dim:])]))
-    return Rule(description, exact=True, local=lambda part, arguments: part.run(arguments, index=0))
+    return SplitRule(description, exact=True, local=lambda part, arguments: part.run(arguments, index=0))
 
 
 @rule(aten.split_with_sizes, aten.split, aten.unbind)
-def split(call: Call) -> Rule:
+def split(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
     if len(call.outputs[0]) < len(shape):
@@ -165,21 +165,21 @@ def split(call: Call) -> Rule:
         return slices(call, [names], [names] * len(call.outputs))
 
     # pieces of one size are split alike: a part has the same rows of each
-    def piece(x: Tensor, number: int) -> Over:
+    def piece(x: TensorSymbol, number: int) -> Over:
         start = number * sizes[0]
         return over(index_names(len(shape)), lambda *i: x[(*i[:dim], i[dim] + start, *i[dim + 1 :])])
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         if part.index != f"i{dim}":
             return part.run(arguments)
         x, size = arguments["self"], part.size
         return [x.narrow(dim, number * sizes[0], size).clone() for number in range(len(sizes))]
 
-    return Rule(describe(lambda x: tuple(piece(x, number) for number in range(len(sizes)))), local=local)
+    return SplitRule(describe(lambda x: tuple(piece(x, number) for number in range(len(sizes)))), local=local)
 
 
 @rule(aten.cat)
-def cat(call: Call) -> Rule | None:
+def cat(call: OperatorCall) -> SplitRule | None:
     rank = len(call.outputs[0])
     dim = call["dim"] % rank
     if any(len(shape) != rank for shape in call.inputs):
@@ -189,40 +189,40 @@ def cat(call: Call) -> Rule | None:
         ends.append(ends[-1] + shape[dim])
 
     # of an operand that does not reach a part, clipping leaves no rows
-    def element(*operands: Tensor) -> Over:
+    def element(*operands: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             reads = (x[(*i[:dim], i[dim] - start, *i[dim + 1 :])] for x, start in zip(operands, ends[:-1], strict=True))
             return Opaque("cat")(*reads)
 
         return over(index_names(rank), at)
 
-    return Rule(describe(element, index_names(len(call.inputs), "x")), extents={f"i{dim}": ends[-1]})
+    return SplitRule(describe(element, index_names(len(call.inputs), "x")), extents={f"i{dim}": ends[-1]})
 
 
 @rule(aten.stack)
-def stack(call: Call) -> Rule:
+def stack(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
     return slices(call, [[n for n in names if n]] * len(call.inputs), [names])
 
 
 @rule(aten.flip)
-def flip(call: Call) -> Rule:
+def flip(call: OperatorCall) -> SplitRule:
     shape, dims = call.shape("self"), call.dims("dims")
     if not call["dims"]:
         dims = ()
 
-    def element(x: Tensor) -> Over:
+    def element(x: TensorSymbol) -> Over:
         return over(
             index_names(len(shape)),
             lambda *i: x[tuple(shape[d] - 1 - j if d in dims else j for d, j in enumerate(i))],
         )
 
-    return Rule(describe(element))
+    return SplitRule(describe(element))
 
 
 @rule(aten.roll)
-def roll(call: Call) -> Rule | None:
+def roll(call: OperatorCall) -> SplitRule | None:
     if not call["dims"]:
         return None
     names = outer(len(call.outputs[0]), call.dims("dims"))
@@ -230,7 +230,7 @@ def roll(call: Call) -> Rule | None:
 
 
 @rule(aten.repeat)
-def repeat(call: Call) -> Rule:
+def repeat(call: OperatorCall) -> SplitRule:
     """Return the rule of a repetition: only dimensions that are not repeated are split."""
     repeats, shape = call["repeats"], call.shape("self")
     new = len(repeats) - len(shape)
@@ -240,7 +240,7 @@ def repeat(call: Call) -> Rule:
 
 
 @rule(aten.diagonal)
-def diagonal(call: Call) -> Rule:
+def diagonal(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("self"))
     first, second = call["dim1"] % rank, call["dim2"] % rank
     names = outer(rank, (first, second))
@@ -248,17 +248,17 @@ def diagonal(call: Call) -> Rule:
 
 
 @rule(aten.constant_pad_nd)
-def constant_pad_nd(call: Call) -> Rule:
+def constant_pad_nd(call: OperatorCall) -> SplitRule:
     shape, pad = call.shape("self"), call["pad"]
     rank = len(shape)
     before = {rank - 1 - n // 2: pad[n] for n in range(0, len(pad), 2)}
 
-    def element(x: Tensor) -> Over:
+    def element(x: TensorSymbol) -> Over:
         return over(
             index_names(rank), lambda *i: Opaque("pad")(x[tuple(j - before.get(d, 0) for d, j in enumerate(i))])
         )
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         changed = list(pad)
         for d in before:
             if part.strategy.inputs[0][d] is not None:
@@ -271,11 +271,11 @@ def constant_pad_nd(call: Call) -> Rule:
         return part.run(arguments, pad=changed)
 
     extents = dict(zip(index_names(rank), call.outputs[0], strict=True))
-    return Rule(describe(element), extents=extents, local=local)
+    return SplitRule(describe(element), extents=extents, local=local)
 
 
 @rule(aten.slice_scatter, aten.select_scatter)
-def scatter_slice(call: Call) -> Rule:
+def scatter_slice(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("self"))
     names = outer(rank, call.dims())
     source = names if len(call.shape("src")) == rank else [n for n in names if n]
@@ -283,7 +283,7 @@ def scatter_slice(call: Call) -> Rule:
 
 
 @rule(aten.slice_backward, aten.select_backward)
-def slice_backward(call: Call) -> Rule:
+def slice_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
     source = names if len(call.inputs[0]) == rank else [n for n in names if n]
@@ -291,7 +291,7 @@ def slice_backward(call: Call) -> Rule:
 
 
 @rule(aten.as_strided)
-def as_strided(call: Call) -> Rule | None:
+def as_strided(call: OperatorCall) -> SplitRule | None:
     """Return the rule of a contiguous view that is written with strides; others read anything."""
     size = tuple(call["size"])
     contiguous = [math.prod(size[d + 1 :]) for d in range(len(size))]
@@ -302,5 +302,5 @@ def as_strided(call: Call) -> Rule | None:
 
 
 @rule(aten.copy)
-def copy(call: Call) -> Rule:
+def copy(call: OperatorCall) -> SplitRule:
     return elementwise(call)

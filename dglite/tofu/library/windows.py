@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..operator import Call, Part, Rule, rule
-from ..tdl import Apply, Expression, Max, Opaque, Over, Sum, Tensor, describe, over
+from ..operator import OperatorCall, OperatorPart, SplitRule, rule
+from ..tdl import ElementWise, Expression, Max, Opaque, Over, Sum, TensorSymbol, describe, over
 from .common import index_names
 
 aten = torch.ops.aten
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 class _Windows:
     """The windows of a pooling: where they lie, and which dimensions of space can be split."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: OperatorCall):
         self.count = 3 if "3d" in str(call.target) else 2
         self.lead = len(call.shape("self")) - self.count
         self.kernel = self._each(call["kernel_size"])
@@ -58,25 +58,25 @@ class _Windows:
         return [0 if e == d else p for e, p in enumerate(self.padding)]
 
 
-def _split(part: Part) -> int | None:
+def _split(part: OperatorPart) -> int | None:
     """Return the dimension of space that is split."""
     return int(part.index[1:]) if part.index.startswith("x") else None
 
 
 @rule(aten.max_pool2d_with_indices, aten.max_pool3d_with_indices, aten.avg_pool2d, aten.avg_pool3d)
-def pool(call: Call) -> Rule:
+def pool(call: OperatorCall) -> SplitRule:
     windows = _Windows(call)
     with_indices = len(call.outputs) > 1
     reduce = Max if with_indices else Sum
 
-    def outputs(x: Tensor) -> Any:
+    def outputs(x: TensorSymbol) -> Any:
         def value(*i: Any) -> Expression:
             return reduce(over(windows.taps, lambda *k: x[windows.inputs(i, k)]))
 
         made = over(windows.names, value)
-        return (made, over(windows.names, lambda *i: Apply("argmax")(value(*i)))) if with_indices else made
+        return (made, over(windows.names, lambda *i: ElementWise("argmax")(value(*i)))) if with_indices else made
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         d = _split(part)
         if d is None:
             return part.run(arguments)
@@ -93,7 +93,7 @@ def pool(call: Call) -> Rule:
         where[d] = where[d] + start
         return made[0], _ravel(where, sizes)
 
-    return Rule(describe(outputs), extents=windows.extents, keep=windows.keep, local=local)
+    return SplitRule(describe(outputs), extents=windows.extents, keep=windows.keep, local=local)
 
 
 def _unravel(flat: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -113,16 +113,16 @@ def _ravel(where: Sequence[torch.Tensor], sizes: Sequence[int]) -> torch.Tensor:
 
 
 @rule(aten.avg_pool2d_backward, aten.avg_pool3d_backward)
-def avg_pool_backward(call: Call) -> Rule:
+def avg_pool_backward(call: OperatorCall) -> SplitRule:
     windows = _Windows(call)
 
-    def element(grad: Tensor, x: Tensor) -> Over:
+    def element(grad: TensorSymbol, x: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             return Sum(over(windows.taps, lambda *k: Opaque("share")(grad[windows.windows(i, k)], x[i])))
 
         return over(windows.names, at)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         d = _split(part)
         if d is None:
             return part.run(arguments)
@@ -135,14 +135,14 @@ def avg_pool_backward(call: Call) -> Rule:
         made = part.run(arguments, self=padded, padding=windows.without_padding(d))
         return made.narrow(dim, left, part.size).clone()
 
-    return Rule(describe(element), extents=windows.extents, keep=windows.keep, local=local)
+    return SplitRule(describe(element), extents=windows.extents, keep=windows.keep, local=local)
 
 
 @rule(aten.max_pool2d_with_indices_backward, aten.max_pool3d_with_indices_backward)
-def max_pool_backward(call: Call) -> Rule:
+def max_pool_backward(call: OperatorCall) -> SplitRule:
     windows = _Windows(call)
 
-    def element(grad: Tensor, x: Tensor, indices: Tensor) -> Over:
+    def element(grad: TensorSymbol, x: TensorSymbol, indices: TensorSymbol) -> Over:
         def at(*i: Any) -> Expression:
             def share(*k: Any) -> Expression:
                 window = windows.windows(i, k)
@@ -152,7 +152,7 @@ def max_pool_backward(call: Call) -> Rule:
 
         return over(windows.names, at)
 
-    def local(part: Part, arguments: dict[str, Any]) -> Any:
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         d = _split(part)
         if d is None:
             return part.run(arguments)
@@ -164,4 +164,4 @@ def max_pool_backward(call: Call) -> Rule:
         made = grad.new_zeros(part.shape()).flatten(lead)
         return made.scatter_add(lead, flat, (grad * inside).flatten(lead)).view(part.shape())
 
-    return Rule(describe(element), extents=windows.extents, keep=windows.keep, local=local)
+    return SplitRule(describe(element), extents=windows.extents, keep=windows.keep, local=local)

@@ -1,0 +1,81 @@
+"""What ATen operators are written as in a captured step, and what they make on the meta device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch._library import simple_registry
+from torch._subclasses import FakeTensorMode
+from torch.utils._pytree import tree_map_only
+
+from ..errors import DGLError
+
+__all__ = ["decompositions", "depends_on_data", "described", "on_meta", "tensors_in"]
+
+aten = torch.ops.aten
+
+_TABLE: dict[Any, Callable[..., Any]] = {}
+_DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Return what operators are written as: Core ATen, and batch normalisation as its sums."""
+    if not _TABLE:
+        _TABLE.update(core_aten_decompositions())
+        _TABLE.update(
+            get_decompositions(
+                [
+                    aten._native_batch_norm_legit_functional,
+                    aten._native_batch_norm_legit_no_training,
+                    aten.native_batch_norm_backward,
+                    aten.native_group_norm,
+                    aten.mse_loss,
+                ]
+            )
+        )
+        for name in ("native_batch_norm.default", "cudnn_batch_norm.default", "_native_batch_norm_legit.default"):
+            packet, overload = name.split(".")
+            _TABLE.pop(getattr(getattr(aten, packet), overload), None)
+    return _TABLE
+
+
+def depends_on_data(func: Any, args: Any) -> bool:
+    if func in _DATA_DEPENDENT:
+        return True
+    if func is aten.index.Tensor:
+        return any(x is not None and x.dtype in (torch.bool, torch.uint8) for x in args[1])
+    return torch.Tag.dynamic_output_shape in func.tags or torch.Tag.data_dependent_output in func.tags
+
+
+def described(func: Any, args: Any, kwargs: Any) -> Any:
+    """Return an operator's outputs on the meta device: of one that a library registers, by its fake kernel."""
+    if func.namespace in ("aten", "prims"):
+        try:
+            return func(*args, **kwargs)
+        except NotImplementedError as error:
+            raise DGLError(f"{func} does not say the shapes of its outputs: write the module without it") from error
+    kernel = simple_registry.singleton.find(func.name()).fake_impl.kernel
+    if kernel is None:
+        raise DGLError(f"{func} has no fake kernel, so its shapes are unknown: add torch.library.register_fake for it")
+    with FakeTensorMode():
+        out = kernel.func(*args, **kwargs)
+    return tree_map_only(
+        torch.Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta"), out
+    )
+
+
+def on_meta(arg: Any) -> Any:
+    if isinstance(arg, torch.Tensor):
+        return arg if arg.device.type == "meta" or not arg.dim() else arg.to("meta")
+    if isinstance(arg, list | tuple):
+        return type(arg)(on_meta(a) for a in arg)
+    return arg
+
+
+def tensors_in(out: Any) -> list[torch.Tensor]:
+    if isinstance(out, torch.Tensor):
+        return [out]
+    return [x for x in out if isinstance(x, torch.Tensor)] if isinstance(out, list | tuple) else []

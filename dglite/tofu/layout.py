@@ -1,0 +1,109 @@
+"""Which box of each tensor a worker holds, and which part of each operator it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import DGLError
+from .boxes import Box
+from .library.graph import Neighbors
+from .strategy import Region, Strategy
+
+__all__ = ["Cut", "Layout", "nests", "region_box"]
+
+
+class Layout:
+    """Which box of each tensor a worker holds, and which part of each operator it has.
+
+    Parameters
+    ----------
+    steps : sequence of int
+        Into how many groups each step of the recursion splits a group of workers.
+    """
+
+    def __init__(self, steps: Sequence[int]) -> None:
+        self.steps = tuple(steps)
+        self.workers = 1
+        for k in steps:
+            self.workers *= k
+        self.digits = [self._digits(w) for w in range(self.workers)]
+
+    def _digits(self, worker: int) -> tuple[int, ...]:
+        found = []
+        for k in reversed(self.steps):
+            found.append(worker % k)
+            worker //= k
+        return tuple(reversed(found))
+
+    def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> Box:
+        """Return the box of a tensor of ``shape`` that a worker holds."""
+        rows = [(0, int(n)) for n in shape]
+        for k, d, j in zip(self.steps, placement, self.digits[worker], strict=True):
+            if d is not None:
+                rows[d] = _cut(rows[d], k, j)
+        return tuple(rows)
+
+    def cuts(self, strategies: Sequence[Strategy | None], worker: int) -> tuple[Cut, ...]:
+        """Return the part of an operator that a worker has: a range for each index that is split."""
+        found: dict[str, Cut] = {}
+        for k, strategy, j in zip(self.steps, strategies, self.digits[worker], strict=True):
+            if strategy is not None:
+                before = found.get(strategy.index, Cut(strategy, 0, strategy.extent))
+                found[strategy.index] = Cut(before.strategy, *_cut((before.lo, before.hi), k, j))
+        return tuple(found.values())
+
+    def near(self, source: int, target: int) -> tuple[int, int]:
+        """Return a key that is least for the source with the fastest link, spread over sources of one speed."""
+        a, b = self.digits[source], self.digits[target]
+        shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
+        return -shared, (source - target) % self.workers
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part ``[lo, hi)`` of a strategy's index."""
+
+    strategy: Strategy
+    lo: int
+    hi: int
+
+
+def _cut(rows: tuple[int, int], k: int, j: int) -> tuple[int, int]:
+    lo, n = rows[0], rows[1] - rows[0]
+    return lo + j * n // k, lo + (j + 1) * n // k
+
+
+def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> Box:
+    """Return the box of a tensor that several cuts leave; no two may cut one dimension."""
+    found: list[Any] = [None] * len(shape)
+    for region, lo, hi in cuts:
+        for d, span in enumerate(region):
+            if span is None:
+                continue
+            if found[d] is not None:
+                raise DGLError(f"{what} is split by two indices that share a dimension, which cannot be run")
+            found[d] = span.ids(lo, hi) if isinstance(span, Neighbors) else span.rows(lo, hi, shape[d])
+    return tuple((0, int(n)) if rows is None else rows for rows, n in zip(found, shape, strict=True))
+
+
+def nests(target: Any, strategies: Sequence[Strategy]) -> bool:
+    """Return whether an operator can be run split by all of these strategies at once.
+
+    Two indices may not share a dimension, nor reduce an output in two ways. By rows of windows, the paddings of a part
+    of a part would replace those of the part; by destinations and edges, its graph would.
+    """
+    by_index = {s.index: s for s in strategies}
+    if len(by_index) < 2:
+        return True
+    for regions in zip(*((*s.inputs, *s.outputs) for s in by_index.values()), strict=True):
+        if any(sum(span is not None for span in spans) > 1 for spans in zip(*regions, strict=True)):
+            return False
+    kinds = zip(*(s.combine for s in by_index.values()), strict=True)
+    if any(len({*kind} - {"concat"}) > 1 for kind in kinds):
+        return False
+    name = str(target)
+    if "pad" in name or ("dglite" in name and {"v", "e"} <= by_index.keys()):
+        return False
+    return not (("conv" in name or "pool" in name) and any(index.startswith("x") for index in by_index))
