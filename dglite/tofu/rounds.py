@@ -56,18 +56,27 @@ class Movement:
             values[target] = result
 
 
+KEPT = 1 << 18
+"""Bytes of the largest messages whose buffers are kept: making larger ones costs little beside filling them."""
+
+
 class Buffers:
-    """Memory for what is sent and received, which all rounds use: no two are under way at a time."""
+    """Memory for what is sent and received, which small rounds share: no two are under way at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.size = device, 0
-        self._made: list[torch.Tensor] = []
+        self._kept: list[torch.Tensor] = []
 
-    def __call__(self, number: int) -> torch.Tensor:
-        """Return the buffer to send from (0) or to receive in (1)."""
-        if not self._made or len(self._made[0]) < self.size:
-            self._made = [torch.empty(self.size, dtype=torch.uint8, device=self.device) for _ in range(2)]
-        return self._made[number]
+    def of(self, size: int) -> list[torch.Tensor]:
+        """Return the buffers, of ``size`` bytes at least, to send from and to receive in."""
+        if size > KEPT:
+            return self._make(size)
+        if not self._kept or len(self._kept[0]) < size:
+            self._kept = self._make(self.size)
+        return self._kept
+
+    def _make(self, size: int) -> list[torch.Tensor]:
+        return [torch.empty(size, dtype=torch.uint8, device=self.device) for _ in range(2)]
 
 
 class Round:
@@ -94,7 +103,10 @@ class Round:
         self._came: list[list[tuple[Piece, torch.Tensor]]] = []
         self._given = [self._size(j, _sent) for j in range(k)]
         self._taken = [self._size(j, _taken) for j in range(k)]
-        buffers.size = max(buffers.size, sum(self._given), sum(self._taken))
+        self._most = max(sum(self._given), sum(self._taken))
+        self._pair: list[torch.Tensor] = []
+        if self._most <= KEPT:
+            buffers.size = max(buffers.size, self._most)
 
     def _size(self, worker: int, shapes: Callable[[Movement, int], list[int]]) -> int:
         size = sum(n * m.exchange.dtype.itemsize for m in self.movements for n in shapes(m, worker))
@@ -103,7 +115,7 @@ class Round:
 
     def _lay_out(self) -> None:
         """Find where everything stands in the buffers."""
-        send, receive = self._buffers(0), self._buffers(1)
+        send, receive = self._pair = self._buffers.of(self._most)
         self._packs, self._came = [], [[] for _ in self.movements]
         first = 0
         for j, given in enumerate(self._given):
@@ -130,7 +142,7 @@ class Round:
         for source, pick, piece in self._packs:
             rows = read(values[source], pick)
             piece.view(rows.shape).copy_(rows)
-        send, receive = self._buffers(0)[: sum(self._given)], self._buffers(1)[: sum(self._taken)]
+        send, receive = self._pair[0][: sum(self._given)], self._pair[1][: sum(self._taken)]
         with self.links.watched(f"the exchange for {self.name}"):
             self._wait = self.links.start(send, receive, self._given, self._taken, self._few)
 
@@ -144,6 +156,8 @@ class Round:
             result = m.exchange.result(values[m.source], came)
             for target in m.targets:
                 values[target] = result
+        if self._most > KEPT:
+            self._packs, self._came, self._pair = None, [], []
 
 
 def moved(links: Links, exchange: Exchange, tensor: torch.Tensor, name: str) -> torch.Tensor:
