@@ -52,7 +52,7 @@ def _place(box: Box, whole: Box) -> Pick:
     return tuple(found)
 
 
-class Piece(NamedTuple):
+class ReceivedRows(NamedTuple):
     """Rows of a partial result, and where they stand in what is needed of it."""
 
     part: int
@@ -92,7 +92,7 @@ class Exchange:
         What each other worker gets of the tensor that this one holds.
     send_sizes : dict of int to list of int
         How many elements these are.
-    takes : dict of int to list of Piece
+    takes : dict of int to list of ReceivedRows
         What comes from each other worker.
     largest : int
         Bytes of the largest result of a worker.
@@ -121,15 +121,15 @@ class Exchange:
         self._shape = None if wanted is None else box_shape(wanted)
         self.sends: dict[int, list[Pick]] = {}
         self.send_sizes: dict[int, list[int]] = {}
-        self.takes: dict[int, list[Piece]] = {}
-        self._own: list[tuple[Pick, Piece]] = []
+        self.takes: dict[int, list[ReceivedRows]] = {}
+        self._own: list[tuple[Pick, ReceivedRows]] = []
         for m in moves:
             if rank == m.source:
                 assert mine is not None
                 pick = _pick(m.box, mine)
             if rank == m.target:
                 assert wanted is not None
-                piece = Piece(m.part, _place(m.box, wanted), box_shape(m.box))
+                piece = ReceivedRows(m.part, _place(m.box, wanted), box_shape(m.box))
             if rank == m.source == m.target:
                 self._own.append((pick, piece))
             elif rank == m.source:
@@ -139,14 +139,14 @@ class Exchange:
                 self.takes.setdefault(m.source, []).append(piece)
         self._numbers = sorted({m.part for m in moves if m.target == rank})
 
-    def result(self, tensor: torch.Tensor | None, came: Sequence[tuple[Piece, torch.Tensor]] = ()) -> Any:
+    def result(self, tensor: torch.Tensor | None, came: Sequence[tuple[ReceivedRows, torch.Tensor]] = ()) -> Any:
         """Return what is needed; None for a worker that needs nothing.
 
         Parameters
         ----------
         tensor : Tensor or None
             What this worker holds. What it needs of it alone may be a view.
-        came : sequence of (Piece, Tensor)
+        came : sequence of (ReceivedRows, Tensor)
             What has come from the others, in memory that is used again.
         """
         if self._shape is None:
@@ -171,7 +171,7 @@ class Exchange:
             self._combine(result, part, out=result)
         return result
 
-    def _put(self, piece: Piece, rows: torch.Tensor, found: dict[int, Any], buffers: dict[int, Any]) -> None:
+    def _put(self, piece: ReceivedRows, rows: torch.Tensor, found: dict[int, Any], buffers: dict[int, Any]) -> None:
         if not piece.place:
             found[piece.part] = rows
             return

@@ -25,7 +25,7 @@ from .links import Links
 from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
 from .program import OperandSlot, Program, WorkerInstruction, freeing
-from .rounds import Buffers, Movement
+from .rounds import MessageBuffers, Movement
 from .schedule import schedule
 from .strategy import Combine, Region, RowSpan, Strategy
 
@@ -106,7 +106,7 @@ class _Compiler:
             if node.op == "call_function" and node.target is not operator.getitem:
                 found.append(self.instruction(node, len(found)))
         given = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
-        steps = schedule(found, self.movements, self.sizes, given, self.links, Buffers(self.device))
+        steps = schedule(found, self.movements, self.sizes, given, self.links, MessageBuffers(self.device))
         kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
         kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
         freeing(steps, kept)

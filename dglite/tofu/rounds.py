@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from .exchange import Exchange, Pick, Piece, read
+from .exchange import Exchange, Pick, ReceivedRows, read
 from .links import Links
 
-__all__ = ["Buffers", "Movement", "Round", "moved"]
+__all__ = ["MessageBuffers", "Movement", "Round", "moved"]
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ KEPT = 1 << 18
 """Bytes of the largest messages whose buffers are kept: making larger ones costs little beside filling them."""
 
 
-class Buffers:
+class MessageBuffers:
     """Memory for what is sent and received, which small rounds share: no two are under way at a time."""
 
     def __init__(self, device: torch.device) -> None:
@@ -87,12 +87,12 @@ class Round:
     links : Links
     movements : sequence of Movement
         In an order that is the same for all workers.
-    buffers : Buffers
+    buffers : MessageBuffers
     name : str
         What needs the results, for messages.
     """
 
-    def __init__(self, links: Links, movements: Sequence[Movement], buffers: Buffers, name: str) -> None:
+    def __init__(self, links: Links, movements: Sequence[Movement], buffers: MessageBuffers, name: str) -> None:
         self.links, self.name, self._buffers = links, name, buffers
         self.movements = sorted(movements, key=lambda m: -m.exchange.dtype.itemsize)
         self._align = self.movements[0].exchange.dtype.itemsize
@@ -100,7 +100,7 @@ class Round:
         self._few = 2 * len(set().union(*(m.exchange.pairs for m in self.movements))) < k * (k - 1)
         self._received, self._wait = 0, _nothing
         self._packs: list[tuple[int, Pick, torch.Tensor]] | None = None
-        self._came: list[list[tuple[Piece, torch.Tensor]]] = []
+        self._came: list[list[tuple[ReceivedRows, torch.Tensor]]] = []
         self._given = [self._size(j, _sent) for j in range(k)]
         self._taken = [self._size(j, _taken) for j in range(k)]
         self._most = max(sum(self._given), sum(self._taken))
@@ -163,7 +163,7 @@ class Round:
 def moved(links: Links, exchange: Exchange, tensor: torch.Tensor, name: str) -> torch.Tensor:
     """Return what one exchange makes of a tensor, now."""
     values: list[Any] = [tensor, None]
-    one = Round(links, [Movement(exchange, 0, [1], fetch=False)], Buffers(exchange.device), name)
+    one = Round(links, [Movement(exchange, 0, [1], fetch=False)], MessageBuffers(exchange.device), name)
     one.start(values)
     one.finish(values)
     found: torch.Tensor = values[1]

@@ -14,7 +14,7 @@ import numpy as np
 
 from .links import Links
 from .program import ProgramStep, WorkerInstruction
-from .rounds import Buffers, Movement, Round
+from .rounds import MessageBuffers, Movement, Round
 
 __all__ = ["schedule"]
 
@@ -31,7 +31,7 @@ def schedule(
     sizes: Mapping[int, int],
     given: Sequence[int],
     links: Links,
-    buffers: Buffers,
+    buffers: MessageBuffers,
 ) -> list[ProgramStep]:
     """Return the steps of a program.
 

@@ -13,7 +13,7 @@ from dglite.tofu.exchange import Exchange
 from dglite.tofu.execute import compile_plan
 from dglite.tofu.links import Links
 from dglite.tofu.program import OperandSlot, Program, WorkerInstruction
-from dglite.tofu.rounds import Buffers, Movement, Round
+from dglite.tofu.rounds import MessageBuffers, Movement, Round
 from dglite.tofu.schedule import schedule
 
 CPU = torch.device("cpu")
@@ -85,6 +85,6 @@ def test_what_is_fetched_early_fits_into_the_memory_that_is_needed_anyway(
 ) -> None:
     instructions, movements, held = whole(sizes)
     given = [m.source for m in movements]
-    steps = schedule(instructions, movements, held, given, Links(0, 2), Buffers(CPU))
+    steps = schedule(instructions, movements, held, given, Links(0, 2), MessageBuffers(CPU))
     found = [step.what for step in steps if step.starts]
     assert [len(one.movements) for one in found if isinstance(one, Round)] == together
