@@ -36,9 +36,10 @@ from sampling import cases_table as sampling_table
 from spmm import cases_table, summary_table
 from sweep import sweep_table
 from tofu_search import plans_table
+from tofu_train import steps_table as partitioned_table
 from udf import pairs_table, sizes_table
 
-PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md")]
+PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "layers.md", "dataloading.md", "tofu.md")]
 
 
 def spmm(results: dict[str, Any]) -> str:
@@ -174,6 +175,11 @@ def tofu_search(results: dict[str, Any]) -> str:
     return plans_table(results["records"])
 
 
+def tofu_train(results: dict[str, Any]) -> str:
+    """Return one row per model and number of processes."""
+    return partitioned_table(results["records"])
+
+
 SECTIONS = (
     (spmm, "spmm"),
     (overhead, "overhead"),
@@ -198,6 +204,7 @@ SECTIONS = (
     (out_of_core, "out_of_core"),
     (before_after, "before_after"),
     (tofu_search, "tofu_search"),
+    (tofu_train, "tofu_train"),
 )
 """What is written between the marks of its name, and from which file."""
 

@@ -1,11 +1,15 @@
-"""Train a model whose weights, gradients and momentum do not fit one process, in four. The model is not changed.
+"""Train a model in four processes whose weights and momentum do not fit one. The model is not changed.
 
 torchrun --nproc-per-node=4 examples/large_model.py
+
+The system gives no process more than ``--limit`` MB, so with --nproc-per-node=1 it ends with "can't allocate memory".
 """
 
 from __future__ import annotations
 
 import argparse
+import resource
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -15,12 +19,21 @@ from torch.nn import functional
 from dglite import tofu
 
 
+def limit_memory(megabytes: int) -> None:
+    """Let this process have no more memory than that beyond what it has now."""
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    most = int(status["VmData"].split()[0]) * 1024 + megabytes * 10**6
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--width", type=int, default=2048)
+    arguments.add_argument("--width", type=int, default=4096)
     arguments.add_argument("--steps", type=int, default=5)
+    arguments.add_argument("--limit", type=int, default=500, help="MB that a process may have")
     args = arguments.parse_args()
 
+    limit_memory(args.limit)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     with torch.device("meta"):  # takes no memory: each process initialises its parts

@@ -1,23 +1,23 @@
-"""Move regions of a tensor between workers: who sends which rows to whom, found once, and the collective that does so.
+"""Move regions of a tensor between workers: who sends which rows to whom, found once.
 
 A *box* is a region of a tensor, for each dimension a range of rows or their sorted ids. Every worker knows the boxes of
-all, so each finds the same moves, and no worker waits for a message that nobody sends.
+all, so each finds the same moves, and no worker waits for a message that nobody sends. Exchanges that are made at one
+time share their messages: see `rounds`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.distributed as dist
 
-from .boxes import Box, Near, Transfer, box_shape, check_complete, pieces_of, transfers
+from .boxes import Box, Near, box_shape, check_complete, pieces_of, transfers
 from .strategy import Combine
 
-__all__ = ["Exchange", "Links", "ReduceExchange"]
+__all__ = ["Exchange", "Pick", "read", "reducing"]
 
 Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 """How to read a box of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
@@ -34,7 +34,7 @@ def _pick(box: Box, tile: Box) -> Pick:
     return tuple(found)
 
 
-def _read(tensor: torch.Tensor, pick: Pick) -> torch.Tensor:
+def read(tensor: torch.Tensor, pick: Pick) -> torch.Tensor:
     for one in pick:
         tensor = tensor.narrow(*one) if len(one) == 3 else tensor.index_select(one[0], one[1].to(tensor.device))
     return tensor
@@ -52,47 +52,12 @@ def _place(box: Box, whole: Box) -> Pick:
     return tuple(found)
 
 
-class Links:
-    """The processes that exchange: their group, and how many bytes this one has received.
+class ReceivedRows(NamedTuple):
+    """Rows of a partial result, and where they stand in what is needed of it."""
 
-    Attributes
-    ----------
-    rank, world : int
-    bytes : int
-        Received from others since it was last set.
-    """
-
-    def __init__(self, rank: int, world: int, group: Any = None) -> None:
-        self.rank, self.world, self.group, self.bytes = rank, world, group, 0
-        self._tag = 0
-
-    def gather(self, mine: torch.Tensor) -> torch.Tensor:
-        """Return what all have, of one size, as rows."""
-        found = mine.new_empty((self.world, mine.numel()))
-        dist.all_gather(list(found.unbind()), mine, group=self.group)
-        self.bytes += (self.world - 1) * mine.numel()
-        return found
-
-    def all_to_all(self, sends: dict[int, torch.Tensor], sizes: dict[int, int], like: torch.Tensor) -> Any:
-        """Send and receive with every other worker; return what came from each."""
-        given = [sends[j].numel() if j in sends else 0 for j in range(self.world)]
-        taken = [sizes.get(j, 0) for j in range(self.world)]
-        found = like.new_empty(sum(taken))
-        sent = torch.cat([sends[j] for j in range(self.world) if j in sends])
-        dist.all_to_all_single(found, sent, taken, given, group=self.group)
-        self.bytes += sum(taken)
-        return {j: one for j, one in enumerate(found.split(taken)) if j in sizes}
-
-    def pairs(self, sends: dict[int, torch.Tensor], sizes: dict[int, int], like: torch.Tensor) -> Any:
-        """Send and receive with some workers; return what came from each."""
-        found = {j: like.new_empty(size) for j, size in sizes.items()}
-        self._tag += 1
-        ops = [dist.P2POp(dist.isend, x, j, self.group, self._tag) for j, x in sends.items()]
-        ops += [dist.P2POp(dist.irecv, x, j, self.group, self._tag) for j, x in found.items()]
-        for work in dist.batch_isend_irecv(ops) if ops else ():
-            work.wait()
-        self.bytes += sum(sizes.values())
-        return found
+    part: int
+    place: Pick
+    shape: tuple[int, ...]
 
 
 class Exchange:
@@ -100,7 +65,8 @@ class Exchange:
 
     Parameters
     ----------
-    links : Links
+    rank : int
+        This worker.
     held : sequence of Box or None
         Of ranges, for each worker; None holds nothing. Those of one part do not overlap but where they are equal.
     needed : sequence of Box or None
@@ -109,158 +75,133 @@ class Exchange:
         Of the tensor.
     parts : sequence of int, optional
         Which partial result each worker holds; what is needed is then needed of each part.
+    combine : str, optional
+        How partial results are combined: each worker does so in one order, so equal boxes get equal numbers.
     near : callable, optional
         ``near(source, target)`` is less for workers with a faster link.
     owns : bool
         Whether the result is kept for long, so that it may not be a view of more.
+
+    Attributes
+    ----------
+    total : int
+        Bytes that all workers together receive.
+    pairs : set of (int, int)
+        Which worker sends to which.
+    sends : dict of int to list of Pick
+        What each other worker gets of the tensor that this one holds.
+    send_sizes : dict of int to list of int
+        How many elements these are.
+    takes : dict of int to list of ReceivedRows
+        What comes from each other worker.
+    largest : int
+        Bytes of the largest result of a worker.
     """
 
     def __init__(
         self,
-        links: Links,
+        rank: int,
         held: Sequence[Box | None],
         needed: Sequence[Box | None],
         dtype: torch.dtype,
         device: torch.device,
         parts: Sequence[int] | None = None,
+        combine: Combine = "concat",
         near: Near | None = None,
         owns: bool = False,
     ) -> None:
-        self.links, self.dtype, self.device, self.owns = links, dtype, device, owns
-        me, parts = links.rank, parts or [0] * links.world
-        moves = transfers(held, needed, parts, near or (lambda source, target: (source - target) % links.world))
-        pairs = {(m.source, m.target) for m in moves if m.source != m.target}
-        self.total = sum(math.prod(box_shape(m.box)) for m in moves if m.source != m.target) * dtype.itemsize
-        mine, wanted = held[me], needed[me]
-        self.parts = sorted({m.part for m in moves if m.target == me})
-        self.shape = None if wanted is None else box_shape(wanted)
-        own = [m for m in moves if m.source == m.target == me]
+        self.dtype, self.device, self._owns = dtype, device, owns
+        self._combine, self.world, parts = _COMBINE.get(combine), len(held), parts or [0] * len(held)
+        moves = transfers(held, needed, parts, near or (lambda source, target: (source - target) % self.world))
         check_complete(moves, needed)
-        self._picks = {
-            m.part: (_pick(m.box, mine), _place(m.box, wanted)) for m in own if mine is not None and wanted is not None
-        }
-        self._sends: dict[int, list[Pick]] = {}
-        self._takes: dict[int, list[tuple[int, Pick, tuple[int, ...]]]] = {}
+        self.pairs = {(m.source, m.target) for m in moves if m.source != m.target}
+        self.total = sum(math.prod(box_shape(m.box)) for m in moves if m.source != m.target) * dtype.itemsize
+        self.largest = max(math.prod(box_shape(box)) for box in needed if box is not None) * dtype.itemsize
+        mine, wanted = held[rank], needed[rank]
+        self._shape = None if wanted is None else box_shape(wanted)
+        self.sends: dict[int, list[Pick]] = {}
+        self.send_sizes: dict[int, list[int]] = {}
+        self.takes: dict[int, list[ReceivedRows]] = {}
+        self._own: list[tuple[Pick, ReceivedRows]] = []
         for m in moves:
-            if m.source == me != m.target:
+            if rank == m.source:
                 assert mine is not None
-                self._sends.setdefault(m.target, []).append(_pick(m.box, mine))
-            elif m.target == me != m.source:
+                pick = _pick(m.box, mine)
+            if rank == m.target:
                 assert wanted is not None
-                self._takes.setdefault(m.source, []).append((m.part, _place(m.box, wanted), box_shape(m.box)))
-        self._sizes = {j: dtype.itemsize * sum(math.prod(s) for *_, s in took) for j, took in self._takes.items()}
-        self._way = self._choose(pairs, moves, held)
+                piece = ReceivedRows(m.part, _place(m.box, wanted), box_shape(m.box))
+            if rank == m.source == m.target:
+                self._own.append((pick, piece))
+            elif rank == m.source:
+                self.sends.setdefault(m.target, []).append(pick)
+                self.send_sizes.setdefault(m.target, []).append(math.prod(box_shape(m.box)))
+            elif rank == m.target:
+                self.takes.setdefault(m.source, []).append(piece)
+        self._numbers = sorted({m.part for m in moves if m.target == rank})
 
-    def _choose(self, pairs: set[tuple[int, int]], moves: list[Transfer], held: Sequence[Box | None]) -> str:
-        k = self.links.world
-        if not pairs:
-            return "none"
-        if len(pairs) < k * (k - 1):
-            return "pairs"
-        sizes = {box_shape(box) for box in held if box is not None}
-        whole = all(_same(m.box, held[m.source]) for m in moves)
-        return "gather" if whole and len(sizes) == 1 and len(moves) == k * k else "all_to_all"
+    def result(self, tensor: torch.Tensor | None, came: Sequence[tuple[ReceivedRows, torch.Tensor]] = ()) -> Any:
+        """Return what is needed; None for a worker that needs nothing.
 
-    @property
-    def way(self) -> str:
-        """The collective: ``"none"``, ``"gather"``, ``"all_to_all"`` or ``"pairs"``."""
-        return self._way
-
-    def run(self, tensor: torch.Tensor | None) -> list[torch.Tensor]:
-        """Return what is needed, of each part in order; empty for a worker that needs nothing.
-
-        What the worker has itself may be a view of ``tensor``, whose rows it may be all of.
+        Parameters
+        ----------
+        tensor : Tensor or None
+            What this worker holds. What it needs of it alone may be a view.
+        came : sequence of (ReceivedRows, Tensor)
+            What has come from the others, in memory that is used again.
         """
-        links = self.links
-        came: dict[int, torch.Tensor] = {}
-        if self._way == "gather":
-            assert tensor is not None
-            rows = links.gather(_bytes(tensor))
-            came = {j: rows[j] for j in self._takes}
-        elif self._way != "none":
-            sends = {}
-            for j, picks in self._sends.items():
-                assert tensor is not None
-                read = [_bytes(_read(tensor, pick)) for pick in picks]
-                sends[j] = read[0] if len(read) == 1 else torch.cat(read)
-            like = torch.empty(0, dtype=torch.uint8, device=self.device)
-            came = (links.all_to_all if self._way == "all_to_all" else links.pairs)(sends, self._sizes, like)
-        return self._assembled(tensor, came)
-
-    def _assembled(self, tensor: torch.Tensor | None, came: dict[int, torch.Tensor]) -> list[torch.Tensor]:
+        if self._shape is None:
+            return None
+        if not self._numbers:
+            return self._empty()
         found: dict[int, torch.Tensor] = {}
-        for part, (pick, place) in self._picks.items():
+        buffers: dict[int, torch.Tensor] = {}
+        for pick, piece in self._own:
             assert tensor is not None
-            own = _read(tensor, pick)
-            if not place:
-                found[part] = own.clone() if self.owns and pick else own
-            else:
-                _read(self._buffer(found, part), place).copy_(own)
-        for j, took in self._takes.items():
-            at = 0
-            for part, place, shape in took:
-                size = math.prod(shape) * self.dtype.itemsize
-                got = came[j][at : at + size]
-                at += size
-                if not place and at == size and len(took) == 1:
-                    found[part] = got.view(self.dtype).view(shape)
-                else:
-                    _read(self._buffer(found, part), place).copy_(got.view(self.dtype).view(shape))
-        if self.shape is not None and not found:
-            found[0] = self._buffer({}, 0)
-        return [found[part] for part in sorted(found)]
+            rows = read(tensor, pick)
+            self._put(piece, rows.clone() if self._owns and pick and not piece.place else rows, found, buffers)
+        for piece, rows in came:
+            self._put(piece, rows, found, buffers)
+        if self._combine is None or len(self._numbers) == 1:
+            (number,) = self._numbers
+            lent = any(rows is found[number] for _, rows in came)
+            return found[number].clone() if lent else found[number]
+        first, second, *rest = (found[number] for number in self._numbers)
+        result = self._combine(first, second)
+        for part in rest:
+            self._combine(result, part, out=result)
+        return result
 
-    def _buffer(self, found: dict[int, torch.Tensor], part: int) -> torch.Tensor:
-        if part not in found:
-            assert self.shape is not None
-            found[part] = torch.empty(self.shape, dtype=self.dtype, device=self.device)
-        return found[part]
+    def _put(self, piece: ReceivedRows, rows: torch.Tensor, found: dict[int, Any], buffers: dict[int, Any]) -> None:
+        if not piece.place:
+            found[piece.part] = rows
+            return
+        if piece.part not in buffers:
+            found[piece.part] = buffers[piece.part] = self._empty()
+        read(buffers[piece.part], piece.place).copy_(rows)
 
-
-def _same(box: Box, other: Box | None) -> bool:
-    return other is not None and all(
-        not isinstance(rows, np.ndarray) and rows == o for rows, o in zip(box, other, strict=True)
-    )
+    def _empty(self) -> torch.Tensor:
+        assert self._shape is not None
+        return torch.empty(self._shape, dtype=self.dtype, device=self.device)
 
 
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)
+def reducing(
+    rank: int,
+    made: Sequence[Box | None],
+    held: Sequence[Box | None],
+    dtype: torch.dtype,
+    device: torch.device,
+    parts: Sequence[int],
+    combine: Combine,
+    near: Near | None = None,
+) -> list[Exchange]:
+    """Return the exchanges, one after the other, from partial results to their sum, or maximum, where they are held.
 
-
-class ReduceExchange:
-    """Partial results to their sum, or maximum, where they are held.
-
-    Each worker takes all parts of what it holds and reduces them in one order, so equal boxes get equal numbers. Boxes
-    that several workers hold are reduced in pieces and then gathered.
+    Each worker takes all parts of what it holds. Boxes that several workers hold are reduced in pieces and then
+    gathered.
     """
-
-    def __init__(
-        self,
-        links: Links,
-        made: Sequence[Box | None],
-        held: Sequence[Box | None],
-        dtype: torch.dtype,
-        device: torch.device,
-        parts: Sequence[int],
-        combine: Combine,
-        near: Near | None = None,
-    ) -> None:
-        self._combine = _COMBINE[combine]
-        pieces = pieces_of(held, parts)
-        self._first = Exchange(links, made, pieces or held, dtype, device, parts, near)
-        self._then = Exchange(links, pieces, held, dtype, device, near=near) if pieces else None
-        self.total = self._first.total + (self._then.total if self._then else 0)
-
-    def run(self, tensor: torch.Tensor | None) -> list[torch.Tensor]:
-        """Return the result in a list, as `Exchange.run` does."""
-        parts = self._first.run(tensor)
-        result = parts[0] if parts else None
-        for number, part in enumerate(parts[1:]):
-            # the first may be memory of the operator's operands
-            result = self._combine(result, part, out=result if number else None)
-        if self._then:
-            return self._then.run(result)
-        return [] if result is None else [result]
+    pieces = pieces_of(held, parts)
+    first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, near)
+    return [first, Exchange(rank, pieces, held, dtype, device, near=near)] if pieces else [first]
 
 
 _COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}

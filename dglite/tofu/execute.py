@@ -7,6 +7,7 @@ value is freed after its last use. All of this is found once, by `compile_plan`;
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from torch.fx import Node
 from ..errors import DGLError
 from .aten import operator_of
 from .boxes import Box, box_shape
-from .exchange import Exchange, Links, ReduceExchange
+from .exchange import Exchange, reducing
 from .layout import Cut, Layout, nests, region_box
+from .links import Links
 from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
-from .program import Move, OperandSlot, Program, WorkerInstruction
+from .program import OperandSlot, Program, WorkerInstruction, freeing
+from .rounds import MessageBuffers, Movement
+from .schedule import schedule
 from .strategy import Combine, Region, RowSpan, Strategy
 
 __all__ = ["compile_plan", "part_runner"]
@@ -81,32 +85,41 @@ def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: 
 class _Compiler:
     def __init__(self, plan: PartitionPlan, links: Links, device: torch.device, seed: int) -> None:
         self.plan, self.links, self.device, self.seed = plan, links, device, seed
+        self.movements: list[Movement] = []
+        self.sizes: dict[int, int] = {}
         self.steps = plan.steps
         self.layout = Layout([step.k for step in self.steps])
         self.workers = range(self.layout.workers)
         self.slots: dict[Node, int] = {}
-        self.total = 0
         self._tiles: dict[Any, list[Box | None]] = {}
 
     def program(self) -> Program:
-        graph = self.plan.captured.graph
+        captured = self.plan.captured
+        graph = captured.graph
         for node in graph.nodes:
             if isinstance(node.meta.get("val"), torch.Tensor):
                 self.slots[node] = len(self.slots)
+                self.sizes[self.slots[node]] = 0 if _is_view(node) else self._bytes(self.tiles(node), node)
+        self.count = len(self.slots)
         found: list[WorkerInstruction] = []
-        last: dict[int, int] = {}
         for node in graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem:
                 found.append(self.instruction(node, len(found)))
-                for slot in (*(s for s, _ in found[-1].fetches), *(s for _, ss, _ in found[-1].puts for s in ss)):
-                    last[slot] = len(found) - 1
-        captured = self.plan.captured
+        given = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
+        steps = schedule(found, self.movements, self.sizes, given, self.links, MessageBuffers(self.device))
         kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
         kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
-        for slot, number in last.items():
-            if slot not in kept:
-                found[number].free.append(slot)
-        return Program(self.slots, found, self.total)
+        freeing(steps, kept)
+        return Program(self.slots, self.count, steps, sum(m.exchange.total for m in self.movements))
+
+    def _slot(self, size: int) -> int:
+        self.sizes[self.count] = size
+        self.count += 1
+        return self.count - 1
+
+    def _bytes(self, boxes: Sequence[Box | None], node: Node) -> int:
+        largest = max(math.prod(box_shape(box)) for box in boxes if box is not None)
+        return int(largest * node.meta["val"].dtype.itemsize)
 
     def tiles(self, node: Node) -> list[Box | None]:
         """Return the box of a value that each worker holds."""
@@ -124,19 +137,19 @@ class _Compiler:
         template = bind(node.target, args, kwargs)
         if template.get("device", self) is None:
             template["device"] = self.device
-        fetches = [
-            (self.slots[x], self._fetch(x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts]))
+        reads = [
+            self._fetch(x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts])
             for i, x in enumerate(operands)
         ]
         mine = cuts[self.links.rank]
+        template = {name: _at(value, reads) for name, value in template.items()}
         made = WorkerInstruction(
-            str(node.target), fetches, template, None if _is_empty(mine) else _runner(node, op, mine)
+            str(node.target), reads, template, None if _is_empty(mine) else _runner(node, op, mine)
         )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
         for output, readers in _readers(node).items():
-            slots = [self.slots[r] for r in readers]
-            made.puts.append((output, slots, self._put(node, readers[0], output, cuts)))
+            made.writes.append((output, self._put(node, readers, output, cuts)))
             box = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)
             if box is not None:
                 made.shapes[output] = box_shape(box)
@@ -154,34 +167,41 @@ class _Compiler:
         by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies if _only_dim(s.outputs[0]) is not None}
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
-    def _fetch(self, operand: Node, needed: list[Box | None]) -> Exchange | None:
-        """Return how an operand comes to the workers that need it; None if each has just that."""
+    def _fetch(self, operand: Node, needed: list[Box | None]) -> int:
+        """Return the slot of what the workers need of an operand."""
         held = self.tiles(operand)
         if all(box is None or _equal(box, tile) for box, tile in zip(needed, held, strict=True)):
-            return None
-        move = Exchange(self.links, held, needed, operand.meta["val"].dtype, self.device, near=self.layout.near)
-        self.total += move.total
-        return move
+            return self.slots[operand]
+        dtype = operand.meta["val"].dtype
+        move = Exchange(self.links.rank, held, needed, dtype, self.device, near=self.layout.near)
+        target = self._slot(move.largest)
+        self.movements.append(Movement(move, self.slots[operand], [target], fetch=True))
+        return target
 
-    def _put(self, node: Node, value: Node, output: int, cuts: Sequence[tuple[Cut, ...]]) -> Move | None:
-        """Return how an output comes to those who hold it; None if each makes just that."""
+    def _put(self, node: Node, values: list[Node], output: int, cuts: Sequence[tuple[Cut, ...]]) -> list[int]:
+        """Return the slots of what an operator makes, from where it comes to those who hold it."""
+        value, targets = values[0], [self.slots[v] for v in values]
         shape, dtype, held = value.meta["val"].shape, value.meta["val"].dtype, self.tiles(value)
         kinds: set[Combine] = {c.strategy.combine[output] for cut in cuts for c in cut} - {"concat"}
         if len(kinds) > 1:
             raise DGLError(f"{node.target} is reduced by {' and '.join(sorted(kinds))} at once, which cannot be run")
         made = [_region(cut, "outputs", output, shape, node) for cut in cuts]
-        move: Move
+        rank, near = self.links.rank, self.layout.near
         if kinds:
             keys = [tuple(c.lo for c in cut if c.strategy.combine[output] != "concat") for cut in cuts]
             number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
             parts = [number[key] for key in keys]
-            move = ReduceExchange(self.links, made, held, dtype, self.device, parts, kinds.pop(), self.layout.near)
+            moves = reducing(rank, made, held, dtype, self.device, parts, kinds.pop(), near)
         elif all(box is not None and _equal(box, tile) for box, tile in zip(made, held, strict=True)):
-            return None
+            return targets
         else:
-            move = Exchange(self.links, made, held, dtype, self.device, near=self.layout.near, owns=True)
-        self.total += move.total
-        return move
+            moves = [Exchange(rank, made, held, dtype, self.device, near=near, owns=True)]
+        first = source = self._slot(self._bytes(made, value))
+        for move in moves:
+            to = targets if move is moves[-1] else [self._slot(move.largest)]
+            self.movements.append(Movement(move, source, to, fetch=False))
+            source = to[0]
+        return [first]
 
 
 def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
@@ -236,6 +256,17 @@ def _taken(arg: Any, operands: list[Node]) -> Any:
     if isinstance(arg, list | tuple):
         return [_taken(one, operands) for one in arg]
     return arg
+
+
+def _at(arg: Any, slots: Sequence[int]) -> Any:
+    """Return an argument with the slots of values for the numbers of operands."""
+    if isinstance(arg, OperandSlot):
+        return OperandSlot(slots[arg.number])
+    return [_at(one, slots) for one in arg] if isinstance(arg, list | tuple) else arg
+
+
+def _is_view(node: Node) -> bool:
+    return node.target is operator.getitem or getattr(node.target, "is_view", False)
 
 
 def _valued(arg: Any, operands: Sequence[Node]) -> Any:

@@ -14,13 +14,13 @@ from torch import nn
 from torch.fx import Node
 
 from ..errors import DGLError
-from .boxes import Box, box_shape
+from .checkpoint import Sharding, whole_tensor
 from .coarsen import TensorShape
-from .exchange import Exchange, Links
 from .execute import compile_plan
 from .layout import Layout
+from .links import Links
 from .plan import PartitionPlan, plan
-from .program import Broken, Program
+from .program import Program
 
 __all__ = ["ParallelStep", "parallelize"]
 
@@ -76,9 +76,11 @@ def parallelize(
         )
     if optimizer is None:
         raise DGLError("an optimizer is needed to train: pass one of the module's parameters")
-    group = dist.new_group(timeout=timedelta(seconds=timeout)) if world > 1 else None
-    links = Links(dist.get_rank(), world, group)
-    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), timeout, seed)
+    links = Links(dist.get_rank(), world, timeout=timeout)
+    if world > 1:
+        with links.watched("making a group of processes"):
+            links.group = dist.new_group(timeout=timedelta(seconds=timeout))
+    return ParallelStep(module, loss, optimizer, links, memory, torch.device(device), seed)
 
 
 class ParallelStep:
@@ -100,13 +102,12 @@ class ParallelStep:
         links: Links,
         memory: float | None,
         device: torch.device,
-        timeout: float,
         seed: int,
     ) -> None:
         self.module, self.loss, self.optimizer = module, loss, optimizer
         self.plan: PartitionPlan | None = None
         self.bytes = 0
-        self._links, self._memory, self._device, self._timeout, self._seed = links, memory, device, timeout, seed
+        self._links, self._memory, self._device, self._seed = links, memory, device, seed
         self._program: Program | None = None
         self._parts: dict[Node, torch.Tensor] = {}
         self._count = 0
@@ -128,9 +129,9 @@ class ParallelStep:
         """
         if self._error:
             raise DGLError(self._error)
-        self._prepare(inputs)
+        self.prepare(*inputs)
         program, captured = self._compiled
-        values: list[Any] = [None] * len(program.slots)
+        values: list[Any] = [None] * program.size
         for node, x in zip(captured.data, inputs, strict=True):
             values[program.slots[node]] = self._cut(node, x.to(self._device))
         for name, node in captured.hyper.items():
@@ -155,34 +156,38 @@ class ParallelStep:
         self._links.bytes = 0
         try:
             program.run(values, self._count)
-        except BaseException as error:
+        except BaseException:
             self._error = "an earlier step failed, and left parts of the state in none: start again from a checkpoint"
-            if isinstance(error, Broken):
-                raise self._broken(f"the exchange for {error}") from error.__cause__
             raise
         self.bytes = self._links.bytes
 
-    def _broken(self, what: str) -> DGLError:
-        return DGLError(
-            f"worker {self._links.rank}: {what} did not end: another worker has failed (see its messages) or has not"
-            f" answered for {self._timeout:g} s. Start all workers again from the last checkpoint"
-        )
-
     # -- the first step ------------------------------------------------------------------------------------------------
-    def _prepare(self, inputs: Sequence[torch.Tensor]) -> None:
+    def prepare(self, *inputs: torch.Tensor) -> None:
+        """Plan for inputs of these shapes and move the module into parts, as the first step does, but do not train.
+
+        A checkpoint can be loaded then. Takes and raises what the step does.
+        """
         if self.plan is not None:
             expected = [(tuple(n.meta["val"].shape), n.meta["val"].dtype) for n in self.plan.captured.data]
             got = [(tuple(x.shape), x.dtype) for x in inputs]
             if expected != got:
                 raise DGLError(f"the step was planned for inputs {expected}, but got {got}: pad or drop the last batch")
             return
+        self._compare("optimizers, or memory= or seed=", [_number(self._settings())])
         self._compare("inputs", [_digest(inputs)])
         self._compare("modules (set one seed before it is made)", [_digest(self._tensors())])
         made, program = self._planned(inputs)
         self._compare("plans", [_number(_said(made))])
         self.plan, self._program = made, program
-        self._layout = Layout([step.k for step in made.steps])
+        self._sharding = Sharding(Layout([step.k for step in made.steps]), self._links, self._device)
         self._take(dict(self.module.named_parameters()) | dict(self.module.named_buffers()))
+
+    def _settings(self) -> str:
+        groups = [
+            {k: v for k, v in group.items() if k != "params"} | {"params": len(group["params"])}
+            for group in self.optimizer.param_groups
+        ]
+        return f"{type(self.optimizer)} {groups} {self._memory} {self._seed}"
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         yield from self.module.parameters()
@@ -195,10 +200,7 @@ class ParallelStep:
         if self._links.world == 1:
             return
         row = torch.tensor(mine, dtype=torch.int64, device=self._device)
-        try:
-            rows = self._links.gather(row.view(torch.uint8)).view(torch.int64)
-        except RuntimeError as error:
-            raise self._broken("the first exchange") from error
+        rows = self._links.gather(row, "the first exchange")
         others = [j for j in range(self._links.world) if not torch.equal(rows[j], rows[0])]
         if others:
             raise DGLError(f"the workers {others} have other {what} than worker 0: all of them need the same")
@@ -218,11 +220,9 @@ class ParallelStep:
                 named[name].data = x.new_zeros(()).expand(x.shape)
         for name, node in captured.state.items():
             value = self._state(name, named)
-            shape = box_shape(self._tile(node))
-            if value is None:
-                self._parts[node] = torch.zeros(shape, dtype=node.meta["val"].dtype, device=self._device)
-            else:
-                self._parts[node] = self._cut(node, value).to(self._device, copy=True)
+            value = torch.zeros((), dtype=node.meta["val"].dtype).expand(_shape(node)) if value is None else value
+            self._parts[node] = self._cut(node, value).to(self._device, copy=True)
+        self.optimizer.state.clear()
         for name, node in captured.constants.items():
             self._parts[node] = self._cut(node, captured.constant_values[name].to(self._device))
 
@@ -236,21 +236,17 @@ class ParallelStep:
         return self.optimizer.state.get(named[owner], {}).get(kind)
 
     # -- parts ---------------------------------------------------------------------------------------------------------
-    def _tile(self, node: Node, worker: int | None = None) -> Box:
-        assert self.plan is not None
-        worker = self._links.rank if worker is None else worker
-        return self._layout.tile(node.meta["val"].shape, self.plan.placement(node), worker)
-
     def _cut(self, node: Node, x: torch.Tensor) -> torch.Tensor:
-        for d, (lo, hi) in enumerate(self._tile(node)):
-            x = x.narrow(d, int(lo), int(hi) - int(lo))
-        return x
+        assert self.plan is not None
+        return self._sharding.from_tensor(x, self.plan.placement(node))
 
     def parts(self) -> dict[str, torch.Tensor]:
         """Return this worker's parts of parameters, buffers and the optimizer's state by name."""
+        return {name: self._parts[node] for name, node in self._named().items()}
+
+    def _named(self) -> dict[str, Node]:
         _, captured = self._compiled
-        named = captured.parameters | captured.buffers | captured.state
-        return {name: self._parts[node] for name, node in named.items()}
+        return captured.parameters | captured.buffers | captured.state
 
     def gather(self) -> dict[str, torch.Tensor]:
         """Return whole parameters and buffers by name, in every process.
@@ -258,40 +254,54 @@ class ParallelStep:
         All processes have to call it. ``module.load_state_dict(step.gather(), assign=True)`` makes the module whole.
         """
         _, captured = self._compiled
-        return {name: self._whole(node) for name, node in (captured.parameters | captured.buffers).items()}
+        return {name: self._outside(node, full=True) for name, node in (captured.parameters | captured.buffers).items()}
 
-    def state_dict(self) -> dict[str, torch.Tensor]:
-        """Return whole parameters, buffers and state of the optimizer by name, for a checkpoint. See `gather`."""
-        _, captured = self._compiled
-        return self.gather() | {name: self._whole(node) for name, node in captured.state.items()}
+    def state_dict(self, *, full: bool = False) -> dict[str, torch.Tensor]:
+        """Return parameters, buffers and state of the optimizer by name, for a checkpoint. All have to call it.
+
+        Parameters
+        ----------
+        full : bool
+            Whether to return whole tensors, in every process, instead of DTensors. The mesh of those has a dimension
+            for each step of the plan. Their memory is mostly that of the step, which may change in the next one.
+
+        Examples
+        --------
+        ``torch.distributed.checkpoint.save({"step": step}, checkpoint_id=folder)`` saves a step, and ``load`` the same
+        way into one that has been prepared, in any number of processes.
+        """
+        return {name: self._outside(node, full) for name, node in self._named().items()}
 
     def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
-        """Take what `state_dict` returned, of a job with any number of processes. No process has to wait for another.
+        """Take what `state_dict` returned, of a job with any number of processes. All have to call it.
+
+        Parameters
+        ----------
+        state : dict of str to Tensor
+            DTensors or whole tensors. Whole ones have to be equal in all processes.
 
         Raises
         ------
         DGLError
             If there are names too many or missing, or another shape. Nothing is changed then.
         """
-        _, captured = self._compiled
-        named = captured.parameters | captured.buffers | captured.state
+        named = self._named()
         if named.keys() != state.keys():
             raise DGLError(f"these names are missing or unknown: {', '.join(sorted(named.keys() ^ state.keys()))}")
         for name, node in named.items():
             if state[name].shape != node.meta["val"].shape:
                 raise DGLError(f"{name} has the shape {tuple(state[name].shape)}, expected {_shape(node)}")
         for name, node in named.items():
-            self._parts[node] = self._cut(node, state[name]).to(self._device, node.meta["val"].dtype, copy=True)
+            with self._links.watched("taking a checkpoint"):
+                part = self._cut(node, state[name].detach())
+            self._parts[node] = part.to(self._device, node.meta["val"].dtype, copy=True)
         self._error = ""
 
-    def _whole(self, node: Node) -> torch.Tensor:
-        held = [self._tile(node, w) for w in range(self._links.world)]
-        whole = tuple((0, n) for n in _shape(node))
-        move = Exchange(self._links, held, [whole] * len(held), node.meta["val"].dtype, self._device)
-        try:
-            return move.run(self._parts[node])[0].clone()
-        except RuntimeError as error:
-            raise self._broken("gathering") from error
+    def _outside(self, node: Node, full: bool) -> torch.Tensor:
+        """Return a tensor as it is outside of the step."""
+        assert self.plan is not None
+        make = self._sharding.whole if full else self._sharding.to_dtensor
+        return make(self._parts[node], node.meta["val"].shape, self.plan.placement(node))
 
 
 def _shape(node: Node) -> TensorShape:
@@ -317,7 +327,7 @@ def _initialised(
 def _digest(tensors: Any) -> int:
     """Return a number that tells tensors apart by shape, dtype and values."""
     found = hashlib.blake2b(digest_size=7)
-    for x in tensors:
+    for x in map(whole_tensor, tensors):
         found.update(f"{tuple(x.shape)} {x.dtype}".encode())
         if not x.is_meta:
             found.update(x.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)

@@ -1,8 +1,8 @@
-"""The program of one worker, as it runs: fetch, run a part, put."""
+"""The program of one worker, as it runs: operators on its parts, and rounds of communication."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,51 +10,100 @@ import torch
 from torch.fx import Node
 
 from ..errors import DGLError
-from .exchange import Exchange, ReduceExchange
 from .operator import flat_outputs
+from .rounds import Movement, Round
 
-__all__ = ["Broken", "Move", "OperandSlot", "Program", "WorkerInstruction"]
+__all__ = ["OperandSlot", "Program", "ProgramStep", "WorkerInstruction", "freeing"]
 
-Move = Exchange | ReduceExchange
 Values = list[Any]
+
+
+@dataclass(frozen=True)
+class OperandSlot:
+    """Where an argument is, or, while operands are collected, its number among them."""
+
+    number: int
 
 
 @dataclass
 class WorkerInstruction:
-    """One operator of a worker: fetch, run, and put.
+    """One operator of a worker.
 
     Attributes
     ----------
     name : str
         The operator, for messages.
-    fetches : list of (slot, Exchange or None)
-        For each tensor operand, in order.
+    reads : list of int
+        The slots of its operands.
     template : dict
-        The arguments; `OperandSlot` stands for an operand by its number.
+        The arguments; `OperandSlot` stands for an operand.
     run : callable or None
         From arguments to outputs; None if the worker has no part.
-    puts : list of (output, slots, Exchange or Reduction or None)
+    writes : list of (output, slots)
     shapes : dict of int to shape
         That the outputs of the part have to have.
-    free : list of int
-        Slots of values that nobody reads after this.
     seed : int
         Of a random operator, which gives equal parts equal numbers; -1 for others.
     """
 
     name: str
-    fetches: list[tuple[int, Exchange | None]]
+    reads: list[int]
     template: dict[str, Any]
     run: Callable[[dict[str, Any]], Any] | None
-    puts: list[tuple[int, list[int], Move | None]] = field(default_factory=list)
+    writes: list[tuple[int, list[int]]] = field(default_factory=list)
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    free: list[int] = field(default_factory=list)
     seed: int = -1
 
+    def __post_init__(self) -> None:
+        self._single = [(name, value.number) for name, value in self.template.items() if type(value) is OperandSlot]
+        self._lists = [(name, value) for name, value in self.template.items() if isinstance(value, list)]
 
-@dataclass(frozen=True)
-class OperandSlot:
-    number: int
+    def __call__(self, values: Values, count: int) -> None:
+        """Compute; ``count`` is mixed into random seeds."""
+        if self.run is None:
+            return
+        arguments = self.template.copy()
+        for name, slot in self._single:
+            arguments[name] = values[slot]
+        for name, value in self._lists:
+            arguments[name] = _filled(value, values)
+        try:
+            outputs = flat_outputs(self.run(arguments)) if self.seed < 0 else self._seeded(arguments, count)
+        except RuntimeError as error:
+            raise DGLError(f"{self.name} failed on this worker's part: {error}") from error
+        for number, shape in self.shapes.items():
+            if outputs[number].shape != shape:
+                raise DGLError(f"{self.name} made {tuple(outputs[number].shape)}, not {shape}, as its part")
+        for number, slots in self.writes:
+            for slot in slots:
+                values[slot] = outputs[number]
+
+    def _seeded(self, arguments: dict[str, Any], count: int) -> list[Any]:
+        assert self.run is not None
+        with torch.random.fork_rng():
+            torch.manual_seed((self.seed + 0x9E3779B9 * count) % 2**62)
+            return flat_outputs(self.run(arguments))
+
+
+@dataclass
+class ProgramStep:
+    """What is done at a time: an operator, a movement without messages, or the start or the end of a round.
+
+    ``free`` are the slots of values that nobody reads after it.
+    """
+
+    what: WorkerInstruction | Movement | Round
+    starts: bool = False
+    free: list[int] = field(default_factory=list)
+
+    @property
+    def touches(self) -> list[int]:
+        """The slots that are read or written."""
+        what = self.what
+        if isinstance(what, WorkerInstruction):
+            return [*what.reads, *(slot for _, slots in what.writes for slot in slots)]
+        movements = what.movements if isinstance(what, Round) else [what]
+        return [slot for m in movements for slot in (m.source, *(() if self.starts else m.targets))]
 
 
 @dataclass(frozen=True)
@@ -65,65 +114,45 @@ class Program:
     ----------
     slots : dict of Node to int
         Where values are.
-    instructions : list of Instruction
+    size : int
+        How many slots there are.
+    steps : list of ProgramStep
     bytes : int
         That all workers together receive in a step.
     """
 
     slots: dict[Node, int]
-    instructions: list[WorkerInstruction]
+    size: int
+    steps: list[ProgramStep]
     bytes: int
 
     def run(self, values: Values, count: int = 0) -> None:
-        """Run the operators; ``values`` has those of the placeholders. ``count`` is mixed into the random seeds."""
-        for one in self.instructions:
-            try:
-                fetched = [values[s] if move is None else move.run(values[s]) for s, move in one.fetches]
-            except RuntimeError as error:
-                raise Broken(one.name) from error
-            outputs = None
-            if one.run is not None:
-                operands = [x[0] if isinstance(x, list) else x for x in fetched]
-                arguments = {name: _filled(value, operands) for name, value in one.template.items()}
-                try:
-                    outputs = _run(one, arguments, count)
-                except RuntimeError as error:
-                    raise DGLError(f"{one.name} failed on this worker's part: {error}") from error
-                for number, shape in one.shapes.items():
-                    if outputs[number].shape != shape:
-                        raise DGLError(f"{one.name} made {tuple(outputs[number].shape)}, not {shape}, as its part")
-                del operands, arguments
-            del fetched
-            for number, slots, move in one.puts:
-                made = None if outputs is None else outputs[number]
-                if move is not None:
-                    try:
-                        made = move.run(made)[0]
-                    except RuntimeError as error:
-                        raise Broken(one.name) from error
-                for slot in slots:
-                    values[slot] = made
-            del outputs
-            for slot in one.free:
+        """Run all; ``values`` has those of the placeholders. ``count`` is mixed into the random seeds."""
+        for step in self.steps:
+            what = step.what
+            if isinstance(what, WorkerInstruction):
+                what(values, count)
+            elif isinstance(what, Movement):
+                what.run(values)
+            elif step.starts:
+                what.start(values)
+            else:
+                what.finish(values)
+            for slot in step.free:
                 values[slot] = None
 
 
-class Broken(Exception):
-    """An exchange did not end, for want of another worker."""
+def freeing(steps: Sequence[ProgramStep], kept: Collection[int]) -> None:
+    """Let each step free what is used last in it, but what is kept."""
+    last = {slot: step for step in steps for slot in step.touches}
+    for slot, step in last.items():
+        if slot not in kept:
+            step.free.append(slot)
 
 
-def _run(one: WorkerInstruction, arguments: dict[str, Any], count: int) -> list[Any]:
-    assert one.run is not None
-    if one.seed < 0:
-        return flat_outputs(one.run(arguments))
-    with torch.random.fork_rng():
-        torch.manual_seed((one.seed + 0x9E3779B9 * count) % 2**62)
-        return flat_outputs(one.run(arguments))
-
-
-def _filled(value: Any, operands: Sequence[Any]) -> Any:
+def _filled(value: Any, values: Values) -> Any:
     if isinstance(value, OperandSlot):
-        return operands[value.number]
+        return values[value.number]
     if isinstance(value, list):
-        return [_filled(one, operands) for one in value]
+        return [_filled(one, values) for one in value]
     return value

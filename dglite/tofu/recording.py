@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.fx import Graph, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -51,7 +52,10 @@ class StepRecorder(TorchDispatchMode):
     # -- tensors and nodes ---------------------------------------------------------------------------------------------
     def placeholder(self, name: str, like: torch.Tensor) -> torch.Tensor:
         """Return a meta tensor that stands for a new input of the graph."""
-        tensor = torch.empty_like(like, device="meta", requires_grad=False)
+        if isinstance(like, DTensor):
+            tensor = torch.empty(like.shape, dtype=like.dtype, device="meta")
+        else:
+            tensor = torch.empty_like(like, device="meta", requires_grad=False)
         self._bind(tensor, self._input(name, tensor.detach()))
         return tensor
 

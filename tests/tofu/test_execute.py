@@ -18,9 +18,9 @@ from dglite import DGLError, tofu
 from dglite.nn import GraphConv
 from dglite.tofu.aten import operator_of, strategies_of
 from dglite.tofu.coarsen import coarsen
-from dglite.tofu.exchange import Links
 from dglite.tofu.execute import compile_plan, part_runner
 from dglite.tofu.layout import Cut, region_box
+from dglite.tofu.links import Links
 from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
 from dglite.tofu.plan import PartitionPlan
 from dglite.tofu.search import Policy, recursions, search
@@ -289,6 +289,8 @@ def misuse(rank: int) -> list[str]:
 
     tried(lambda: tofu.parallelize(module, loss, optimizer, 3))
     tried(lambda: tofu.parallelize(module, loss, optimizer)(inputs[0] + rank, inputs[1]))
+    faster = torch.optim.SGD(module.parameters(), 0.1 + rank)
+    tried(lambda: tofu.parallelize(module, loss, faster)(*inputs))
     torch.manual_seed(rank)
     other = mlp().double()
     tried(lambda: tofu.parallelize(other, loss, torch.optim.SGD(other.parameters(), 0.1))(*inputs))
@@ -301,7 +303,7 @@ def misuse(rank: int) -> list[str]:
 
 
 def test_mistakes_are_told_in_every_process(two: Workers) -> None:
-    words = ["has 2 processes", "other inputs", "other modules", "no plan before the first step", "pad or drop"]
+    words = ["has 2 processes", "other inputs", "other optimizers", "other modules", "no plan before", "pad or drop"]
     for messages in two.run(misuse):
         assert [word in message for word, message in zip(words, messages, strict=True)] == [True] * len(words)
 
