@@ -12,7 +12,7 @@ import numpy as np
 
 from .coarsen import Coarse, OperatorGroup
 from .cost import Way
-from .search import Placement, Policy, SearchStep, StepSearch, factors, search
+from .search import Policy, SearchStep, SplitDim, StepSearch, factors, search
 from .strategy import Region
 
 __all__ = [
@@ -36,8 +36,8 @@ def all_row_greedy(coarse: Coarse, workers: int) -> list[SearchStep]:
     return search(coarse, [workers], Policy(fixed=_first_dims(coarse, workers)))
 
 
-def _first_dims(coarse: Coarse, k: int) -> dict[int, Placement]:
-    fixed: dict[int, Placement] = {}
+def _first_dims(coarse: Coarse, k: int) -> dict[int, SplitDim]:
+    fixed: dict[int, SplitDim] = {}
     for number, group in enumerate(coarse.tensors):
         dims = [d for d, size in enumerate(group.shape) if size >= k]
         fixed[number] = dims[0] if dims else None
@@ -116,10 +116,10 @@ def _weights(coarse: Coarse) -> set[int]:
     return found
 
 
-def _by_batch(coarse: Coarse) -> dict[int, Placement]:
+def _by_batch(coarse: Coarse) -> dict[int, SplitDim]:
     """Return the dimensions of the examples, followed from the first one of the inputs through the operators."""
     captured = coarse.captured
-    found: dict[int, Placement] = {coarse.group_of[node]: 0 for node in captured.data}
+    found: dict[int, SplitDim] = {coarse.group_of[node]: 0 for node in captured.data}
     weights = _weights(coarse)
     for group in coarse.operators:
         for strategy in group.call.strategies:
@@ -143,7 +143,7 @@ def megatron(coarse: Coarse, workers: int) -> list[SearchStep]:
     Layers are recognised by the usual names (``q_proj``, ``o_proj``, ``up_proj``, ``down_proj``, ``fc1``, ...). Norms,
     and what flows between blocks, are replicated.
     """
-    fixed: dict[int, Placement] = {}
+    fixed: dict[int, SplitDim] = {}
     for name, node in coarse.captured.parameters.items():
         group = coarse.group_of[node]
         matrix = node.meta["val"].dim() == 2

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import DGLError
 
-__all__ = ["Box", "BoxRows", "Near", "Transfer", "box_shape", "check_complete", "pieces_of", "split_box", "transfers"]
+__all__ = ["Box", "BoxMove", "BoxRows", "Near", "box_shape", "check_complete", "pieces_of", "split_box", "transfers"]
 
 BoxRows = tuple[int, int] | np.ndarray
 Box = tuple[BoxRows, ...]
@@ -52,7 +52,7 @@ def _common(box: Box, tile: Box) -> Box | None:
     return tuple(found)
 
 
-class Transfer(NamedTuple):
+class BoxMove(NamedTuple):
     source: int
     target: int
     part: int
@@ -61,7 +61,7 @@ class Transfer(NamedTuple):
 
 def transfers(
     held: Sequence[Box | None], needed: Sequence[Box | None], parts: Sequence[int], near: Near
-) -> list[Transfer]:
+) -> list[BoxMove]:
     """Return what each worker takes from whom: from itself if it can, else from the nearest."""
     tiles: dict[tuple[int, Box], list[int]] = {}
     for worker, box in enumerate(held):
@@ -75,11 +75,11 @@ def transfers(
             common = _common(box, tile)
             if common is not None:
                 source = target if target in holders else min(holders, key=lambda w: near(w, target))
-                found.append(Transfer(source, target, part, common))
+                found.append(BoxMove(source, target, part, common))
     return found
 
 
-def check_complete(moves: list[Transfer], needed: Sequence[Box | None]) -> None:
+def check_complete(moves: list[BoxMove], needed: Sequence[Box | None]) -> None:
     """Raise if some worker needs what nobody holds, or would get it twice."""
     sizes: dict[tuple[int, int], int] = {}
     for m in moves:

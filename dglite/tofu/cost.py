@@ -22,7 +22,7 @@ from .traffic import IndexCut, fetched, put
 
 __all__ = ["LocalOperator", "Way"]
 
-Places = tuple[tuple[int, ...], ...]
+PlacesOfTensors = tuple[tuple[int, ...], ...]
 """For each input and output the dimensions along which it is split, step by step; -1 where it is not."""
 
 
@@ -69,7 +69,7 @@ class LocalOperator:
         self.inputs, self.outputs = call.inputs, call.outputs
         self._ks: tuple[int, ...] = ()
         self._numbers: tuple[int, ...] = ()
-        self._places: Places = ((),) * (len(call.inputs) + len(call.outputs))
+        self._places: PlacesOfTensors = ((),) * (len(call.inputs) + len(call.outputs))
         self._spent = (0.0,) * len(self._places)
         self._ways: dict[tuple[int, bool], list[Way]] = {}
         self._next: dict[tuple[int, ...], LocalOperator] = {}

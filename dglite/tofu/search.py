@@ -24,7 +24,7 @@ __all__ = ["REPLICATED", "Policy", "SearchStep", "StepSearch", "factors", "recur
 REPLICATED = None
 """The placement of a tensor of which every group has all rows."""
 
-Placement = int | None
+SplitDim = int | None
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SearchStep:
 
     k: int
     groups: int
-    placements: list[Placement]
+    placements: list[SplitDim]
     ways: list[Way]
     shapes: list[TensorShape]
     locals: list[LocalOperator] = field(repr=False)
@@ -97,7 +97,7 @@ class Policy:
     replicate: bool = False
     whole: bool = False
     weight: float = 0.0
-    fixed: dict[int, Placement] = field(default_factory=dict)
+    fixed: dict[int, SplitDim] = field(default_factory=dict)
     choose: Callable[[OperatorGroup, list[Way]], list[Way]] | None = None
     assign: Callable[[StepSearch], list[int]] | None = None
 
@@ -146,7 +146,7 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     return found
 
 
-def _cut(shape: TensorShape, dim: Placement, k: int) -> TensorShape:
+def _cut(shape: TensorShape, dim: SplitDim, k: int) -> TensorShape:
     return shape if dim is None else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
 
 
