@@ -19,7 +19,7 @@ from tree_models import Tree, TreeModel
 
 import dglite
 from dglite import dynamic
-from dglite.dynamic.order import order_of
+from dglite.dynamic.execution.order import order_of
 
 RATE = 1e-4
 """Of learning."""

@@ -53,7 +53,7 @@ def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = No
     chosen = np.zeros((batch_size, npoints), np.int64)
     if npoints and batch_size:
         chosen[:, 0] = generator().integers(num_points, size=batch_size) if start_idx is None else start_idx
-        compiled("geometry").farthest_points(points, chosen)
+        compiled("graph.geometry").farthest_points(points, chosen)
     return active.from_numpy(chosen, active.device(pos) if active.is_tensor(pos) else None)
 
 
@@ -95,7 +95,7 @@ def neighbor_matching(graph: DGLGraph, e_weights: Tensor | None = None, relabel_
         weights = weights.astype(np.float64) if csr.edge_ids is None else weights[csr.edge_ids].astype(np.float64)
     order = generator().permutation(adjacency.num_src)
     draws = generator().random(adjacency.num_src)
-    labels = compiled("geometry").match(csr.indptr, csr.indices, weights, order, draws)
+    labels = compiled("graph.geometry").match(csr.indptr, csr.indices, weights, order, draws)
     if relabel_idx:
         return active.from_numpy(np.unique(labels, return_inverse=True)[1].astype(np.int64), graph.device)
     return graph._ids_tensor(labels)

@@ -24,9 +24,9 @@ class Operator:
 
     ``source`` is a format string over its arguments, the same text in Python, in CUDA C++ and on SIMD vectors. A
     function that it calls is ``numpy`` on arrays, ``torch`` by its name there, and in kernels one of
-    ``kernels/cpu/elementary.py`` and ``kernels/cuda/common.cuh``. ``gradient`` gives d(result)/d(argument i) for each
-    argument, written with arithmetic and ``call`` on expressions. What is ``costly`` is kept for the gradient, the rest
-    computed again.
+    ``kernels/cpu/lanes/elementary.py`` and ``kernels/cuda/source/common.cuh``. ``gradient`` gives
+    d(result)/d(argument i) for each argument, written with arithmetic and ``call`` on expressions. What is ``costly``
+    is kept for the gradient, the rest computed again.
     """
 
     name: str

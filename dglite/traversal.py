@@ -79,7 +79,7 @@ def topological_nodes_generator(graph: DGLGraph, reverse: bool = False) -> tuple
     csr, num_nodes = adjacency.csr(), adjacency.num_src
     nodes, ends = np.empty((2, num_nodes), np.int64)
     waiting = adjacency.in_degrees().copy()
-    count, levels = compiled("traverse").topological(csr.indptr, csr.indices, waiting, nodes, ends)
+    count, levels = compiled("graph.traverse").topological(csr.indptr, csr.indices, waiting, nodes, ends)
     if count < num_nodes:
         raise DGLError(
             f"the graph has a cycle: node {int(waiting.argmax())} and {num_nodes - count - 1} others have no place "
@@ -144,7 +144,7 @@ def dfs_labeled_edges_generator(
     csr = adjacency.csr()
     entries = np.empty(2 * adjacency.num_edges, np.int64)
     labels, ends = np.empty_like(entries), np.empty(len(sources), np.int64)
-    walk = compiled("traverse").dfs
+    walk = compiled("graph.traverse").dfs
     count = walk(csr.indptr, csr.indices, sources, has_reverse_edge, has_nontree_edge, entries, labels, ends)
     # Frontier i is the i-th edge of every search: sort by place in the search, stably.
     lengths = np.diff(ends, prepend=0)
@@ -182,7 +182,7 @@ def _bfs(graph: DGLGraph, source: Any, reverse: bool) -> tuple[np.ndarray, np.nd
     sources = graph.node_ids(source, _ntype(graph))
     csr = adjacency.csr()
     nodes, entries, ends = np.empty((3, adjacency.num_src), np.int64)
-    count, levels = compiled("traverse").bfs(csr.indptr, csr.indices, sources, nodes, entries, ends)
+    count, levels = compiled("graph.traverse").bfs(csr.indptr, csr.indices, sources, nodes, entries, ends)
     num_sources = ends[0] if levels else 0
     found = entries[:count]
     found[num_sources:] = csr.edge_ids_of(found[num_sources:])

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,7 +126,45 @@ def test_heavy_packages_are_imported_by_their_owners_only(module: Path) -> None:
             assert owners is None or owners & here, f"dglite/{module}:{node.lineno} imports {name}"
 
 
-DOOR = {"dynamic.processors", "kernels.cpu.processors", "kernels.cpu.script", "kernels.cpu.rowwise"}
+INSIDE = {
+    0: "kernels dynamic.options",
+    1: "kernels.render kernels.cpu.lanes kernels.cuda.run dynamic.program",
+    2: "kernels.cpu.compile kernels.cuda dynamic.execution",
+    3: "kernels.cpu.run kernels.cuda.graph kernels.cuda.dynamic dynamic.batching",
+    4: "kernels.cpu.graph kernels.cpu.sample kernels.cpu.dynamic kernels.cuda.sample dynamic.processors",
+    5: "dynamic",
+}
+"""Folders and modules of two large packages, each of which imports its own modules and those of lower layers."""
+INSIDE_OF = {name: layer for layer, names in INSIDE.items() for name in names.split()}
+MOST_FILES = 13
+
+
+def place_of(module: str) -> str:
+    """Return the longest name in ``INSIDE`` that a dotted module is, or is in."""
+    return max((name for name in INSIDE_OF if f"{module}.".startswith(f"{name}.")), key=len)
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) in ("kernels", "dynamic")], ids=str)
+def test_imports_point_down_inside_of_large_packages(module: Path) -> None:
+    package = module.parts[:-1]
+    own = ".".join((*package, *([] if module.name == "__init__.py" else [module.stem])))
+    for node in _executed(ast.parse((PACKAGE / module).read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = ".".join((*package[: len(package) - node.level + 1], *(node.module or "").split("."))).rstrip(".")
+        for target in (f"{base}.{alias.name}" for alias in node.names):
+            if target.split(".")[0] == package[0] and place_of(target) != place_of(own):
+                here, there = INSIDE_OF[place_of(own)], INSIDE_OF[place_of(target)]
+                assert there < here, f"dglite/{module}:{node.lineno} imports {target} from its own layer or above"
+
+
+@pytest.mark.parametrize("package", ["kernels", "dynamic"])
+def test_folders_can_be_taken_in_at_a_glance(package: str) -> None:
+    counts = Counter(module.parent for module in MODULES if package_of(module) == package)
+    assert max(counts.values()) <= MOST_FILES, counts
+
+
+DOOR = {"dynamic.processors", *(f"kernels.cpu.dynamic.{name}" for name in ("processors", "script", "rowwise"))}
 """Persistent processors and their kernels."""
 
 

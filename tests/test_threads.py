@@ -29,9 +29,10 @@ import dglite
 from dglite import backend, dynamic, frame, io, locks, ops, sampling
 from dglite import function as fn
 from dglite import nn as gnn
-from dglite.dynamic.batching.signatures import shared, shared_signature
+from dglite.dynamic.batching.recording.signatures import shared, shared_signature
 from dglite.graph import DGLGraph
-from dglite.kernels.cpu import convert, launch
+from dglite.kernels.cpu.graph import convert
+from dglite.kernels.cpu.run import launch
 from dglite.structure import adjacency
 
 THREADS = 8

@@ -14,7 +14,7 @@ import dglite
 from dglite import DGLError
 from dglite import function as fn
 from dglite.graph import DGLGraph
-from dglite.kernels.cpu import traverse
+from dglite.kernels.cpu.graph import traverse
 
 
 @st.composite

@@ -312,7 +312,8 @@ def take_rows(source: Tensor, rows: np.ndarray) -> Tensor:
 @cache
 def _kernels() -> SimpleNamespace:
     # Imported at the first gather: importing Numba takes 0.5 s, and `import dglite` must not pay it.
-    from ..kernels.cpu import gather, rows
+    from ..kernels.cpu.graph import gather
+    from ..kernels.cpu.run import rows
 
     return SimpleNamespace(gather=gather, rows=rows)
 

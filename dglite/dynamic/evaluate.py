@@ -14,16 +14,36 @@ from ..batch import batch
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..kernels import compiled
-from .batching.tensor import LazyTensor
-from .gradient import ancestors
-from .ir import Builder, Domain, Node, NodeKind
-from .memory import Pool
+from .batching.recording.recorded import record_program
+from .batching.recording.tensor import LazyTensor
+from .execution.memory import Pool
+from .execution.order import (
+    Order,
+    order_of,
+)
+from .execution.sweep import (
+    Engine,
+    Input,
+    Sweep,
+)
 from .options import Options, current_options
-from .order import Order, order_of
-from .program import ClassPlan, Needs, plan_class
-from .recorded import record_program
-from .sweep import Engine, Input, Sweep
-from .trace import Recorder, TracedFunction, trace_function
+from .program.gradient import ancestors
+from .program.ir import (
+    Builder,
+    Domain,
+    Node,
+    NodeKind,
+)
+from .program.trace import (
+    Recorder,
+    TracedFunction,
+    trace_function,
+)
+from .program.traced import (
+    ClassPlan,
+    Needs,
+    plan_class,
+)
 
 __all__ = ["Evaluator"]
 
@@ -291,7 +311,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
         rows = _vector(nodes)
-        places, distinct = compiled("levels").places_of(rows, num_nodes)
+        places, distinct = compiled("dynamic.levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "

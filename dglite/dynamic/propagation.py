@@ -26,10 +26,17 @@ from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import Evaluator
-from .identity import Identity
-from .ir import Domain, Node, NodeKind
-from .mailbox import EachMessage, side_by_side
-from .trace import active_recorder
+from .program.identity import Identity
+from .program.ir import (
+    Domain,
+    Node,
+    NodeKind,
+)
+from .program.mailbox import (
+    EachMessage,
+    side_by_side,
+)
+from .program.trace import active_recorder
 from .vertex import VertexFunction
 
 __all__ = ["propagate_as_program"]

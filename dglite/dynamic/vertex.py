@@ -16,8 +16,15 @@ from torch import nn
 from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import Evaluator
-from .ir import Domain, Node, NodeKind
-from .trace import Recorder, active_recorder
+from .program.ir import (
+    Domain,
+    Node,
+    NodeKind,
+)
+from .program.trace import (
+    Recorder,
+    active_recorder,
+)
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..expr import Expr, Operand, Side
-from ..kernels.render_tiles import Score
+from ..kernels.render.tiles import Score
 from ..kernels.spec import compute_dtype
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
@@ -260,7 +260,7 @@ def _multipliers(adj: Adjacency, how: Attention, like: Tensor) -> Tensor:
     device = active.cpu() if fallback.lacks_kernels(like) else active.device(like)
     out = active.empty((adj.num_edges, heads, 1), compute_dtype(dtype), device)
     processor = processor_of(out)
-    processor.kernels("attention").dropout_multipliers(
+    processor.kernels("graph.attention").dropout_multipliers(
         dtype, adj.num_edges, heads, how.dropout, how.seed, active.address(out), processor.worker
     )
     return active.astype(active.to_device(out, active.device(like)), dtype)

@@ -10,7 +10,10 @@ import numpy as np
 
 from ..backend import RESULT, Tensor, active
 from ..errors import DGLError
-from ..kernels.render_tiles import Phase, Score
+from ..kernels.render.tiles import (
+    Phase,
+    Score,
+)
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
 from .processors import processor_of
@@ -194,7 +197,7 @@ class FusedAttention:
     ) -> None:
         """Run a phase over ``rows`` on the inputs and ``others``, all by the names of the kernels' arguments."""
         how, processor = self.how, processor_of(inputs[0])
-        compiled = processor.kernels("attention")
+        compiled = processor.kernels("graph.attention")
         named = {name: active.contiguous(tensor) for name, tensor in how.named(inputs).items()}
         structure, index = processor.structure(rows, edges=how.dropout > 0 or how.edges or "weight" in named)
         _, heads, features = active.shape(inputs[0])

@@ -113,7 +113,7 @@ class Gpu:
 
     def _copied(self, adj: Adjacency) -> Any:
         """Return the CSC on the GPU; sorted there where the host has not done it."""
-        structure = self.kernels("structure")
+        structure = self.kernels("graph.structure")
         if "csc" in adj.formats:
             csc = adj.csc()
             return structure.Structure.upload(self.runner, csc.indptr, csc.indices)
@@ -133,7 +133,7 @@ HOST = Cpu()
 
 def can_launch() -> bool:
     """Whether kernels can be started on a GPU."""
-    return bool(kernels.compiled("launch", "cuda").have_cupy())
+    return bool(kernels.compiled("run.launch", "cuda").have_cupy())
 
 
 def require_gpu(device: Any) -> None:
@@ -163,7 +163,7 @@ def processor_on(device: Any) -> Processor:
 @lru_cache(maxsize=256)
 def _gpu(device: Any, stream: int) -> Gpu:
     number = int(str(device).partition(":")[2] or 0)
-    runner = kernels.compiled("launch", "cuda").StreamRunner(number, stream, _Allocator(device))
+    runner = kernels.compiled("run.launch", "cuda").StreamRunner(number, stream, _Allocator(device))
     return Gpu(runner)
 
 

@@ -44,7 +44,7 @@ def _forward(adj: Adjacency, logits: Tensor) -> Tensor:
     out = active.new_empty(logits, active.shape(logits))
     if heads:
         addresses = active.address(logits), active.address(out)
-        processor.kernels("softmax").edge_softmax(structure, index, dtype, heads, *addresses, processor.worker)
+        processor.kernels("graph.softmax").edge_softmax(structure, index, dtype, heads, *addresses, processor.worker)
     return out
 
 
@@ -94,7 +94,7 @@ class _EdgeSoftmaxGradient(_PerEdge):
         out, heads = active.new_empty(grad, active.shape(grad)), _heads(grad)
         if heads:
             addresses = active.address(softmax), active.address(grad), active.address(out)
-            gradient = processor.kernels("softmax").edge_softmax_gradient
+            gradient = processor.kernels("graph.softmax").edge_softmax_gradient
             gradient(structure, index, active.dtype(grad), heads, *addresses, processor.worker)
         return out
 

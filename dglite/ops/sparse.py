@@ -131,7 +131,7 @@ def run_spmm(
     processor = processor_of(dense[0])
     structure, index = processor.structure(adj, edges)
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
-    kernel = getattr(processor.kernels("sparse"), bind)(*what, dtype, index, shapes, winners is not None)
+    kernel = getattr(processor.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
     kernel(structure, addresses, active.address(out), processor.worker, kept)
     return out
@@ -250,7 +250,7 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     processor = processor_of(first)
     structure, index = processor.structure(adj)
-    kernel = processor.kernels("sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
+    kernel = processor.kernels("graph.sparse").bind_sddmm(expr, active.dtype(first), index, shapes, dot)
     shape = kernel.layout.shape
     out = active.new_empty(first, (adj.num_edges, *shape[:-1], 1) if dot else (adj.num_edges, *shape))
     kernel(structure, addresses, active.address(out), processor.worker)

@@ -100,7 +100,7 @@ class _AtWinners(GraphOp):
     def _run(self, kernel: str, x: Tensor, winners: Tensor, out: Tensor, last: int) -> Tensor:
         processor, winners, x = processor_of(x), active.contiguous(winners), active.contiguous(x)
         rows, *feat = active.shape(winners)
-        getattr(processor.kernels("winners"), kernel)(
+        getattr(processor.kernels("graph.winners"), kernel)(
             *(active.dtype(x), active.dtype(winners), (rows, math.prod(feat)), active.address(winners)),
             *(self.place.address(processor), active.address(x), active.address(out), processor.worker, last),
         )

@@ -150,7 +150,7 @@ def _uniform_on_gpu(
         return NO_EDGES
     structure, index = gpu.structure(adjacency if inward else core.reversed_of(adjacency))
     held = gpu.worker.upload(seeds.astype(index))
-    found = gpu.kernels("sample").sample_neighbors(
+    found = gpu.kernels("sample.sample").sample_neighbors(
         gpu.worker, structure, held.address, len(seeds), fanout, replace, key
     )
     parts = [gpu.worker.download(x.address, found.count, index) for x in (found.far, found.near, found.edges)]

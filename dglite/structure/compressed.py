@@ -38,7 +38,7 @@ _LAZY = 1 << 20
 def kernels() -> ModuleType:
     """Return the compiled conversion kernels."""
     # Imported at the first graph above SMALL edges: importing Numba takes 0.5 s, and `import dglite` must not pay it.
-    from ..kernels.cpu import convert
+    from ..kernels.cpu.graph import convert
 
     return convert
 

@@ -65,8 +65,8 @@ class Lookups(ABC):
             found = numbers >= 0
             return np.repeat(np.arange(len(u)), counts)[found], numbers[found], edge_ids[found]
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
-        from ..kernels.cpu import block
-        from ..kernels.cpu.rows import run_rows
+        from ..kernels.cpu.run.rows import run_rows
+        from ..kernels.cpu.sample import block
 
         stored, counts = self.csr(), np.empty(len(u), np.int64)
         indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids

@@ -149,7 +149,7 @@ def _numbered_on_gpu(g: DGLGraph, dst_ids: list[np.ndarray], edges: Pairs) -> tu
 def _numbers(gpu: Gpu, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each id, by first appearance, and the ids by number."""
     held = gpu.worker.upload(ids)
-    made = gpu.kernels("sample").number_ids(gpu.worker, str(ids.dtype), held.address, len(ids))
+    made = gpu.kernels("sample.sample").number_ids(gpu.worker, str(ids.dtype), held.address, len(ids))
     numbers = gpu.worker.download(made.numbers.address, len(ids), str(ids.dtype))
     return numbers, gpu.worker.download(made.distinct.address, made.count, str(ids.dtype))
 
@@ -178,7 +178,7 @@ class _Sides:
         edges: Pairs,
     ) -> None:
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
-        from ..kernels.cpu.hashing import Numbering
+        from ..kernels.cpu.sample.hashing import Numbering
 
         self._g, self._dst_ids, self._fixed = g, dst_ids, src_given is not None
         ends, counts, dtype = g._metagraph.ends, g._num_nodes, index_dtype_of(g)
@@ -233,7 +233,7 @@ def block_of_rows(
     With several versions of a node, each of which is a node of the block, all these ids are node * versions + version.
     """
     # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
-    from ..kernels.cpu.hashing import Numbering
+    from ..kernels.cpu.sample.hashing import Numbering
 
     ends = g._metagraph.ends
     dtype = index_dtype_of(g) if versions == 1 else np.dtype(np.int64)

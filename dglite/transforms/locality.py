@@ -47,7 +47,7 @@ def _ordered(graph: _Graph, sizes: np.ndarray, most: int) -> np.ndarray:
     if num_clusters == len(labels) and most >= sizes.sum():
         return members  # nothing is linked any more
     if num_clusters > 1:
-        coarse = kernels.compiled("cluster").cluster_graph(*graph, labels, starts, members)
+        coarse = kernels.compiled("graph.cluster").cluster_graph(*graph, labels, starts, members)
         inner = _ordered(coarse, np.add.reduceat(sizes[members], starts[:-1]), most * GROWTH)
         place = np.empty(num_clusters, np.int64)
         place[inner] = np.arange(num_clusters)
@@ -60,7 +60,7 @@ def _clusters(graph: _Graph, sizes: np.ndarray, most: int) -> np.ndarray:
     indptr, indices, weights = graph
     labels, label_sizes = np.arange(len(sizes), dtype=indices.dtype), sizes.copy()
     for _ in range(SWEEPS):
-        moved = kernels.compiled("cluster").sweep(indptr, indices, weights, sizes, most, labels, label_sizes)
+        moved = kernels.compiled("graph.cluster").sweep(indptr, indices, weights, sizes, most, labels, label_sizes)
         if moved * 100 < len(labels):
             break
     number = np.cumsum(np.bincount(labels, minlength=len(labels)) > 0) - 1

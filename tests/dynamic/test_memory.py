@@ -7,8 +7,8 @@ import gc
 import torch
 
 import dglite
-from dglite.dynamic.memory import Pool
-from dglite.dynamic.recipe import VertexPlan
+from dglite.dynamic.execution.memory import Pool
+from dglite.dynamic.program.recipe import VertexPlan
 from tests.dynamic.programs import BinaryTreeLSTM
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import dglite
 from dglite import dynamic
-from dglite.dynamic.order import order_of
+from dglite.dynamic.execution.order import order_of
 from tests.dynamic.plain import evaluate
 from tests.dynamic.programs import ChildSumTreeLSTM, Mixed
 

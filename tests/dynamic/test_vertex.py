@@ -12,7 +12,7 @@ from torch import nn
 
 import dglite
 from dglite import DGLGraph, dynamic
-from dglite.dynamic import sweep
+from dglite.dynamic.execution import sweep
 from tests.dynamic.plain import evaluate
 from tests.dynamic.programs import BinaryTreeLSTM, Chain, ChildSumTreeLSTM, Gated, Mixed
 

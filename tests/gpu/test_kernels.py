@@ -20,8 +20,8 @@ if importlib.util.find_spec("cupy") is None:
 import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
-from dglite.kernels.cuda.sample import number_ids, sample_neighbors
-from dglite.kernels.cuda.structure import Structure
+from dglite.kernels.cuda.graph.structure import Structure
+from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
 from dglite.ops import core, processors
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
@@ -164,7 +164,7 @@ def test_streams_side_by_side():
 
 
 def test_sampling_and_numbering_are_those_of_the_cpu():
-    from dglite.kernels.cpu import sample as cpu
+    from dglite.kernels.cpu.sample import sample as cpu
 
     gpu, rng = runner(), np.random.default_rng(1)
     indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 60, 5000))])

@@ -9,8 +9,8 @@ import pytest
 from dglite.expr import Operand, Side
 from dglite.function import message_function
 from dglite.kernels.layout import broadcast_layout
-from dglite.kernels.render import sddmm_source, spmm_source
-from dglite.kernels.render_softmax import softmax_source
+from dglite.kernels.render.softmax import softmax_source
+from dglite.kernels.render.sparse import sddmm_source, spmm_source
 from dglite.kernels.spec import SddmmSpec, SpmmSpec, pieces_of, spec_of
 from dglite.opspec import Reducer
 

@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 import dglite
 from dglite import ops
 from dglite.errors import DGLError
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from dglite.ops import attention as module
 from dglite.ops import core
 from dglite.structure import Adjacency

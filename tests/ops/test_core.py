@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.expr import Expr, Operand, Side, compact, operands_of
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency

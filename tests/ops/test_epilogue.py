@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from dglite.ops import core, epilogue
 from dglite.opspec import Reducer
 from dglite.structure.adjacency import Adjacency

@@ -9,7 +9,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from dglite.errors import DGLError
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import launch, sparse
+from dglite.kernels.cpu.graph import sparse
+from dglite.kernels.cpu.run import launch
 from dglite.nn import functional
 from dglite.ops import core, fallback
 from dglite.opspec import Reducer

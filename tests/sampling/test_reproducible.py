@@ -12,7 +12,7 @@ import torch
 
 import dglite
 from dglite import sampling
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from tests.sampling.graphs import random_graph
 
 GRAPH = random_graph(500, 9000)

@@ -10,7 +10,7 @@ import torch
 import dglite
 from dglite import function as fn
 from dglite.errors import DGLError
-from dglite.kernels.cpu import sparse
+from dglite.kernels.cpu.graph import sparse
 from dglite.scheduler import UserFunction, messages_of, reducer_of
 from tests.recorder.common import (
     ForReal,

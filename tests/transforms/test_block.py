@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import dglite
 from dglite import DGLError, to_block
-from dglite.kernels.cpu import hashing
+from dglite.kernels.cpu.sample import hashing
 from dglite.sampling import sample_neighbors
 from tests.sampling.graphs import hetero, random_graph
 

@@ -6,8 +6,8 @@ Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation
 from __future__ import annotations
 
 from .api import backward, lazy, run
-from .cell import cell
+from .recording.cell import cell
+from .recording.tensor import LazyTensor
 from .report import LastRun, last_run
-from .tensor import LazyTensor
 
 __all__ = ["LastRun", "LazyTensor", "backward", "cell", "last_run", "lazy", "run"]

@@ -11,16 +11,25 @@ import torch
 from torch import Tensor
 
 from ...errors import DGLError
-from ...kernels.cpu.batching import PLACE_BITS, needed_nodes
-from . import recurrent
-from .differentiation import copy_rows, differentiate
-from .execution import Run
-from .matrices import TorchCall
-from .pointwise import same_session
+from ...kernels.cpu.dynamic.batching import (
+    PLACE_BITS,
+    needed_nodes,
+)
+from .execution.differentiation import (
+    copy_rows,
+    differentiate,
+)
+from .execution.execution import Run
+from .execution.matrices import TorchCall
+from .recording import recurrent
+from .recording.pointwise import same_session
+from .recording.signatures import TensorKind
+from .recording.tensor import (
+    METHODS,
+    LazyTensor,
+)
 from .report import describe, remember
 from .session import Session, before_computing, current_session, end_session
-from .signatures import TensorKind
-from .tensor import METHODS, LazyTensor
 
 __all__ = ["backward", "lazy", "run"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import DGLError
 
 if TYPE_CHECKING:
-    from .execution import Run
+    from .execution.execution import Run
 
 __all__ = ["LastRun", "describe", "last_run", "remember"]
 

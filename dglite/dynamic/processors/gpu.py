@@ -14,18 +14,25 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from ...kernels.cpu.rowwise import CLEAR as HOST_CLEAR
-from ...kernels.cpu.rowwise import TOTALS
-from ...kernels.cpu.script import ALONGSIDE
-from ...kernels.cpu.steps import step_of
-from ...kernels.cuda import persistent as cuda
-from ...kernels.cuda.program import CudaProgram, Memory, Runner
+from ...kernels.cpu.dynamic.rowwise import CLEAR as HOST_CLEAR
+from ...kernels.cpu.dynamic.rowwise import TOTALS
+from ...kernels.cpu.dynamic.script import ALONGSIDE
+from ...kernels.cpu.dynamic.steps import step_of
+from ...kernels.cuda.dynamic import persistent as cuda
+from ...kernels.cuda.run.program import (
+    CudaProgram,
+    Memory,
+    Runner,
+)
 from ...ops import processors as ops
-from ..batching.matrices import Product
+from ..batching.execution.matrices import Product
+from ..batching.recording.recorded import ProgramCall
+from ..batching.recording.signatures import (
+    DTYPES,
+    Signature,
+)
 from ..batching.session import accept
-from ..batching.signatures import DTYPES, Signature
-from ..recorded import ProgramCall
-from ..script import Unsupported
+from ..execution.script import Unsupported
 from .host import check_device
 from .parcel import Parcel
 from .rules import UpdateRule

@@ -13,10 +13,10 @@ from torch.optim import Optimizer
 from ...errors import DGLError
 from ...locks import new_lock
 from ..batching.api import run
-from ..batching.pointwise import same_session
+from ..batching.recording.pointwise import same_session
+from ..batching.recording.signatures import DTYPES
+from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session, end_session
-from ..batching.signatures import DTYPES
-from ..batching.tensor import LazyTensor
 from .gpu import gpu_of
 from .host import HostThreads
 from .layout import Unsupported

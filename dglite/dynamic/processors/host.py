@@ -10,15 +10,19 @@ from torch import Tensor
 
 from ...errors import DGLError
 from ...expr import Expr
-from ...kernels.cpu.matrix import matrix_kernel
-from ...kernels.cpu.processors import Job, submit, wait_for_all
-from ...kernels.cpu.rowwise import rowwise_kernel
-from ...kernels.cpu.script import WORTH_SHARING
-from ...kernels.cpu.steps import step_kernel
-from ..batching.arena import Arena
-from ..batching.matrices import Product
+from ...kernels.cpu.dynamic.matrix import matrix_kernel
+from ...kernels.cpu.dynamic.processors import (
+    Job,
+    submit,
+    wait_for_all,
+)
+from ...kernels.cpu.dynamic.rowwise import rowwise_kernel
+from ...kernels.cpu.dynamic.script import WORTH_SHARING
+from ...kernels.cpu.dynamic.steps import step_kernel
+from ..batching.execution.arena import Arena
+from ..batching.execution.matrices import Product
+from ..batching.recording.signatures import Signature
 from ..batching.session import before_computing
-from ..batching.signatures import Signature
 
 __all__ = ["HOST", "HostThreads", "check_device"]
 

@@ -9,16 +9,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels.cpu import batching, program
-from ...kernels.cpu.schedule import LINES
-from ...kernels.cpu.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Heavy, Stage
-from ...kernels.render_rowwise import LABELLED
-from ..batching.matrices import Lookup, Product, TorchCall
-from ..batching.placement import Placement
+from ...kernels.cpu.dynamic import (
+    batching,
+    program,
+)
+from ...kernels.cpu.dynamic.schedule import LINES
+from ...kernels.cpu.dynamic.script import (
+    CALL,
+    HEAVY_WORDS,
+    PRODUCT,
+    ROWWISE,
+    Heavy,
+    Stage,
+)
+from ...kernels.render.rowwise import LABELLED
+from ..batching.execution.matrices import (
+    Lookup,
+    Product,
+    TorchCall,
+)
+from ..batching.execution.placement import Placement
+from ..batching.recording.recorded import ProgramCall
+from ..batching.recording.signatures import (
+    DTYPES,
+    Signature,
+    TensorKind,
+    operand,
+    shared,
+    template_table,
+)
 from ..batching.session import Session
-from ..batching.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
-from ..recorded import ProgramCall
-from ..script import Addresses, Filled, Script, Unsupported
+from ..execution.script import (
+    Addresses,
+    Filled,
+    Script,
+    Unsupported,
+)
 from .host import HOST
 
 __all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]

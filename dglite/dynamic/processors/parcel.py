@@ -6,7 +6,10 @@ from typing import final
 
 import numpy as np
 
-from ...kernels.cuda.program import Memory, Runner
+from ...kernels.cuda.run.program import (
+    Memory,
+    Runner,
+)
 
 __all__ = ["Parcel"]
 

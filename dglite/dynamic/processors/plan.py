@@ -10,12 +10,20 @@ from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from ...errors import DGLError
-from ...kernels.cpu.batching import PLACE_BITS
-from ...kernels.cpu.rowwise import CLEAR, TOTALS
-from ...kernels.cpu.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
+from ...kernels.cpu.dynamic.batching import PLACE_BITS
+from ...kernels.cpu.dynamic.rowwise import (
+    CLEAR,
+    TOTALS,
+)
+from ...kernels.cpu.dynamic.script import (
+    BATCH_WORDS,
+    FOLLOWS,
+    Stage,
+    make_scripts,
+)
+from ..batching.recording.signatures import DTYPES
+from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
-from ..batching.signatures import DTYPES
-from ..batching.tensor import LazyTensor
 from .layout import StepLayout, tensors_of
 from .rules import UpdateRule, rule_of
 from .update import Listing, Trained, Updates

@@ -15,11 +15,22 @@ import torch
 from torch import Tensor
 
 from ...expr import Constant, Expr, compact
-from ...kernels.cpu.rowwise import CLEAR
-from ...kernels.cpu.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
-from ..batching.matrices import Lookup, Product
-from ..batching.signatures import DTYPES, operand
-from ..recorded import ProgramCall
+from ...kernels.cpu.dynamic.rowwise import CLEAR
+from ...kernels.cpu.dynamic.script import (
+    ALONGSIDE,
+    CONTINUES,
+    FOLLOWS,
+    touched_rows,
+)
+from ..batching.execution.matrices import (
+    Lookup,
+    Product,
+)
+from ..batching.recording.recorded import ProgramCall
+from ..batching.recording.signatures import (
+    DTYPES,
+    operand,
+)
 from .layout import StepLayout
 from .rules import UpdateRule
 

@@ -1,6 +1,6 @@
 """Expression to CUDA C++: pure functions from a specification to a program.
 
-The kernels themselves are templates, in the ``.cuh`` files of this folder. What is rendered is the *message* that they
+The kernels themselves are templates, in ``source``. What is rendered is the *message* that they
 are instantiated with: which operands are read, where and how wide, and the expression, from the one operator table.
 """
 
@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from ...expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_powers
 from ...opspec import Reducer
 from ..layout import Pattern
-from ..render import is_fused
-from .program import CPP_TYPES, CudaProgram, make_program
+from ..render.sparse import is_fused
+from .run.program import (
+    CPP_TYPES,
+    CudaProgram,
+    make_program,
+)
 
 __all__ = ["ROWS", "MessageSpec", "all_operands", "expression_text", "sddmm_program", "spmm_program"]
 

@@ -14,8 +14,8 @@ from dglite import DGLError, dynamic
 from dglite.dynamic.batching import session
 from dglite.dynamic.processors import gpu as gpus
 from dglite.dynamic.processors.gpu import Profile
-from dglite.kernels.cuda import persistent as cuda
-from dglite.kernels.cuda.emulate import Emulator
+from dglite.kernels.cuda.dynamic import persistent as cuda
+from dglite.kernels.cuda.run.emulate import Emulator
 from dglite.ops import processors as ops
 from tests.dynamic.batching.models import TreeLSTM
 from tests.dynamic.processors.test_handle import loss_of, weights

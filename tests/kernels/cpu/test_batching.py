@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu import batching
+from dglite.kernels.cpu.dynamic import batching
 
 KINDS = 5
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import dglite
-from dglite.kernels.cpu.cached import njit
+from dglite.kernels.cpu.compile.cached import njit
 
 RUN = """
 import sys, warnings
@@ -21,9 +21,9 @@ assert "numba" not in sys.modules
 import numpy as np, numba.core.event as event
 with event.install_recorder("numba:run_pass") as passes, warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    from dglite.kernels.cpu.jit import compile_kernel
-    from dglite.kernels.cpu.labor import _variate
-    from dglite.kernels.cpu import translate
+    from dglite.kernels.cpu.compile.jit import compile_kernel
+    from dglite.kernels.cpu.sample.labor import _variate
+    from dglite.kernels.cpu.compile import translate
     translate.translate = lambda *given, work=translate.translate: passes.buffer.append(1) or work(*given)
     value = _variate(1, 2, np.array([1.0, 0.0]), 3)
     compile_kernel("test", "def kernel(args, task, tasks):\\n    return\\n")
@@ -36,7 +36,9 @@ def package(tmp_path: Path) -> Path:
     """Return a copy of dglite; where Numba itself would keep code, there is a file in the way."""
     copy = tmp_path / "dglite"
     shutil.copytree(Path(dglite.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "kernels" / "cpu" / "__pycache__").write_text("")
+    for folder in (copy / "kernels" / "cpu").iterdir():
+        if folder.is_dir():
+            (folder / "__pycache__").write_text("")
     return copy
 
 
@@ -58,7 +60,7 @@ def test_a_change_in_a_module_that_is_compiled_in_is_seen(package, tmp_path):
     value, compiled, told = run(package, cache)
     assert compiled > 0 and told == "[]"
     assert run(package, cache) == (value, 0, "[]")
-    counter = package / "kernels" / "cpu" / "counter.py"
+    counter = package / "kernels" / "cpu" / "sample" / "counter.py"
     text = counter.read_text()
     assert "0xBF58476D1CE4E5B9" in text
     counter.write_text(text.replace("0xBF58476D1CE4E5B9", "0xBF58476D1CE4E5B3"))
@@ -85,7 +87,7 @@ def test_damaged_files_are_replaced(package, tmp_path):
 def test_a_fork_waits_until_other_threads_have_compiled():
     code = """
     import os, signal, threading, time, numba
-    from dglite.kernels.cpu import cached, jit, machine
+    from dglite.kernels.cpu.compile import cached, jit, machine
     inside, assemble = threading.Event(), machine.assemble
 
     def slow(assembly):

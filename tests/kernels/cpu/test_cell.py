@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dglite.expr import Call, Constant, Operand, Side
-from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
-from dglite.kernels.cpu.launch import launch
-from dglite.kernels.render_rows import RowAccess
+from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.run.launch import launch
+from dglite.kernels.render.rows import RowAccess
 from dglite.opspec import OPERATORS
 
 A, B, C = (Operand(Side.E, slot) for slot in range(3))

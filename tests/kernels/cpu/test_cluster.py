@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dglite.kernels.cpu import cluster
+from dglite.kernels.cpu.graph import cluster
 
 # Two triangles, 0 1 2 and 3 4 5, joined by the light edge 2 - 3.
 PAIRS = [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3)]

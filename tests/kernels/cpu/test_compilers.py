@@ -13,13 +13,13 @@ import torch
 import dglite
 from dglite import nn
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.attention import dropout_multipliers
-from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
-from dglite.kernels.cpu.launch import launch
-from dglite.kernels.cpu.matrix import run_kernel
-from dglite.kernels.cpu.rowwise import rowwise_kernel
-from dglite.kernels.cpu.steps import step_kernel
-from dglite.kernels.render_rows import RowAccess
+from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.matrix import run_kernel
+from dglite.kernels.cpu.dynamic.rowwise import rowwise_kernel
+from dglite.kernels.cpu.dynamic.steps import step_kernel
+from dglite.kernels.cpu.graph.attention import dropout_multipliers
+from dglite.kernels.cpu.run.launch import launch
+from dglite.kernels.render.rows import RowAccess
 from dglite.ops import core
 from dglite.opspec import Reducer
 from tests.kernels.cpu import test_matrix, test_steps
@@ -96,7 +96,7 @@ def results() -> dict[str, np.ndarray]:
 SCRIPT = """
 import sys
 import numpy
-from dglite.kernels.cpu import jit
+from dglite.kernels.cpu.compile import jit
 from tests.kernels.cpu.test_compilers import results
 numpy.savez(sys.argv[1], **results())
 print(*jit._addresses)

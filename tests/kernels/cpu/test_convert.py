@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu import convert
+from dglite.kernels.cpu.graph import convert
 
 
 def check(rows, cols, num_rows, threads):

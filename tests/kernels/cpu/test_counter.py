@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from dglite.kernels.cpu.counter import below, draw, stream, unit
+from dglite.kernels.cpu.sample.counter import below, draw, stream, unit
 from tests.sampling.graphs import assert_distributed
 
 

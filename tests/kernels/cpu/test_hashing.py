@@ -6,7 +6,7 @@ import numba
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu import hashing
+from dglite.kernels.cpu.sample import hashing
 
 
 @numba.njit

@@ -12,7 +12,11 @@ import pytest
 
 from dglite.errors import DGLWarning
 from dglite.kernels import store
-from dglite.kernels.cpu import jit, machine, translate
+from dglite.kernels.cpu.compile import (
+    jit,
+    machine,
+    translate,
+)
 
 SOURCE = '"""A kernel for a test."""\n\nVALUE = {value}\n'
 
@@ -48,7 +52,7 @@ def test_without_a_folder_source_is_loaded_from_memory(monkeypatch, tmp_path):
     assert traceback.extract_tb(failure.tb)[-1].line == "raise ValueError"
 
 
-KERNEL = """from dglite.kernels.cpu import simd
+KERNEL = """from dglite.kernels.cpu.lanes import simd
 
 put = simd.storer("int64", 1)
 

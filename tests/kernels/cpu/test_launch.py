@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency
@@ -131,7 +131,7 @@ def test_without_torch_the_systems_openmp_serves():
 import sys
 import numpy as np
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import launch
+from dglite.kernels.cpu.run import launch
 from dglite.ops import core
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dglite.kernels.cpu import attention, launch, philox
+from dglite.kernels.cpu.graph import attention
+from dglite.kernels.cpu.lanes import philox
+from dglite.kernels.cpu.run import launch
 from tests import reference
 
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import cfunc
 
-from dglite.kernels.cpu.processors import CHECK, WAIT, Job, submit, wait_for_all
-from dglite.kernels.cpu.simd import storer, word
+from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, Job, submit, wait_for_all
+from dglite.kernels.cpu.lanes.simd import storer, word
 
 store = storer("int64", 1)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu import launch, sample
-from dglite.kernels.cpu.rows import run_rows
+from dglite.kernels.cpu.run import launch
+from dglite.kernels.cpu.run.rows import run_rows
+from dglite.kernels.cpu.sample import sample
 
 
 @pytest.mark.parametrize("index", [np.int32, np.int64])

@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dglite.kernels.cpu.launch import call_kernel
-from dglite.kernels.cpu.rowwise import CLEAR, TOTALS, rowwise_kernel
-from dglite.kernels.render_rowwise import FORMS, LABELLED
+from dglite.kernels.cpu.dynamic.rowwise import CLEAR, TOTALS, rowwise_kernel
+from dglite.kernels.cpu.run.launch import call_kernel
+from dglite.kernels.render.rowwise import FORMS, LABELLED
 
 
 @numba.njit

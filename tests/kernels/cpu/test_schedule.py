@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import schedule
-from dglite.kernels.cpu.cell import formula_kernel, sum_kernel
-from dglite.kernels.render_rows import RowAccess
+from dglite.kernels.cpu.dynamic import schedule
+from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
+from dglite.kernels.render.rows import RowAccess
 
 ROWS = np.array([0, 2, 5])  # two classes
 EDGES = np.array([0, 0, 4])

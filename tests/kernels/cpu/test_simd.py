@@ -7,7 +7,7 @@ import pytest
 import torch
 from numba import cfunc
 
-from dglite.kernels.cpu import simd
+from dglite.kernels.cpu.lanes import simd
 
 
 def apply_exp(values: np.ndarray, lanes: int) -> np.ndarray:

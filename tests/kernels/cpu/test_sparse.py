@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu import launch
-from dglite.kernels.cpu.sparse import bind_sddmm, bind_several, bind_spmm
+from dglite.kernels.cpu.graph.sparse import bind_sddmm, bind_several, bind_spmm
+from dglite.kernels.cpu.run import launch
 from dglite.opspec import Reducer
 from tests import reference
 from tests.kernels.sparse_cases import (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dglite.kernels import cpu
-from dglite.kernels.cpu import stamp
+from dglite.kernels.cpu.compile import stamp
 
 MODULES = [module.name for module in pkgutil.iter_modules(cpu.__path__)]
 
@@ -86,11 +86,11 @@ def test_what_a_process_loads_again_is_not_taken_for_what_it_loaded_first(packag
 
 
 def test_source_has_the_stamp_of_what_it_imports(monkeypatch):
-    source = "from dglite.kernels.cpu import simd\n"
+    source = "from dglite.kernels.cpu.lanes import simd\n"
     before = stamp.stamp(source)
     assert stamp.stamp(source) == before != stamp.stamp(source + "\n")
     read = stamp._read
-    memory = sys.modules["dglite.kernels.cpu.memory"].__spec__
+    memory = sys.modules["dglite.kernels.cpu.lanes.memory"].__spec__
     edited = (memory, b"edited", [])
     monkeypatch.setattr(stamp, "_read", lambda name: edited if name == memory.name else read(name))
     assert stamp.stamp(source) != before

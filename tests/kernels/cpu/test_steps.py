@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.launch import launch
-from dglite.kernels.cpu.steps import run_steps, run_steps_by_rows, step_kernel
+from dglite.kernels.cpu.dynamic.steps import run_steps, run_steps_by_rows, step_kernel
+from dglite.kernels.cpu.run.launch import launch
 
 X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
 FORMULA = X.call("tanh") * Y + 2.0

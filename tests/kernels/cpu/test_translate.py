@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu.jit import compile_kernel
-from dglite.kernels.cpu.machine import data_layout, triple
-from dglite.kernels.cpu.translate import translate
+from dglite.kernels.cpu.compile.jit import compile_kernel
+from dglite.kernels.cpu.compile.machine import data_layout, triple
+from dglite.kernels.cpu.compile.translate import translate
 
-HEADER = """from dglite.kernels.cpu import simd
+HEADER = """from dglite.kernels.cpu.lanes import simd
 
 FOUR, HALF = 4, 0.5
 word, put = simd.word, simd.storer("int64", 1)

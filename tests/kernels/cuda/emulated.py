@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from dglite.kernels.cuda import structure
-from dglite.kernels.cuda.emulate import Emulator, HostMemory, available
-from dglite.kernels.cuda.program import CudaProgram
-from dglite.kernels.cuda.structure import Structure
+from dglite.kernels.cuda.graph import structure
+from dglite.kernels.cuda.graph.structure import Structure
+from dglite.kernels.cuda.run.emulate import Emulator, HostMemory, available
+from dglite.kernels.cuda.run.program import CudaProgram
 from dglite.ops import processors
 from tests.kernels.sparse_cases import Coo
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cuda import attention, convert, persistent, sample, winners
-from dglite.kernels.cuda.program import CudaProgram
-from dglite.kernels.cuda.softmax import softmax_program
-from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm
-from dglite.kernels.render_tiles import Phase, Score
+from dglite.kernels.cuda.dynamic import persistent
+from dglite.kernels.cuda.graph import (
+    attention,
+    convert,
+    winners,
+)
+from dglite.kernels.cuda.graph.softmax import softmax_program
+from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
+from dglite.kernels.cuda.run.program import CudaProgram
+from dglite.kernels.cuda.sample import sample
+from dglite.kernels.render.tiles import Phase, Score
 from dglite.opspec import Reducer
 from tests.kernels.sparse_cases import expression
 

@@ -13,8 +13,8 @@ import pytest
 
 from dglite.errors import DGLError, DGLWarning
 from dglite.kernels import store
-from dglite.kernels.cuda.launch import binary
-from dglite.kernels.cuda.program import CudaProgram, library
+from dglite.kernels.cuda.run.launch import binary
+from dglite.kernels.cuda.run.program import CudaProgram, library
 from tests.kernels.cuda import nvrtc
 from tests.kernels.cuda.programs import processors, programs, wide_sum
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu import sample as cpu
-from dglite.kernels.cuda.convert import TILE, compress, running_sums, sort_by_key
-from dglite.kernels.cuda.sample import number_ids, sample_neighbors
-from dglite.kernels.cuda.structure import Structure
-from dglite.kernels.cuda.winners import gather, scatter
+from dglite.kernels.cpu.sample import sample as cpu
+from dglite.kernels.cuda.graph.convert import TILE, compress, running_sums, sort_by_key
+from dglite.kernels.cuda.graph.structure import Structure
+from dglite.kernels.cuda.graph.winners import gather, scatter
+from dglite.kernels.cuda.sample.sample import number_ids, sample_neighbors
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from dglite.errors import DGLError
-from dglite.kernels.cuda.convert import simple_program
-from dglite.kernels.cuda.emulate import Emulator
-from dglite.kernels.cuda.program import BLOCK
+from dglite.kernels.cuda.graph.convert import simple_program
+from dglite.kernels.cuda.run.emulate import Emulator
+from dglite.kernels.cuda.run.program import BLOCK
 from tests.kernels.cuda.emulated import GPU, needs_compiler
 
 pytestmark = needs_compiler
@@ -139,7 +139,7 @@ def test_16_bit_floats_are_rounded_as_torch_rounds_them():
 def test_without_a_cache_folder_what_is_compiled_is_removed_at_exit(tmp_path):
     code = """
     import os, sys
-    from dglite.kernels.cuda.emulate import _folder
+    from dglite.kernels.cuda.run.emulate import _folder
     print(_folder(), flush=True)
     child = os.fork()
     if child:

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dglite.kernels.cuda import launch
-from dglite.kernels.cuda.program import BLOCK, packed
+from dglite.kernels.cuda.run import launch
+from dglite.kernels.cuda.run.program import BLOCK, packed
 from tests.kernels.cuda.emulated import GPU
 from tests.kernels.cuda.programs import wide_sum
 

@@ -9,7 +9,7 @@ from torch.nn.functional import leaky_relu
 
 from dglite.backend import active
 from dglite.expr import Operand, Side, evaluate, operands_of
-from dglite.kernels.cuda.attention import dropout_multipliers
+from dglite.kernels.cuda.graph.attention import dropout_multipliers
 from dglite.ops import core, fallback, processors, scores
 from dglite.opspec import Reducer
 from dglite.structure import Adjacency

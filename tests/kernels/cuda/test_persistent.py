@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 
 from dglite.expr import Expr, Operand, Side
-from dglite.kernels.cuda import persistent as cuda
-from dglite.kernels.cuda.emulate import Emulator
+from dglite.kernels.cuda.dynamic import persistent as cuda
+from dglite.kernels.cuda.run.emulate import Emulator
 from tests.kernels.cuda.emulated import needs_compiler
 
 pytestmark = needs_compiler

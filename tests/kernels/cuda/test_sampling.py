@@ -9,7 +9,7 @@ import torch
 import dglite
 from dglite import sampling
 from dglite.errors import DGLError
-from dglite.kernels.cuda import sample
+from dglite.kernels.cuda.sample import sample
 from dglite.ops import processors
 from tests.kernels.cuda.emulated import needs_compiler, on_gpu
 from tests.sampling.graphs import hetero, random_graph

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from dglite.kernels.cuda.softmax import edge_softmax, edge_softmax_gradient
+from dglite.kernels.cuda.graph.softmax import edge_softmax, edge_softmax_gradient
 from tests import reference
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, prepare, uploaded
 from tests.kernels.sparse_cases import assert_close, graph

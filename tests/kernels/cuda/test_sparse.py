@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from dglite.expr import Operand, Side
+from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm, team_of, widest_vector
 from dglite.kernels.cuda.render import expression_text
-from dglite.kernels.cuda.sparse import bind_sddmm, bind_several, bind_spmm, team_of, widest_vector
 from dglite.opspec import OPERATORS, Reducer
 from tests import reference
 from tests.kernels.cuda.emulated import GPU, LIMITS, needs_compiler, uploaded

@@ -1,0 +1,1 @@
+"""Running what was recorded, in batches, and differentiating it."""

@@ -1,0 +1,103 @@
+"""From gradients of results to gradients of all that was given: the sweep back through a session's runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....expr import (
+    Operand,
+    Side,
+)
+from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ....kernels.cpu.dynamic.program import active_nodes
+from ....kernels.cpu.dynamic.steps import (
+    run_steps,
+    step_kernel,
+)
+from ..recording.signatures import (
+    DTYPES,
+    Signature,
+    TensorKind,
+    shared,
+)
+from .arena import empty
+from .gradients import Gradients
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["add_rows", "copy_rows", "differentiate"]
+
+_MASK = (1 << PLACE_BITS) - 1
+
+
+def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bool) -> None:
+    """Copy or add ``values`` (n, *shape) to rows at the addresses ``into``, or, with ``out``, from there."""
+    if not kind.numel or not len(into):
+        return
+    dtype = DTYPES.get(kind.dtype) or {4: "float32", 8: "float64"}[kind.item]
+    kernel = step_kernel((Operand(Side.E, 0),), (False,), add, False, dtype)
+    rows = (values.data_ptr(), kind.nbytes, 0)
+    listed = (0, 0, into.ctypes.data)
+    words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)
+    start = np.zeros(1, np.int64)
+    run_steps(words.ctypes.data, start.ctypes.data, 0, 1, kind.numel * len(into), torch.get_num_threads())
+
+
+def copy_rows(session: Session, refs: np.ndarray, kind: TensorKind) -> Tensor:
+    """Return values of one kind at ``refs`` as one tensor, (n, *shape)."""
+    values = torch.empty((len(refs), *kind.shape), dtype=kind.dtype)
+    _move(kind, session.where[refs >> PLACE_BITS] + (refs & _MASK), values, add=False, out=True)
+    return values
+
+
+def add_rows(kind: TensorKind, into: np.ndarray, grads: Tensor) -> None:
+    """Add gradients of one kind to what lies at ``into``."""
+    _move(kind, into, grads.contiguous(), add=True, out=False)
+
+
+def differentiate(
+    session: Session, outputs: Sequence[tuple[TensorKind, np.ndarray, Tensor]]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return (tensor, gradient) for all that was given or is a parameter, from the gradients of ``outputs``.
+
+    ``outputs`` are (kind, places in the session, gradients (n, *shape)).
+    """
+    session.settle()
+    session.check_unchanged()
+    targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
+    active, grads = _active(session, targets), np.zeros(len(session.where), np.int64)
+    given = [(tensor, node) for tensor, node in session.differentiable() if active[node]]
+    buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
+    for (_, node), buffer in zip(given, buffers, strict=True):
+        grads[node] = buffer.data_ptr()
+    gradients, runs = Gradients(), session.runs
+    for run in runs:
+        run.prepare(session, grads, active)
+    for kind, refs, values in outputs:
+        nodes = refs >> PLACE_BITS
+        if kind.dtype in DTYPES:
+            kept = np.nonzero(grads[nodes])[0]
+            values = values if len(kept) == len(refs) else values[torch.from_numpy(kept)]
+            add_rows(kind, (grads[nodes] + (refs & _MASK))[kept], values)
+    for run in reversed(runs):
+        run.backward(session, grads, gradients)
+    for (tensor, _), buffer in zip(given, buffers, strict=True):
+        gradients.add(tensor, buffer)
+    return gradients.finish()
+
+
+def _active(session: Session, targets: np.ndarray) -> np.ndarray:
+    given = np.zeros(len(session.where), np.bool_)
+    given[[node for _, node in session.differentiable()]] = True
+    wants = [np.array([_wants(s) for s in signatures], np.bool_) for signatures in (shared, session.own)]
+    return active_nodes(targets, session.sigs, session.argptr, session.args, given, *wants, session.num_nodes)
+
+
+def _wants(signature: Signature) -> bool:
+    return signature.matrices is not None and signature.matrices.wants

@@ -1,0 +1,130 @@
+"""One run: batches of what was still to be computed, their results, and the sweep back through them."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....kernels.cpu.dynamic import program
+from ....kernels.cpu.dynamic.steps import (
+    run_steps,
+    run_steps_by_rows,
+)
+from ....kernels.cpu.run.launch import PARALLEL_FROM
+from ..recording.signatures import (
+    DTYPES,
+    Matrices,
+    template_table,
+)
+from .arena import Arena
+from .gradients import Gradients
+from .matrices import Product
+from .placement import Placement
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["Run"]
+
+
+class Run(Placement):
+    """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""
+
+    def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
+        start = perf_counter()
+        super().__init__(session, nodes, strategy)
+        self.lay_out(session.where, Arena)
+        used = (self.input_at == 0).tolist()
+        self._adds = {
+            s.matrices: used[first : first + len(s.matrices.kinds)]
+            for s, first in zip(self.signatures, self.first_input.tolist(), strict=True)
+            if s.matrices is not None
+        }
+        work = self._build(session, backward=False, shift=0, grads=session.where)
+        self.gathered = work[-1]
+        planned = perf_counter()
+        self._kept: dict[int, Any] = {}
+        self._views = self._split(self.arena, 0)
+        self._perform(work, lambda batch: self._forward(batch, keep))
+        self._views.clear()
+        session.done[nodes] = True
+        self.seconds = planned - start, perf_counter() - planned
+
+    def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
+        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
+        where = session.where[: session.num_nodes]
+        return program.build(
+            self.plan(backward, templates, shift), program.Graph(session.argptr, session.args, where, grads)
+        )
+
+    # -- performing ---------------------------------------------------------------------------------------------
+    def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
+        words, starts, _, rows, _ = work
+        threads, addresses = torch.get_num_threads(), (words.ctypes.data, starts.ctypes.data)
+        for heavy, first, last, amount, apart in rows.tolist():
+            if heavy:
+                matrices(first)
+            elif apart and threads > 1 and amount > (last - first) * PARALLEL_FROM:
+                run_steps_by_rows(words, starts, first, last, threads)
+            else:
+                run_steps(*addresses, first, last, amount, threads)
+
+    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[Matrices, list[Tensor], list[Tensor]]]:
+        """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
+        found, sizes = {}, self.bounds[1:] - self.bounds[:-1]
+        for number in np.flatnonzero(self.heavy).tolist():
+            batches, matrices = np.flatnonzero(self.batch_kinds == number), self.signatures[number].matrices
+            assert matrices is not None
+            counts = sizes[batches].tolist()
+            inputs, results = ([x.split_with_sizes(counts) for x in side] for side in self._rows(number, arena, shift))
+            for i, batch in enumerate(batches.tolist()):
+                found[batch] = matrices, [x[i] for x in inputs], [y[i] for y in results]
+        return found
+
+    def _rows(self, number: int, arena: Arena, shift: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the inputs and results of all operations of one signature."""
+        signature, first, count = self.signatures[number], int(self.first_input[number]), self.counts[number]
+        assert signature.matrices is not None
+        inputs, results = [], []
+        for (address, distance), kind in zip(self.places[first:], signature.matrices.kinds, strict=False):
+            inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
+        at = int(self.starts[number]) + shift
+        several = len(signature.matrices.results) > 1
+        for kind in signature.matrices.results:
+            results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
+            at += (kind.nbytes + 7) // 8 * 8 if several else kind.nbytes
+        return inputs, results
+
+    def _forward(self, batch: int, keep: bool) -> None:
+        matrices, inputs, results = self._views[batch]
+        self._kept[batch] = matrices.forward(inputs, results, keep)
+
+    # -- gradients ----------------------------------------------------------------------------------------------
+    def prepare(self, session: Session, grads: np.ndarray, active: np.ndarray) -> None:
+        """Lay out memory for gradients as that for results is, all 0, and note where each node's lies."""
+        self.grad_arena = Arena(self.num_bytes)
+        self.grad_arena.clear(self.result_bytes)
+        self._shift = self.grad_arena.address - self.arena.address
+        grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
+
+    def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
+        """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
+        work, views = self._build(session, True, self._shift, grads), self._split(self.grad_arena, self._shift)
+
+        def differentiate(batch: int) -> None:
+            matrices, into, results = views[batch]
+            wanted = [x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)]
+            matrices.backward(self._kept[batch], results, wanted, self._adds[matrices], gradients)
+
+        self._perform(work, differentiate)
+        for number, signature in enumerate(self.signatures):
+            if isinstance(signature.matrices, Product) and signature.matrices.wants:
+                product = signature.matrices
+                inputs, _ = self._rows(number, self.arena, 0)
+                _, grad = self._rows(number, self.grad_arena, self._shift)
+                rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
+                gradients.product(product.weight, product.bias, rows, product.turned)

@@ -1,0 +1,214 @@
+"""Operations on whole batches: products with a shared weight, and any other torch function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..recording.signatures import TensorKind
+from .deferred import deferring
+from .few import FewRows
+from .gradients import Gradients
+
+__all__ = ["CrossEntropy", "Lookup", "Product", "TorchCall"]
+
+
+class Product:
+    """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
+
+    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.gradients`.
+    """
+
+    def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
+        self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        """The weight as it is multiplied with, (features, columns)."""
+        return self.weight.detach() if self.turned else self.weight.detach().t()
+
+    @property
+    def wants(self) -> bool:
+        """Whether the weight or the bias wants a gradient."""
+        return self.weight.requires_grad or (self.bias is not None and self.bias.requires_grad)
+
+    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
+        """Multiply."""
+        x, y = self.rows_of(inputs[0]), self.columns_of(results[0])
+        few = self._few[0]
+        if x.shape[0] <= few.most:
+            few.multiply(x, y, self._added)
+        elif self._added is None:
+            torch.mm(x, self.matrix, out=y)
+        else:
+            torch.addmm(self._added, x, self.matrix, out=y)
+
+    def backward(
+        self,
+        kept: Any,
+        grads: list[Tensor],
+        into: list[Tensor | None],
+        add: Sequence[bool],
+        gradients: Gradients,
+    ) -> None:
+        """Multiply the gradient by the weight."""
+        if into[0] is None:
+            return
+        grad, target = self.columns_of(grads[0]), self.rows_of(into[0])
+        few = self._few[1]
+        if grad.shape[0] <= few.most:
+            few.multiply(grad, target, target if add[0] else None)
+        elif add[0]:
+            target.addmm_(grad, self.matrix.t())
+        else:
+            torch.mm(grad, self.matrix.t(), out=target)
+
+    @cached_property
+    def _few(self) -> tuple[FewRows, FewRows]:
+        """What multiplies few rows, and few rows of the gradient."""
+        return FewRows(self.matrix), FewRows(self.matrix.t())
+
+    @cached_property
+    def _added(self) -> Tensor | None:
+        return None if self.bias is None else self.bias.detach()
+
+    def rows_of(self, x: Tensor) -> Tensor:
+        """Return inputs (n, *rows, features) as a matrix."""
+        return x if x.dim() == 2 else x.reshape(-1, self.matrix.shape[0])
+
+    def columns_of(self, y: Tensor) -> Tensor:
+        """Return results (n, *rows, columns) as a matrix."""
+        return y if y.dim() == 2 else y.view(-1, self.matrix.shape[1])
+
+
+class TorchCall:
+    """Any function of stacked tensors, with torch's own gradient. ``call(*inputs)`` returns its results in a list.
+
+    ``form`` names what it computes where that is a function of rows that kernels know (see ``kernels.render_rowwise``).
+    """
+
+    form: str | None = None
+
+    def __init__(
+        self, kinds: Sequence[TensorKind], results: Sequence[TensorKind], call: Callable[..., Sequence[Tensor]]
+    ) -> None:
+        self.kinds, self.results, self.call = tuple(kinds), tuple(results), call
+        self.parameters: dict[int, Tensor] = {}
+
+    @property
+    def wants(self) -> bool:
+        """Whether the function has been seen to use parameters that want a gradient."""
+        return bool(self.parameters)
+
+    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
+        """Call the function. ``.data`` keeps torch from counting later writes to the memory that all batches share."""
+        if not keep:
+            with torch.no_grad():
+                self._store(self.call(*inputs), results)
+            return None
+        with torch.enable_grad(), deferring() as late:
+            leaves = [x.data.requires_grad_(x.is_floating_point()) for x in inputs]
+            values = list(self.call(*leaves))
+        self._store(values, results)
+        for parameter in (*late.parameters, *_leaves_of(values, [*leaves, late.anchor])):
+            self.parameters.setdefault(id(parameter), parameter)
+        return leaves, values, late
+
+    def _store(self, values: Sequence[Tensor], results: list[Tensor]) -> None:
+        for value, result in zip(values, results, strict=True):
+            result.copy_(value.detach())
+
+    def backward(
+        self,
+        kept: Any,
+        grads: list[Tensor],
+        into: list[Tensor | None],
+        add: Sequence[bool],
+        gradients: Gradients,
+    ) -> None:
+        """Differentiate the recorded call."""
+        leaves, values, late = kept
+        pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
+        wanted = [(x, place, plus) for x, place, plus in zip(leaves, into, add, strict=True) if place is not None]
+        own = [p for p in self.parameters.values() if not late.has(p)]
+        sources = [x for x, _, _ in wanted] + own
+        if not pairs or not (sources or late.products):
+            for _, place, plus in wanted:
+                if not plus:
+                    place.zero_()
+            return
+        anchors = [*sources, late.anchor] if late.products else sources
+        found = torch.autograd.grad(
+            [v for v, _ in pairs], anchors, [g.view(v.shape) for v, g in pairs], allow_unused=True, retain_graph=True
+        )
+        for (_, place, plus), grad in zip(wanted, found, strict=False):
+            if grad is None and not plus:
+                place.zero_()
+            elif grad is not None:
+                place.add_(grad) if plus else place.copy_(grad)
+        for parameter, grad in zip(own, found[len(wanted) :], strict=False):
+            if grad is not None:
+                gradients.add(parameter, grad)
+        gradients.later(late)
+
+
+class Lookup(TorchCall):
+    """Rows of a table, by vectors of numbers."""
+
+    def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
+        super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
+        self.table, self.padding = table, padding
+
+
+class CrossEntropy(TorchCall):
+    """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
+
+    form = "cross_entropy"
+
+    def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
+        """Compute the losses; keep the logarithms of the softmax."""
+        (scores, labels), steps = inputs, torch.ops.aten
+        logs = torch.log_softmax(scores, 1)
+        losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
+        results[0].copy_(losses)
+        return logs, labels, total
+
+    def backward(
+        self,
+        kept: Any,
+        grads: list[Tensor],
+        into: list[Tensor | None],
+        add: Sequence[bool],
+        gradients: Gradients,
+    ) -> None:
+        """Subtract the labels from the softmax."""
+        (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
+        if target is None:
+            return
+        slope = steps.nll_loss_backward(grads[0], logs, labels, None, _NO_REDUCTION, _IGNORED, total)
+        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype)
+        target.add_(found) if add[0] else target.copy_(found)
+
+
+_NO_REDUCTION, _IGNORED = 0, -100
+
+
+def _leaves_of(values: Sequence[Tensor], inputs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the leaf tensors that a recorded call depends on, apart from its inputs."""
+    ours = {id(x) for x in inputs}
+    pending = [value.grad_fn for value in values if value.grad_fn is not None]
+    seen = set(pending)
+    while pending:
+        step = pending.pop()
+        variable = getattr(step, "variable", None)
+        if variable is not None and id(variable) not in ours:
+            yield variable
+        for following, _ in step.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                pending.append(following)

@@ -1,0 +1,109 @@
+"""Which nodes of a session are batches, and where their results and the inputs of operations on matrices lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ....errors import DGLError
+from ....kernels.cpu.dynamic import (
+    batching,
+    program,
+)
+from ..recording.signatures import (
+    DTYPES,
+    Signature,
+    TensorKind,
+    shared,
+)
+
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["STRATEGIES", "Placement"]
+
+STRATEGIES = ("agenda", "depth", "none")
+
+
+class Placement:
+    """Batches of ``nodes`` of a session.
+
+    Batch b is ``order[bounds[b]:bounds[b + 1]]``, of signature ``signatures[batch_kinds[b]]``; ``heavy`` signatures are
+    operations on matrices. After :meth:`lay_out` the results of signature s begin at ``starts[s]`` and its inputs lie
+    at ``places`` (address, distance) from ``first_input[s]`` on.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        nodes: np.ndarray,
+        strategy: str = "agenda",
+        check: Callable[[Signature], None] | None = None,
+    ) -> None:
+        """``check`` raises for a signature that will not do."""
+        if strategy not in STRATEGIES:
+            raise DGLError(f"unknown strategy {strategy!r}; expected one of {', '.join(STRATEGIES)}")
+        self.nodes, self._graph = nodes, (session.argptr, session.args)
+        found = batching.depths_of(nodes, session.sigs, *self._graph, session.num_nodes, len(shared))
+        place, depth, self.kind, numbers = found
+        self.signatures = [session.signature(number) for number in numbers.tolist()]
+        for signature in self.signatures if check is not None else ():
+            check(signature)  # type: ignore[misc]
+        self.heavy = np.array([signature.matrices is not None for signature in self.signatures], np.bool_)
+        if strategy == "agenda":
+            self._order, self.bounds = batching.by_agenda(nodes, place, depth, self.kind, *self._graph, self.heavy)
+        elif strategy == "depth":
+            self._order, self.bounds = batching.by_depth(depth, self.kind, len(numbers))
+        else:
+            self._order, self.bounds = batching.one_by_one(len(nodes))
+        self._kinds = self.kind[self._order]
+        self.order, self.batch_kinds = nodes[self._order], self._kinds[self.bounds[:-1]]
+
+    def lay_out(self, where: np.ndarray, memory: Callable[[int], Any], integers_anywhere: bool = False) -> None:
+        """Give every result, noted in ``where``, and every input of an operation on matrices its place.
+
+        ``memory(num_bytes)`` is asked for once. Inputs are used where they lie if all of a signature's do so in equal
+        distances among the results, ``integers_anywhere``, if asked for: they have no gradients, which lie as results
+        do.
+        """
+        sizes = np.array([signature.nbytes for signature in self.signatures], np.int64)
+        placed = program.place_results(self._order, self.kind, self.nodes, sizes, where)
+        self.ranks, counts, self.starts, self.result_bytes = placed
+        self.counts, end, inputs = counts.tolist(), self.result_bytes, list[tuple[int, TensorKind, int]]()
+        first = []
+        for number, signature in enumerate(self.signatures):
+            first.append(len(inputs))
+            for kind in signature.matrices.kinds if signature.matrices is not None else ():
+                inputs.append((number, kind, end))
+                end += (self.counts[number] * kind.nbytes + 63) // 64 * 64
+        self.arena, self.num_bytes = memory(end), end
+        base = self.arena.address
+        where[self.nodes] += base
+        self.starts += base
+        self.first_input = np.array(first, np.int64)
+        self.input_sizes = np.array([kind.nbytes for _, kind, _ in inputs], np.int64)
+        self.input_at = np.zeros(len(inputs), np.int64)
+        self.places = list[tuple[int, int]]()
+        for i, (number, kind, at) in enumerate(inputs):
+            limits = base, base + self.result_bytes
+            if integers_anywhere and kind.dtype not in DTYPES:
+                limits = 1, 1 << 62
+            slot = i - first[number]
+            place = program.in_place(self.members(number), slot, kind.nbytes, *self._graph, where, *limits)
+            # A matrix for each sample is a matrix of all rows only if there is nothing between them.
+            if not place[0] or place[1] % kind.item or (len(kind.shape) > 1 and place[1] != kind.nbytes):
+                place = self.input_at[i], _ = base + at, kind.nbytes
+            self.places.append(place)
+
+    def members(self, number: int) -> np.ndarray:
+        """Return the nodes of a signature, in their order."""
+        return self.order[self._kinds == number]
+
+    def plan(self, backward: bool, templates: tuple[Any, Any], shift: int) -> program.BatchPlan:
+        """Return what the steps of a sweep are made from; ``shift`` leads from an input to its gradient."""
+        return program.BatchPlan(
+            backward, self.order, self.bounds, self.batch_kinds, self.ranks, *templates, self.heavy, self.first_input,
+            self.input_at, self.input_sizes, shift,
+        )  # fmt: skip

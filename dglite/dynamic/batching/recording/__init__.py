@@ -1,0 +1,1 @@
+"""Lazy tensors and the operations they record."""

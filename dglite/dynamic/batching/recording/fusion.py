@@ -1,0 +1,165 @@
+"""Element-wise operations of a cell that follow each other become one, with a formula for each result that is read.
+
+What lies between is not stored: it is computed again where it is read, also for the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ....expr import (
+    Call,
+    Expr,
+    Operand,
+)
+from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from .signatures import (
+    ColumnRun,
+    Pointwise,
+    Signature,
+    operand,
+    pointwise,
+    result,
+    shared_signature,
+)
+
+__all__ = ["RecordedOperation", "fused"]
+
+_MASK = (1 << PLACE_BITS) - 1
+
+
+class RecordedOperation(NamedTuple):
+    """A recorded operation: its node, signature and the places of its arguments."""
+
+    node: int
+    signature: Signature
+    refs: list[int]
+
+
+_plans: dict[Any, tuple[list[RecordedOperation | int], dict[int, int]]] = {}
+"""What became of bodies that have been seen: cells are traced in every session, and mostly they are the same."""
+
+
+def fused(steps: Sequence[RecordedOperation], kept: Iterable[int]) -> tuple[list[RecordedOperation], dict[int, int]]:
+    """Return fewer steps that compute the same, and where the result of each old node that is read lies among them.
+
+    ``kept`` are nodes that are read from outside. A place is a new step's number in the upper bits, bytes in the lower.
+    """
+    numbers = [(s.node, s.signature.number if s.signature.formulas is not None else None, *s.refs) for s in steps]
+    key = tuple(numbers), tuple(kept)
+    known = _plans.get(key)
+    if known is None:
+        known = _plans[key] = _planned(steps, key[1])
+    made, places = known
+    return [steps[step] if isinstance(step, int) else step for step in made], places
+
+
+def _planned(
+    steps: Sequence[RecordedOperation], kept: Iterable[int]
+) -> tuple[list[RecordedOperation | int], dict[int, int]]:
+    """Return what :func:`fused` does, steps that stay as they are by their number."""
+    groups, number = _groups(steps), {step.node: i for i, step in enumerate(steps)}
+    group_of = {step.node: number for number, group in enumerate(groups) for step in group}
+    read = set(kept)
+    for step in steps:
+        read |= {node for node in _nodes(step) if group_of.get(node) != group_of[step.node]}
+    places: dict[int, int] = {}
+    made: list[RecordedOperation | int] = []
+    for group in groups:
+        first = len(made) << PLACE_BITS
+        if len(group) == 1:
+            made.append(number[group[0].node])
+            places[group[0].node] = first
+            continue
+        results = [step.node for step in group if step.node in read]
+        if not results:
+            continue
+        try:
+            made.append(_one(group, results))
+        except ValueError:  # more operands than a kernel takes
+            for i, step in enumerate(group):
+                places[step.node] = first + (i << PLACE_BITS)
+            made += [number[step.node] for step in group]
+            continue
+        shape = _formulas(group[0])
+        places |= {node: first + i * shape.width * shape.dtype.itemsize for i, node in enumerate(results)}
+    return made, places
+
+
+def _nodes(step: RecordedOperation) -> list[int]:
+    return [ref >> PLACE_BITS for ref in step.refs]
+
+
+def _formulas(step: RecordedOperation) -> Pointwise:
+    assert step.signature.formulas is not None
+    return step.signature.formulas
+
+
+def _groups(steps: Sequence[RecordedOperation]) -> list[list[RecordedOperation]]:
+    """Return groups in an order of execution. Element-wise operations of one width are together unless others, that
+    use some of them, are used by the rest: each way from one group to another leads to a later stage."""
+    stage: dict[int, int] = {}
+    shape_of: dict[int, Any] = {}
+    members: dict[Any, list[RecordedOperation]] = {}
+    for step in steps:
+        own = step.signature.formulas
+        shape = None if own is None else (own.width, own.dtype)
+        known = [node for node in _nodes(step) if node in stage]
+        at = max((stage[n] + (shape is None or shape_of[n] != shape) for n in known), default=0)
+        stage[step.node], shape_of[step.node] = at, shape
+        members.setdefault((at, shape, step.node if shape is None else 0), []).append(step)
+    return [members[key] for key in sorted(members, key=lambda key: key[0])]
+
+
+_known: dict[Any, Signature] = {}
+
+
+def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation:
+    """Return one step for a group, whose results are those of the given nodes, one after the other."""
+    width, dtype = _formulas(group[0]).width, _formulas(group[0]).dtype
+    sources: dict[int, int] = {}
+    parts: dict[ColumnRun, int] = {}
+    values: dict[int, list[Expr]] = {}
+    formulas: list[Expr] = []
+    for step in group:
+        own, operands = _formulas(step), list[Expr]()
+        for part in own.parts:
+            ref = step.refs[part.slot]
+            node, place = ref >> PLACE_BITS, (ref & _MASK) // dtype.itemsize + part.start
+            if node in values:
+                operands.append(values[node][place // width])
+            else:
+                # One value for all columns, such as a number, has a place of its own; parts of a row share an argument.
+                source, start = (ref, part.start) if part.spread else (node << PLACE_BITS, place)
+                slot = sources.setdefault(source, len(sources))
+                operands.append(operand(parts.setdefault(ColumnRun(slot, start, part.spread), len(parts))))
+        values[step.node] = list[Expr]()
+        for formula in own.formulas:
+            values[step.node].append(_filled(formula, operands, values[step.node]))
+        if step.node in results:
+            at = len(formulas)
+            formulas += values[step.node]
+            values[step.node] = [result(at + i) for i in range(len(own.formulas))]
+    signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
+    return RecordedOperation(results[0], signature, list(sources))
+
+
+def _filled(formula: Expr, operands: Sequence[Expr], before: Sequence[Expr]) -> Expr:
+    """Return the formula with other expressions for its operands and for the results before it."""
+    if isinstance(formula, Operand):
+        first = result(0).slot
+        return before[formula.slot - first] if formula.slot >= first else operands[formula.slot]
+    if isinstance(formula, Call):
+        return Call(formula.op, tuple(_filled(arg, operands, before) for arg in formula.args))
+    return formula
+
+
+def _signature(made: Pointwise, arity: int) -> Signature:
+    signature = _known.get(made)
+    if signature is None:
+        columns = len(made.formulas) * made.width
+        signature = Signature(f"fused[{columns}]", arity, columns * made.dtype.itemsize)
+        pointwise(signature, *made)
+        _known[made] = shared_signature(signature)
+    return signature

@@ -1,0 +1,200 @@
+"""Any torch function on lazy tensors: recorded as one operation, run on a whole batch by ``torch.func.vmap``.
+
+What a result is like is found out once per signature, by running the function on torch's meta device, where tensors
+have shapes and no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....errors import DGLError
+from ....formulas import FORMULAS
+from ..execution.matrices import TorchCall
+from ..session import Session
+from .pointwise import same_session
+from .signatures import (
+    Signature,
+    TensorKind,
+    gathers,
+    kind_of,
+)
+from .tensor import (
+    LazyTensor,
+    fallback,
+)
+
+__all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
+
+_BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
+"""Functions that treat every element alike, so that they take a batch as it is."""
+
+
+class _Slot:
+    """Stands in a call's arguments where a lazy tensor was."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a torch function that has no entry of its own."""
+    name = function.__name__
+    if kwargs.get("out") is not None or kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
+        raise DGLError(
+            f"{name} works in place; lazy tensors do not change, so use the function that returns its result"
+        )
+    lazies: list[LazyTensor] = []
+    given: list[Tensor] = []
+    structure = _structure((args, kwargs), lazies, given)
+    template = _template((args, kwargs), iter(range(len(lazies))))
+    session = lazies[0]._session
+    key = function, structure
+    known = session.caches.get(key)
+    if known is None:
+        known = session.caches[key] = _made(session, function, template, [x._kind for x in lazies])
+    return record_call(session, known, lazies)
+
+
+class Recorded(NamedTuple):
+    """An operation with results of several kinds; ``assemble`` makes of their list what the function would return."""
+
+    signature: Signature
+    kinds: Sequence[TensorKind]
+    places: Sequence[int]
+    assemble: Callable[[list[LazyTensor]], Any]
+
+
+def only(parts: Sequence[Any]) -> Any:
+    """Return the one result of a function that returns a tensor."""
+    return parts[0]
+
+
+def record_call(session: Session, made: Recorded, lazies: Sequence[LazyTensor]) -> Any:
+    """Record one use of an operation and return its results."""
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+    first = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])
+    if made.assemble is only:
+        return first
+    ref = first._ref
+    pairs = zip(made.kinds, made.places, strict=True)
+    return made.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
+
+
+def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
+    """Return what identifies a call: kinds of lazy tensors, identities of tensors, values of everything else."""
+    if type(x) is LazyTensor:
+        lazies.append(x)
+        return x._kind
+    if isinstance(x, Tensor):
+        given.append(x)
+        return Tensor, id(x)
+    if isinstance(x, list | tuple):
+        return type(x), tuple(_structure(item, lazies, given) for item in x)
+    if isinstance(x, dict):
+        return tuple((name, _structure(item, lazies, given)) for name, item in x.items())
+    if isinstance(x, slice):
+        return slice, x.start, x.stop, x.step
+    return type(x), x
+
+
+def _template(x: Any, numbers: Any) -> Any:
+    if type(x) is LazyTensor:
+        return _Slot(next(numbers))
+    if type(x) in (list, tuple):
+        return type(x)(_template(item, numbers) for item in x)
+    if isinstance(x, dict):
+        return {name: _template(item, numbers) for name, item in x.items()}
+    return x
+
+
+def _filled(x: Any, values: Sequence[Tensor]) -> Any:
+    if isinstance(x, _Slot):
+        return values[x.number]
+    if type(x) in (list, tuple):
+        return type(x)(_filled(item, values) for item in x)
+    if isinstance(x, dict):
+        return {name: _filled(item, values) for name, item in x.items()}
+    return x
+
+
+def _to_meta(x: Any) -> Any:
+    if isinstance(x, Tensor):
+        return torch.empty_like(x, device="meta")
+    if type(x) in (list, tuple):
+        return type(x)(map(_to_meta, x))
+    if isinstance(x, dict):
+        return {name: _to_meta(item) for name, item in x.items()}
+    return x
+
+
+def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[TensorKind]) -> Recorded:
+    """Return the operation that calls a function on batches."""
+    samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
+    args, kwargs = _filled(_to_meta(template), samples)
+    try:
+        with torch.no_grad():
+            returned = function(*args, **kwargs)
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
+        shapes = ", ".join(map(repr, kinds))
+        raise DGLError(
+            f"{function.__name__} cannot be recorded for one sample's {shapes}: {str(error).splitlines()[0]}. Lazy "
+            "tensors are written without a batch axis; for what depends on values, ask for x.value()"
+        ) from error
+    results, assemble = _results_of(function.__name__, returned)
+
+    def single(*values: Tensor) -> tuple[Tensor, ...]:
+        args, kwargs = _filled(template, values)
+        returned = function(*args, **kwargs)
+        return (returned,) if isinstance(returned, Tensor) else tuple(returned)
+
+    call = single if function.__name__ in _BATCH_WISE else torch.func.vmap(single, randomness="different")
+    return made_call(session, function.__name__, kinds, results, call, assemble)
+
+
+def made_call(
+    session: Session,
+    name: str,
+    kinds: Sequence[TensorKind],
+    results: Sequence[TensorKind],
+    call: Callable[..., Any],
+    assemble: Any,
+) -> Recorded:
+    """Return the operation that calls a function of stacked tensors."""
+    places, end = [], 0
+    for kind in results:
+        places.append(end)
+        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
+    signature = Signature(f"{name}({', '.join(map(repr, kinds))})", len(kinds), end)
+    signature.matrices = TorchCall(kinds, results, call)
+    return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
+
+
+def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:
+    values = (
+        [returned] if isinstance(returned, Tensor) else list(returned) if isinstance(returned, tuple | list) else []
+    )
+    if not values or not all(isinstance(value, Tensor) for value in values):
+        raise DGLError(f"{name} returns {type(returned).__name__}; only functions that return tensors can be recorded")
+    for value in values:
+        if value.dtype.itemsize not in (4, 8) or value.dtype.is_complex:
+            raise DGLError(
+                f"{name} returns {value.dtype}; lazy tensors are float32, float64, int32 or int64. Truths can be "
+                "written as torch.sign, torch.maximum, or looked at with x.value()"
+            )
+    kinds = [kind_of(value.shape, value.dtype) for value in values]
+    if isinstance(returned, Tensor):
+        return kinds, only
+    kind = type(returned)
+    if hasattr(kind, "n_sequence_fields"):  # torch's named results
+        return kinds, lambda parts: kind(parts)
+    return kinds, kind
+
+
+fallback.record = record_function

@@ -1,0 +1,214 @@
+"""Element-wise operations on lazy tensors: arithmetic, functions, sums over all elements."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ....errors import DGLError
+from ....expr import Expr
+from ....formulas import (
+    ALIASES,
+    FORMULAS,
+)
+from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ....opspec import COMPARISONS
+from .signatures import (
+    DTYPES,
+    ColumnRun,
+    Signature,
+    TensorKind,
+    kind_of,
+    operand,
+    pointwise,
+    shared_signature,
+)
+from .tensor import (
+    LazyTensor,
+    blank,
+    fallback,
+    install,
+    install_methods,
+)
+
+__all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
+
+_X = operand(0)
+
+
+def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]]]:
+    """Return (expression, torch's function) of the formulas of so many tensors, by name."""
+    found = {}
+    for name, formula in FORMULAS.items():
+        function = getattr(torch, name, None) or getattr(F, name, None)
+        expr = formula.of(formula.operands) if len(formula.operands) == formula.required == count else None
+        if function is not None and expr is not None and name not in COMPARISONS:
+            found[name] = expr, function
+    return found
+
+
+_UNARY, _BINARY = _recorded_by_formula(1), _recorded_by_formula(2)
+ELEMENTWISE = (*_UNARY, *_BINARY)
+"""Functions that are recorded as expressions."""
+
+
+def same_session(x: LazyTensor, y: LazyTensor) -> None:
+    """Raise unless both were recorded in one session."""
+    if x._session is not y._session:
+        raise DGLError(
+            "these lazy tensors belong to different sessions, so no batch can hold both. A session ends with run() or "
+            "backward(); what goes on after it must start from new lazy tensors, or from x.value()"
+        )
+
+
+def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
+    """Return ``x`` as a lazy tensor of the session of ``like``: itself, a tensor, or a number of the same dtype."""
+    if type(x) is LazyTensor:
+        same_session(x, like)
+        return x
+    if isinstance(x, torch.Tensor):
+        return like._session.give(x)
+    if isinstance(x, int | float):
+        return like._session.number(x, like._kind.dtype)
+    raise DGLError(f"expected a lazy tensor, a tensor or a number; got {type(x).__name__}")
+
+
+# -- one argument ------------------------------------------------------------------------------------------------------
+def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    numbers: dict[TensorKind, int] = {}
+
+    def call(x: LazyTensor, option: Any = None, **named: Any) -> LazyTensor:
+        kind = x._kind
+        if kind not in numbers or option or named:
+            return first(x, option, named)
+        made = blank(LazyTensor)
+        made._session = session = x._session
+        made._ref, made._kind = session.count << PLACE_BITS, kind
+        session.count += 1
+        session.stream += (numbers[kind], x._ref)
+        return made
+
+    def first(x: LazyTensor, option: Any, named: dict[str, Any]) -> LazyTensor:
+        kind, options = x._kind, {key: value for key, value in named.items() if value}
+        if option or options or kind.dtype not in DTYPES or not kind.numel:
+            return fallback.record(function, (x, *([option] if option else [])), options)
+        if kind not in numbers:
+            made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
+            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype)
+            numbers[kind] = shared_signature(made).number
+        return call(x)
+
+    return call
+
+
+# -- two arguments -----------------------------------------------------------------------------------------------------
+def broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
+    """Return the shape of ``a`` and ``b`` together."""
+    try:
+        return tuple(torch.broadcast_shapes(a.shape, b.shape))
+    except RuntimeError:
+        raise DGLError(
+            f"{name} of shapes {list(a.shape)} and {list(b.shape)}: these do not go together. Lazy tensors are written "
+            "for one sample, so there is no batch axis in front"
+        ) from None
+
+
+def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    known: dict[TensorKind, dict[TensorKind, tuple[int, TensorKind]]] = defaultdict(dict)
+
+    def call(x: LazyTensor, y: Any, **named: Any) -> LazyTensor:
+        if named:  # alpha, rounding_mode
+            return fallback.record(function, (x, y), named)
+        if type(y) is not LazyTensor or type(x) is not LazyTensor:
+            like = x if type(x) is LazyTensor else y
+            if like._kind.dtype not in DTYPES:
+                return fallback.record(function, (x, y), {})
+            x, y = as_lazy(x, like), as_lazy(y, like)
+        try:
+            number, kind = known[x._kind][y._kind]
+        except KeyError:
+            return first(x, y)
+        made = blank(LazyTensor)
+        made._session = session = x._session
+        if session is not y._session:
+            same_session(x, y)
+        made._ref, made._kind = session.count << PLACE_BITS, kind
+        session.count += 1
+        session.stream += (number, x._ref, y._ref)
+        return made
+
+    def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
+        """Record kinds that have not met before."""
+        same_session(x, y)
+        shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
+        numel = math.prod(shape)
+        parts = [ColumnRun(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
+        fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))
+        if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
+            return fallback.record(function, (x, y), {})
+        kind = kind_of(shape, dtype)
+        made = Signature(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, kind.nbytes)
+        signature = shared_signature(pointwise(made, [formula], parts, numel, dtype))
+        known[x._kind][y._kind] = signature.number, kind
+        return call(x, y)
+
+    return call
+
+
+def _recorded(function: Callable[..., Any], reflected: bool = False) -> Callable[[LazyTensor, Any], Any]:
+    """Return an operator that has no formula here: it is recorded as the torch function."""
+    return lambda self, other: fallback.record(function, (other, self) if reflected else (self, other), {})
+
+
+def _reflected(call: Callable[..., LazyTensor]) -> Callable[[LazyTensor, Any], LazyTensor]:
+    return lambda self, other: call(as_lazy(other, self), self)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
+    signatures: dict[TensorKind, Signature] = {}
+
+    def call(x: LazyTensor, *options: Any, **named: Any) -> LazyTensor:
+        kind = x._kind
+        if options or named or kind.dtype not in DTYPES or not kind.numel:
+            return fallback.record(function, (x, *options), named)
+        scalar = kind_of((), kind.dtype)
+        if kind not in signatures:
+            formula = _X if name == "sum" else _X * (1.0 / kind.numel)
+            made = Signature(f"{name}{list(kind.shape)}", 1, scalar.nbytes)
+            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype, total=True)
+            if name == "sum":
+                made.form, made.lengths = ("sum", kind.dtype), (kind.numel,)
+            signatures[kind] = shared_signature(made)
+        return x._session.record(signatures[kind], (x._ref,), scalar)
+
+    return call
+
+
+# -- under which names they are called ---------------------------------------------------------------------------------
+def _install() -> None:
+    made = {name: _unary(name, formula, function) for name, (formula, function) in _UNARY.items()}
+    made |= {name: _binary(name, formula, function) for name, (formula, function) in _BINARY.items()}
+    made |= {name: _sum(name, getattr(torch, name)) for name in ("sum", "mean")}
+    named = made | {alias: made[name] for alias, name in ALIASES.items() if name in made}
+    install_methods(named)
+    operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
+    install(named | {f"__{operator}__": made[name] for operator, name in operators.items()})
+    for operator, name in operators.items():
+        setattr(LazyTensor, f"__{operator}__", made[name])
+        setattr(LazyTensor, f"__r{operator}__", _reflected(made[name]))
+    for operator in ("gt", "ge", "lt", "le", "eq", "ne", "pow", "remainder", "floor_divide"):
+        method = {"remainder": "mod", "floor_divide": "floordiv"}.get(operator, operator)
+        setattr(LazyTensor, f"__{method}__", _recorded(getattr(torch, operator)))
+    setattr(LazyTensor, "__rpow__", _recorded(torch.pow, reflected=True))  # noqa: B010
+    LazyTensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    setattr(LazyTensor, "__neg__", made["neg"])  # noqa: B010
+    setattr(LazyTensor, "__abs__", made["abs"])  # noqa: B010
+
+
+_install()

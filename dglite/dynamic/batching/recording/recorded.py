@@ -1,0 +1,93 @@
+"""A vertex program that is called with lazy inputs: one operation of their session, whatever the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...execution.script import (
+    Addresses,
+    Filled,
+    Script,
+    stacked_rows,
+)
+from ...options import current_options
+from ..execution.matrices import TorchCall
+from .generic import (
+    Recorded,
+    only,
+    record_call,
+)
+from .pointwise import as_lazy
+from .signatures import (
+    Signature,
+    TensorKind,
+    gathers,
+    kind_of,
+)
+from .tensor import LazyTensor
+
+if TYPE_CHECKING:
+    from ...evaluate import VertexCall
+
+__all__ = ["ProgramCall", "record_program"]
+
+
+class ProgramCall(TorchCall):
+    """A vertex program on one graph. By batches it runs as it does outside of a session, with its own gradient."""
+
+    def __init__(self, call: VertexCall, kinds: Sequence[TensorKind], results: Sequence[TensorKind]) -> None:
+        super().__init__(kinds, results, self._run)
+        self._call = call
+        self.shared = call.traced.shared_values()
+
+    def _run(self, *values: Tensor) -> list[Tensor]:
+        """Run the program for stacked inputs, of which there is one each: no other operation is of this signature."""
+        pushed = self._call.run([x[0] for x in values])
+        return [x.unsqueeze(0) for x in (pushed if isinstance(pushed, tuple) else (pushed,))]
+
+    # -- for processors -----------------------------------------------------------------------------------------
+    def script(self, pulls: Sequence[bool], wanted: set[int]) -> Script:
+        """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
+        shared = self.shared
+        engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
+        found: Script = engine.script(
+            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]), False
+        )
+        return found
+
+    def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
+        """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""
+        call = self._call
+        rows = stacked_rows([p.rows for p in call.pulled], call.order.num_nodes)
+        lengths = np.array([kind.shape[0] for kind in self.kinds], np.int64)
+        return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
+
+
+def record_program(call: VertexCall, like: LazyTensor) -> Any:
+    """Record a call of a program, some of whose inputs are lazy, and return what it pushes."""
+    session, num_nodes = like._session, call.order.num_nodes
+    values = [as_lazy(p.values, like) for p in call.pulled]
+    kinds = [x._kind for x in values]
+    results = [kind_of((num_nodes, *shape), dtype) for shape, dtype in call.traced.pushed]
+    places, end = [], 0
+    for kind in results:
+        places.append(end)
+        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
+    signature = gathers(Signature(f"{call.name}[{num_nodes} vertices]", len(kinds), end), kinds)
+    signature.matrices = made = ProgramCall(call, kinds, results)
+    everywhere = tuple([p.rows is None for p in call.pulled])
+    alike = "program", id(call.traced), call.order.filled, everywhere, current_options()
+    signature.key = *alike, num_nodes, *kinds
+    if len(results) == 1:
+        lengths = [kind.shape[0] for kind in kinds]
+        signature.form, signature.lengths = (*alike, *[k.shape[1:] for k in kinds]), (num_nodes, *lengths)
+    for x in made.shared:
+        if x is not None and isinstance(x, torch.nn.Parameter):
+            session.own_tensor(x)
+    assemble: Any = only if len(results) == 1 else tuple
+    return record_call(session, Recorded(session.own_signature(signature), results, places, assemble), values)

@@ -1,0 +1,363 @@
+"""What lazy tensors are like (kinds), and what recorded operations have in common (signatures).
+
+Operations of one signature can be done as one batch. What a batch does is either a list of element-wise steps, written
+as formulas here and compiled as kernels, or one operation on whole matrices (see :mod:`..execution.matrices`).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from ....expr import (
+    Call,
+    Constant,
+    Expr,
+    Operand,
+    Side,
+    compact,
+    derivative,
+    operands_of,
+    renumber,
+)
+from ....kernels.cpu.dynamic import program
+from ....kernels.cpu.dynamic.steps import step_kernel
+from ....locks import new_lock
+
+__all__ = [
+    "DTYPES",
+    "ColumnRun",
+    "Matrices",
+    "Pointwise",
+    "Signature",
+    "TensorKind",
+    "copies",
+    "kind_of",
+    "operand",
+    "pointwise",
+    "result",
+]
+__all__ += ["gathers", "shared", "shared_arities", "shared_signature", "template_table"]
+
+DTYPES = {torch.float32: "float32", torch.float64: "float64"}
+"""The dtypes that element-wise kernels compute in."""
+
+_RESULT, _GRAD = 1000, 2000
+Template = list[int]
+
+
+class TensorKind:
+    """Shape and dtype of a lazy tensor; one object for each pair."""
+
+    __slots__ = ("dtype", "item", "nbytes", "numel", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.numel, self.item = math.prod(shape), dtype.itemsize
+        self.nbytes = self.numel * self.item
+
+    def __repr__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}{list(self.shape)}"
+
+
+_kinds: dict[tuple[tuple[int, ...], torch.dtype], TensorKind] = {}
+
+
+def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
+    """Return the kind."""
+    key = tuple(shape), dtype
+    kind = _kinds.get(key)
+    if kind is None:
+        kind = _kinds.setdefault(key, TensorKind(*key))  # threads must agree: kinds are compared by identity
+    return kind
+
+
+class Matrices(Protocol):
+    """An operation on whole batches. ``inputs`` (n, *shape) and results are views of memory that others lay out."""
+
+    @property
+    def kinds(self) -> tuple[TensorKind, ...]:
+        """What it reads."""
+
+    @property
+    def results(self) -> tuple[TensorKind, ...]:
+        """What it gives."""
+
+    @property
+    def wants(self) -> bool:
+        """Whether it has parameters that want a gradient."""
+
+    def forward(self, inputs: list[torch.Tensor], results: list[torch.Tensor], keep: bool) -> Any:
+        """Compute ``results``; return what the gradient will need, if it is to be kept."""
+
+    def backward(
+        self,
+        kept: Any,
+        grads: list[torch.Tensor],
+        into: list[torch.Tensor | None],
+        add: Sequence[bool],
+        gradients: Any,
+    ) -> None:
+        """Write (or add) the gradients of the inputs; parameters' go to ``gradients``."""
+
+
+class ColumnRun(NamedTuple):
+    """A run of a formula's columns: of argument ``slot`` from element ``start`` on; ``spread`` if it is one value."""
+
+    slot: int
+    start: int = 0
+    spread: bool = False
+
+
+class Pointwise(NamedTuple):
+    """Formulas over parts of the arguments, each ``width`` columns of the result. A formula may use those before it."""
+
+    formulas: tuple[Expr, ...]
+    parts: tuple[ColumnRun, ...]
+    width: int
+    dtype: torch.dtype
+
+
+@dataclass(eq=False)
+class Signature:
+    """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0.
+
+    ``again(session)`` returns the same in another session; None where that cannot be. Signatures of one ``key`` do the
+    same in different sessions, but for the values, graphs and numbers that they are given. Those of one ``form`` do the
+    same to more or fewer rows, as many as ``lengths`` tells.
+    """
+
+    name: str
+    arity: int
+    nbytes: int
+    forward: list[Template] = field(default_factory=list)
+    backward: list[Template] = field(default_factory=list)
+    matrices: Matrices | None = None
+    number: int = 0
+    formulas: Pointwise | None = None
+    again: Callable[[Any], Signature] | None = None
+    key: Any = None
+    form: Any = None
+    lengths: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+_numbering = new_lock()
+shared: list[Signature] = []
+"""Signatures without parameters, by number. The first is that of what is given."""
+shared_arities = array("q")
+"""How many arguments each of them has."""
+
+
+def shared_signature(signature: Signature) -> Signature:
+    """Give a signature without parameters its number."""
+    with _numbering:
+        signature.number = len(shared)
+        shared.append(signature)
+        shared_arities.append(signature.arity)
+    return signature
+
+
+shared_signature(Signature("given", 0, 0))
+
+
+# -- templates of steps ------------------------------------------------------------------------------------------------
+def operand(number: int) -> Operand:
+    """Return the formula's operand for its ``number``-th part."""
+    return Operand(Side.E, number)
+
+
+def result(number: int) -> Operand:
+    """Return the operand for the ``number``-th formula's result."""
+    return Operand(Side.E, _RESULT + number)
+
+
+OperandRows = tuple[int, int, int, bool]
+"""Role, slot, place in bytes, and whether one value serves all columns."""
+
+
+def _template(
+    formulas: Sequence[Expr],
+    width: int,
+    dtype: torch.dtype,
+    into: Sequence[OperandRows],
+    places: Mapping[int, OperandRows],
+    add: bool = False,
+    total: bool = False,
+    gather: int = 0,
+) -> Template:
+    """Return the words of one step; ``into`` are the rows of the results, ``places`` those of each operand."""
+    slots = list(dict.fromkeys(operand.slot for formula in formulas for operand in operands_of(formula)))
+    rows = [*into, *(places[slot] for slot in slots)]
+    if len(rows) > program.MOST_ROWS:
+        raise ValueError(f"formulas of {len(rows)} results and operands; at most {program.MOST_ROWS} fit")
+    compacted = tuple(renumber(formula, {slot: i for i, slot in enumerate(slots)}) for formula in formulas)
+    kernel = step_kernel(compacted, tuple(places[slot][3] for slot in slots), add, total, DTYPES[dtype])
+    words = [kernel, width, int(total), len(into), len(slots), dtype.itemsize, gather]
+    words += [int(word) for row in rows for word in row]
+    return words + [0] * (program.TEMPLATE_WORDS - len(words))
+
+
+def pointwise(
+    signature: Signature,
+    formulas: Sequence[Expr],
+    parts: Sequence[ColumnRun],
+    width: int,
+    dtype: torch.dtype,
+    total: bool = False,
+) -> Signature:
+    """Add the steps of ``formulas``, and those of their gradients; see :class:`Pointwise`.
+
+    With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
+    fit.
+    """
+    item = dtype.itemsize
+    values: dict[int, OperandRows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
+    values |= {_RESULT + j: (program.OWN, 0, j * width * item, False) for j in range(len(formulas))}
+    values |= {_GRAD + j: (program.OWN_GRAD, 0, j * width * item, total) for j in range(len(formulas))}
+    written: list[Expr] = []
+    for formula in formulas:
+        written.append(_with(formula, {result(j): value for j, value in enumerate(written)}))
+    into = [(program.OWN, 0, j * width * item, False) for j in range(len(formulas))]
+    signature.forward += _steps(written, into, width, dtype, values, total=total)
+    slopes = _slopes(formulas, total)
+    spread = {slot: values[slot][3] for slot in slopes}
+    targets = {slot: (program.ARG_GRAD, *values[slot][1:3], False) for slot in slopes}
+    whole = [slot for slot in slopes if not spread[slot]]
+    signature.backward += _steps(
+        [slopes[slot] for slot in whole], [targets[slot] for slot in whole], width, dtype, values, add=True
+    )
+    for slot in slopes:
+        if spread[slot]:
+            signature.backward += _steps([slopes[slot]], [targets[slot]], width, dtype, values, add=True, total=True)
+    if not total:
+        signature.formulas = Pointwise(tuple(formulas), tuple(parts), width, dtype)
+    return signature
+
+
+def _steps(
+    formulas: Sequence[Expr],
+    into: Sequence[OperandRows],
+    width: int,
+    dtype: torch.dtype,
+    places: Mapping[int, OperandRows],
+    add: bool = False,
+    total: bool = False,
+) -> list[Template]:
+    """Return one step for all formulas, or one for each where together they have too many operands."""
+    try:
+        return [_template(formulas, width, dtype, into, places, add, total)] if formulas else []
+    except ValueError:
+        if len(formulas) == 1:
+            raise
+    pairs = zip(formulas, into, strict=True)
+    return [_template([formula], width, dtype, [row], places, add, total) for formula, row in pairs]
+
+
+def _slopes(formulas: Sequence[Expr], total: bool) -> dict[int, Expr]:
+    """Return the gradient by each part, written with the formulas' own results where they occur."""
+    grads: dict[int, Expr] = {_RESULT + j: operand(_GRAD + j) for j in range(len(formulas))}
+    for j in reversed(range(len(formulas))):
+        grad, formula = grads.pop(_RESULT + j), formulas[j]
+        compacted, slots = compact(formula)
+        for i, slot in enumerate(slots):
+            slope = grad * _restored(derivative(compacted, operand(i)), slots)
+            if slope != Constant(0.0):
+                slope = slope if total else _with(slope, {formula: result(j)})
+                grads[slot] = grads[slot] + slope if slot in grads else slope
+    return grads
+
+
+def _restored(expr: Expr, slots: Sequence[int]) -> Expr:
+    if isinstance(expr, Operand):
+        return operand(slots[expr.slot])
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(_restored(arg, slots) for arg in expr.args))
+    return expr
+
+
+def _with(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
+    """Return the expression with others in the places of some of its parts."""
+    if expr in instead:
+        return instead[expr]
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(_with(arg, instead) for arg in expr.args))
+    return expr
+
+
+def copies(signature: Signature, widths: Sequence[int], dtype: torch.dtype) -> Signature:
+    """Add the steps that put the arguments side by side; those of equal widths together."""
+    starts = [sum(widths[:slot]) * dtype.itemsize for slot in range(len(widths))]
+    own, arg = program.OWN, program.ARG
+    for group in _alike(widths):
+        formulas, width = [operand(slot) for slot in group], widths[group[0]]
+        into: list[OperandRows] = [(own, 0, starts[slot], False) for slot in group]
+        places: dict[int, OperandRows] = {slot: (arg, slot, 0, False) for slot in group}
+        signature.forward.append(_template(formulas, width, dtype, into, places))
+        into = [(program.ARG_GRAD, slot, 0, False) for slot in group]
+        places = {slot: (program.OWN_GRAD, 0, starts[slot], False) for slot in group}
+        signature.backward.append(_template(formulas, width, dtype, into, places, add=True))
+    return signature
+
+
+def _alike(widths: Sequence[int]) -> list[list[int]]:
+    """Return runs of slots of equal widths other than 0, no longer than fit in one step."""
+    groups: list[list[int]] = []
+    for slot, width in enumerate(widths):
+        last = groups[-1] if groups else []
+        if last and width == widths[last[0]] and 2 * len(last) < program.MOST_ROWS:
+            last.append(slot)
+        elif width:
+            groups.append([slot])
+    return groups
+
+
+def gathers(signature: Signature, kinds: Sequence[TensorKind]) -> Signature:
+    """Add the steps that copy the arguments of an operation on matrices into rows one after the other, and back."""
+    for slot, kind in enumerate(kinds):
+        there, back = _moves(slot, kind)
+        signature.forward.append(there)
+        if kind.dtype in DTYPES:
+            signature.backward.append(back)
+    return signature
+
+
+@cache
+def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
+    """Return the steps that copy an argument into rows, and that add the rows' gradient to its gradient."""
+    # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
+    moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
+    formula, rows = [operand(0)], slot + 1
+    into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
+    there = _template(formula, kind.numel, moved, into, place, gather=rows)
+    into, place = [(program.ARG_GRAD, slot, 0, False)], {0: (program.INPUT_GRAD, slot, 0, False)}
+    return there, _template(formula, kind.numel, moved, into, place, add=True, gather=rows)
+
+
+_MOVED_AS = {4: torch.float32, 8: torch.float64}
+
+
+def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the templates of several signatures below each other, and where each signature's begin."""
+    key = tuple(tuple(map(id, several)) for several in templates)
+    known = _tables.get(key)
+    if known is None:
+        if len(_tables) >= 1000:
+            _tables.clear()
+        rows = [template for several in templates for template in several]
+        table = np.array(rows, np.int64).reshape(len(rows), program.TEMPLATE_WORDS)
+        known = _tables[key] = table, np.cumsum([0, *map(len, templates)]), rows
+    return known[:2]
+
+
+_tables: dict[Any, tuple[np.ndarray, np.ndarray, list[Template]]] = {}
+"""Tables by the identities of templates, which they keep alive: batches of one model mostly have the same ones."""

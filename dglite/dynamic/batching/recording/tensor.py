@@ -1,0 +1,188 @@
+"""Lazy tensors: handles that record what is done to them. Plain objects, since a tensor subclass costs ten times more.
+
+A handle is a session, a place in it (node in the upper bits, bytes from the beginning of the node's result in the
+lower) and a kind. So what only chooses a part of a value, or an axis more or less, is a handle with another place or
+kind, and no operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from ....errors import DGLError
+from .signatures import TensorKind
+
+__all__ = ["FUNCTIONS", "METHODS", "LazyTensor", "blank", "fallback", "install", "install_methods"]
+
+FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {}
+"""What records a torch function, by that function."""
+METHODS: dict[str, Callable[..., Any]] = {}
+"""What records a method that lazy tensors have by name."""
+
+
+class _Fallback:
+    """Records what has no entry in :data:`FUNCTIONS`; set by :mod:`.generic`, which is built on this module."""
+
+    record: Callable[..., Any]
+
+
+fallback = _Fallback()
+
+
+class LazyTensor:
+    """A value that will be computed together with others like it. Made by :func:`dglite.dynamic.lazy`."""
+
+    __slots__ = ("_kind", "_ref", "_session")
+
+    def __init__(self, session: Any, ref: int, kind: TensorKind) -> None:
+        self._session, self._ref, self._kind = session, ref, kind
+
+    if TYPE_CHECKING:  # torch's methods are installed below, and further operators where they are recorded
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    # -- what is known without computing ------------------------------------------------------------------------
+    @property
+    def shape(self) -> torch.Size:
+        """Shape of one sample's value."""
+        return torch.Size(self._kind.shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The value's dtype."""
+        return self._kind.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes one sample's value has."""
+        return len(self._kind.shape)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed: the CPU."""
+        return torch.device("cpu")
+
+    @property
+    def T(self) -> Any:
+        """The transposed matrix."""
+        return self.t()
+
+    def dim(self) -> int:
+        """Return how many axes one sample's value has."""
+        return len(self._kind.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape of one sample's value, or the length of an axis."""
+        return self.shape if dim is None else self._kind.shape[dim]
+
+    def numel(self) -> int:
+        """Return how many elements one sample's value has."""
+        return self._kind.numel
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating-point one."""
+        return self._kind.dtype.is_floating_point
+
+    # -- computing ----------------------------------------------------------------------------------------------
+    def value(self, strategy: str = "agenda") -> torch.Tensor:
+        """Compute this value, with what it needs, and return it; recording goes on afterwards.
+
+        The result is a tensor of its own, without gradient: it is for looking at (a parser's scores). What has been
+        computed is not computed again.
+        """
+        return METHODS["value"](self, strategy)
+
+    def item(self) -> Any:
+        """Compute this value and return its one element as a Python number."""
+        return self.value().item()
+
+    def backward(self) -> None:
+        """Compute this scalar and add its gradient to the parameters'; see :func:`dglite.dynamic.backward`."""
+        METHODS["backward"](self)
+
+    # -- recording ----------------------------------------------------------------------------------------------
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Record a function of torch that was called with a lazy tensor among its arguments."""
+        record = FUNCTIONS.get(function)
+        if record is None:
+            return fallback.record(function, args, kwargs or {})
+        return record(*args, **kwargs) if kwargs else record(*args)
+
+    def __iter__(self) -> Iterator[LazyTensor]:
+        return iter(METHODS["unbind"](self))
+
+    def __len__(self) -> int:
+        if not self._kind.shape:
+            raise TypeError("len() of a lazy tensor without axes")
+        return self._kind.shape[0]
+
+    def __repr__(self) -> str:
+        return f"LazyTensor({self._kind!r})"
+
+    def __bool__(self) -> bool:
+        raise DGLError(
+            "a lazy tensor has no value yet, so Python cannot branch on it. Ask for x.value(), which computes it and "
+            "lets recording go on; or write the choice with torch.where, torch.maximum and the like"
+        )
+
+    __float__ = __int__ = __index__ = __bool__  # type: ignore[assignment]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise DGLError("a lazy tensor has no value yet; x.value().numpy() computes it")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise DGLError("lazy tensors are not written to in place; make a new one, with torch.cat or torch.where")
+
+
+blank = object.__new__
+"""``blank(LazyTensor)``, with its three attributes set at once, where each is recorded: half the cost of a call."""
+
+
+def install_methods(named: dict[str, Callable[..., Any]]) -> None:
+    """Let lazy tensors record what methods of these names do."""
+    METHODS.update(named)
+    for name, record in named.items():
+        setattr(LazyTensor, name, record)
+
+
+def install(named: dict[str, Callable[..., Any]]) -> None:
+    """Let functions record what torch has under their names: as functions, as methods, and in ``nn.functional``."""
+    for name, record in named.items():
+        for owner in (torch, torch.Tensor, F):
+            function = getattr(owner, name, None)
+            if function is not None:
+                FUNCTIONS[function] = record
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: LazyTensor, *args: Any, **kwargs: Any) -> Any:
+        return LazyTensor.__torch_function__(function, (), (self, *args), kwargs)
+
+    return method
+
+
+def _no_attribute(name: str) -> property:
+    def refuse(self: LazyTensor) -> Any:
+        raise AttributeError(f"a lazy tensor has no attribute {name!r}; x.value() gives the tensor, which has")
+
+    return property(refuse)
+
+
+def _install_what_tensors_have() -> None:
+    """Give lazy tensors the methods of torch's, one by one: with ``__getattr__`` every attribute would be slower."""
+    for name in set(dir(torch.Tensor)) - set(dir(LazyTensor)):
+        if not name.startswith("_"):
+            found = getattr(torch.Tensor, name)
+            setattr(LazyTensor, name, _as_method(found) if callable(found) else _no_attribute(name))
+
+
+_install_what_tensors_have()
+# Bound once: torch asks for it twice in every call.
+LazyTensor.__torch_function__ = LazyTensor.__torch_function__  # type: ignore[method-assign]

@@ -1,0 +1,268 @@
+"""Running a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...errors import DGLError
+from ...kernels import compiled
+from ..program.layout import DTYPES
+from ..program.traced import ClassPlan
+from .memory import Pool
+from .order import Order
+from .script import (
+    Addresses,
+    Filled,
+    Script,
+    stacked_rows,
+)
+from .stages import (
+    Own,
+    SweepCall,
+    bind,
+    lies_by_columns,
+)
+
+__all__ = ["MOST_NODES", "Engine", "Input", "Sweep"]
+
+MOST_NODES = 1024
+"""On larger graphs products of many rows are the tensor library's, to which a script returns.
+
+With 300 nodes (eight trees, states of 128 to 512) going on without was faster by a tenth to a fifth, with 1,200 by as
+much, with 2,400 as fast.
+"""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Pulled values: of all nodes, or of those with ``rows[node] >= 0``, whose values are in that row."""
+
+    rows: torch.Tensor | None
+    width: int
+
+
+@dataclass
+class Engine:
+    """What stays the same from call to call: the plans of all classes, and memory."""
+
+    plan_of: Callable[[int], ClassPlan]
+    slots: int
+    state_widths: list[int]
+    push_widths: list[int]
+    pushed_states: dict[int, int]
+    collected: list[tuple[int, bool]]
+    dtype: torch.dtype
+    pool: Pool
+    strides: tuple[tuple[int, ...], ...] = ()
+    scripts: dict[Any, Script] = field(default_factory=dict)
+
+    def script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...], returns: bool) -> Script:
+        """Return the script of the classes that have vertices; ``inputs`` are the widths and dtypes of what is pulled.
+
+        Raises :class:`.layout.Unsupported` where a stage has no kernel, unless the script ``returns`` for those.
+        """
+        key = inputs, order.filled, len(order.classes), returns
+        if key not in self.scripts:
+            plans = {c: self.plan_of(c) for c in order.filled}
+            sizes = self.state_widths, self.push_widths, self.pushed_states, self.dtype, inputs
+            self.scripts[key] = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes, returns)
+        return self.scripts[key]
+
+
+class Sweep(torch.autograd.Function):
+    """``Sweep.apply(engine, order, inputs, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
+
+    ``again(values, {id of a shared tensor: stand-in})`` computes them by torch's own means, for a second derivative;
+    None where there is no other way.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        engine: Engine,
+        order: Order,
+        inputs: list[Input],
+        again: Callable[..., Any] | None,
+        *tensors: torch.Tensor,
+    ) -> Any:
+        """Run the program; remember what its gradient needs."""
+        values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
+        run = _Run(engine, order, inputs, values, shared, ctx.needs_input_grad[4 : 4 + len(inputs)])
+        pushes = run.forward()
+        ctx.save_for_backward(*tensors)
+        ctx.run = run if any(ctx.needs_input_grad) else None
+        ctx.again, ctx.num_values = again, len(inputs)
+        ctx.set_materialize_grads(False)
+        return tuple(pushes)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        """Run the gradient's program."""
+        if torch.is_grad_enabled() and ctx.again is not None:
+            return None, None, None, None, *_differentiable(ctx, gradients)
+        if torch.is_grad_enabled():
+            raise DGLError(
+                "a vertex program has no second derivative: it ran backward with create_graph=True; compute gradients "
+                "of gradients with lazy batching or with a sweep of torch operations"
+            )
+        assert ctx.saved_tensors is not None  # raises where a parameter has been changed in place since
+        values, shared = ctx.run.backward(gradients)
+        needs = ctx.needs_input_grad[4:]
+        found = [g if needed else None for g, needed in zip([*values, *shared], needs, strict=True)]
+        return None, None, None, None, *found
+
+
+def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Return gradients that have gradients, of stand-ins: what they are made of may be made of each other."""
+    needed = [i for i, needs in enumerate(ctx.needs_input_grad[4:]) if needs]
+    stand_ins = {i: x.view_as(x) if i in needed else x for i, x in enumerate(ctx.saved_tensors)}
+    values = [stand_ins.pop(i) for i in range(ctx.num_values)]
+    outs = ctx.again(values, {id(ctx.saved_tensors[i]): x for i, x in stand_ins.items()})
+    pairs = [(x, g.view_as(x)) for x, g in zip(outs, gradients, strict=True) if g is not None and x.requires_grad]
+    every = [*values, *stand_ins.values()]
+    targets, given = [x for x, _ in pairs], [g for _, g in pairs]
+    found = torch.autograd.grad(targets, [every[i] for i in needed], given, create_graph=True, allow_unused=True)
+    return [*map(dict(zip(needed, found, strict=True)).get, range(len(every)))]
+
+
+class _Run:
+    """One call of a program by its script, which is filled in by one call and run, where it has kernels, by another."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        order: Order,
+        inputs: list[Input],
+        values: Sequence[torch.Tensor],
+        shared: Sequence[torch.Tensor],
+        wanted: Sequence[bool],
+    ) -> None:
+        """``wanted`` are the inputs that have gradients."""
+        self._order, self._pool, self._wanted = order, engine.pool, wanted
+        kinds = tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)])
+        self._script = script = engine.script(order, kinds, True)
+        # Kernels read vectors by address.
+        self._shared = [x if x.dim() > 1 else x.contiguous() for x in shared]
+        self._values = [x if x.is_contiguous() else x.contiguous() for x in values]
+        self._rows_of = stacked_rows([x.rows for x in inputs], order.num_nodes)
+        self._lengths = np.array([len(x) for x in values], np.int64)
+        self._small, kernels = order.num_nodes <= MOST_NODES, compiled("dynamic.schedule")
+        work = script.work if self._small else kernels.SHARED_FROM
+        self._threads = kernels.team_of(work, torch.get_num_threads())
+        self._pushes = [self._pool.empty((order.num_nodes, width), engine.dtype) for width in engine.push_widths]
+        self._filled: Filled | None = self._fill(None)
+
+    def _fill(self, lease: Any) -> Filled:
+        """Fill the script in; the memory of the values is that of an earlier time where there was one."""
+        empty, script = self._pool.empty, self._script
+        self._value_grads: list[Any] = [None] * len(self._values)
+        self._push_grads: list[torch.Tensor] = []
+        if script.has_backward:
+            for i in script.input_grads:
+                x = self._values[i]
+                self._value_grads[i] = empty(x.shape, x.dtype) if self._wanted[i] else None
+            self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes]
+        addresses = Addresses(
+            [x.data_ptr() for x in self._values],
+            [0 if x is None else x.data_ptr() for x in self._value_grads],
+            [x.data_ptr() for x in self._pushes],
+            [x.data_ptr() for x in self._push_grads] or [0] * len(self._pushes),
+        )
+        shared_from = 0 if self._small else compiled("dynamic.schedule").SHARED_FROM
+        filled = script.fill(
+            self._order, self._shared, self._rows_of, self._lengths, addresses, self._pool, self._threads, None, lease,
+            shared_from,
+        )  # fmt: skip
+        self._lease = filled.lease
+        return filled
+
+    def forward(self) -> list[torch.Tensor]:
+        """Return the pushed values in the order of the graph's nodes."""
+        assert self._filled is not None
+        self._go(self._filled, 0)
+        pushes, self._pushes = self._pushes, [x.detach() for x in self._pushes]
+        return pushes
+
+    def backward(self, gradients: Sequence[torch.Tensor | None]) -> tuple[list[Any], list[Any]]:
+        """Return the gradients of the inputs and of the shared tensors, None where nothing reached them."""
+        filled = self._filled if self._filled is not None else self._fill(self._lease)
+        self._filled = None  # what it gives is no longer ours: another time it is filled in anew
+        for given, into in zip(gradients, self._push_grads, strict=False):
+            into.zero_() if given is None else into.copy_(given.view(into.shape))
+        call = self._go(filled, 1)
+        found: list[torch.Tensor | None] = [None] * len(self._shared)
+        self._add_parts(filled, found, call)
+        for i, term in call.shared_grads.items():
+            known = found[i]
+            found[i] = term if known is None else known + term
+        return list(self._value_grads), found
+
+    def _go(self, filled: Filled, which: int) -> SweepCall:
+        """Go through the lines of a direction."""
+        kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
+        block = filled.lease.block
+        call = SweepCall(self._values, filled.picked, self._shared, block, filled.bases, self._script.side)
+        done, bound = 0, dict[int, Own]()
+        for at in filled.own[which].tolist():
+            kernels.run_lines(team, done, at)
+            _, first, last, number = lines[at].tolist()
+            if number not in bound:
+                bound[number] = bind(self._script.own[which][number], call)
+            bound[number](first, last)
+            done = at + 1
+        kernels.run_lines(team, done, len(lines))
+        return call
+
+    # -- gradients of shared tensors ----------------------------------------------------------------------------
+    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None], call: SweepCall) -> None:
+        """Add up what the rows of all classes give to each shared tensor."""
+        words, work = list[tuple[Any, ...]](), 0
+        for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
+            weight, first, outer = self._shared[part.shared], found[part.shared] is None, part.form == "outer"
+            turned = outer and lies_by_columns(weight)
+            into = found[part.shared] = self._like(weight, turned) if first else found[part.shared]
+            assert into is not None
+            into = into.t() if turned else into if outer else into.view(1, -1)
+            if turned:
+                rows = rows[2:] + rows[:2]
+            if self._small:
+                height, width = into.shape
+                words.append(_gradient_words(part.form, first, into, count, rows))
+                work += count * height * width
+            else:
+                _add_rows(call, part.form, first, into, count, rows)
+        if words:
+            table, size = np.array(words, np.int64), len(words[0])
+            starts = np.arange(0, table.size, size)
+            compiled("dynamic.steps").run_steps(
+                table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads
+            )
+
+    def _like(self, weight: torch.Tensor, turned: bool) -> torch.Tensor:
+        """Return memory for a gradient, in the layout of the weight."""
+        made = self._pool.empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
+        return made.t() if turned else made
+
+
+def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:
+    """Return the words of the kernel that sets ``into`` to a product or a sum of few rows, or adds that."""
+    matrix, dtype, (height, width) = compiled("dynamic.matrix"), DTYPES[into.dtype], into.shape
+    place, (x, x_row, y, y_row) = (into.data_ptr(), width * into.element_size()), rows
+    numbers = (matrix.SET if first else matrix.ADD)[dtype]
+    return matrix.matrix_kernel(form, dtype), count, height, width, x, x_row, *place, y, y_row, numbers
+
+
+def _add_rows(call: SweepCall, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
+    """Set ``into`` to a product or a sum of many rows, or add that."""
+    (height, width), (x, x_row, y, y_row) = into.shape, rows
+    right = call.view(y, count, width, y_row, into.dtype)
+    if form == "totals":
+        torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
+        return
+    left = call.view(x, count, height, x_row, into.dtype).t()
+    torch.mm(left, right, out=into) if first else into.addmm_(left, right)

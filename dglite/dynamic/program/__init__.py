@@ -1,0 +1,1 @@
+"""From a vertex function to a plan: traced, differentiated and laid out once for each function."""

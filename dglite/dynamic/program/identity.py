@@ -1,0 +1,97 @@
+"""What a user's function depends on besides its arguments, so that it is known when it is the same function again."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...recorder import (
+    captured,
+    code_of,
+    read_of_modules,
+)
+
+__all__ = ["Identity"]
+
+_NUMBERS = (int, float, bool, str, bytes, type(None))
+_LASTING = (types.ModuleType, types.BuiltinFunctionType, type, torch.dtype)
+_DEPTH = 4
+
+
+class Identity:
+    """``key`` is equal for functions that do the same, given that ``kept``, what they captured, is kept alive.
+
+    ``tensors`` and ``layers`` are those that they may read. ``key`` is None where that cannot be told, ``unknown``
+    says why.
+    """
+
+    unknown = ""
+
+    def __init__(self, functions: Iterable[Any]) -> None:
+        self.tensors: dict[int, torch.Tensor] = {}
+        self.layers: list[nn.Module] = []
+        self.kept: list[Any] = []
+        self._seen: set[int] = set()
+        try:
+            self.key: tuple[Any, ...] | None = tuple([self._function(function, 0) for function in functions])
+        except _UnknownError as error:
+            self.key, self.unknown = None, str(error)
+
+    def _function(self, function: Any, depth: int) -> Any:
+        code = code_of(function)
+        if code is None or depth > _DEPTH or isinstance(function, functools.partial):
+            raise _UnknownError("it calls what is not a Python function, a functools.partial, or functions too deep")
+        owner = getattr(function, "__self__", None)
+        self.kept.append(code)
+        found = [id(code), None if owner is None else self._value(owner, depth)]
+        found += [self._value(value, depth) for _, value in captured(function)]
+        inside = list(read_of_modules(function))
+        self.kept += inside
+        return tuple(found + [id(value) for value in inside])
+
+    def _value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if kind in _NUMBERS:
+            return kind, value
+        if isinstance(value, torch.Tensor):
+            self.tensors[id(value)] = value
+            return id(value), value.requires_grad
+        if isinstance(value, nn.Module):
+            return self._layer(value, depth)
+        if isinstance(value, _LASTING):
+            self.kept.append(value)
+            return id(value)
+        if kind in (tuple, list):
+            return kind, tuple([self._value(x, depth) for x in value])
+        if kind is dict:
+            return kind, tuple([(self._value(k, depth), self._value(x, depth)) for k, x in value.items()])
+        if isinstance(value, types.FunctionType | types.MethodType):
+            return self._function(value, depth + 1)
+        raise _UnknownError(f"it reads a {kind.__name__}, of which it cannot be told whether it has changed")
+
+    def _layer(self, layer: nn.Module, depth: int) -> Any:
+        """Return a layer's parameters and settings, and those of the layers in it."""
+        if id(layer) in self._seen:
+            return id(layer)
+        self._seen.add(id(layer))
+        self.layers.append(layer)
+        if any(getattr(layer, hooks) for hooks in _HOOKS):
+            raise _UnknownError(f"the layer {type(layer).__name__} has hooks")
+        found: list[Any] = [id(layer), type(layer), layer.training]
+        for tensors in (layer._parameters, layer._buffers):
+            found += [(name, None if x is None else self._value(x, depth)) for name, x in tensors.items()]
+        found += [(name, self._layer(x, depth)) for name, x in layer._modules.items() if x is not None]
+        settings = [item for item in vars(layer).items() if not item[0].startswith("_") and item[0] != "training"]
+        return (*found, *[(name, self._value(x, depth)) for name, x in settings])
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class _UnknownError(Exception):
+    """Something was captured of which it cannot be told whether it is the same again."""

@@ -1,0 +1,300 @@
+"""What a vertex program computes, as a graph of nodes that never change.
+
+A value has a row for each vertex or for each edge (a vertex and one of its children), or one row that all share. The
+forward program, its gradient, and what remains of both for leaves are all made of these nodes, by one builder that
+gives the same node for the same computation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import torch
+
+from ...backend import active
+from ...expr import (
+    Call,
+    Constant,
+    Expr,
+    Operand,
+    Side,
+    evaluate,
+)
+from ...opspec import (
+    COMPARISONS,
+    OPERATORS,
+)
+
+__all__ = ["Builder", "Domain", "Node", "NodeKind"]
+
+
+class Domain(Enum):
+    """What a value has a row for."""
+
+    VERTEX = "vertex"
+    EDGE = "edge"
+    SHARED = "shared"
+
+    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, in Python
+
+
+class NodeKind(Enum):
+    """What a node is. The first group is given from outside of the program."""
+
+    PULL = "pull"
+    GATHER = "gather"
+    CHILD = "child"
+    SHARED = "shared"
+    GIVEN = "given"
+    COLLECT = "collect"
+
+    FULL = "full"
+    RANDOM = "random"
+    POINTWISE = "pointwise"
+    COPY = "copy"
+    MATMUL = "matmul"
+    SUM = "sum"
+    EACH = "each"
+    SLICE = "slice"
+    CAT = "cat"
+    STOP = "stop"
+    OPAQUE = "opaque"
+    VJP = "vjp"
+    WEIGHT_GRAD = "weight grad"
+    COLUMN_SUM = "column sum"
+
+    __hash__ = object.__hash__
+
+
+GIVEN_KINDS = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN, NodeKind.COLLECT)
+VIEWS = (NodeKind.SLICE, NodeKind.EACH, NodeKind.CAT, NodeKind.STOP)
+"""Kinds that compute nothing by themselves: they tell where values are found."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    """A value: what makes it, from what, and the shape and dtype of one row.
+
+    ``number`` grows in the order of creation, so inputs come before what uses them.
+    """
+
+    number: int
+    kind: NodeKind
+    inputs: tuple[Node, ...]
+    attr: Any
+    domain: Domain
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def width(self) -> int:
+        """How many values a row has."""
+        return math.prod(self.shape)
+
+    def __repr__(self) -> str:
+        what = self.attr if self.kind is NodeKind.POINTWISE else self.kind.value
+        detail = (
+            f" {self.attr}" if self.kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL, NodeKind.SLICE) else ""
+        )
+        return f"%{self.number} = {what}{detail}({', '.join(f'%{x.number}' for x in self.inputs)})"
+
+
+@dataclass(frozen=True)
+class OpaqueCall:
+    """A torch function that runs on whole batches of rows; ``arguments`` fills in the tensors of the node's inputs."""
+
+    function: Callable[..., Any] = field(compare=False)
+    arguments: Callable[[Sequence[torch.Tensor], int], tuple[tuple[Any, ...], dict[str, Any]]] = field(compare=False)
+    output: int | None = None
+    token: int = 0
+
+    def __call__(self, values: Sequence[torch.Tensor], num_rows: int) -> torch.Tensor:
+        """Return the result for ``num_rows`` rows."""
+        args, kwargs = self.arguments(values, num_rows)
+        result = self.function(*args, **kwargs)
+        return result if self.output is None else result[self.output]
+
+
+class Builder:
+    """Makes nodes. Equal computations give one node, and arithmetic with 0 and 1 disappears."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Node] = {}
+        self._count = 0
+        self.transposes: dict[Node, Node] = {}
+        """Shared matrices that are the transpose of another one."""
+
+    def make(
+        self,
+        kind: NodeKind,
+        inputs: Sequence[Node],
+        attr: Any,
+        domain: Domain,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        unique: bool = False,
+    ) -> Node:
+        """Return the node of these properties."""
+        key = kind, tuple(x.number for x in inputs), attr, domain, tuple(shape), dtype
+        if not unique and key in self._known:
+            return self._known[key]
+        node = Node(self._count, kind, tuple(inputs), attr, domain, tuple(shape), dtype)
+        self._count += 1
+        if not unique:
+            self._known[key] = node
+        return node
+
+    # -- values without inputs ----------------------------------------------------------------------------------
+    def full(self, value: float, like: Node) -> Node:
+        """Return ``value`` in the shape of ``like``."""
+        return self.make(NodeKind.FULL, (), value, like.domain, like.shape, like.dtype)
+
+    # -- element-wise -------------------------------------------------------------------------------------------
+    def pointwise(self, name: str, *args: Node | float, like: Node | None = None) -> Node:
+        """Return an operator's value; numbers and constants are folded where that is exact."""
+        nodes = [x for x in args if isinstance(x, Node)]
+        varying = [x for x in nodes if x.domain is not Domain.SHARED] or nodes
+        like = like or max(varying, key=lambda x: x.dtype.is_floating_point)
+        full = [x if isinstance(x, Node) else self.full(float(x), like) for x in args]
+        constants = [x.attr if x.kind is NodeKind.FULL else None for x in full]
+        if all(c is not None for c in constants) and name not in COMPARISONS and name != "where":
+            return self.full(_constant(name, [float(c) for c in constants if c is not None]), like)
+        simpler = self._simplified(name, full, constants, like)
+        if simpler is not None:
+            return simpler
+        domain = varying[0].domain if any(x.domain is not Domain.SHARED for x in nodes) else Domain.SHARED
+        return self.make(NodeKind.POINTWISE, full, name, domain, like.shape, like.dtype)
+
+    def _simplified(self, name: str, args: list[Node], constants: list[Any], like: Node) -> Node | None:
+        """Return what ``0 + x``, ``1 * x`` and their kin come to, None when nothing is simpler."""
+        a, b = (*constants, None, None)[:2]
+        if (name in ("add", "sub") and b == 0) or (name in ("mul", "div") and b == 1):
+            return self._spread(args[0], like)
+        if (name == "add" and a == 0) or (name == "mul" and a == 1):
+            return self._spread(args[1], like)
+        if name == "mul" and 0 in (a, b):
+            return self.full(0.0, like)
+        if name == "div" and a == 0:
+            return self.full(0.0, like)
+        if (name == "sub" and a == 0) or (name == "mul" and a == -1):
+            return self.pointwise("neg", args[1], like=like)
+        if name == "mul" and b == -1:
+            return self.pointwise("neg", args[0], like=like)
+        return None
+
+    def _spread(self, x: Node, like: Node) -> Node:
+        """Return ``x``, with a row for each vertex or edge where it had one row for all."""
+        if x.domain is like.domain or like.domain is Domain.SHARED:
+            return x
+        return self.make(NodeKind.COPY, (x,), None, like.domain, like.shape, like.dtype)
+
+    def copy(self, x: Node) -> Node:
+        """Return the same values in a place of their own."""
+        return self.make(NodeKind.COPY, (x,), None, x.domain, x.shape, x.dtype, unique=True)
+
+    def add(self, x: Node | None, y: Node) -> Node:
+        """Return the sum, or ``y`` when there is no ``x`` yet."""
+        return y if x is None else self.pointwise("add", x, y)
+
+    def formula(self, expr: Expr, values: Sequence[Node | float], like: Node | None = None) -> Any:
+        """Return an expression over ``values`` as a node, or as a number where it depends on no node."""
+        if isinstance(expr, Operand):
+            return values[expr.slot]
+        if isinstance(expr, Constant):
+            return expr.value if like is None else self.full(expr.value, like)
+        assert isinstance(expr, Call)
+        return self.pointwise(expr.op.name, *(self.formula(arg, values, like) for arg in expr.args), like=like)
+
+    def derivative(self, node: Node, argument: int) -> Node:
+        """Return d(``node``) / d(its input ``argument``), from the operator table."""
+        operands = [Operand(Side.E, i) for i in range(len(node.inputs))]
+        gradient = OPERATORS[node.attr].gradient[argument](*operands)
+        expr = gradient if isinstance(gradient, Expr) else Constant(float(gradient))
+        return self.formula(expr, node.inputs, node)  # type: ignore[no-any-return]
+
+    # -- places -------------------------------------------------------------------------------------------------
+    def slice(self, x: Node, start: int, stop: int) -> Node:
+        """Return columns ``start`` to ``stop``, taken as early as possible: of what an operator is applied to."""
+        if (start, stop) == (0, x.width):
+            return x if len(x.shape) == 1 else self.reshaped(x, (x.width,))
+        if x.kind is NodeKind.SLICE:
+            return self.slice(x.inputs[0], x.attr[0] + start, x.attr[0] + stop)
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, x.domain, (stop - start,), x.dtype)
+        if x.kind is NodeKind.CAT:
+            found = self._part(x, start, stop)
+            if found is not None:
+                return found
+        if x.kind is NodeKind.POINTWISE:
+            parts = [self.slice(arg, start, stop) for arg in x.inputs]
+            return self.make(NodeKind.POINTWISE, parts, x.attr, x.domain, (stop - start,), x.dtype)
+        if x.kind is NodeKind.COPY:
+            part = self.slice(x.inputs[0], start, stop)
+            return self.make(NodeKind.COPY, (part,), None, x.domain, part.shape, x.dtype)
+        if x.kind is NodeKind.EACH:
+            return self.each(self.slice(x.inputs[0], start, stop))
+        return self.make(NodeKind.SLICE, (x,), (start, stop), x.domain, (stop - start,), x.dtype)
+
+    def _part(self, x: Node, start: int, stop: int) -> Node | None:
+        at = 0
+        for part in x.inputs:
+            if at <= start and stop <= at + part.width:
+                return self.slice(part, start - at, stop - at)
+            at += part.width
+        return None
+
+    def reshaped(self, x: Node, shape: Sequence[int]) -> Node:
+        """Return the same row in another shape."""
+        if tuple(shape) == x.shape:
+            return x
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, x.domain, shape, x.dtype)
+        source, bounds = (x.inputs[0], x.attr) if x.kind is NodeKind.SLICE else (x, (0, x.width))
+        if tuple(shape) == source.shape and bounds == (0, source.width):
+            return source
+        return self.make(NodeKind.SLICE, (source,), bounds, x.domain, shape, x.dtype)
+
+    def cat(self, parts: Sequence[Node]) -> Node:
+        """Return rows side by side."""
+        parts = [part for part in parts if part.width] or list(parts[:1])
+        if len(parts) == 1:
+            return parts[0]
+        if all(part.kind is NodeKind.FULL and part.attr == parts[0].attr for part in parts):
+            return self.make(
+                NodeKind.FULL, (), parts[0].attr, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype
+            )
+        return self.make(NodeKind.CAT, parts, None, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype)
+
+    # -- between vertices and edges -----------------------------------------------------------------------------
+    def each(self, x: Node) -> Node:
+        """Return a vertex's value once for each of its children."""
+        if x.kind is NodeKind.FULL:
+            return self.make(NodeKind.FULL, (), x.attr, Domain.EDGE, x.shape, x.dtype)
+        return self.make(NodeKind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
+
+    def sum(self, x: Node) -> Node:
+        """Return the sum over a vertex's children."""
+        if x.kind is NodeKind.FULL and x.attr == 0:
+            return self.make(NodeKind.FULL, (), 0.0, Domain.VERTEX, x.shape, x.dtype)
+        return self.make(NodeKind.SUM, (x,), None, Domain.VERTEX, x.shape, x.dtype)
+
+    # -- products -----------------------------------------------------------------------------------------------
+    def matmul(self, x: Node, weight: Node, turned: bool = False) -> Node:
+        """Return ``x @ weight``, or ``x @ weight.T`` where it is ``turned``; 0 where ``x`` is 0."""
+        if weight in self.transposes:
+            return self.matmul(x, self.transposes[weight], not turned)
+        columns = weight.shape[0] if turned else weight.shape[1]
+        if x.kind is NodeKind.FULL and x.attr == 0:
+            return self.make(NodeKind.FULL, (), 0.0, x.domain, (columns,), x.dtype)
+        return self.make(NodeKind.MATMUL, (x, weight), turned, x.domain, (columns,), x.dtype)
+
+
+def _constant(name: str, values: list[float]) -> float:
+    """Compute an operator of numbers, in float64."""
+    call = Call(OPERATORS[name], tuple(Operand(Side.E, i) for i in range(len(values))))
+    result = evaluate(call, [torch.tensor(value, dtype=torch.float64) for value in values], active.functions)
+    return float(result)

@@ -1,0 +1,387 @@
+"""What F computes, seen by running it once on a few made-up vertices.
+
+Every torch operation ends in ATen operators, of which there are few; a dispatch mode turns each into nodes. What is
+made from parameters alone is not part of the program: it is replayed by torch at each call, with torch's own gradient.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...errors import DGLError
+from .ir import (
+    Builder,
+    Domain,
+    Node,
+    NodeKind,
+    OpaqueCall,
+)
+from .lower import (
+    LOWERINGS,
+    WANTS_ROWS,
+)
+from .replay import (
+    batch_filler,
+    filler,
+)
+
+__all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
+
+_recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording", default=None)
+
+_DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
+_FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
+_NEW_FACTORIES = {"new_zeros": 0.0, "new_ones": 1.0, "new_empty": 0.0, "new_full": None}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A tensor without rows: one that F refers to, or what ``function`` makes from others by torch's rules."""
+
+    tensor: torch.Tensor | None = None
+    function: Callable[..., Any] | None = None
+    arguments: Callable[[Callable[[int], torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
+    output: int | None = None
+
+
+@dataclass
+class TracedFunction:
+    """What F does: its results, and what it reads besides its vertices."""
+
+    states: list[Node] = field(default_factory=list)
+    pushes: list[Node] = field(default_factory=list)
+    shared: list[Shared] = field(default_factory=list)
+    slots: int = 0
+    gathers_all: bool = False
+    num_pulls: int = 0
+
+
+class Recorder(TorchDispatchMode):
+    """Records what runs inside of it. ``rows`` of a value tell its domain: made-up numbers that nothing else has."""
+
+    def __init__(self, builder: Builder, avoid: set[int], dtype: torch.dtype) -> None:
+        super().__init__()
+        free = (n for n in itertools.count(5, 2) if n not in avoid)
+        self.builder, self.dtype = builder, dtype
+        self.rows = {Domain.VERTEX: next(free), Domain.EDGE: next(free)}
+        self.domains = {rows: domain for domain, rows in self.rows.items()}
+        self.program = TracedFunction()
+        self.pulls: list[Node] = []
+        self._nodes: dict[int, Node] = {}
+        self._alive: list[torch.Tensor] = []
+        self._stale: set[int] = set()
+        self._mixed: dict[int, str] = {}
+        self._shared: dict[int, int] = {}
+        self._tokens = itertools.count()
+
+    # -- values -------------------------------------------------------------------------------------------------
+    def value(self, node: Node) -> torch.Tensor:
+        """Return a made-up tensor that stands for a node."""
+        rows = self.rows[node.domain]
+        with torch.utils._python_dispatch._disable_current_modes():
+            tensor = torch.zeros((rows, *node.shape), dtype=node.dtype)
+            if node.dtype.is_floating_point:
+                tensor.uniform_(0.1, 0.9, generator=torch.Generator().manual_seed(0))
+        return self.bind(tensor, node)
+
+    def bind(self, tensor: torch.Tensor, node: Node) -> torch.Tensor:
+        """Remember that a tensor stands for a node."""
+        self._nodes[id(tensor)] = node
+        self._alive.append(tensor)
+        self._stale.discard(id(tensor))
+        return tensor
+
+    def node(self, tensor: torch.Tensor) -> Node:
+        """Return the node that a tensor stands for; a tensor from outside is shared by all vertices."""
+        if id(tensor) in self._mixed:
+            raise _mixing(self._mixed[id(tensor)])
+        if id(tensor) in self._stale:
+            raise DGLError(
+                "F uses a tensor after an in-place operation on another that shares its memory; write "
+                "y = x.add(1) instead of x.add_(1)"
+            )
+        found = self._nodes.get(id(tensor))
+        if found is None:
+            index = self._shared.get(id(tensor))
+            if index is None:
+                self._alive.append(tensor)
+                index = self._shared[id(tensor)] = self._new_shared(Shared(tensor=tensor))
+            found = self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, tensor.shape, tensor.dtype)
+        return found
+
+    def _new_shared(self, shared: Shared) -> int:
+        self.program.shared.append(shared)
+        return len(self.program.shared) - 1
+
+    # -- operators ----------------------------------------------------------------------------------------------
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        name = func.overloadpacket.__name__
+        self._refuse(name)
+        flat, spec = pytree.tree_flatten((args, kwargs))
+        tensors = [x for x in flat if isinstance(x, torch.Tensor)]
+        if any(id(x) in self._mixed for x in tensors):
+            return self._mix(func(*args, **kwargs), next(self._mixed[id(x)] for x in tensors if id(x) in self._mixed))
+        nodes = [self.node(x) for x in tensors]
+        if len({node.domain for node in nodes} - {Domain.SHARED}) > 1:
+            raise DGLError(
+                f"F combines values of vertices with values of their children ({name}); repeat a vertex's value for "
+                "its children with children.each(x), or add up its children's with children.sum(x)"
+            )
+        written = args[0] if func._schema.is_mutable and tensors else None
+        if written is not None:
+            self._check_write(written, name, kwargs)
+        result = func(*args, **kwargs)
+        if not any(node.domain is not Domain.SHARED for node in nodes):
+            return self._without_rows(func, name, args, kwargs, flat, spec, nodes, result, written)
+        lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
+        if lowered is NotImplemented:
+            lowered = self._opaque(func, name, flat, spec, nodes, result)
+        if lowered is None:
+            return self._mix(result, name)
+        if written is not None:
+            self._spoil(written)
+        outputs = result if isinstance(result, list | tuple) else [result]
+        made = lowered if isinstance(lowered, list) else [lowered]
+        for tensor, node in zip(outputs, made, strict=True):
+            if isinstance(tensor, torch.Tensor) and node is not None:
+                self.bind(tensor, node)
+        return result
+
+    def _mix(self, result: Any, name: str) -> Any:
+        """Remember that a result is not a value of each vertex; it is an error only where it is used as one."""
+        for x in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(x, torch.Tensor):
+                self._mixed[id(x)] = name
+                self._alive.append(x)
+        return result
+
+    def _refuse(self, name: str) -> None:
+        if name in _DATA_DEPENDENT:
+            raise DGLError(
+                f"F looks at the values of its tensors ({name}: if, bool(), item(), ...). F is traced once and runs "
+                "for all vertices of a level together, so every vertex must take the same path. Use torch.where, give "
+                "vertices of different kinds functions of their own (dynamic.ByKind), or record each sample by itself "
+                "with lazy batching"
+            )
+
+    def _check_write(self, written: torch.Tensor, name: str, kwargs: Mapping[str, Any]) -> None:
+        if "out" in kwargs:
+            raise DGLError(f"F calls {name} with out=; use its result instead")
+        if id(written) not in self._nodes:
+            raise DGLError(
+                f"F writes to a tensor that it does not make itself ({name} on {tuple(written.shape)}), a parameter or "
+                "a buffer perhaps; F must only compute. Layers that keep statistics, such as BatchNorm, do not fit"
+            )
+        if self._base(written).kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.PULL):
+            raise DGLError(
+                f"F changes gathered state or a pulled input in place ({name}); other vertices see the same state. "
+                f"Use the operation without the underscore, {name.rstrip('_')}"
+            )
+
+    def _base(self, tensor: torch.Tensor) -> Node:
+        """Return the node whose memory a tensor shows."""
+        node = self._nodes[id(tensor)]
+        while node.kind is NodeKind.SLICE:
+            node = node.inputs[0]
+        return node
+
+    def _spoil(self, written: torch.Tensor) -> None:
+        """Mark the tensors that show memory which has been written."""
+        for tensor in self._alive:
+            if tensor is not written and tensor.data_ptr() and _overlap(tensor, written):
+                self._stale.add(id(tensor))
+
+    # -- without rows -------------------------------------------------------------------------------------------
+    def _without_rows(
+        self,
+        func: Any,
+        name: str,
+        args: Any,
+        kwargs: Any,
+        flat: list,
+        spec: Any,
+        nodes: list,
+        result: Any,
+        written: Any,
+    ) -> Any:
+        """Record an operation on parameters and constants: made-up rows, or something to replay at each call."""
+        made = self._factory(name, args, kwargs, result)
+        if made is not None:
+            return self.bind(result, made)
+        indices = [node.attr if isinstance(node, Node) else None for node in nodes]
+        arguments = filler(flat, spec, indices)
+        outputs = result if isinstance(result, list | tuple) else [result]
+        several = isinstance(result, list | tuple)
+        for i, tensor in enumerate(outputs):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            if written is not None and tensor is written:
+                self._shared.pop(id(tensor), None)
+            index = self._new_shared(Shared(None, func, arguments, i if several else None))
+            self._shared[id(tensor)] = index
+            self._alive.append(tensor)
+            if name == "t" and tensor.dim() == 2:
+                self.builder.transposes[self.node(tensor)] = nodes[0]
+        return result
+
+    def _factory(self, name: str, args: Any, kwargs: Any, result: Any) -> Node | None:
+        """Return the constant that a factory such as ``torch.zeros(x.shape[0], 4)`` makes for every vertex."""
+        values = {**_FACTORIES, **_NEW_FACTORIES}
+        if name not in values or not result.dim() or result.shape[0] not in self.domains:
+            return None
+        value = values[name]
+        number = float(args[-1]) if value is None else value
+        domain = self.domains[result.shape[0]]
+        return self.builder.make(NodeKind.FULL, (), number, domain, result.shape[1:], result.dtype)
+
+    # -- with rows ----------------------------------------------------------------------------------------------
+    def _lower(self, name: str, flat: list, spec: Any, nodes: list[Node]) -> Any:
+        lower = LOWERINGS.get(name)
+        if name in _NEW_FACTORIES:
+            args, kwargs = pytree.tree_unflatten(flat, spec)
+            shape = args[1]
+            if shape and shape[0] in self.domains:
+                value = float(args[2]) if _NEW_FACTORIES[name] is None else _NEW_FACTORIES[name]
+                dtype = kwargs.get("dtype") or nodes[0].dtype
+                return self.builder.make(NodeKind.FULL, (), value, self.domains[shape[0]], shape[1:], dtype)
+        if lower is None:
+            return NotImplemented
+        varying = [node for node in nodes if node.domain is not Domain.SHARED]
+        elementwise = name not in ("mm", "addmm", "cat") and len(nodes) > 1
+        if elementwise or name == "addmm":
+            nodes = self._aligned(name, nodes, varying)
+            if not nodes:
+                return NotImplemented
+        replacements = iter(nodes)
+        filled = [next(replacements) if isinstance(x, torch.Tensor) else x for x in flat]
+        args, kwargs = pytree.tree_unflatten(filled, spec)
+        kwargs = {key: x for key, x in kwargs.items() if key not in ("memory_format", "device", "pin_memory", "layout")}
+        if name in WANTS_ROWS:
+            kwargs["rows"] = self.rows[varying[0].domain]
+        return lower(self.builder, *args, **kwargs)
+
+    def _aligned(self, name: str, nodes: list[Node], varying: list[Node]) -> list[Node]:
+        """Return the operands of an element-wise operation with shared ones spread to the row's shape; [] if unlike."""
+        like = [node for node in varying if name != "addmm"] or varying[:1]
+        shapes = {node.shape for node in like}
+        dtypes = {node.dtype for node in nodes if node.dtype != torch.bool}
+        if len(shapes) > 1 or len(dtypes) > 1 or not all(d.is_floating_point for d in dtypes):
+            return []
+        shape = next(iter(shapes))
+        if name == "addmm":
+            shape = (nodes[-1].shape[-1],)
+            return [self._spread(nodes[0], shape), *nodes[1:]] if nodes[0].domain is Domain.SHARED else nodes
+        spread = [self._spread(x, shape) if x.domain is Domain.SHARED else x for x in nodes]
+        return [] if any(x is None for x in spread) else spread
+
+    def _spread(self, node: Node, shape: Sequence[int]) -> Any:
+        """Return a shared value in the shape of a row, flat; None where it has as many dimensions as rows have."""
+        own = node.shape
+        if len(own) > len(shape) and own[0] != 1:
+            return None
+        if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
+            return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
+        shape = tuple(shape)
+
+        def arguments(resolve: Callable[[int], torch.Tensor]) -> Any:
+            return (resolve(node.attr), shape), {}
+
+        index = self._new_shared(Shared(None, _expanded, arguments))
+        width = torch.Size(shape).numel()
+        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, (width,), node.dtype)
+
+    def _opaque(self, func: Any, name: str, flat: list, spec: Any, nodes: list[Node], result: Any) -> Any:
+        """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
+
+        None where its result has no rows.
+        """
+        several = isinstance(result, list | tuple)
+        outputs = list(result) if several else [result]
+        domain = next(node.domain for node in nodes if node.domain is not Domain.SHARED)
+        rows = self.rows[domain]
+        tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
+        if any(not x.dim() or x.shape[0] != rows for x in tensors):
+            return None
+        arguments = batch_filler(flat, spec, nodes, rows)
+        values = [x for x in flat if isinstance(x, torch.Tensor)]
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise DGLError(f"F draws random numbers by {name}; only dropout and bernoulli are known to the engine")
+        self._check_rows(name, func, arguments, values, nodes, outputs, rows)
+        token = next(self._tokens)
+        found: list[Node | None] = []
+        for i, x in enumerate(outputs):
+            if not isinstance(x, torch.Tensor) or not x.numel():
+                found.append(None)
+                continue
+            call = OpaqueCall(func, arguments, i if several else None, token)
+            found.append(self.builder.make(NodeKind.OPAQUE, nodes, call, domain, x.shape[1:], x.dtype))
+        return found if several else found[0]
+
+    def _check_rows(
+        self, name: str, func: Any, arguments: Any, values: list, nodes: list[Node], outputs: list, rows: int
+    ) -> None:
+        """Raise unless the first rows come out alike when they are alone."""
+        few = rows - 2
+        with torch.utils._python_dispatch._disable_current_modes():
+            some = [x if node.domain is Domain.SHARED else x[:few] for x, node in zip(values, nodes, strict=True)]
+            args, kwargs = arguments(some, few)
+            again = func(*args, **kwargs)
+            for whole, part in zip(outputs, again if isinstance(again, list | tuple) else [again], strict=True):
+                if isinstance(whole, torch.Tensor) and whole.numel():
+                    alike = part.shape == (few, *whole.shape[1:]) and torch.allclose(
+                        whole[:few].double(), part.double(), rtol=1e-4, atol=1e-5, equal_nan=True
+                    )
+                    if not alike:
+                        raise _mixing(name)
+
+
+def trace_function(forward: Callable[[], Any], recorder: Recorder, pulls: Sequence[Node]) -> None:
+    """Run F once under the recorder; ``pulls`` are its inputs."""
+    recorder.pulls = list(pulls)
+    token = _recording.set(recorder)
+    try:
+        with torch.no_grad(), torch.autocast("cpu", enabled=False), recorder:
+            forward()
+    finally:
+        _recording.reset(token)
+
+
+def active_recorder(verb: str) -> Recorder:
+    """Return the recorder under which F runs now; ``verb`` is what F calls."""
+    recorder = _recording.get()
+    if recorder is None:
+        raise DGLError(f"{verb} belongs inside of a vertex function's forward(self); call the module with a graph")
+    return recorder
+
+
+def _mixing(name: str) -> DGLError:
+    return DGLError(
+        f"F mixes vertices: {name} works across dimension 0, or moves it. Inside F a tensor is (vertices, *features); "
+        "operate on dimension 1 and up (dim=-1)"
+    )
+
+
+def _expanded(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    x = x.reshape(x.shape[x.dim() - len(shape) :]) if x.dim() > len(shape) else x
+    return x.expand(shape).reshape(-1)
+
+
+def _overlap(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Return whether two tensors may share elements: parts of the same rows that lie apart do not."""
+    if x.untyped_storage().data_ptr() != y.untyped_storage().data_ptr():
+        return False
+    if x.dim() == y.dim() == 2 and x.stride() == y.stride() and x.stride(1) == 1:
+        start, other, row = x.storage_offset(), y.storage_offset(), max(x.stride(0), 1)
+        start, other = start % row, other % row
+        return start < other + y.shape[1] and other < start + x.shape[1]
+    return True

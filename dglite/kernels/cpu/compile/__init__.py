@@ -1,0 +1,1 @@
+"""From kernel source to machine code, kept in the cache."""

@@ -1,0 +1,95 @@
+"""Kernel source compiled by Numba: where the translator cannot, and to compare its code with.
+
+Numba takes five times as long, and knows more of Python. One thing is written for it beforehand: the translator makes
+one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ..lanes.vec import (
+    Vec,
+    as_vec,
+    multiply_add,
+)
+from .cached import cfunc
+from .translate_values import product_in
+
+__all__ = ["compile_functions", "fused", "rewritten"]
+
+_kept: list[Any] = []
+"""Compiled functions: their code goes with them."""
+
+
+def compile_functions(module: ModuleType, names: Iterable[str]) -> dict[str, int]:
+    """Return the addresses of functions of integers in a module."""
+    found = {}
+    for name in names:
+        function = getattr(module, name)
+        signature = f"void({', '.join(['int64'] * function.__code__.co_argcount)})"
+        compiled = cfunc(signature, error_model="numpy")(function)
+        _kept.append(compiled)
+        found[name] = int(compiled.address)
+    return found
+
+
+def rewritten(source: str) -> str:
+    """Return kernel source as Numba compiles it to the same arithmetic."""
+    tree = _Rewrite().visit(ast.parse(source))
+    position = 1 if ast.get_docstring(tree) else 0
+    tree.body[position:position] = ast.parse(f"from {__name__} import fused\nfrom math import inf, nan\n").body
+    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+
+
+class _Rewrite(ast.NodeTransformer):
+    """Writes sums with products as calls, and infinity and NaN as names."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        product = product_in(node)
+        if product is None:
+            return self.generic_visit(node)  # type: ignore[return-value]
+        right = product is node.right
+        a, b, other = map(self.visit, (product.left, product.right, node.left if right else node.right))
+        if isinstance(node.op, ast.Sub):
+            a, other = (ast.UnaryOp(ast.USub(), a), other) if right else (a, ast.UnaryOp(ast.USub(), other))
+        return ast.Call(ast.Name("fused", ast.Load()), [a, b, other], [])
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not isinstance(node.func, ast.Name) or node.func.id != "float":
+            return self.generic_visit(node)  # type: ignore[return-value]
+        value = float(ast.literal_eval(node.args[0]))
+        name = ast.Name("nan" if math.isnan(value) else "inf", ast.Load())
+        return ast.UnaryOp(ast.USub(), name) if value < 0 else name
+
+
+@intrinsic
+def fused(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    """a * b + c, of integers, or of floats and vectors as one operation."""
+    given = (a, b, c)
+    vecs = [ty for ty in given if isinstance(ty, Vec)]
+    if vecs:
+        result = vecs[0]
+    elif all(isinstance(ty, types.Integer | types.Boolean) for ty in given):
+        result = types.int64
+    else:
+        result = types.float32 if all(ty == types.float32 for ty in given) else types.float64
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        if vecs:
+            values = [as_vec(context, builder, x, ty, result) for x, ty in zip(args, sig.args, strict=True)]
+        else:
+            values = [context.cast(builder, x, ty, result) for x, ty in zip(args, sig.args, strict=True)]
+        if result == types.int64:
+            return builder.add(builder.mul(*values[:2]), values[2])
+        return multiply_add(builder, *values)
+
+    return result(*given), codegen

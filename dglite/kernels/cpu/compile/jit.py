@@ -1,0 +1,156 @@
+"""From kernel source to a callable address, compiled once per machine.
+
+Rendered source is written to the cache folder, to be read there, and its machine code is kept beside it, under a digest
+of the source, of the modules it is compiled with and of the processor: a change in one compiles afresh.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.abc
+import importlib.util
+import re
+import sys
+import warnings
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import llvmlite
+from llvmlite import binding
+
+from ....config import (
+    compiler,
+    debug_level,
+)
+from ....errors import DGLWarning
+from ... import store
+from ..lanes import (
+    philox,
+    simd,
+    tiles,
+)
+from . import (
+    by_numba,
+    machine,
+    translate,
+)
+from .cached import compile_lock
+from .stamp import (
+    module_stamp,
+    stamp,
+)
+
+__all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
+
+_addresses: dict[str, dict[str, int]] = {}
+_modules: dict[str, ModuleType] = {}
+_refused: list[str] = []
+_COMPILED_WITH = b"".join(module_stamp(part.__name__) for part in (translate, machine, simd, philox, tiles))
+"""What rendered kernels are compiled by, and what they import, as it was loaded."""
+
+
+@cache
+def block_lanes(dtype: str) -> int:
+    """Return how many values one register block holds: half of the machine's vector registers, as accumulators."""
+    features = binding.get_host_cpu_features()
+    block_bytes = 512 if features.get("avx512f") else 256
+    return block_bytes // (8 if dtype == "float64" else 4)
+
+
+def compile_kernel(kind: str, source: str) -> int:
+    """Return the address of ``kernel`` in ``source``, compiling it when it is not in the cache."""
+    return compile_kernels(kind, source)["kernel"]
+
+
+def compile_kernels(kind: str, source: str) -> dict[str, int]:
+    """Return the address of every function in ``source``, compiling them when they are not in the cache."""
+    name = _name(kind, source)
+    with compile_lock:
+        if name not in _addresses:
+            _show(source)
+            functions = re.findall(r"^def (\w+)\(", source, re.MULTILINE)
+            _addresses[name] = _compiled(name, source, functions)
+        return _addresses[name]
+
+
+def _name(kind: str, source: str) -> str:
+    """Return a name unlike that of any other source."""
+    return f"{kind}_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _compiled(name: str, source: str, functions: list[str]) -> dict[str, int]:
+    """Return the addresses of ``functions``, compiled by LLVM directly, or by Numba where asked for or needed."""
+    chosen = compiler()
+    if chosen != "numba":
+        try:
+            code = _code(name, source)
+            return dict(zip(functions, machine.load(code, [f"{name}.{each}" for each in functions]), strict=True))
+        except Exception as error:  # whatever another LLVM refuses, and however: Numba knows its own
+            if chosen == "llvm":
+                raise
+            _tell(error)
+    name = f"{name}_numba"
+    return by_numba.compile_functions(_import(name, by_numba.rewritten(source)), functions)
+
+
+def _tell(error: Exception) -> None:
+    """Warn, the first time, that kernels are compiled by Numba."""
+    if not _refused:
+        warnings.warn(
+            f"a kernel could not be translated ({type(error).__name__}: {error}) by llvmlite "
+            f"{llvmlite.__version__}; Numba compiles such kernels, which takes five times as long",
+            DGLWarning,
+            stacklevel=2,
+        )
+        _refused.append(str(error))
+
+
+def _code(name: str, source: str) -> bytes:
+    """Return the object code of ``source``, from the cache or into it."""
+    key = hashlib.sha256(_COMPILED_WITH + stamp(source) + name.encode()).digest()
+    file = store.file_name(name, key, ".o")
+    code = store.read("kernels", file, key)
+    if code is None:
+        store.write_text("kernels", f"{name}.py", source)
+        code = machine.assemble(translate.translate(source, f"{name}.", machine.triple(), machine.data_layout()))
+        store.write("kernels", file, key, code)
+    return code
+
+
+def load_source(kind: str, source: str) -> ModuleType:
+    """Import ``source``, which calls functions that Numba compiles, as a module."""
+    name = _name(kind, source)
+    with compile_lock:
+        module = _modules.get(name)
+        if module is None:
+            _show(source)
+            module = _modules[name] = _import(name, source)
+    return module
+
+
+def _show(source: str) -> None:
+    if debug_level() >= 2:
+        print(source, file=sys.stderr)
+
+
+class _Rendered(importlib.abc.ExecutionLoader):
+    """Loads source that need not lie in a file; Python's tracebacks and :mod:`.stamp` ask for it."""
+
+    def __init__(self, source: str, path: str) -> None:
+        self._source, self._path = source, path
+
+    def get_source(self, fullname: str) -> str:
+        return self._source
+
+    def get_filename(self, fullname: str) -> str:
+        return self._path
+
+
+def _import(name: str, source: str) -> ModuleType:
+    path = store.write_text("kernels", f"{name}.py", source) or f"{name}.py"
+    spec: Any = importlib.util.spec_from_loader(f"dglite_kernel_{name}", _Rendered(source, str(path)))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,284 @@
+"""From kernel source to LLVM: the part of Python that rendered kernels are written in, in one pass over its syntax.
+
+Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (those of ``simd.py`` and its kin), and
+the type of each value is known when it is met. Numba, which compiles any Python, takes five times as long for them.
+
+The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
+and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;
+``if``, ``while``, ``for`` over a ``range``, ``continue``, ``return``. A sum or difference of floats with a product in
+it, ``a + b * c``, is one operation, rounded once where the processor can. That steps are positive and divisors not zero
+is up to the source. A name may change its type. Where branches or rounds of a loop meet, numbers take the wider of
+their types, and a name that has no one meaning is unknown. What it does not know it refuses with ``TypeError``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from ..lanes.vec import I64
+from .translate_values import (
+    Expressions,
+    Names,
+    Value,
+    cast,
+    is_number,
+    refuse,
+    wider,
+)
+
+__all__ = ["translate"]
+
+Wide = dict[tuple[ast.stmt, str], types.Type]
+"""Types of numbers before loops whose rounds make them wider."""
+Ends = list[tuple[ir.Block, Names]]
+"""Blocks from which control goes on to one place, with what names mean at the end of each."""
+
+
+def translate(source: str, prefix: str, triple: str, layout: str) -> str:
+    """Return LLVM assembly with a function ``prefix + name`` for each function of ``source``.
+
+    What stands outside of functions is run first: imports, and names of constants and intrinsics.
+    """
+    tree = ast.parse(source)
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    meanings: dict[str, Any] = {"min": min, "max": max, "float": float}
+    rest: list[ast.stmt] = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+    exec(compile(ast.Module(rest, []), prefix, "exec"), meanings)
+    wide: Wide = {}
+    while True:
+        module = ir.Module(prefix)
+        module.triple, module.data_layout = triple, layout
+        try:
+            for node in functions:
+                _Function(module, prefix + node.name, node, meanings, wide)
+            return str(module)
+        except _WiderError as found:
+            wide[found.args[:2]] = found.args[2]
+
+
+class _WiderError(Exception):
+    """A round of a loop hands on a wider number than it is given: loop, name, type. All is written again for it."""
+
+
+class _Function(Expressions):
+    """The translation of one function."""
+
+    def __init__(
+        self, module: ir.Module, name: str, node: ast.FunctionDef, meanings: dict[str, Any], wide: Wide
+    ) -> None:
+        parameters = [argument.arg for argument in node.args.args]
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * len(parameters)), name)
+        function.attributes.add("nounwind")
+        names = {name: Value(types.int64, arg) for name, arg in zip(parameters, function.args, strict=True)}
+        super().__init__(ir.IRBuilder(function.append_basic_block()), names, meanings)
+        self.function, self.wide = function, wide
+        self.rounds: list[Ends] = []
+        """For each loop around this place, where its next round is gone to."""
+        self.statements(node.body)
+        if not self.done:
+            self.builder.ret_void()
+
+    @property
+    def done(self) -> bool:
+        """Whether control does not reach the place that is being written."""
+        return bool(self.builder.block.is_terminated)
+
+    # -- statements ----------------------------------------------------------------------------------------------------
+    def statements(self, nodes: Iterable[ast.stmt]) -> None:
+        for node in nodes:
+            if self.done:
+                return
+            statement: Callable[[Any], None] | None = getattr(self, f"do_{type(node).__name__}", None)
+            if statement is None:
+                refuse(node, "is no statement of kernels")
+            statement(node)
+
+    def do_Expr(self, node: ast.Expr) -> None:
+        self.value(node.value)
+
+    def do_Assign(self, node: ast.Assign) -> None:
+        target = node.targets[0]
+        if len(node.targets) == 1 and isinstance(target, ast.Name):
+            self.names[target.id] = self.value(node.value)
+            return
+        if len(node.targets) > 1 or not isinstance(target, ast.Tuple) or not isinstance(node.value, ast.Tuple):
+            refuse(node, "assigns to something else than names")
+        values = [self.value(part) for part in node.value.elts]
+        for name, value in zip(target.elts, values, strict=True):
+            self.names[name.id] = value  # type: ignore[attr-defined]
+
+    def do_AugAssign(self, node: ast.AugAssign) -> None:
+        assert isinstance(node.target, ast.Name)
+        self.names[node.target.id] = self.binary(node, node.op, self.names[node.target.id], self.value(node.value))
+
+    def do_Return(self, node: ast.Return) -> None:
+        if node.value is not None:
+            refuse(node, "returns something")
+        self.builder.ret_void()
+
+    def do_Continue(self, node: ast.Continue) -> None:
+        self.rounds[-1].append((self.builder.block, self.names))
+        # Where the block ends is written when all ways to the next round are known.
+        self.builder.position_at_end(self.function.append_basic_block())
+        self.builder.unreachable()
+
+    def do_If(self, node: ast.If) -> None:
+        ends = self.branches(self.truth(self.value(node.test)), node.body, node.orelse)
+        if ends:
+            self.names = self.join(ends, self.function.append_basic_block())
+
+    def branches(self, condition: ir.Value, body: list[ast.stmt], otherwise: list[ast.stmt]) -> Ends:
+        """Write two branches; return their ends."""
+        blocks = [self.function.append_basic_block() for _ in range(2)]
+        self.builder.cbranch(condition, *blocks)
+        before, ends = self.names, []
+        for block, nodes in zip(blocks, (body, otherwise), strict=True):
+            self.builder.position_at_end(block)
+            self.names = dict(before)
+            self.statements(nodes)
+            if not self.done:
+                ends.append((self.builder.block, self.names))
+        return ends
+
+    def join(self, ends: Ends, block: ir.Block) -> Names:
+        """Let control go from ``ends`` to ``block``, and write there; return what names mean in it."""
+        names: Names = {}
+        merged: dict[str, tuple[types.Type, list[ir.Value]]] = {}
+        for name, value in ends[0][1].items():
+            values = [found[name] for _, found in ends if name in found]
+            if len(values) < len(ends):
+                continue
+            kinds = {other.type for other in values}
+            if all(other.ir is value.ir for other in values):
+                names[name] = value
+            elif len(kinds) == 1 or all(map(is_number, kinds)):
+                kind = reduce(wider, kinds)
+                merged[name] = kind, [self.cast_at(end, x, kind) for (end, _), x in zip(ends, values, strict=True)]
+        for end, _ in ends:
+            self.builder.position_at_end(end)
+            self.builder.branch(block)
+        self.builder.position_at_end(block)
+        for name, (kind, values) in merged.items():
+            phi = self.builder.phi(values[0].type)
+            for (end, _), value in zip(ends, values, strict=True):
+                phi.add_incoming(value, end)
+            names[name] = Value(kind, phi)
+        return names
+
+    def cast_at(self, end: ir.Block, value: Value, kind: types.Type) -> ir.Value:
+        """Convert a number at the end of a block."""
+        self.builder.position_at_end(end)
+        return cast(self.builder, value.ir, value.type, kind)
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+    def do_While(self, node: ast.While) -> None:
+        self.loop(node, lambda: self.truth(self.value(node.test)), lambda: None, [], True)
+
+    def do_For(self, node: ast.For) -> None:
+        call, name = node.iter, node.target
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "range" or not isinstance(name, ast.Name):
+            refuse(node, "is a loop over something else than a range")
+        bounds = [self.number(argument, types.int64) for argument in call.args]
+        start, stop = bounds[:2] if len(bounds) > 1 else (I64(0), bounds[0])
+        step = bounds[2] if len(bounds) == 3 else I64(1)
+        if isinstance(step, ir.Constant) and step.constant <= 0:
+            refuse(node, "is a loop whose step is not positive")
+        hidden, builder = f"next {name.id}", self.builder
+        self.names[hidden] = Value(types.int64, start)
+
+        def goes_on() -> ir.Value:
+            return builder.icmp_signed("<", self.names[hidden].ir, stop)
+
+        def begin() -> None:
+            self.names[name.id] = at = self.names[hidden]
+            self.names[hidden] = Value(types.int64, builder.add(at.ir, step, flags=("nsw",)))
+
+        constant = all(isinstance(bound, ir.Constant) for bound in (start, stop))
+        self.loop(node, goes_on, begin, [hidden], constant or (isinstance(step, ir.Constant) and step.constant == 1))
+        del self.names[hidden]
+
+    def loop(
+        self,
+        node: ast.For | ast.While,
+        goes_on: Callable[[], ir.Value],
+        begin: Callable[[], None],
+        more: list[str],
+        unroll: bool,
+    ) -> None:
+        """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too.
+
+        Where rounds are blocks of columns, LLVM is told not to write several of them out: they are long enough, and a
+        row has few.
+        """
+        changing = _assigned(node).union(more)
+        for name in [name for name in self.names if (node, name) in self.wide]:
+            kind = self.wide[node, name]
+            self.names[name] = Value(kind, self.cast_at(self.builder.block, self.names[name], kind))
+        builder, before = self.builder, self.builder.block
+        header, body, after = (self.function.append_basic_block() for _ in range(3))
+        builder.branch(header)
+        builder.position_at_end(header)
+        phis: dict[str, ir.Instruction] = {}
+        for name in [name for name in self.names if name in changing]:
+            kind, value = self.names[name]
+            phis[name] = builder.phi(value.type)
+            phis[name].add_incoming(value, before)
+            self.names[name] = Value(kind, phis[name])
+        inside = dict(self.names)
+        builder.cbranch(goes_on(), body, after)
+        builder.position_at_end(body)
+        self.names = dict(inside)
+        self.rounds.append([])
+        begin()
+        self.statements(node.body)
+        ends = self.rounds.pop() + ([] if self.done else [(builder.block, self.names)])
+        if ends:
+            self.again(node, self.join(ends, self.function.append_basic_block()), inside, phis)
+            branch = builder.branch(header)
+            if not unroll:
+                branch.set_metadata("llvm.loop", _no_unrolling(self.function.module))
+        builder.position_at_end(after)
+        self.names = inside
+
+    def again(self, node: ast.stmt, found: Names, inside: Names, phis: dict[str, ir.Instruction]) -> None:
+        """Hand the next round what names mean at the end of one."""
+        for name, phi in phis.items():
+            kind, value = inside[name].type, found.get(name)
+            if value is None or (value.type != kind and not (is_number(kind) and is_number(value.type))):
+                came = "unknown" if value is None else value.type
+                refuse(node, f"is a loop before which {name} is {kind}, and {came} after a round")
+            if wider(kind, value.type) != kind:
+                raise _WiderError(node, name, wider(kind, value.type))
+            phi.add_incoming(cast(self.builder, value.ir, value.type, kind), self.builder.block)
+
+    # -- expressions that branch ---------------------------------------------------------------------------------------
+    def of_BoolOp(self, node: ast.BoolOp) -> Value:
+        first, *rest = node.values
+        for other in rest:
+            stop = ast.Constant(isinstance(node.op, ast.Or))
+            first = ast.IfExp(first, stop, other) if isinstance(node.op, ast.Or) else ast.IfExp(first, other, stop)
+        return self.of_IfExp(first)  # type: ignore[arg-type]
+
+    def of_IfExp(self, node: ast.IfExp) -> Value:
+        target: list[ast.expr] = [ast.Name("a value", ast.Store())]
+        self.do_If(ast.If(node.test, [ast.Assign(target, node.body)], [ast.Assign(target, node.orelse)]))
+        return self.names.pop("a value")
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    """Return the names that a statement assigns to."""
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+
+
+def _no_unrolling(module: ir.Module) -> Any:
+    """Return what marks a loop, a node of its own that begins with itself."""
+    wish = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = module.add_metadata([wish, I64(len(module.metadata))])
+    node.operands = (node, wish)
+    return node

@@ -1,0 +1,1 @@
+"""Kernels of vertex programs, lazy batching and persistent processors."""

@@ -1,0 +1,342 @@
+"""Grouping recorded operations into batches, over flat arrays. Serial, and it releases the lock.
+
+A node is a recorded operation, numbered as recorded: what it uses has smaller numbers. What node v uses is listed in
+``args`` from ``argptr[v]`` to ``argptr[v + 1]``: the number of a node in the upper bits, the place inside its result,
+in bytes, in the lower 36. Operations of one signature can be done together as one batch.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+
+from ..compile.cached import njit
+
+__all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
+__all__ += ["needed_nodes", "one_by_one", "parse"]
+
+PLACE_BITS = 36
+EXTERNAL = 0
+"""The signature of what is given, not computed."""
+FIRST_MACRO = -(1 << 40)
+ABSOLUTE, INPUT, INNER = range(3)
+MOST_KINDS = 2048
+"""Beyond so many kinds the graph of kinds, a matrix, is not made."""
+
+_jit = njit(nogil=True)
+
+
+@_jit
+def _expand(
+    macro: np.ndarray,
+    inputs: np.ndarray,
+    first: int,
+    sigs: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    done: np.ndarray,
+) -> int:
+    """Append the nodes of a macro; return the number of nodes then."""
+    at, node = 1, first
+    while at < len(macro):
+        sigs[node], done[node] = macro[at], False
+        end, arity = argptr[node], macro[at + 1]
+        for i in range(arity):
+            whose, place = macro[at + 2 + 2 * i], macro[at + 3 + 2 * i]
+            if whose == INPUT:
+                place = inputs[place >> PLACE_BITS] + (place & ((1 << PLACE_BITS) - 1))
+            elif whose == INNER:
+                place += first << PLACE_BITS
+            args[end + i] = place
+        argptr[node + 1] = end + arity
+        node += 1
+        at += 2 + 2 * arity
+    return node
+
+
+@_jit
+def parse(
+    stream: np.ndarray,
+    shared_arity: np.ndarray,
+    own_arity: np.ndarray,
+    macros: np.ndarray,
+    macro_ptr: np.ndarray,
+    first: int,
+    sigs: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    done: np.ndarray,
+) -> int:
+    """Append what was recorded, (signature, *arguments) for each node, to the arrays; return the number of nodes.
+
+    Signature s >= 0 has ``shared_arity[s]`` arguments, signature s < 0 has ``own_arity[-1 - s]``. Below ``FIRST_MACRO``
+    are macros, which stand for several nodes. Macro m is ``macros[macro_ptr[m]:macro_ptr[m + 1]]``: its number of
+    arguments, then for each of its nodes (signature, number of arguments, then for each (whose, place)): a place in the
+    graph (``ABSOLUTE``), in an argument of the macro (``INPUT``), or in a node of the macro (``INNER``).
+    """
+    at, node = 0, first
+    while at < len(stream):
+        sig = stream[at]
+        if sig <= FIRST_MACRO:
+            macro = macros[macro_ptr[FIRST_MACRO - sig] : macro_ptr[FIRST_MACRO - sig + 1]]
+            node = _expand(macro, stream[at + 1 :], node, sigs, argptr, args, done)
+            at += 1 + macro[0]
+            continue
+        arity = shared_arity[sig] if sig >= 0 else own_arity[-1 - sig]
+        sigs[node], done[node] = sig, sig == EXTERNAL
+        end = argptr[node]
+        for i in range(arity):
+            args[end + i] = stream[at + 1 + i]
+        argptr[node + 1] = end + arity
+        node += 1
+        at += 1 + arity
+    return node
+
+
+@_jit
+def needed_nodes(
+    targets: np.ndarray, argptr: np.ndarray, args: np.ndarray, done: np.ndarray, num_nodes: int
+) -> np.ndarray:
+    """Return the nodes that ``targets`` depend on, themselves included, and that are not done, in ascending order."""
+    wanted, count = np.zeros(num_nodes, np.bool_), 0
+    for target in targets:
+        wanted[target] = True
+    for node in range(num_nodes - 1, -1, -1):
+        if not wanted[node]:
+            continue
+        if done[node]:
+            wanted[node] = False
+            continue
+        count += 1
+        for at in range(argptr[node], argptr[node + 1]):
+            wanted[args[at] >> PLACE_BITS] = True
+    return np.nonzero(wanted)[0] if count else np.empty(0, np.int64)
+
+
+@_jit
+def depths_of(
+    nodes: np.ndarray, sigs: np.ndarray, argptr: np.ndarray, args: np.ndarray, num_nodes: int, num_shared: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return (the place of each node among ``nodes``, depth, kind, signature of each kind).
+
+    Depth is one more than that of the deepest needed argument, from 0. Kinds number the signatures that occur.
+    """
+    place, depth = np.full(num_nodes, -1), np.zeros(len(nodes), np.int64)
+    kind, lowest = np.empty(len(nodes), np.int64), 0
+    for i in range(len(nodes)):
+        lowest = min(lowest, sigs[nodes[i]])
+    known, kinds, num_kinds = np.full(num_shared - lowest, -1), np.empty(num_shared - lowest, np.int64), 0
+    for i in range(len(nodes)):
+        node = nodes[i]
+        place[node] = i
+        below = -1
+        for at in range(argptr[node], argptr[node + 1]):
+            arg = place[args[at] >> PLACE_BITS]
+            if arg >= 0:
+                below = max(below, depth[arg])
+        depth[i] = below + 1
+        sig = sigs[node]
+        if known[sig - lowest] < 0:
+            known[sig - lowest] = num_kinds
+            kinds[num_kinds] = sig
+            num_kinds += 1
+        kind[i] = known[sig - lowest]
+    return place, depth, kind, kinds[:num_kinds].copy()
+
+
+@_jit
+def _sorted_by(keys: np.ndarray, order: np.ndarray, num_keys: int) -> np.ndarray:
+    """Return ``order`` sorted by ``keys[order]``, equal keys as they are."""
+    free = np.zeros(num_keys + 1, np.int64)
+    for i in order:
+        free[keys[i] + 1] += 1
+    free = np.cumsum(free)
+    result = np.empty_like(order)
+    for i in order:
+        result[free[keys[i]]] = i
+        free[keys[i]] += 1
+    return result
+
+
+@_jit
+def by_depth(depth: np.ndarray, kind: np.ndarray, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (order, where each batch begins in it): one batch for the nodes of one depth and one kind.
+
+    Looks, Herreshoff, Hutchins and Norvig, "Deep learning with dynamic computation graphs", 2017.
+    """
+    count = len(depth)
+    order = _sorted_by(kind, np.arange(count), num_kinds)
+    order = _sorted_by(depth, order, depth.max() + 1 if count else 0)
+    bounds, num_batches = np.empty(count + 1, np.int64), 0
+    for i in range(count):
+        new = i == 0 or depth[order[i]] != depth[order[i - 1]] or kind[order[i]] != kind[order[i - 1]]
+        if new:
+            bounds[num_batches] = i
+            num_batches += 1
+    bounds[num_batches] = count
+    return order, bounds[: num_batches + 1].copy()
+
+
+@_jit
+def one_by_one(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return (order, bounds) of batches of one node each, as recorded."""
+    return np.arange(count), np.arange(count + 1)
+
+
+@_jit
+def _users(
+    nodes: np.ndarray, place: np.ndarray, argptr: np.ndarray, args: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (how many arguments each node waits for, bounds of each node's users, users)."""
+    count = len(nodes)
+    waits, bounds = np.zeros(count, np.int64), np.zeros(count + 1, np.int64)
+    for i in range(count):
+        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
+            arg = place[args[at] >> PLACE_BITS]
+            if arg >= 0:
+                waits[i] += 1
+                bounds[arg + 1] += 1
+    bounds = np.cumsum(bounds)
+    users, free = np.empty(bounds[count], np.int64), bounds[:-1].copy()
+    for i in range(count):
+        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
+            arg = place[args[at] >> PLACE_BITS]
+            if arg >= 0:
+                users[free[arg]] = i
+                free[arg] += 1
+    return waits, bounds, users
+
+
+@_jit
+def _kind_graph(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
+    """Return which kinds use results of which: (used, using), boolean."""
+    follows = np.zeros((num_kinds, num_kinds), np.bool_)
+    for i in range(len(kind)):
+        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+            follows[kind[i], kind[users[j]]] = True
+    return follows
+
+
+@_jit
+def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
+    """Return a stage for each kind: nothing of a stage uses anything of a later one.
+
+    Kinds that use each other, by whatever way, are of one stage: the strongly connected components of the graph of
+    kinds, by Tarjan's algorithm, numbered from the sources. With very many kinds there is one stage only.
+    """
+    stage = np.zeros(num_kinds, np.int64)
+    if num_kinds > MOST_KINDS:
+        return stage
+    follows = _kind_graph(kind, bounds_of_users, users, num_kinds)
+    found, low = np.full(num_kinds, -1), np.zeros(num_kinds, np.int64)
+    path, following = np.empty(num_kinds, np.int64), np.zeros(num_kinds, np.int64)
+    open_, num_open, num_found, num_stages = np.empty(num_kinds, np.int64), 0, 0, 0
+    closed = np.zeros(num_kinds, np.bool_)
+    for root in range(num_kinds):
+        if found[root] >= 0:
+            continue
+        path[0], depth = root, 1
+        while depth:
+            k = path[depth - 1]
+            if found[k] < 0:
+                found[k] = low[k] = num_found
+                num_found += 1
+                open_[num_open] = k
+                num_open += 1
+            child = following[k]
+            if child < num_kinds:
+                following[k] += 1
+                if follows[k, child] and found[child] < 0:
+                    path[depth] = child
+                    depth += 1
+                elif follows[k, child] and not closed[child]:
+                    low[k] = min(low[k], found[child])
+                continue
+            depth -= 1
+            if depth:
+                low[path[depth - 1]] = min(low[path[depth - 1]], low[k])
+            if low[k] == found[k]:
+                while not closed[k]:
+                    num_open -= 1
+                    closed[open_[num_open]] = True
+                    stage[open_[num_open]] = num_stages
+                num_stages += 1
+    return num_stages - 1 - stage
+
+
+def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:
+    """Return the kinds in order: by stage, then by average depth; of equals the cheap ones first.
+
+    Not compiled: compiling a sort takes Numba seconds.
+    """
+    total, members = np.bincount(kind, depth, len(heavy)), np.bincount(kind, minlength=len(heavy))
+    return np.lexsort((heavy, total / np.maximum(members, 1), stage))
+
+
+@_jit
+def _make_ready(
+    node: int, kind: int, rank: int, queue: np.ndarray, head: np.ndarray, tail: np.ndarray, agenda: list[int]
+) -> None:
+    """Put a node into the queue of its kind, and the kind on the agenda if nothing else of it was ready."""
+    if head[kind] == tail[kind]:
+        heapq.heappush(agenda, rank)
+    queue[tail[kind]] = node
+    tail[kind] += 1
+
+
+def by_agenda(
+    nodes: np.ndarray,
+    place: np.ndarray,
+    depth: np.ndarray,
+    kind: np.ndarray,
+    argptr: np.ndarray,
+    args: np.ndarray,
+    heavy: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (order, bounds): of the kinds that have nodes ready, all ready nodes of the one of least average depth.
+
+    Neubig, Goldberg and Dyer, "On-the-fly operation batching in dynamic computation graphs", 2017. Beyond that, a kind
+    waits for all kinds that it depends on and that do not depend on it (see :func:`_stages`), so kinds outside of a
+    recurrence are one batch each. Nodes of a kind come in the order in which they became ready, so what follows a batch
+    finds its inputs in the batch's own order.
+    """
+    waits, bounds_of_users, users = _users(nodes, place, argptr, args)
+    kind_of = _priorities(depth, kind, heavy, _stages(kind, bounds_of_users, users, len(heavy)))
+    return _work_off(kind, kind_of, waits, bounds_of_users, users)
+
+
+@_jit
+def _work_off(
+    kind: np.ndarray, kind_of: np.ndarray, waits: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (order, bounds): always all ready nodes of the first of the kinds, listed by rank, that have any."""
+    count, num_kinds = len(kind), len(kind_of)
+    rank, start = np.empty(num_kinds, np.int64), np.zeros(num_kinds + 1, np.int64)
+    for i in range(num_kinds):
+        rank[kind_of[i]] = i
+    for i in range(count):
+        start[kind[i] + 1] += 1
+    start = np.cumsum(start)
+    queue, head, tail = np.empty(count, np.int64), start[:-1].copy(), start[:-1].copy()
+    agenda = [np.int64(0) for _ in range(0)]
+    for i in range(count):
+        if waits[i] == 0:
+            _make_ready(i, kind[i], rank[kind[i]], queue, head, tail, agenda)
+    order, batches, at, num_batches = np.empty(count, np.int64), np.empty(count + 1, np.int64), 0, 0
+    while len(agenda):
+        chosen = kind_of[heapq.heappop(agenda)]
+        first, last = head[chosen], tail[chosen]
+        head[chosen] = last
+        batches[num_batches] = at
+        num_batches += 1
+        for i in queue[first:last]:
+            order[at] = i
+            at += 1
+            for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+                user = users[j]
+                waits[user] -= 1
+                if waits[user] == 0:
+                    _make_ready(user, kind[user], rank[kind[user]], queue, head, tail, agenda)
+    batches[num_batches] = count
+    return order, batches[: num_batches + 1].copy()

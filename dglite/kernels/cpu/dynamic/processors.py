@@ -1,0 +1,307 @@
+"""Processors: threads that run scripts of kernels without returning to Python, and wait for each other by numbers.
+
+A *script* is what one processor does in a job: instructions of four words (operation, words, task, tasks). An
+operation is the address of a kernel, called as ``kernel(words, task, tasks)``; or ``WAIT``, which signals that all
+before it is done and waits until all processors have signalled as often; or ``CHECK``, which ends the script if a
+kernel has reported an error. Khorasani et al., "Exploiting dynamic computation graphs by virtual persistent processor
+specialization" (MICRO 2018), run such scripts on a GPU.
+
+Threads block in the interpreter's own locks, which need no GIL, so a job starts and ends while Python goes on. They are
+not those of OpenMP, whose pools serve one thread at a time and do not outlive a fork.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import platform
+import sys
+import threading
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..compile.cached import njit
+from ..lanes.atomic import (
+    add_to_word,
+    call_int,
+    read_word,
+)
+from ..lanes.simd import word
+from ..lanes.vec import I32
+from ..run.launch import (
+    call_kernel,
+    openmp,
+)
+
+__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait_for_all"]
+
+WAIT, CHECK = 0, 1
+INSTRUCTION_WORDS = 4
+SIGNALS, FINISHED = 0, 8
+PROCESSORS, ERROR, SCRIPTS, STRIDE, COUNTS, JOB_WORDS = range(16, 22)
+"""Words of a job. Signals and finished scripts are counted in cache lines of their own."""
+_SPINS = 2000
+"""How often a processor looks for the signals of the others before it lets other threads have its core."""
+
+
+_PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
+_PAUSE = _PAUSES.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
+
+
+@intrinsic
+def _pause(typingctx: Any) -> Any:
+    """Tell the core that this is a loop that waits."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        if _PAUSE is not None:
+            name, hints = _PAUSE
+            kind = ir.FunctionType(ir.VoidType(), [hint.type for hint in hints])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), hints)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+# -- scripts -----------------------------------------------------------------------------------------------------------
+@njit(nogil=True)
+def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
+    """Signal, and wait until all processors have signalled ``number`` times."""
+    add_to_word(job + 8 * SIGNALS, 1)
+    expected, spins = number * word(job, PROCESSORS), 0
+    while read_word(job + 8 * SIGNALS) < expected:
+        spins += 1
+        if spins < _SPINS or yield_ == 0:
+            _pause()
+        else:
+            call_int(yield_, 0, 0)
+
+
+@njit(nogil=True)
+def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
+    script = word(job, SCRIPTS) + processor * word(job, STRIDE)
+    for i in range(word(word(job, COUNTS), processor)):
+        at = script + 8 * INSTRUCTION_WORDS * i
+        operation = word(at, 0)
+        if operation == WAIT:
+            _wait(job, word(at, 1), yield_)
+        elif operation == CHECK:
+            if word(job, ERROR) != 0:
+                return
+        else:
+            call_kernel(operation, word(at, 1), word(at, 2), word(at, 3))
+
+
+@njit("void(int64, int64, int64, int64, int64, int64)", nogil=True)
+def _serve(mail, processor, lock, acquire, release, yield_):  # type: ignore[no-untyped-def]
+    """Run scripts as they come. Words of ``mail``: the job (0: end), the lock of those who wait for its end."""
+    while True:
+        call_int(acquire, lock, 1)
+        job = word(mail, 0)
+        if job == 0:
+            return
+        done, processors = word(mail, 1), word(job, PROCESSORS)
+        _run_script(job, processor, yield_)
+        if add_to_word(job + 8 * FINISHED, 1) + 1 == processors:
+            call_int(release, done, 0)
+
+
+@njit("void(int64, int64)", nogil=True)
+def _block(acquire, lock):  # type: ignore[no-untyped-def]
+    call_int(acquire, lock, 1)
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+_api = ctypes.pythonapi
+_api.PyThread_allocate_lock.restype = ctypes.c_void_p
+_api.PyThread_acquire_lock.argtypes = [ctypes.c_void_p, ctypes.c_int]
+_api.PyThread_release_lock.argtypes = [ctypes.c_void_p]
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@cache
+def _yield_address() -> int:
+    """Return the address of what lets other threads run; 0 where the system has none that we know."""
+    for library, name in ((None, "sched_yield"), ("kernel32", "SwitchToThread")):
+        try:
+            return _address(getattr(ctypes.CDLL(library), name))
+        except (AttributeError, OSError, TypeError):
+            continue
+    return 0
+
+
+class Job:
+    """The scripts of all processors, and all memory that they use."""
+
+    def __init__(self) -> None:
+        self.words = np.zeros(JOB_WORDS, np.int64)
+        self.error_address = self.words.ctypes.data + 8 * ERROR
+        self._kept: Any = None
+
+    def give(self, scripts: np.ndarray, counts: np.ndarray, *kept: Any) -> None:
+        """Take over ``scripts`` (processors, most, 4), of which ``counts`` instructions count."""
+        self.words[PROCESSORS], self.words[SCRIPTS], self.words[COUNTS] = (
+            len(scripts),
+            scripts.ctypes.data,
+            counts.ctypes.data,
+        )
+        self.words[STRIDE], self._kept = scripts.strides[0], (scripts, counts, kept)
+
+    def reset(self) -> None:
+        """Let a job that has ended begin anew."""
+        self.words[:PROCESSORS] = 0
+        self.words[ERROR] = 0
+
+    @property
+    def error(self) -> int:
+        """What a kernel has written to report an error, 0 without one."""
+        return int(self.words[ERROR])
+
+    def wait(self) -> None:
+        """Wait until all processors have finished."""
+        _processors.finish(self)
+
+
+class _Processors:
+    """The threads of this process. One job runs at a time."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.RLock()
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, without threads."""
+        self.mail = np.zeros(2, np.int64)
+        self.locks: list[int] = []
+        self.threads: list[threading.Thread] = []
+        self.running: Job | None = None
+
+    def submit(self, job: Job) -> None:
+        """Start a job when the one that runs has ended."""
+        with self.mutex:
+            if self.running is not None:
+                self.finish(self.running)
+            count = int(job.words[PROCESSORS])
+            self._start(count)
+            _dismiss_pool()
+            self.running, self.mail[0] = job, job.words.ctypes.data
+            for lock in self.locks[:count]:
+                _api.PyThread_release_lock(lock)
+
+    def finish(self, job: Job) -> None:
+        """Wait for a job."""
+        with self.mutex:
+            if self.running is job:
+                _block(_address(_api.PyThread_acquire_lock), int(self.mail[1]))
+                self.running = None
+                job._kept = None
+
+    def _start(self, count: int) -> None:
+        if not self.mail[1]:
+            self.mail[1] = _closed_lock()
+        if len(self.threads) >= count:
+            return
+        yield_ = _yield_address()
+        while len(self.threads) < count:
+            processor, lock = len(self.threads), _closed_lock()
+            calls = (_address(_api.PyThread_acquire_lock), _address(_api.PyThread_release_lock), yield_)
+            words = (self.mail.ctypes.data, processor, lock, *calls)
+            thread = threading.Thread(target=_serve, args=words, name=f"dglite-processor-{processor}", daemon=True)
+            self.locks.append(lock)
+            self.threads.append(thread)
+            thread.start()
+        self._part()
+
+    def _part(self) -> None:
+        """Give each thread a core of its own, if there are as many.
+
+        Left alone, Linux wakes two of them on one core where the other core is not idle, and they take turns at every
+        wait: a step took twice as long. Processes begin at different cores.
+        """
+        if sys.platform == "linux" and len(self.threads) > 1:
+            cores = sorted(os.sched_getaffinity(0))
+            first = os.getpid() * len(self.threads)
+            if len(cores) >= len(self.threads):
+                for i, thread in enumerate(self.threads):
+                    assert thread.native_id is not None
+                    os.sched_setaffinity(thread.native_id, {cores[(first + i) % len(cores)]})
+
+    def rest(self) -> None:
+        """Wait for what runs, as before a fork."""
+        self.mutex.acquire()
+        if self.running is not None:
+            self.finish(self.running)
+
+    def close(self) -> None:
+        """End the threads."""
+        with self.mutex:
+            if self.running is not None:
+                self.finish(self.running)
+            self.mail[0] = 0
+            for lock in self.locks:
+                _api.PyThread_release_lock(lock)
+            for thread in self.threads:
+                thread.join()
+            self.forget()
+
+
+@cache
+def _pausing() -> Any:
+    found = openmp("omp_pause_resource_all")
+    return None if found is None else ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(found[0])
+
+
+def _dismiss_pool() -> None:
+    """Let the OpenMP threads of the caller end; its next parallel region starts new ones.
+
+    After a parallel region they spin, for milliseconds, on the cores that processors need: a step took three times as
+    long behind an operation of torch on two threads. Where there are none this does nothing.
+    """
+    pause = _pausing()
+    if pause is not None:
+        pause(_SOFT)
+
+
+_SOFT = 1
+
+
+def _closed_lock() -> int:
+    lock = _api.PyThread_allocate_lock()
+    _api.PyThread_acquire_lock(lock, 1)
+    return int(lock)
+
+
+_processors = _Processors()
+
+
+def wait_for_all() -> None:
+    """Wait for the job that runs, if one does."""
+    with _processors.mutex:
+        if _processors.running is not None:
+            _processors.finish(_processors.running)
+
+
+def submit(job: Job) -> None:
+    """Start a job on the process's processors; a job that still runs is waited for."""
+    _processors.submit(job)
+
+
+def _after_fork() -> None:
+    _processors.mutex = threading.RLock()
+    _processors.forget()
+
+
+atexit.register(_processors.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_processors.rest, after_in_parent=lambda: _processors.mutex.release(), after_in_child=_after_fork
+    )

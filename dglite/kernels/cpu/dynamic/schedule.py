@@ -1,0 +1,211 @@
+"""A whole sweep over the levels of a graph, in one call: which kernel does which rows, one line after the other.
+
+A *stage* is a chain of row kernels that one class of vertices runs. A schedule lists lines (stage, first row, last
+row): what is eager for all vertices, then level by level what is swept, then what is late. A team of threads goes
+through the lines together: each takes its share of a line's rows, or of the result's columns, then what is left of the
+others', and waits until all of it is done. So nobody waits for a thread that has no core to run on, which a barrier
+of the team does, at every line.
+
+Stages that are no kernels (large products, functions of a tensor library) are lines too. They belong to whoever runs
+the schedule, which stops there.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from ..compile.cached import (
+    cfunc,
+    njit,
+)
+from ..lanes.atomic import (
+    add_to_word,
+    call_int,
+    put_word,
+    read_word,
+    take_bit,
+)
+from ..lanes.simd import word
+from ..run.launch import (
+    PARALLEL_FROM,
+    call_kernel,
+    launch,
+    launch_at,
+    num_threads,
+    openmp,
+    run_team,
+)
+
+__all__ = [
+    "FIXED_WORK",
+    "LINES",
+    "LINE_FIRST",
+    "LINE_OWN",
+    "OWN",
+    "STAGE_COLUMNS",
+    "START",
+    "WORK",
+    "arrange",
+    "run_lines",
+]
+__all__ += ["script_functions", "team_of"]
+
+START, EDGES, MOST, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(7)
+"""A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are the
+faster way, work of a row, work besides, its number among its owner's stages (-1: kernels do it whatever the rows)."""
+_SPINS = 2000
+"""How often to look whether a line is done before letting other processes run."""
+LINE_START, LINE_FIRST, LINE_LAST, LINE_OWN, LINE_COLUMNS = range(5)
+"""A line: where the words of its kernels are, first and last row, the number of the stage that its owner runs (-1:
+kernels do)."""
+
+
+@njit(nogil=True)
+def _add_line(stage: np.ndarray, rows: np.ndarray, edges: np.ndarray, limited: bool, lines: np.ndarray, at: int) -> int:
+    """Write the line of a stage for a run of rows; return the work in it, -1 where nothing is to be done."""
+    first, last = (edges[0], edges[1]) if stage[EDGES] else (rows[0], rows[1])
+    if first >= last:
+        return -1
+    own = stage[START] < 0 or (limited and last - first > stage[MOST])
+    lines[at, LINE_START], lines[at, LINE_FIRST], lines[at, LINE_LAST] = stage[START], first, last
+    lines[at, LINE_OWN] = stage[OWN] if own else -1
+    return 0 if own else (last - first) * stage[WORK] + stage[FIXED_WORK]
+
+
+@njit(nogil=True)
+def arrange(
+    stages: np.ndarray,
+    bounds: np.ndarray,
+    classes: np.ndarray,
+    ends: np.ndarray,
+    steps: np.ndarray,
+    step_edges: np.ndarray,
+    backward: bool,
+    limited: bool,
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the lines of a schedule, the numbers of those that its owner runs, and the work in a line.
+
+    ``stages`` has the stages of each class and phase (eager, sweep, late): of class ``classes[i]`` those from
+    ``bounds[3 i + phase]`` on. ``ends`` (2, classes + 1) are where rows and edges of classes begin, ``steps`` lists
+    (class, first row, last row) level by level. With ``limited`` the owner runs stages of too many rows for their
+    kernels. ``work`` is an average over the lines of kernels.
+    """
+    count = len(stages)
+    for step in range(len(steps)):
+        for i in range(len(classes)):
+            if classes[i] == steps[step, 0]:
+                count += bounds[3 * i + 2] - bounds[3 * i + 1]
+    lines, own = np.empty((count, LINE_COLUMNS), np.int64), np.empty(count, np.int64)
+    at, num_own, work = 0, 0, 0
+    for phase in range(3):
+        turns = len(steps) if phase == 1 else len(classes)
+        for turn in range(turns):
+            i = turn
+            if phase == 1:
+                step = len(steps) - 1 - turn if backward else turn
+                rows, edges = steps[step, 1:], step_edges[step]
+                i = 0
+                while classes[i] != steps[step, 0]:
+                    i += 1
+            else:
+                rows, edges = ends[0, classes[i] : classes[i] + 2], ends[1, classes[i] : classes[i] + 2]
+            for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
+                found = _add_line(stages[s], rows, edges, limited, lines, at)
+                if found < 0:
+                    continue
+                if lines[at, LINE_OWN] >= 0:
+                    own[num_own] = at
+                    num_own += 1
+                at, work = at + 1, work + found
+    return lines[:at].copy(), own[:num_own].copy(), work // max(at - num_own, 1)
+
+
+# -- going through the lines -------------------------------------------------------------------------------------------
+@njit(error_model="numpy")
+def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Do a task's share of a line. Words of a stage: number of kernels, then (kernel, words) of each."""
+    stage = words + 8 * word(line, LINE_START)
+    for i in range(word(stage, 0)):
+        args = word(stage, 2 + 2 * i)
+        put_word(args, 0, word(line, LINE_FIRST))
+        put_word(args, 1, word(line, LINE_LAST))
+        call_kernel(word(stage, 1 + 2 * i), args, task, num_tasks)
+
+
+@njit(error_model="numpy")
+def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
+    """Go through lines with others. Words of ``team``: words of the stages, bytes from one thread's to the next one's,
+    lines, first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and
+    let others run (0: there is none). Marks of a line are which shares are taken, and how many are done.
+    """
+    words = word(team, 0) + me * word(team, 1)
+    for i in range(word(team, 3), word(team, 4)):
+        marks = word(team, 6) + 16 * i
+        for k in range(shares):
+            share = (me + k) % shares
+            if take_bit(marks, share):
+                _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, share, shares)
+                add_to_word(marks + 8, 1)
+        spins = 0
+        while read_word(marks + 8) < shares:
+            spins += 1
+            if spins > _SPINS and word(team, 8) != 0:
+                call_int(word(team, 8), 0, 0)
+
+
+@cfunc("void(int64)")
+def _member(team):  # type: ignore[no-untyped-def]
+    """What each thread of a team runs."""
+    _go_through(team, call_int(word(team, 7), 0, 0), word(team, 5))
+
+
+@cfunc("void(int64, int64, int64)")
+def _lines(team, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Go through lines as a kernel, whose tasks must run at the same time: those of :mod:`.processors` do."""
+    if task >= 0:
+        _go_through(team, task, num_tasks)
+
+
+@cfunc("void(int64, int64, int64)")
+def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
+    """Do a line as a kernel of its own: where threads cannot wait for each other."""
+    if task >= 0:
+        _run_line(word(args, 0) + task * word(args, 1), word(args, 2), task, num_tasks)
+
+
+_MEMBER, _LINE, LINES = _member.address, _line_kernel.address, _lines.address
+_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "sched_yield")
+_MOST_THREADS = 32
+SHARED_FROM = PARALLEL_FROM // 2
+"""Work in a line from which on several threads go through lines."""
+
+
+def team_of(work: int, threads: int) -> int:
+    """Return how many of ``threads`` threads go through lines of so much work each. Each has its own words."""
+    return min(num_threads(PARALLEL_FROM * work // SHARED_FROM, threads), _MOST_THREADS)
+
+
+@cache
+def script_functions() -> tuple[int, int]:
+    """Return words 7 and 8 of a team: the addresses of functions that tell a thread's number, and let other threads run
+    (0 where there is none)."""
+    found = openmp(*_FUNCTIONS)
+    return (0, 0) if found is None else (found[1], found[2])
+
+
+def run_lines(team: np.ndarray, first: int, last: int) -> None:
+    """Run the lines from ``first`` to before ``last`` of a team, whose words say for how many threads."""
+    if first >= last:
+        return
+    team[3:5] = first, last
+    at, threads, found = team.ctypes.data, int(team[5]), openmp(*_FUNCTIONS)
+    if threads == 1:
+        launch_at(LINES, at)
+    elif found is not None:
+        run_team(found[0], _MEMBER, at, threads)
+    else:
+        words, size, lines = team[:3].tolist()
+        for i in range(first, last):
+            launch(_LINE, (words, size, lines + 8 * LINE_COLUMNS * i), threads, threads)

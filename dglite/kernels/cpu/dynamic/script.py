@@ -1,0 +1,301 @@
+"""From the batches of a step of training to a script for each processor. Serial, and it releases the lock.
+
+What must be computed comes as rows of a program (see :func:`.program.build`): element-wise steps that need no wait
+among them, and operations on whole batches, products and losses. Large ones are done by all processors together, each
+its columns or the rows of the matrix that it owns; small ones go to the least loaded processor. Before what depends on
+others there is a wait, unless the same processor did all since the last one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..compile.cached import njit
+from . import program
+from .batching import PLACE_BITS
+from .processors import (
+    CHECK,
+    INSTRUCTION_WORDS,
+    WAIT,
+)
+
+__all__ = [
+    "ALONGSIDE",
+    "BATCH_WORDS",
+    "CALL",
+    "CONTINUES",
+    "FOLLOWS",
+    "HEAVY_WORDS",
+    "PRODUCT",
+    "ROWWISE",
+    "WORTH_SHARING",
+    "Heavy",
+    "Stage",
+    "make_scripts",
+    "touched_rows",
+]
+
+PRODUCT, ROWWISE, CALL = 1, 2, 3
+ALONGSIDE, FOLLOWS, CONTINUES = range(3)
+BATCH_WORDS = 16
+"""Most words of an operation on a batch."""
+WORTH_SHARING = 1024
+"""Values up to which a step is not worth sharing out."""
+
+(KIND, FORWARD, BACKWARD, HEIGHT, WIDTH, MATRIX, MATRIX_STRIDE, BIAS, ROWS, FEATURES, COLUMNS, ITEM) = range(12)
+(INPUT, DISTANCE, LABELS, LABELS_DISTANCE, RESULT, RESULT_BYTES, ADDS, REPORTS, HEAVY_WORDS) = range(12, 21)
+"""Columns of the table of operations on batches: kind; kernels forward and backward; height, width, address and row
+stride of the matrix, address of the bias; rows of one sample's value, elements of an input's and of a result's row,
+bytes of an element; where inputs begin and their distance; where labels do; where results begin and their bytes;
+whether the input's gradient is added to what is there; where errors are reported.
+
+Of a ``CALL``, whose words are there already, kernels forward and backward (0: none), the addresses of their words at
+``HEIGHT`` and ``WIDTH``, and the work at ``ROWS``. It is one batch."""
+
+_MASK = (1 << PLACE_BITS) - 1
+_NOBODY, _SEVERAL = -2, -1
+NUMBER, OPEN, WORD, SMALL, NUM_COUNTERS = range(5)
+
+_jit = njit(nogil=True)
+
+
+class Stage(NamedTuple):
+    """A sweep: rows of its program, words of its steps and where each begins."""
+
+    rows: np.ndarray
+    words: np.ndarray
+    starts: np.ndarray
+
+
+class Heavy(NamedTuple):
+    """Operations on batches: a row of ``table`` for each signature, what batches consist of, where gradients lie."""
+
+    table: np.ndarray
+    order: np.ndarray
+    bounds: np.ndarray
+    kinds: np.ndarray
+    ranks: np.ndarray
+    argptr: np.ndarray
+    args: np.ndarray
+    grads: np.ndarray
+    shift: int
+
+
+class _Made(NamedTuple):
+    """Scripts, one for each processor or one for all, the load of each processor, and words of batches."""
+
+    scripts: np.ndarray
+    counts: np.ndarray
+    load: np.ndarray
+    words: np.ndarray
+    counters: np.ndarray
+
+
+@_jit
+def _put(made: _Made, processor: int, operation: int, words: int, task: int, tasks: int) -> None:
+    at = made.counts[processor]
+    made.scripts[processor, at, 0], made.scripts[processor, at, 1] = operation, words
+    made.scripts[processor, at, 2], made.scripts[processor, at, 3] = task, tasks
+    made.counts[processor] = at + 1
+
+
+@_jit
+def _wait(made: _Made) -> None:
+    """Let all processors wait for each other, unless nothing has been done since they did."""
+    if made.counters[OPEN] == _NOBODY:
+        return
+    made.counters[NUMBER] += 1
+    made.counters[OPEN] = _NOBODY
+    for processor in range(len(made.counts)):
+        _put(made, processor, WAIT, made.counters[NUMBER], 0, 0)
+
+
+@_jit
+def _who(made: _Made, work: int, follows: bool) -> int:
+    """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
+    small, before = work <= made.counters[SMALL] or len(made.load) == 1, made.counters[OPEN]
+    if follows and not (small and before >= 0):
+        _wait(made)
+    if not small:
+        for processor in range(len(made.load)):
+            made.load[processor] += work // len(made.load)
+        made.counters[OPEN] = _SEVERAL
+        return _SEVERAL
+    processor = before if follows and before >= 0 else int(np.argmin(made.load))
+    made.load[processor] += work
+    alone = made.counters[OPEN] in (_NOBODY, processor)
+    made.counters[OPEN] = processor if alone else _SEVERAL
+    return processor
+
+
+@_jit
+def _give(made: _Made, who: int, operation: int, words: int, apart: int) -> None:
+    """Add an instruction to one script, or a share of it to each; to one script for all, with who does it."""
+    count = len(made.counts)
+    if count < len(made.load):
+        _put(made, 0, operation, words, who, apart)
+        return
+    if who >= 0:
+        _put(made, who, operation, words, 0, 1)
+        return
+    for processor in range(count):
+        _put(made, processor, operation, words, processor, count)
+
+
+@_jit
+def _steps(made: _Made, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
+    # Work of 0 marks a sum over columns, which is one task.
+    who = _who(made, work if work > 0 else 1, True)
+    for step in range(first, last):
+        # In one script for all, rows that are apart are shared out by elements, not by columns.
+        if step > first and who == _SEVERAL and apart and len(made.counts) < len(made.load):
+            _wait(made)
+            made.counters[OPEN] = _SEVERAL
+        at = stage.starts[step]
+        _give(made, who, stage.words[at], stage.words.ctypes.data + 8 * at, apart)
+
+
+@_jit
+def _room(made: _Made) -> tuple[np.ndarray, int]:
+    """Return room for the words of an operation on a batch, and its address."""
+    at = made.counters[WORD]
+    made.counters[WORD] = at + BATCH_WORDS
+    return made.words[at : at + BATCH_WORDS], made.words.ctypes.data + 8 * at
+
+
+@_jit
+def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
+    """Add an operation on a batch, or its gradient if something wants it."""
+    begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
+    row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
+    if row[KIND] == CALL:
+        operation = row[BACKWARD] if backward else row[FORWARD]
+        if operation != 0 and not (backward and heavy.grads[heavy.order[begin]] == 0):
+            address = row[WIDTH] if backward else row[HEIGHT]
+            _give(made, _who(made, row[ROWS], True), operation, address, 1)
+        return
+    if backward:
+        wanted = False
+        for node in heavy.order[begin : begin + count]:
+            wanted |= heavy.grads[heavy.args[heavy.argptr[node]] >> PLACE_BITS] != 0
+        if not wanted:
+            return
+    words, address = _room(made)
+    x, y = row[INPUT] + rank * row[DISTANCE], row[RESULT] + rank * row[RESULT_BYTES]
+    operation = row[BACKWARD] if backward else row[FORWARD]
+    # Values of several rows lie one after the other, so their rows do, too.
+    from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
+    if row[KIND] == ROWWISE:
+        labels = row[LABELS] + rank * row[LABELS_DISTANCE]
+        from_label = row[LABELS_DISTANCE] if row[ROWS] == 1 else 8
+        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
+        values = (operation, count * row[ROWS], row[FEATURES], x, from_x, labels, from_label, y, from_y)
+        for i, value in enumerate(values):
+            words[i] = value
+        gradients = (y + heavy.shift, from_y, x + heavy.shift, from_x, row[ADDS], row[REPORTS])
+        for i, value in enumerate(gradients):
+            words[9 + i] = value
+        work = 8 * count * row[ROWS] * row[FEATURES]
+    else:
+        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
+        words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
+        words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
+        if backward:
+            words[4], words[5], words[8], words[9] = y + heavy.shift, from_y, x + heavy.shift, from_x
+            words[10], words[11] = x + heavy.shift if row[ADDS] else 0, from_x
+        else:
+            words[4], words[5], words[8], words[9] = x, from_x, y, from_y
+            words[10], words[11] = row[BIAS], 0
+        work = count * row[ROWS] * row[HEIGHT] * row[WIDTH]
+    _give(made, _who(made, work, True), operation, address, 1)
+
+
+@_jit
+def _sweep(made: _Made, stage: Stage, heavy: Heavy, backward: bool) -> None:
+    for i in range(len(stage.rows)):
+        row = stage.rows[i]
+        if row[0]:
+            _batch(made, heavy, row[1], backward)
+        else:
+            _steps(made, stage, row[1], row[2], row[3], row[4])
+
+
+@_jit
+def make_scripts(
+    forward: Stage,
+    backward: Stage,
+    heavy: Heavy,
+    before: np.ndarray,
+    between: np.ndarray,
+    after: np.ndarray,
+    processors: int,
+    num_scripts: int,
+    small: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (scripts (num_scripts, most, 4), the number of instructions of each, words that they refer to).
+
+    Each processor has a script; or there is one for all, with (operation, words, who does it or -1, whether its rows
+    are apart). What takes up to ``small`` values is done by one processor.
+
+    ``before`` the forward sweep, ``between`` both and ``after`` the backward one are rows (operation, address of words,
+    work, how it goes with the rows before: ``ALONGSIDE`` them, ``FOLLOWS`` all of them, or is done by who did the last
+    one, ``CONTINUES``; whether its rows are apart). What comes after is done only if no error was reported.
+    """
+    steps = len(forward.starts) + len(backward.starts)
+    sweeps = len(forward.rows) + len(backward.rows)
+    others = len(before) + len(between) + len(after)
+    most = 2 * steps + 2 * sweeps + 2 * others + 8
+    made = _Made(
+        np.empty((num_scripts, most, INSTRUCTION_WORDS), np.int64),
+        np.zeros(num_scripts, np.int64),
+        np.zeros(processors, np.int64),
+        np.zeros(sweeps * BATCH_WORDS, np.int64),
+        np.zeros(NUM_COUNTERS, np.int64),
+    )
+    made.counters[OPEN], made.counters[SMALL] = _NOBODY, small
+    _listed(made, before)
+    _sweep(made, forward, heavy, False)
+    _wait(made)
+    _listed(made, between)
+    _sweep(made, backward, heavy, True)
+    _wait(made)
+    for processor in range(num_scripts):
+        _put(made, processor, CHECK, 0, 0, 0)
+    _listed(made, after)
+    return made.scripts, made.counts, made.words
+
+
+@_jit
+def _listed(made: _Made, rows: np.ndarray) -> None:
+    who = _SEVERAL
+    for i in range(len(rows)):
+        if rows[i, 3] == FOLLOWS:
+            _wait(made)
+        if rows[i, 3] != CONTINUES:
+            who = _who(made, rows[i, 2], False)
+        _give(made, who, rows[i, 0], rows[i, 1], rows[i, 4])
+
+
+@_jit
+def touched_rows(
+    plan: program.BatchPlan, graph: program.Graph, table: int, num_rows: int, row_bytes: int
+) -> np.ndarray:
+    """Return the rows of a given tensor, node ``table``, to which backward steps add a gradient, in ascending order."""
+    seen = np.zeros(num_rows, np.bool_)
+    for batch in range(len(plan.kinds)):
+        for t in range(plan.template_ptr[plan.kinds[batch]], plan.template_ptr[plan.kinds[batch] + 1]):
+            template = plan.templates[t]
+            reach = template[program.ITEM] * (1 if template[program.TOTAL] else template[program.WIDTH])
+            for i in range(template[program.RESULTS]):
+                at = program.FIRST_ROWS + program.WORDS_PER_ROWS * i
+                role, slot, place = template[at : at + 3]
+                if role != program.ARG_GRAD:
+                    continue
+                for node in plan.order[plan.bounds[batch] : plan.bounds[batch + 1]]:
+                    ref = graph.args[graph.argptr[node] + slot]
+                    if ref >> PLACE_BITS == table and graph.grads[node] != 0:
+                        first = (ref & _MASK) + place
+                        seen[first // row_bytes : (first + reach - 1) // row_bytes + 1] = True
+    return np.nonzero(seen)[0]

@@ -1,0 +1,1 @@
+"""Kernels over the rows and entries of a graph's matrices."""

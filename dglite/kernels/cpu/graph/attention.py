@@ -1,0 +1,91 @@
+"""Attention on the CPU: compile the kernel of a specification, lay its arguments down, start it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+
+from ....opspec import Reducer
+from ...render.attention import attention_source
+from ...render.dropout import (
+    dropout_source,
+    dropout_words,
+)
+from ...render.tiles import (
+    WORDS,
+    AttentionSpec,
+    Phase,
+    Score,
+)
+from ...spec import compute_dtype
+from ..compile.jit import (
+    block_lanes,
+    compile_kernel,
+)
+from ..run.driver import (
+    mode_word,
+    whole_row_driver,
+)
+from ..run.launch import (
+    launch,
+    num_tasks,
+    num_threads,
+)
+
+__all__ = ["attend", "dropout_multipliers", "dropout_words", "specify"]
+
+Structure = tuple[int, int, int, int, int]
+
+
+def specify(
+    score: Score,
+    phase: Phase,
+    dtype: str,
+    index: str,
+    heads: int,
+    features: int,
+    edge_features: int = 0,
+    **flags: bool,
+) -> AttentionSpec:
+    """Return the specification of a kernel for this machine's vectors."""
+    lanes = block_lanes(dtype)
+    return AttentionSpec(
+        score, phase, dtype, index, heads, features, lanes, lanes // 8, edge_features=edge_features, **flags
+    )
+
+
+def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int) -> None:
+    """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
+    words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode_word(spec.dtype, spec.index, Reducer.SUM)]
+    words += [_as_word(arguments.get(name, 0)) for name in WORDS]
+    work = (structure[4] + structure[3]) * spec.width
+    threads = num_threads(work, threads)
+    launch(whole_row_driver.address, words, num_tasks(threads, work), threads)
+
+
+@cache
+def _address(spec: AttentionSpec) -> int:
+    return compile_kernel("attention", attention_source(spec))
+
+
+def _as_word(value: int | float) -> int:
+    """Return 64 bits as a signed number: those of a double, or of a number from 0 up to 2**64."""
+    kind = "d" if isinstance(value, float) else "Q"
+    word: int = struct.unpack("q", struct.pack(kind, value))[0]
+    return word
+
+
+def dropout_multipliers(
+    dtype: str, num_edges: int, heads: int, probability: float, seed: int, out: int, threads: int
+) -> None:
+    """Write the multipliers of all edges and heads, (num_edges, heads), as the attention kernels draw them."""
+    words = [out, num_edges, heads, *map(_as_word, dropout_words(probability, seed).values())]
+    work = 8 * num_edges * heads
+    threads = num_threads(work, threads)
+    launch(_dropout_address(compute_dtype(dtype)), words, num_tasks(threads, work), threads)
+
+
+@cache
+def _dropout_address(dtype: str) -> int:
+    return compile_kernel("dropout", dropout_source(dtype))

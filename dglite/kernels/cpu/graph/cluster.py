@@ -1,0 +1,90 @@
+"""Clusters of closely linked nodes: sweeps of label propagation, and the graph of the clusters.
+
+A graph is ``(indptr, indices, weights)``, symmetric; a node's links to itself are ignored. One thread: a sweep reads
+what it has just written, which is what makes few sweeps enough.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.cached import njit
+
+__all__ = ["cluster_graph", "sweep"]
+
+_jit = njit(nogil=True)
+
+
+@_jit
+def sweep(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    sizes: np.ndarray,
+    most: int,
+    labels: np.ndarray,
+    label_sizes: np.ndarray,
+) -> int:
+    """Move each node to the cluster that it has the heaviest links to, in place; return how many moved.
+
+    A cluster whose members' ``sizes`` would sum to more than ``most`` takes no one in. Of equals a node prefers its
+    own, then the one that it meets first. ``label_sizes`` holds the size of each cluster.
+    """
+    scores, met = np.zeros(len(label_sizes), np.float32), np.empty(len(label_sizes), labels.dtype)
+    moved = 0
+    for node in range(len(labels)):
+        count = 0
+        for entry in range(indptr[node], indptr[node + 1]):
+            label = labels[indices[entry]]
+            if indices[entry] != node:
+                if scores[label] == 0:
+                    met[count] = label
+                    count += 1
+                scores[label] += weights[entry]
+        own = labels[node]
+        best = own
+        for i in range(count):
+            if scores[met[i]] > scores[best] and label_sizes[met[i]] + sizes[node] <= most:
+                best = met[i]
+        for i in range(count):
+            scores[met[i]] = 0
+        if best != own:
+            label_sizes[own] -= sizes[node]
+            label_sizes[best] += sizes[node]
+            labels[node] = best
+            moved += 1
+    return moved
+
+
+@_jit
+def cluster_graph(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    labels: np.ndarray,
+    starts: np.ndarray,
+    members: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the graph whose nodes are the clusters and whose weights are the sums between them.
+
+    The members of cluster c are ``members[starts[c]:starts[c + 1]]``.
+    """
+    num_clusters = len(starts) - 1
+    coarse, total = np.zeros(num_clusters + 1, indptr.dtype), 0
+    neighbours, sums = np.empty(len(indices), indices.dtype), np.empty(len(indices), np.float32)
+    slot_of = np.full(num_clusters, -1, np.int64)
+    for cluster in range(num_clusters):
+        first = total
+        for i in range(starts[cluster], starts[cluster + 1]):
+            for entry in range(indptr[members[i]], indptr[members[i] + 1]):
+                other = labels[indices[entry]]
+                if other == cluster:
+                    continue
+                if slot_of[other] < first:
+                    slot_of[other] = total
+                    neighbours[total] = other
+                    sums[total] = 0
+                    total += 1
+                sums[slot_of[other]] += weights[entry]
+        coarse[cluster + 1] = total
+    return coarse, neighbours[:total].copy(), sums[:total].copy()

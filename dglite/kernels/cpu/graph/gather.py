@@ -1,0 +1,141 @@
+"""Gather rows of a matrix that lies anywhere in memory, a mapped file included, and widen 16-bit and 8-bit numbers.
+
+Row ``rows[i]`` of the matrix at the address ``source`` goes to row ``places[i]`` of the one at ``target``, or to row i
+where ``places`` is empty. Each call serves ``rows[first:last]``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..compile.cached import njit
+from ..lanes.memory import (
+    loader,
+    prefetch,
+    storer,
+)
+from ..lanes.vec import (
+    I8,
+    I32,
+    I64,
+)
+from ..run.rows import array_at
+
+__all__ = ["LINE", "copy_rows", "widen_bfloat16", "widen_float16", "widen_int8"]
+
+_jit = njit(nogil=True)
+
+LINE = 64
+"""Bytes of a cache line. Targets are aligned to them."""
+_AHEAD = 16
+"""Rows between asking for a row's first line and copying it. That finds its page; a core reads on by itself, and to ask
+for the other lines too takes a tenth longer."""
+_LANES = 16
+_LINE = ir.VectorType(I32, LINE // 4)
+_load_half, _store = loader("float16", _LANES), storer("float32", _LANES)
+_load_one_half, _store_one = loader("float16", 1), storer("float32", 1)
+
+
+@intrinsic
+def _copy(typingctx: Any, target: Any, source: Any, size: Any) -> Any:
+    """Copy ``size`` bytes."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer, bit = I8.as_pointer(), ir.IntType(1)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, I64, bit])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.memcpy.p0.p0.i64")
+        builder.call(function, [*(builder.inttoptr(x, pointer) for x in args[:2]), args[2], bit(0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _stream_line(typingctx: Any, target: Any, source: Any) -> Any:
+    """Copy a cache line to an aligned address, past the cache: what was there is not read first.
+
+    Such stores are ordered by the next locked instruction only. Whoever hands the rows to another thread takes a lock.
+    """
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        line = builder.load(builder.inttoptr(args[1], _LINE.as_pointer()), align=1)
+        store = builder.store(line, builder.inttoptr(args[0], _LINE.as_pointer()), align=LINE)
+        store.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@_jit
+def copy_rows(
+    source: int, width: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
+) -> None:
+    """Copy rows of ``width`` bytes."""
+    streams, in_order = width % LINE == 0 and target % LINE == 0, len(places) == 0
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch(source + width * np.int64(rows[i + _AHEAD]))
+        row = source + width * np.int64(rows[i])
+        to = target + width * (i if in_order else np.int64(places[i]))
+        if streams:
+            for at in range(0, width, LINE):
+                _stream_line(to + at, row + at)
+        else:
+            _copy(to, row, width)
+
+
+@_jit
+def widen_float16(
+    source: int, count: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
+) -> None:
+    """Widen rows of ``count`` float16 to float32."""
+    in_order, whole = len(places) == 0, count // _LANES * _LANES
+    for i in range(first, last):
+        if i + _AHEAD < last:
+            prefetch(source + 2 * count * np.int64(rows[i + _AHEAD]))
+        row = source + 2 * count * np.int64(rows[i])
+        to = target + 4 * count * (i if in_order else np.int64(places[i]))
+        for j in range(0, whole, _LANES):
+            _store(to + 4 * j, _load_half(row + 2 * j))
+        for j in range(whole, count):
+            _store_one(to + 4 * j, _load_one_half(row + 2 * j))
+
+
+@_jit
+def widen_bfloat16(
+    source: int, count: int, rows: np.ndarray, places: np.ndarray, target: int, first: int, last: int
+) -> None:
+    """Widen rows of ``count`` bfloat16 to float32, of which they are the upper half."""
+    in_order = len(places) == 0
+    for i in range(first, last):
+        stored = array_at(source + 2 * count * np.int64(rows[i]), count, np.uint16)
+        wide = array_at(target + 4 * count * (i if in_order else np.int64(places[i])), count, np.uint32)
+        for j in range(count):
+            wide[j] = np.uint32(stored[j]) << np.uint32(16)
+
+
+@_jit
+def widen_int8(
+    source: int,
+    count: int,
+    scales: np.ndarray,
+    rows: np.ndarray,
+    places: np.ndarray,
+    target: int,
+    first: int,
+    last: int,
+) -> None:
+    """Widen rows of ``count`` int8 to float32, times the only scale or that of the row."""
+    in_order = len(places) == 0
+    for i in range(first, last):
+        stored = array_at(source + count * np.int64(rows[i]), count, np.int8)
+        wide = array_at(target + 4 * count * (i if in_order else np.int64(places[i])), count, np.float32)
+        scale = scales[np.int64(rows[i]) if len(scales) > 1 else 0]
+        for j in range(count):
+            wide[j] = np.float32(stored[j]) * scale

@@ -1,0 +1,65 @@
+"""Points far from each other, and matchings of nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.cached import njit
+
+__all__ = ["farthest_points", "match"]
+
+_jit = njit(nogil=True)
+
+
+@_jit
+def farthest_points(points: np.ndarray, chosen: np.ndarray) -> None:
+    """Fill each row of ``chosen`` (sets, wanted), whose first is given, from ``points`` (sets, points, dimensions)."""
+    count, dimensions = points.shape[1], points.shape[2]
+    nearest = np.empty(count, points.dtype)
+    for s in range(points.shape[0]):
+        for j in range(count):
+            nearest[j] = np.inf
+        last = chosen[s, 0]
+        for i in range(1, chosen.shape[1]):
+            furthest, found = points.dtype.type(-1.0), 0
+            for j in range(count):
+                distance = points.dtype.type(0.0)
+                for d in range(dimensions):
+                    apart = points[s, j, d] - points[s, last, d]
+                    distance += apart * apart
+                if distance < nearest[j]:
+                    nearest[j] = distance
+                if nearest[j] > furthest:
+                    furthest, found = nearest[j], j
+            chosen[s, i] = last = found
+
+
+@_jit
+def match(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, order: np.ndarray, draws: np.ndarray
+) -> np.ndarray:
+    """Return the lowest node of each node's pair, or itself.
+
+    ``weights`` are by entry. Where there are none, ``draws`` (nodes,), from 0 to 1, say which free neighbour is taken.
+    """
+    labels = np.full(len(order), -1, np.int64)
+    for u in order:
+        if labels[u] >= 0:
+            continue
+        other, heaviest, free = u, -np.inf, 0
+        for j in range(indptr[u], indptr[u + 1]):
+            v = np.int64(indices[j])
+            if v != u and labels[v] < 0:
+                free += 1
+                if len(weights) and weights[j] > heaviest:
+                    other, heaviest = v, weights[j]
+        if free and not len(weights):
+            wanted = np.int64(draws[u] * free)
+            for j in range(indptr[u], indptr[u + 1]):
+                v = np.int64(indices[j])
+                if v != u and labels[v] < 0:
+                    if wanted == 0:
+                        other = v
+                    wanted -= 1
+        labels[u] = labels[other] = min(u, other)
+    return labels

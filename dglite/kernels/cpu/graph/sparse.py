@@ -1,0 +1,169 @@
+"""g-SpMM and g-SDDMM on the CPU: bind an expression to shapes once, then run it on addresses.
+
+``structure`` is the 64-bit words of a compressed matrix: (indptr, indices, edge_ids or 0, num_rows, num_entries). All
+arrays are dense, row after row; the caller has checked shapes and dtypes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from typing import TypeAlias
+
+from ....expr import Expr
+from ....opspec import Reducer
+from ...layout import (
+    BroadcastLayout,
+    broadcast_layout,
+)
+from ...render.sparse import (
+    sddmm_source,
+    spmm_source,
+)
+from ...spec import (
+    ITEM_BYTES,
+    KernelSpec,
+    SddmmSpec,
+    SpmmSpec,
+    spec_of,
+)
+from ..compile.jit import (
+    block_lanes,
+    compile_kernel,
+)
+from ..run.driver import (
+    map_driver,
+    mode_word,
+    reduce_driver,
+)
+from ..run.launch import (
+    launch_at,
+    num_tasks,
+    num_threads,
+)
+
+__all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
+
+Structure: TypeAlias = "array[int]"
+Shapes = tuple[tuple[int, ...], ...]
+Parts = tuple[tuple[Expr, Reducer], ...]
+LEAST_LANES = 4
+_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 12
+"""Places of words; see ``driver.py``."""
+
+
+class _Bound:
+    """A compiled kernel with what the shapes fix of its arguments. ``layout`` owns the group tables it points to."""
+
+    def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: BroadcastLayout, mode: int) -> None:
+        self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
+        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode))
+        self.slots = [operand.slot for operand in spec.operands]
+        for slot in self.slots:
+            self.fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))
+
+    def words(self, structure: Structure, operands: Sequence[int], out: int) -> array[int]:
+        """Return the arguments: of each operand address, row stride and group table."""
+        words = structure + self.fixed
+        words[_OUT] = out
+        place = _FIRST_OPERAND
+        for slot in self.slots:
+            words[place] = operands[slot]
+            place += 3
+        return words
+
+
+class SpmmKernel(_Bound):
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
+
+    def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
+        reducers = (reducer for _, reducer in spec.parts)
+        mode = mode_word(spec.dtype, spec.index, *reducers, epilogue=spec.epilogue is not None)
+        super().__init__(reduce_driver.address, kernel, spec, layout, mode)
+        index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
+        self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
+        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+
+        Of several reductions it is (maxima and minima, num_rows, width).
+        """
+        work = (structure[4] + structure[3]) * self.width
+        threads = num_threads(work, threads)
+        tasks = num_tasks(threads, work)
+        words = self.words(structure, operands, out)
+        words[_WINNERS] = winners
+        if tasks > 1:
+            carry = array("b", bytes(tasks * self.carry_bytes))
+            words[_CARRY] = carry.buffer_info()[0]
+        launch_at(self.driver, words.buffer_info()[0], tasks, threads)
+
+
+class SddmmKernel(_Bound):
+    """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
+
+    def __init__(self, kernel: int, spec: SddmmSpec, layout: BroadcastLayout) -> None:
+        super().__init__(map_driver.address, kernel, spec, layout, mode_word(spec.dtype, spec.index, Reducer.SUM))
+
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int) -> None:
+        """Run."""
+        work = structure[4] * self.width
+        threads = num_threads(work, threads)
+        words = self.words(structure, operands, out)
+        launch_at(self.driver, words.buffer_info()[0], num_tasks(threads, work), threads)
+
+
+@cache
+def bind_spmm(
+    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SpmmKernel:
+    """Return the kernel for operands with feature ``shapes``."""
+    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
+
+
+@cache
+def bind_epilogue(
+    expr: Expr, reducer: Reducer, epilogue: Expr, dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SpmmKernel:
+    """Return the kernel whose sum or mean goes through ``epilogue``, see :class:`~..spec.SpmmSpec`."""
+    assert not reducer.selects
+    return _bound(((expr, reducer),), epilogue, dtype, index, shapes, winners)
+
+
+@cache
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+    """Return the kernel that makes several reductions in one pass over the entries.
+
+    Accumulators share the registers with each other and with the winning entries: of two, blocks are half as long.
+    """
+    return _bound(parts, None, dtype, index, shapes, winners)
+
+
+def _bound(parts: Parts, epilogue: Expr | None, dtype: str, index: str, shapes: Shapes, winners: bool) -> SpmmKernel:
+    selecting = sum(reducer.selects for _, reducer in parts) if winners else 0
+    lanes = max(block_lanes(dtype) >> (len(parts) + selecting - 1).bit_length(), LEAST_LANES)
+    layout = broadcast_layout(shapes, lanes)
+    (expr, reducer), *more = parts
+    how = {"dtype": dtype, "index": index, "winners": winners, **spec_of(layout, lanes)}
+    spec = SpmmSpec(expr=expr, reducer=reducer, more=tuple(more), epilogue=epilogue, **how)
+    return SpmmKernel(_spmm_address(spec), spec, layout)
+
+
+@cache
+def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> SddmmKernel:
+    """Return the kernel for operands with feature ``shapes``."""
+    lanes = block_lanes(dtype)
+    layout = broadcast_layout(shapes, lanes, dot)
+    spec = SddmmSpec(expr=expr, dot=dot, dtype=dtype, index=index, **spec_of(layout, lanes))
+    return SddmmKernel(_sddmm_address(spec), spec, layout)
+
+
+@cache
+def _spmm_address(spec: SpmmSpec) -> int:
+    return compile_kernel("spmm", spmm_source(spec))
+
+
+@cache
+def _sddmm_address(spec: SddmmSpec) -> int:
+    return compile_kernel("sddmm", sddmm_source(spec))

@@ -1,0 +1,1 @@
+"""What compiled kernels are written in: vectors, memory, elementary functions."""

@@ -1,0 +1,75 @@
+"""What LLVM has and Numba does not: words that threads share, and calls of C functions by address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .vec import (
+    I32,
+    I64,
+)
+
+__all__ = ["add_to_word", "call_int", "put_word", "read_word", "take_bit"]
+
+
+def _at(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.inttoptr(address, I64.as_pointer())
+
+
+@intrinsic
+def put_word(typingctx: Any, address: Any, i: Any, value: Any) -> Any:
+    """Write the i-th word from an address on."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        builder.store(args[2], builder.gep(_at(builder, args[0]), [args[1]]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def add_to_word(typingctx: Any, address: Any, value: Any) -> Any:
+    """Add to the word at an address, as one step; return what was there. Writes before it are seen by who sees it."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.atomic_rmw("add", _at(builder, args[0]), args[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def take_bit(typingctx: Any, address: Any, bit: Any) -> Any:
+    """Set a bit of the word at an address, as one step; return whether it was not set."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        mask = builder.shl(I64(1), args[1])
+        known = builder.atomic_rmw("or", _at(builder, args[0]), mask, "acq_rel")
+        return builder.icmp_unsigned("==", builder.and_(known, mask), I64(0))
+
+    return types.boolean(types.int64, types.int64), codegen
+
+
+@intrinsic
+def read_word(typingctx: Any, address: Any) -> Any:
+    """Read a word that another thread may write."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.load_atomic(_at(builder, args[0]), "acquire", 8)
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def call_int(typingctx: Any, function: Any, x: Any, y: Any) -> Any:
+    """Call a C function (pointer, int) that returns an int, or one that takes less."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(I32, [I64, I32])
+        called = builder.inttoptr(args[0], kind.as_pointer())
+        return builder.sext(builder.call(called, [args[1], builder.trunc(args[2], I32)]), I64)
+
+    return types.int64(types.int64, types.int64, types.int64), codegen

@@ -1,0 +1,288 @@
+"""Loads, stores and prefetches at 64-bit addresses, for vectors and scalars; ids of 32 or 64 bits.
+
+Loads and stores of 16-bit floats convert from and to float32 lanes.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ...spec import compute_dtype
+from .vec import (
+    BYTES,
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    STORAGE,
+    Vec,
+    as_vec,
+    constant,
+    shape_of,
+    spread_scalar,
+    value_type,
+)
+
+__all__ = [
+    "ahead_loader",
+    "edge_ahead_loader",
+    "edge_gather",
+    "edge_index_loader",
+    "edge_scatter",
+    "index_loader",
+    "loader",
+    "prefetch",
+    "repeat_loader",
+    "storer",
+    "word",
+]
+
+
+def _pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
+    return builder.inttoptr(address, pointee.as_pointer())
+
+
+def _widen(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
+    """Convert 16-bit floats as loaded to float32."""
+    if dtype == "float16":
+        return builder.fpext(value, shape_of(ir.FloatType(), lanes))
+    if dtype == "bfloat16":
+        bits = builder.zext(value, shape_of(I32, lanes))
+        return builder.bitcast(builder.shl(bits, constant(I32, 16, lanes)), shape_of(ir.FloatType(), lanes))
+    return value
+
+
+def _narrow(builder: ir.IRBuilder, value: ir.Value, dtype: str, lanes: int) -> ir.Value:
+    """Round float32 to the 16-bit float that is stored (to nearest, ties to even)."""
+    if dtype == "float16":
+        return builder.fptrunc(value, shape_of(ir.HalfType(), lanes))
+    if dtype == "bfloat16":
+        bits = builder.bitcast(value, shape_of(I32, lanes))
+        even = builder.and_(builder.lshr(bits, constant(I32, 16, lanes)), constant(I32, 1, lanes))
+        rounded = builder.add(builder.add(bits, constant(I32, 0x7FFF, lanes)), even)
+        quiet = builder.or_(bits, constant(I32, 0x400000, lanes))
+        nan = builder.fcmp_unordered("uno", value, value)
+        return builder.trunc(
+            builder.lshr(builder.select(nan, quiet, rounded), constant(I32, 16, lanes)), shape_of(I16, lanes)
+        )
+    return value
+
+
+@cache
+def loader(dtype: str, lanes: int) -> Any:
+    """Return ``load(address)``: ``lanes`` consecutive values of ``dtype`` as a vector, or as a scalar for one lane."""
+    result = value_type(compute_dtype(dtype), lanes)
+
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], lanes)), align=BYTES[dtype])
+            return _widen(builder, value, dtype, lanes)
+
+        return result(types.int64), codegen
+
+    return load
+
+
+@cache
+def repeat_loader(dtype: str, lanes: int, repeat: int) -> Any:
+    """Return ``load(address)``: ``lanes / repeat`` consecutive values, each in ``repeat`` neighbouring lanes."""
+    result, count = Vec(compute_dtype(dtype), lanes), lanes // repeat
+
+    @intrinsic
+    def load(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            value = builder.load(_pointer(builder, args[0], shape_of(STORAGE[dtype], count)), align=BYTES[dtype])
+            value = _widen(builder, value, dtype, count)
+            if count == 1:
+                return spread_scalar(builder, value, result)
+            order = ir.Constant(ir.VectorType(I32, lanes), [lane // repeat for lane in range(lanes)])
+            return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), order)
+
+        return result(types.int64), codegen
+
+    return load
+
+
+@cache
+def storer(dtype: str, lanes: int) -> Any:
+    """Return ``store(address, value)``, the counterpart of :func:`loader`."""
+
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any) -> Any:
+        expected = value_type(compute_dtype(dtype), lanes)
+
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            value = args[1]
+            if isinstance(expected, Vec):
+                value = as_vec(context, builder, value, sig.args[1], expected)
+            else:
+                value = context.cast(builder, value, sig.args[1], expected)
+            value = _narrow(builder, value, dtype, lanes)
+            builder.store(value, _pointer(builder, args[0], value.type), align=BYTES[dtype])
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value), codegen
+
+    return store
+
+
+@cache
+def index_loader(dtype: str) -> Any:
+    """Return ``index(address, i)``: the ``i``-th id or pointer of an int32 or int64 array, as int64."""
+
+    @intrinsic
+    def index(typingctx: Any, address: Any, i: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return _index(builder, args[0], args[1], dtype)
+
+        return types.int64(types.int64, types.int64), codegen
+
+    return index
+
+
+word = index_loader("int64")
+
+
+@cache
+def ahead_loader(dtype: str, distance: int) -> Any:
+    """Return ``index_ahead(address, j, count)``: the id ``distance`` entries after ``j``, or the last one."""
+
+    @intrinsic
+    def index_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return _index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
+
+        return types.int64(types.int64, types.int64, types.int64), codegen
+
+    return index_ahead
+
+
+@cache
+def edge_index_loader(dtype: str) -> Any:
+    """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself without an array (address 0)."""
+
+    @intrinsic
+    def edge_index(typingctx: Any, address: Any, j: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return _edge_index(builder, args[0], args[1], dtype)
+
+        return types.int64(types.int64, types.int64), codegen
+
+    return edge_index
+
+
+@cache
+def edge_ahead_loader(dtype: str, distance: int) -> Any:
+    """Return ``edge_ahead(address, j, count)``: the edge id ``distance`` entries after ``j``, or the last one's."""
+
+    @intrinsic
+    def edge_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            return _edge_index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
+
+        return types.int64(types.int64, types.int64, types.int64), codegen
+
+    return edge_ahead
+
+
+def _index(builder: ir.IRBuilder, address: ir.Value, i: ir.Value, dtype: str) -> ir.Value:
+    value = builder.load(builder.gep(_pointer(builder, address, LANES[dtype]), [i]))
+    return builder.sext(value, I64) if dtype == "int32" else value
+
+
+def _ahead(builder: ir.IRBuilder, j: ir.Value, count: ir.Value, distance: int) -> ir.Value:
+    ahead, final = builder.add(j, I64(distance)), builder.sub(count, I64(1))
+    return builder.select(builder.icmp_signed("<", ahead, final), ahead, final)
+
+
+def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: str) -> ir.Value:
+    before = builder.basic_block
+    with builder.if_then(builder.icmp_signed("!=", address, I64(0))):
+        loaded = _index(builder, address, j, dtype)
+        block = builder.basic_block
+    edge = builder.phi(I64)
+    edge.add_incoming(j, before)
+    edge.add_incoming(loaded, block)
+    return edge
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line at ``address`` ahead of its use."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        pointer = _pointer(builder, args[0], I8)
+        kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, I32(0), I32(3), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@cache
+def edge_gather(dtype: str, index: str, lanes: int) -> Any:
+    """Return ``gather(address, edge_ids, j)``: the values of the edges of entries ``j`` to ``j + lanes - 1``."""
+    result = value_type(compute_dtype(dtype), lanes)
+
+    @intrinsic
+    def gather(typingctx: Any, address: Any, edge_ids: Any, j: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            stored = ir.VectorType(STORAGE[dtype], lanes)
+            in_order = builder.icmp_signed("==", args[1], I64(0))
+            with builder.if_else(in_order) as (then, otherwise):
+                with then:
+                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
+                    run = builder.load(builder.bitcast(pointer, stored.as_pointer()), align=BYTES[dtype])
+                    run_block = builder.basic_block
+                with otherwise:
+                    picked: ir.Value = ir.Constant(stored, ir.Undefined)
+                    for lane in range(lanes):
+                        pointer = _edge_pointer(builder, args, lane, dtype, index)
+                        picked = builder.insert_element(picked, builder.load(pointer), I32(lane))
+                    picked_block = builder.basic_block
+            value = builder.phi(stored)
+            value.add_incoming(run, run_block)
+            value.add_incoming(picked, picked_block)
+            return _widen(builder, value, dtype, lanes)
+
+        return result(types.int64, types.int64, types.int64), codegen
+
+    return gather
+
+
+@cache
+def edge_scatter(dtype: str, index: str, lanes: int) -> Any:
+    """Return ``scatter(address, edge_ids, j, value)``, the counterpart of :func:`edge_gather`."""
+
+    @intrinsic
+    def scatter(typingctx: Any, address: Any, edge_ids: Any, j: Any, value: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            narrow = _narrow(builder, args[3], dtype, lanes)
+            in_order = builder.icmp_signed("==", args[1], I64(0))
+            with builder.if_else(in_order) as (then, otherwise):
+                with then:
+                    pointer = builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [args[2]])
+                    builder.store(narrow, builder.bitcast(pointer, narrow.type.as_pointer()), align=BYTES[dtype])
+                with otherwise:
+                    for lane in range(lanes):
+                        pointer = _edge_pointer(builder, args, lane, dtype, index)
+                        builder.store(builder.extract_element(narrow, I32(lane)), pointer)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64, value), codegen
+
+    return scatter
+
+
+def _edge_pointer(builder: ir.IRBuilder, args: tuple[ir.Value, ...], lane: int, dtype: str, index: str) -> ir.Value:
+    edge = _index(builder, args[1], builder.add(args[2], I64(lane)), index)
+    return builder.gep(_pointer(builder, args[0], STORAGE[dtype]), [edge])

@@ -1,0 +1,1 @@
+"""Starting compiled kernels, here or on the threads of the OpenMP pool."""

@@ -1,0 +1,263 @@
+"""Start a compiled kernel: here, or over the threads of the process's OpenMP pool.
+
+A kernel is a function ``(args, task, num_tasks)`` at an address; ``args`` points to 64-bit words (addresses, sizes).
+After the tasks have run, the kernel is called once more with ``task = -1`` to merge what they left. The parallel loop
+is compiled once for all kernels, so a kernel costs only its own, serial compilation.
+
+Threads come from the OpenMP library that is in the process already, which is torch's. A pool of our own would compete
+with it: after each torch operation torch's threads spin for a while on the cores that ours need. Without torch it is
+the system's. Where there is no GNU OpenMP (macOS, Windows), Numba's pool serves. One thread of Python at a time uses
+the pool: whoever finds it taken runs its tasks itself, the same ones, so that results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from array import array
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba import prange, types
+from numba.extending import intrinsic
+
+from ..compile.cached import (
+    cfunc,
+    njit,
+)
+from ..lanes.simd import word
+from ..lanes.vec import (
+    I32,
+    I64,
+)
+
+__all__ = [
+    "call_kernel",
+    "launch",
+    "launch_at",
+    "num_calls",
+    "num_tasks",
+    "num_threads",
+    "openmp",
+    "parallel_launches",
+    "run_team",
+]
+
+PARALLEL_FROM = 1 << 15
+"""Elements of work below which starting threads costs more than it saves."""
+TASKS_PER_THREAD = 6
+WORK_PER_CALL = 1 << 25
+"""Elements of work for each thread after which a kernel returns to Python, for signals: a tenth of a second or so."""
+
+
+@intrinsic
+def call_kernel(typingctx: Any, address: Any, args: Any, task: Any, num_tasks: Any) -> Any:
+    """Call the kernel at an address."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64, I64])
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _call_gomp_parallel(typingctx: Any, address: Any, function: Any, data: Any, threads: Any) -> Any:
+    """Call ``GOMP_parallel(function, data, threads, flags=0)``: every thread of a team runs ``function(data)``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64, I32, I32])
+        team = builder.trunc(values[3], I32)
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), [values[1], values[2], team, I32(0)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def _call_member(typingctx: Any, address: Any, team: Any) -> Any:
+    """Call what a thread of a team runs."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64])
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), [values[1]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def _take_task(typingctx: Any, counter: Any) -> Any:
+    """Return the number at ``counter`` and raise it by one, as one step."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        return builder.atomic_rmw("add", builder.inttoptr(values[0], I64.as_pointer()), I64(1), "monotonic")
+
+    return types.int64(types.int64), codegen
+
+
+@intrinsic
+def _take_pool(typingctx: Any, pool: Any) -> Any:
+    """Set the word at ``pool`` from 0 to 1, as one step; return whether it was 0."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        place = builder.inttoptr(values[0], I64.as_pointer())
+        return builder.extract_value(builder.cmpxchg(place, I64(0), I64(1), "acquire", "monotonic"), 1)
+
+    return types.boolean(types.int64), codegen
+
+
+@intrinsic
+def _give_pool(typingctx: Any, pool: Any) -> Any:
+    """Set the word at ``pool`` to 0; count in the next one."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        place = builder.inttoptr(values[0], I64.as_pointer())
+        count = builder.gep(place, [I64(1)])
+        builder.store(builder.add(builder.load(count), I64(1)), count)
+        builder.store_atomic(I64(0), place, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@njit("void(int64, int64)", nogil=True)
+def _run_here(address, args):  # type: ignore[no-untyped-def]
+    call_kernel(address, args, 0, 1)
+
+
+@cfunc("void(int64)")
+def _member(team):  # type: ignore[no-untyped-def]
+    """What each thread of a team runs. Words of ``team``: kernel, args, tasks, number of the next task, and of the one
+    at which to stop."""
+    tasks, stop = word(team, 2), word(team, 4)
+    task = _take_task(team + 24)
+    while task < stop:
+        call_kernel(word(team, 0), word(team, 1), task, tasks)
+        task = _take_task(team + 24)
+
+
+# The pool is taken and given back without Python in between: an interrupt there would leave it taken.
+@njit("void(int64, int64, int64, int64, int64)", nogil=True)
+def _run_team(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
+    if threads > 1 and _take_pool(pool):
+        _call_gomp_parallel(gomp_parallel, member, team, threads)
+        _give_pool(pool)
+    else:
+        _call_member(member, team)
+
+
+@njit("void(int64, int64, int64, int64, int64)", nogil=True)
+def _run_tasks(gomp_parallel, member, team, threads, pool):  # type: ignore[no-untyped-def]
+    _run_team(gomp_parallel, member, team, threads, pool)
+    if word(team, 4) == word(team, 2):
+        call_kernel(word(team, 0), word(team, 1), -1, word(team, 2))
+
+
+# Without a signature, so that it is compiled only where it is called: that starts Numba's pool, which, sharing OpenMP,
+# would set torch's number of threads.
+@njit(nogil=True, parallel=True)
+def _run_on_numba(address, args, first, stop, tasks, pool):  # type: ignore[no-untyped-def]
+    if _take_pool(pool):
+        for task in prange(first, stop):
+            call_kernel(address, args, task, tasks)
+        _give_pool(pool)
+    else:
+        for i in range(first, stop):
+            call_kernel(address, args, i, tasks)
+    if stop == tasks:
+        call_kernel(address, args, -1, tasks)
+
+
+class _Pool:
+    """Who may use the threads: whoever finds them free, one at a time.
+
+    ``words``: whether they are taken, and how often they were used. A forked child finds them taken for ever: OpenMP's
+    do not survive a fork.
+    """
+
+    words = array("q", (0, 0))
+    address = words.buffer_info()[0]
+    closed = False
+
+    @classmethod
+    def close(cls) -> None:
+        cls.words[0], cls.closed = 1, True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Pool.close)
+
+
+def parallel_launches() -> int:
+    """Return how often the threads of the pool were used in this process."""
+    return _Pool.words[1]
+
+
+def run_team(gomp_parallel: int, member: int, team: int, threads: int) -> None:
+    """Let each of ``threads`` threads call the function at ``member`` with ``team``.
+
+    Where another thread of Python uses the pool it is this one alone: a single call must do all that there is to do.
+    """
+    _run_team(gomp_parallel, member, team, threads, _Pool.address)
+
+
+@cache
+def openmp(*functions: str) -> tuple[int, ...] | None:
+    """Return the addresses of functions of GNU OpenMP in the process, else in the system's library, else None."""
+    for library in (None, "libgomp.so.1"):
+        try:
+            loaded = ctypes.CDLL(library)
+            return tuple(int(ctypes.cast(loaded[name], ctypes.c_void_p).value or 0) for name in functions)
+        except (AttributeError, OSError, TypeError):
+            continue
+    return None
+
+
+def num_threads(work: int, threads: int) -> int:
+    """Return how many of ``threads`` threads to use for ``work`` elements."""
+    return 1 if work < PARALLEL_FROM or threads <= 1 or _Pool.closed else threads
+
+
+def num_calls(work: int, threads: int = 1) -> int:
+    """Return into how many calls to cut ``work`` elements: Python sees to an interrupt after each of them."""
+    return 1 + work // (WORK_PER_CALL * threads)
+
+
+def num_tasks(threads: int, work: int) -> int:
+    """Return into how many tasks to cut ``work`` elements for so many threads.
+
+    Several for each thread and call, taken one after the other: a thread that wakes late or shares its core does fewer
+    of them.
+    """
+    if threads == 1 and work < WORK_PER_CALL:
+        return 1
+    return TASKS_PER_THREAD * threads * num_calls(work, threads)
+
+
+def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) -> None:
+    """Run the kernel at ``address`` on the words ``args``, as ``tasks`` tasks on ``threads`` threads."""
+    words = array("q", args)
+    launch_at(address, words.buffer_info()[0], tasks, threads)
+
+
+def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> None:
+    """Run the kernel at ``address`` on the words that lie at the address ``words``."""
+    if tasks == 1:
+        _run_here(address, words)
+        return
+    found, several = openmp("GOMP_parallel"), TASKS_PER_THREAD * threads
+    if threads > 1 and found is None:
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+        for first in range(0, tasks, several):
+            _run_on_numba(address, words, first, min(first + several, tasks), tasks, _Pool.address)
+        return
+    gomp_parallel, team = found[0] if found is not None else 0, array("q", (address, words, tasks, 0, 0))
+    at = team.buffer_info()[0]
+    for first in range(0, tasks, several):
+        team[3], team[4] = first, min(first + several, tasks)
+        _run_tasks(gomp_parallel, _member.address, at, threads, _Pool.address)

@@ -1,0 +1,1 @@
+"""Kernels that draw neighbours and walks, and number what was drawn."""

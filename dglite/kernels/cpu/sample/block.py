@@ -1,0 +1,119 @@
+"""Draw edges around others, and find the edges between some nodes: far ends and ids, row after row."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.cached import njit
+from .choose import (
+    choose_uniform,
+    set_size,
+)
+from .counter import stream
+from .hashing import has
+from .sample import Rows
+
+__all__ = ["close_gaps", "count_inside", "draw_again", "list_inside"]
+
+
+@njit(nogil=True)
+def draw_again(
+    rows: Rows,
+    fanout: int,
+    replace: int,
+    key: int,
+    excluded: np.ndarray,
+    counts: np.ndarray,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Replace the choices of rows in which an edge of the set ``excluded`` was drawn, by choices among the others.
+
+    A choice without such an edge is as likely as any other without: only the rows that drew one are read in full.
+    ``key`` must be another than the first choices'. Rows of which less is left get ``counts[i]`` edges.
+    """
+    size = max(fanout, 1)
+    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    by_entry = len(rows.edge_ids) == 0
+    for i in range(first, last):
+        start, to = rows.starts[i], rows.offsets[i]
+        count = rows.offsets[i + 1] - to
+        counts[i], hit = count, False
+        for at in range(to, to + count):
+            hit = hit or has(excluded, np.int64(edges[at]))
+        if not hit:
+            continue
+        degree, left = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, 0
+        allowed = np.empty(degree, np.int64)
+        for entry in range(start, start + degree):
+            edge = np.int64(entry) if by_entry else np.int64(rows.edge_ids[entry])
+            if not has(excluded, edge):
+                allowed[left] = entry
+                left += 1
+        draws = left > 0 and fanout >= 0 and (replace or left > count)
+        if draws:
+            choose_uniform(left, count, replace, stream(key, i), scratch, taken)
+        counts[i] = count if draws else left
+        for j in range(counts[i]):
+            entry = allowed[scratch[j] if draws else j]
+            far[to + j] = rows.indices[entry]
+            edges[to + j] = entry if by_entry else rows.edge_ids[entry]
+
+
+@njit(nogil=True)
+def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: np.ndarray) -> None:
+    """Move choices together where rows have fewer than places; ``offsets`` become those of the result."""
+    to = 0
+    for i in range(len(counts)):
+        begin = offsets[i]
+        offsets[i] = to
+        for at in range(begin, begin + counts[i]):
+            far[to], edges[to] = far[at], edges[at]
+            to += 1
+    offsets[len(counts)] = to
+
+
+@njit(nogil=True)
+def count_inside(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    rows: np.ndarray,
+    table: np.ndarray,
+    counts: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Count the edges of ``rows[first:last]`` whose other end has a number >= 0 in the table."""
+    for i in range(first, last):
+        count = 0
+        for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            count += table[indices[entry]] >= 0
+        counts[i] = count
+
+
+@njit(nogil=True)
+def list_inside(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    edge_ids: np.ndarray,
+    rows: np.ndarray,
+    table: np.ndarray,
+    offsets: np.ndarray,
+    near: np.ndarray,
+    far: np.ndarray,
+    edges: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Write what :func:`count_inside` counts: row, number of the other end and id of each, from ``offsets[i]`` on."""
+    by_entry = len(edge_ids) == 0
+    for i in range(first, last):
+        to = offsets[i]
+        for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            number = table[indices[entry]]
+            if number >= 0:
+                near[to], far[to] = i, number
+                edges[to] = entry if by_entry else edge_ids[entry]
+                to += 1

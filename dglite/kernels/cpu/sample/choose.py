@@ -1,0 +1,219 @@
+"""Choose positions in one row: uniformly, by weight, or the greatest.
+
+Without replacement all subsets of a size are equally likely: by Floyd's method (Bentley and Floyd 1987), or for short
+rows by the first steps of a shuffle.
+
+Weighted choices without replacement give every position an exponential clock whose rate is its weight and take the
+first to ring (Efraimidis and Spirakis 2006): the same as drawing one by one in proportion to the weights left. Weights
+of 0 are never chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..compile.cached import njit
+from .counter import (
+    below,
+    draw,
+    unit,
+)
+
+__all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
+
+_jit = njit(nogil=True)
+_SCAN = 24
+"""Up to so many chosen positions are compared one after the other, which costs less than a set of them."""
+_INSERTION = 64
+"""Up to this count the greatest are kept in order as they come; above, the row is sorted."""
+
+
+# -- uniform -----------------------------------------------------------------------------------------------------------
+@_jit
+def set_size(count: int) -> int:
+    size = 4
+    while size < 2 * count:
+        size *= 2
+    return size
+
+
+@_jit
+def choose_uniform(degree: int, count: int, replace: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
+    """Write ``count`` positions below ``degree`` to ``scratch``, which holds 4 times as many."""
+    if replace:
+        for j in range(count):
+            scratch[j] = below(draw(random, j), degree)
+    elif degree <= 4 * count:
+        for j in range(degree):
+            scratch[j] = j
+        for j in range(count):
+            other = j + below(draw(random, j), degree - j)
+            scratch[j], scratch[other] = scratch[other], scratch[j]
+    elif count <= _SCAN:
+        for j in range(count):
+            limit = degree - count + j
+            position = below(draw(random, j), limit + 1)
+            for k in range(j):
+                if scratch[k] == position:
+                    position = limit
+                    break
+            scratch[j] = position
+    else:
+        _floyd(degree, count, random, scratch, taken)
+
+
+@_jit
+def _floyd(degree: int, count: int, random: Any, scratch: np.ndarray, taken: np.ndarray) -> None:
+    """Floyd's method with a hash set of what is taken."""
+    mask = len(taken) - 1
+    taken[:] = -1
+    for j in range(count):
+        limit = degree - count + j
+        position = below(draw(random, j), limit + 1)
+        slot = position & mask
+        while taken[slot] != -1 and taken[slot] != position:
+            slot = (slot + 1) & mask
+        if taken[slot] == position:
+            position = limit
+            slot = position & mask
+            while taken[slot] != -1:
+                slot = (slot + 1) & mask
+        taken[slot] = position
+        scratch[j] = position
+
+
+@_jit
+def is_new(position: int, found: int, positions: np.ndarray, taken: np.ndarray) -> bool:
+    """Whether a position is not among the first ``found``; then it enters the set ``taken``, which holds them.
+
+    A set for few is not kept: they are compared.
+    """
+    if len(taken) <= 2 * _SCAN:
+        new = True
+        for k in range(found):
+            new = new and positions[k] != position
+        return new
+    mask = len(taken) - 1
+    slot = position & mask
+    while taken[slot] != -1 and taken[slot] != position:
+        slot = (slot + 1) & mask
+    if taken[slot] == position:
+        return False
+    taken[slot] = position
+    return True
+
+
+# -- by weight ---------------------------------------------------------------------------------------------------------
+@_jit
+def choose_weighted(
+    weights: np.ndarray, degree: int, count: int, replace: int, random: Any, keys: np.ndarray, positions: np.ndarray
+) -> int:
+    """Write up to ``count`` positions chosen by ``weights[:degree]`` to ``positions``; return how many.
+
+    ``keys`` and ``positions`` have room for ``min(count, degree)`` numbers, with replacement ``max(count, degree)``;
+    a negative count takes every positive weight.
+    """
+    if count < 0:
+        found = 0
+        for j in range(degree):
+            if weights[j] > 0:
+                positions[found] = j
+                found += 1
+        return found
+    if count == 0:
+        return 0
+    if replace:
+        return _weighted_again(weights, degree, count, random, keys, positions)
+    return _first_to_ring(weights, degree, count, random, keys, positions)
+
+
+@_jit
+def _weighted_again(
+    weights: np.ndarray, degree: int, count: int, random: Any, sums: np.ndarray, positions: np.ndarray
+) -> int:
+    """Draw with replacement, by binary search in the running sums."""
+    total, final = 0.0, -1
+    for j in range(degree):
+        total += weights[j]
+        sums[j] = total
+        if weights[j] > 0:
+            final = j
+    if final < 0:
+        return 0
+    for j in range(count):
+        target = unit(draw(random, j)) * total
+        low, high = 0, final
+        while low < high:
+            middle = (low + high) >> 1
+            if sums[middle] > target:
+                high = middle
+            else:
+                low = middle + 1
+        positions[j] = low
+    return count
+
+
+@_jit
+def _first_to_ring(
+    weights: np.ndarray, degree: int, count: int, random: Any, keys: np.ndarray, positions: np.ndarray
+) -> int:
+    """Keep the ``count`` earliest of the exponential clocks in a heap whose root is the latest of them."""
+    found = 0
+    for j in range(degree):
+        weight = weights[j]
+        if not weight > 0:
+            continue
+        uniform = unit(draw(random, j))
+        # -log(u) >= 1 - u: most clocks are seen to ring too late without a logarithm.
+        if found == count and 1 - uniform >= keys[0] * weight:
+            continue
+        ring = -np.log(uniform) / weight
+        if found < count:
+            at = found
+            found += 1
+            while at > 0 and keys[(at - 1) >> 1] < ring:
+                keys[at], positions[at] = keys[(at - 1) >> 1], positions[(at - 1) >> 1]
+                at = (at - 1) >> 1
+        elif ring < keys[0]:
+            at = 0
+            while True:
+                child = 2 * at + 1
+                if child + 1 < count and keys[child + 1] > keys[child]:
+                    child += 1
+                if child >= count or keys[child] <= ring:
+                    break
+                keys[at], positions[at] = keys[child], positions[child]
+                at = child
+        else:
+            continue
+        keys[at], positions[at] = ring, j
+    return found
+
+
+# -- the greatest ------------------------------------------------------------------------------------------------------
+@_jit
+def choose_ranked(row: np.ndarray, count: int, ascending: int) -> np.ndarray:
+    """Return the positions of the first ``count`` numbers in order."""
+    if count > _INSERTION:
+        if ascending:
+            return np.argsort(row, kind="mergesort")[:count]
+        # Descending and stable: the last of an ascending order of the row read backwards.
+        return (len(row) - 1 - np.argsort(row[::-1].copy(), kind="mergesort"))[::-1][:count]
+    order, found = np.empty(count, np.int64), 0
+    for j in range(len(row)):
+        if found == count and (count == 0 or not _before(row[j], row[order[count - 1]], ascending)):
+            continue
+        at = found if found < count else count - 1
+        found = min(found + 1, count)
+        while at > 0 and _before(row[j], row[order[at - 1]], ascending):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = j
+    return order
+
+
+@_jit
+def _before(a: Any, b: Any, ascending: int) -> bool:
+    return a < b if ascending else a > b

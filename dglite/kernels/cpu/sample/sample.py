@@ -1,0 +1,259 @@
+"""Choose entries of rows: uniformly, by type, or the heaviest; by weight is in :mod:`.weigh`.
+
+Each kernel serves rows ``first`` to ``last`` of some :class:`Rows`. Row i has ``counts[i]`` choices. A ``fanout`` of -1
+means all.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..compile.cached import njit
+from ..lanes.memory import prefetch
+from .choose import (
+    choose_ranked,
+    choose_uniform,
+    choose_weighted,
+    set_size,
+)
+from .counter import stream
+
+__all__ = [
+    "TOGETHER",
+    "Choices",
+    "Rows",
+    "ask_for",
+    "compact",
+    "edge_at",
+    "etype_rows",
+    "read_entries",
+    "row_bounds",
+    "topk_rows",
+    "uniform_rows",
+]
+
+_jit = njit(nogil=True)
+_AHEAD = 32
+"""Rows between asking for a row's bounds and reading them."""
+TOGETHER = 32
+"""Rows whose positions are drawn before their entries are read."""
+
+
+class Rows(NamedTuple):
+    """Rows of a compressed matrix, and where the choices of each go.
+
+    Attributes
+    ----------
+    indptr, indices, edge_ids
+        the matrix; ``edge_ids`` is empty when entry j is edge j.
+    seeds, starts
+        the rows, and the first entry of each.
+    offsets
+        row i's choices go to ``offsets[i]`` and the places after it, up to ``offsets[i + 1]``.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    edge_ids: np.ndarray
+    seeds: np.ndarray
+    starts: np.ndarray
+    offsets: np.ndarray
+
+
+class Choices(NamedTuple):
+    """The far end, row and edge id of each choice. ``near`` may be empty: ``offsets`` tell the rows."""
+
+    far: np.ndarray
+    near: np.ndarray
+    edges: np.ndarray
+
+
+@_jit
+def edge_at(edge_ids: np.ndarray, entry: int) -> int:
+    """Return the id of an entry's edge."""
+    return entry if len(edge_ids) == 0 else np.int64(edge_ids[entry])  # type: ignore[return-value]
+
+
+@_jit
+def row_bounds(rows: Rows, fanout: int, replace: bool) -> tuple[int, int]:
+    """Set each row's first entry, and where its choices begin when none is ruled out.
+
+    Return the entries of the longest row, and of all of them.
+    """
+    indptr, seeds = rows.indptr, rows.seeds
+    longest: Any = 0
+    total: Any = 0
+    entries: Any = 0
+    at_indptr, width = indptr.ctypes.data, indptr.itemsize
+    for i in range(len(seeds)):
+        if i + _AHEAD < len(seeds):
+            prefetch(at_indptr + np.int64(seeds[i + _AHEAD]) * width)
+        start = np.int64(indptr[seeds[i]])
+        degree = np.int64(indptr[seeds[i] + 1]) - start
+        rows.starts[i] = start
+        rows.offsets[i] = total
+        longest = max(longest, degree)
+        entries += degree
+        if fanout < 0:
+            total += degree
+        elif replace:
+            total += fanout if degree > 0 else 0
+        else:
+            total += min(fanout, degree)
+    rows.offsets[len(seeds)] = total
+    return longest, entries
+
+
+@_jit
+def compact(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, near: np.ndarray, edges: np.ndarray) -> int:
+    """Close the gaps that rows with fewer choices than places left; return the number of choices."""
+    to = 0
+    for i in range(len(counts)):
+        for at in range(offsets[i], offsets[i] + counts[i]):
+            far[to], near[to], edges[to] = far[at], near[at], edges[at]
+            to += 1
+    return to
+
+
+# -- uniform -----------------------------------------------------------------------------------------------------------
+@njit(nogil=True, inline="always")
+def ask_for(rows: Any, entry: Any) -> None:
+    """Ask for the memory that :func:`read_entries` reads of an entry."""
+    prefetch(rows.indices.ctypes.data + entry * rows.indices.itemsize)
+    if len(rows.edge_ids) > 0:
+        prefetch(rows.edge_ids.ctypes.data + entry * rows.edge_ids.itemsize)
+
+
+@_jit
+def uniform_rows(rows: Rows, fanout: int, replace: int, key: int, chosen: Choices, first: int, last: int) -> None:
+    """Choose with equal probability; every place from ``offsets[first]`` to ``offsets[last]`` is filled.
+
+    Every look at an entry is a step to anywhere in memory. So positions are drawn for some rows, and memory is asked
+    for, before anything of it is read.
+    """
+    offsets, edges = rows.offsets, chosen.edges
+    size = max(fanout, 1)
+    scratch, taken = np.empty(4 * size, np.int64), np.empty(set_size(size), np.int64)
+    with_rows = len(chosen.near) > 0
+    for chunk in range(first, last, TOGETHER):
+        end = min(chunk + TOGETHER, last)
+        for i in range(chunk, end):
+            start, to = rows.starts[i], offsets[i]
+            count = offsets[i + 1] - to
+            if count == 0:
+                continue
+            degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+            draws = fanout >= 0 and (replace or degree > count)
+            if draws:
+                choose_uniform(degree, count, replace, stream(key, i), scratch, taken)
+            for j in range(count):
+                entry = start + (scratch[j] if draws else j)
+                edges[to + j] = entry
+                if draws or j % 16 == 0:
+                    ask_for(rows, entry)
+                if with_rows:
+                    chosen.near[to + j] = rows.seeds[i]
+        read_entries(rows, chosen.far, edges, offsets[chunk], offsets[end])
+
+
+@_jit
+def read_entries(rows: Rows, far: np.ndarray, edges: np.ndarray, begin: int, end: int) -> None:
+    """Set the far ends of choices from ``begin`` to ``end``, and their edge ids in the place of entries."""
+    for at in range(begin, end):
+        entry = edges[at]
+        far[at] = rows.indices[entry]
+        if len(rows.edge_ids) > 0:
+            edges[at] = rows.edge_ids[entry]
+
+
+# -- by type ---------------------------------------------------------------------------------------------------------
+@_jit
+def etype_rows(
+    rows: Rows,
+    fanouts: np.ndarray,
+    replace: int,
+    key: int,
+    longest: int,
+    weights: np.ndarray,
+    type_offsets: np.ndarray,
+    chosen: Choices,
+    counts: np.ndarray,
+    bad: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """Choose ``fanouts[t]`` entries of each type t: edge ids from ``type_offsets[t]`` up to the next are of type t."""
+    num_types = len(fanouts)
+    room = max(longest, np.max(fanouts), 1) if num_types > 0 else 1
+    row, keys, positions = np.empty(room), np.empty(room), np.empty(room, np.int64)
+    order, types, ends = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(num_types + 1, np.int64)
+    for i in range(first, last):
+        start, to = rows.starts[i], rows.offsets[i]
+        degree = np.int64(rows.indptr[rows.seeds[i] + 1]) - start
+        _sort_by_type(rows.edge_ids, start, degree, type_offsets, types, order, ends)
+        begin, total = 0, 0
+        for t in range(num_types):
+            size = ends[t] - begin
+            for j in range(size):
+                edge = edge_at(rows.edge_ids, start + order[begin + j])
+                row[j] = weights[edge] if len(weights) > 0 else 1.0
+                if not (row[j] >= 0 and row[j] < np.inf):
+                    bad[0] = edge
+                    return
+            random = stream(key, i * num_types + t)
+            count = choose_weighted(row, size, fanouts[t], replace, random, keys, positions)
+            for j in range(count):
+                entry = start + order[begin + positions[j]]
+                chosen.far[to + total], chosen.near[to + total] = rows.indices[entry], rows.seeds[i]
+                chosen.edges[to + total] = edge_at(rows.edge_ids, entry)
+                total += 1
+            begin = ends[t]
+        counts[i] = total
+
+
+@_jit
+def _sort_by_type(
+    edge_ids: np.ndarray,
+    start: int,
+    degree: int,
+    type_offsets: np.ndarray,
+    types: np.ndarray,
+    order: np.ndarray,
+    ends: np.ndarray,
+) -> None:
+    """Write a row's positions, sorted by the type of their edges, to ``order``, and where each type ends."""
+    ends[:] = 0
+    for j in range(degree):
+        edge = edge_at(edge_ids, start + j)
+        types[j] = np.searchsorted(type_offsets, edge, side="right") - 1
+        ends[types[j] + 1] += 1
+    for t in range(len(ends) - 1):
+        ends[t + 1] += ends[t]
+    for j in range(degree):
+        order[ends[types[j]]] = j
+        ends[types[j]] += 1
+
+
+# -- the heaviest ------------------------------------------------------------------------------------------------------
+@_jit
+def topk_rows(
+    rows: Rows, k: int, ascending: int, weights: np.ndarray, chosen: Choices, bad: np.ndarray, first: int, last: int
+) -> None:
+    """Choose the entries of greatest weight, or of least, in order; of equal ones the earlier entry comes first."""
+    for i in range(first, last):
+        start, to = rows.starts[i], rows.offsets[i]
+        degree, count = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, rows.offsets[i + 1] - to
+        row = np.empty(degree, weights.dtype)
+        for j in range(degree):
+            edge = edge_at(rows.edge_ids, start + j)
+            row[j] = weights[edge]
+            if row[j] != row[j]:
+                bad[0] = edge
+                return
+        order = choose_ranked(row, count, ascending)
+        for j in range(count):
+            entry = start + order[j]
+            chosen.far[to + j], chosen.near[to + j] = rows.indices[entry], rows.seeds[i]
+            chosen.edges[to + j] = edge_at(rows.edge_ids, entry)

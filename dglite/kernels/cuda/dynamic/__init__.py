@@ -1,0 +1,1 @@
+"""Persistent processors on a GPU."""

@@ -1,0 +1,121 @@
+"""COO to CSR or CSC on a device, running sums, and stable sorting by bounded keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from ..run.program import (
+    BLOCK,
+    CPP_TYPES,
+    CudaProgram,
+    Memory,
+    Runner,
+    blocks_for,
+    make_program,
+)
+
+__all__ = ["Compressed", "compress", "running_sums", "simple_program", "sort_by_key"]
+
+TILE, DIGIT_BITS = 8 * BLOCK, 8
+ITEM = {"int32": 4, "int64": 8}
+
+
+@dataclass
+class Compressed:
+    """Rows of entries on a device."""
+
+    indptr: Memory
+    indices: Memory
+    edge_ids: Memory
+
+
+def compress(runner: Runner, index: str, rows: int, cols: int, num_rows: int, num_edges: int) -> Compressed:
+    """Sort the edges at addresses ``rows`` and ``cols`` by row, stably: entries inside a row keep edge-id order."""
+    item, program = ITEM[index], _program(index)
+    sorted_rows, edge_ids = sort_by_key(runner, index, rows, num_edges, num_rows)
+    indptr, indices = runner.empty((num_rows + 1) * item), runner.empty(max(num_edges, 1) * item)
+    words = [sorted_rows.address, indptr.address, num_edges, num_rows]
+    runner.launch(program, "starts", (blocks_for(num_rows + 1), 1), words)
+    words = [cols, edge_ids.address, indices.address, num_edges]
+    runner.launch(program, "pick", (blocks_for(num_edges), 1), words)
+    return Compressed(indptr, indices, edge_ids)
+
+
+def sort_by_key(runner: Runner, index: str, keys: int, count: int, bound: int) -> tuple[Memory, Memory]:
+    """Return the keys at address ``keys``, which are from 0 up to ``bound``, in stable order, and where each was."""
+    size, blocks, program = max(count, 1) * ITEM[index], -(-count // TILE), _program(index)
+    passes = max(-(-max(bound - 1, 1).bit_length() // DIGIT_BITS), 1)
+    buffers = [(runner.empty(size), runner.empty(size)) for _ in range(min(passes, 2))]
+    counts = runner.empty(8 * max(blocks, 1) << DIGIT_BITS)
+    source, values = keys, 0
+    for step in range(passes):
+        to_keys, to_values = buffers[step % 2]
+        shift = step * DIGIT_BITS
+        runner.launch(program, "count", (blocks, 1), [source, counts.address, count, shift])
+        starts = running_sums(runner, "int64", counts.address, blocks << DIGIT_BITS)
+        words = [source, values, to_keys.address, to_values.address, starts.address, count, shift]
+        runner.launch(program, "deal", (blocks, 1), words)
+        source, values = to_keys.address, to_values.address
+    return buffers[(passes - 1) % 2]
+
+
+def running_sums(runner: Runner, dtype: str, values: int, count: int) -> Memory:
+    """Return the sum of all values before each and, at the end, of all: ``count + 1`` numbers, int64."""
+    sums, program = runner.empty(8 * (count + 1)), _scan_program(dtype)
+    blocks = max(-(-count // TILE), 1)
+    totals = runner.empty(8 * blocks)
+    runner.launch(program, "tiles", (blocks, 1), [values, sums.address, totals.address, count])
+    if blocks > 1:
+        starts = running_sums(runner, "int64", totals.address, blocks)
+        runner.launch(program, "add", (blocks, 1), [sums.address, starts.address, count])
+        totals, last = starts, blocks
+    else:
+        last = 0
+    runner.launch(program, "end", (1, 1), [sums.address + 8 * count, totals.address + 8 * last])
+    return sums
+
+
+@cache
+def _program(index: str) -> CudaProgram:
+    kernels = {
+        "count": (
+            "const index* rows, long long* counts, long long count, long long shift",
+            "count_digits(rows, counts, count, int(shift))",
+        ),
+        "deal": (
+            "const index* rows, const index* values, index* rows_out, index* values_out, const long long* starts, "
+            "long long count, long long shift",
+            "deal(rows, values, rows_out, values_out, starts, count, int(shift))",
+        ),
+        "starts": (
+            "const index* rows, index* indptr, long long count, long long num_rows",
+            "row_starts(rows, indptr, count, num_rows)",
+        ),
+        "pick": (
+            "const index* from, const index* places, index* out, long long count",
+            "pick(from, places, out, count)",
+        ),
+    }
+    return simple_program("convert", ("common", "scan", "convert"), f"using index = {CPP_TYPES[index]};\n", kernels)
+
+
+@cache
+def _scan_program(dtype: str) -> CudaProgram:
+    kernels = {
+        "tiles": (
+            "const value* in, long long* out, long long* totals, long long count",
+            "scan_tiles(in, out, totals, count)",
+        ),
+        "add": ("long long* out, const long long* starts, long long count", "scan_add(out, starts, count)"),
+        "end": ("long long* out, const long long* total", "if (threadIdx.x == 0) *out = *total"),
+    }
+    return simple_program("scan", ("common", "scan"), f"using value = {CPP_TYPES[dtype]};\n", kernels)
+
+
+def simple_program(kind: str, parts: tuple[str, ...], types: str, kernels: dict[str, tuple[str, str]]) -> CudaProgram:
+    """Return the program of kernels that are given by their parameters and the call that they make."""
+    text = "\nnamespace dg { namespace NAME {\n" + types
+    for name, (parameters, call) in kernels.items():
+        text += f'extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}({parameters}) {{ {call}; }}\n'
+    return make_program(kind, parts, text + "} }\n", tuple(kernels))

@@ -1,0 +1,105 @@
+"""Edge softmax on a device."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ...spec import (
+    ITEM_BYTES,
+    compute_dtype,
+)
+from ..render import ROWS
+from ..run.program import (
+    BLOCK,
+    CPP_TYPES,
+    CudaProgram,
+    Runner,
+    blocks_for,
+    make_program,
+)
+from .sparse import (
+    team_of,
+    widest_vector,
+)
+from .structure import Structure
+
+__all__ = ["edge_softmax", "edge_softmax_gradient", "softmax_program"]
+
+_ROWS = "const Rows<index> rows{indptr, indices, edge_ids, num_rows, chunk_rows, chunk_firsts, num_chunks, limit};"
+
+
+@cache
+def softmax_program(dtype: str, index: str, vec: int, features: int, entries: int) -> CudaProgram:
+    """Return the kernels of a softmax and of its gradient, for teams of ``features * entries`` lanes."""
+    forward = "const item* __restrict__ logits, item* __restrict__ out, compute* partial, long long heads"
+    backward = "const item* __restrict__ softmax, const item* __restrict__ grad, item* __restrict__ out,\n"
+    backward += "    compute* partial, long long heads"
+    kernels = {
+        "forward": (forward, "forward(logits, out, partial)"),
+        "finish_forward": (forward, "finish_forward(logits, out, partial)"),
+        "backward": (backward, "backward(softmax, grad, out, partial)"),
+        "finish_backward": (backward, "finish_backward(softmax, grad, out, partial)"),
+    }
+    text = f"""
+// Edge softmax ({dtype}, {index} ids)
+namespace dg {{ namespace NAME {{
+using item = {CPP_TYPES[dtype]};
+using index = {CPP_TYPES[index]};
+using compute = compute_t<item>;
+"""
+    for name, (parameters, call) in kernels.items():
+        text += f"""extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}({ROWS},
+    {parameters}) {{
+    {_ROWS}
+    Softmax<item, index, {vec}, {features}, {entries}>(rows, heads).{call};
+}}
+"""
+    for name, sums in (("merge_forward", "false"), ("merge_backward", "true")):
+        text += f"""extern "C" __global__ void __launch_bounds__(BLOCK) NAME_{name}(const index* long_chunks,
+    long long num_long, compute* partial, long long heads) {{
+    softmax_merge<compute, index, {sums}>(long_chunks, num_long, partial, heads);
+}}
+"""
+    return make_program(
+        "softmax", ("common", "rows", "softmax"), text + "} }\n", (*kernels, "merge_forward", "merge_backward")
+    )
+
+
+def edge_softmax(
+    structure: Structure, index: str, dtype: str, heads: int, logits: int, out: int, runner: Runner
+) -> None:
+    """Normalise ``logits`` (num_edges, heads) among the entries of each row; both in edge-id order."""
+    _run("forward", structure, index, dtype, heads, [logits, out], runner)
+
+
+def edge_softmax_gradient(
+    structure: Structure, index: str, dtype: str, heads: int, softmax: int, grad: int, out: int, runner: Runner
+) -> None:
+    """Write softmax * (grad - sum over the row of softmax * grad)."""
+    _run("backward", structure, index, dtype, heads, [softmax, grad, out], runner)
+
+
+def specialised(dtype: str, index: str, heads: int, addresses: list[int], mean: float) -> tuple[CudaProgram, int, int]:
+    """Return the kernels for tensors at ``addresses``, how many rows a block takes, and the cuts of the heads."""
+    vec = widest_vector(dtype, heads, addresses)
+    features, entries, _ = team_of(-(-heads // vec), mean)
+    program = softmax_program(dtype, index, vec, features, entries)
+    return program, BLOCK // (features * entries), -(-heads // (vec * features))
+
+
+def _run(
+    way: str, structure: Structure, index: str, dtype: str, heads: int, tensors: list[int], runner: Runner
+) -> None:
+    if not structure.num_entries:
+        return
+    program, teams, cuts = specialised(dtype, index, heads, tensors, structure.mean)
+    size = structure.num_chunks * 2 * heads * ITEM_BYTES[compute_dtype(dtype)]
+    partial = runner.empty(size) if size else None
+    share = 0 if partial is None else partial.address
+    words = [*structure.words, *tensors, share, heads]
+    runner.launch(program, way, (-(-structure.num_teams // teams), cuts), words)
+    if size:
+        merge = [structure.addresses[3], structure.num_long, share, heads]
+        runner.launch(program, f"merge_{way}", (blocks_for(structure.num_long * heads), 1), merge)
+        grid = -(-structure.num_chunks // teams), cuts
+        runner.launch(program, f"finish_{way}", grid, [*structure.chunk_words, *tensors, share, heads])

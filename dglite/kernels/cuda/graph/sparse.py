@@ -1,0 +1,215 @@
+"""g-SpMM and g-SDDMM on a device: bind an expression to shapes once, then run it on addresses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+
+from ....expr import Expr
+from ....opspec import Reducer
+from ...layout import (
+    BroadcastLayout,
+    Pattern,
+    broadcast_layout,
+)
+from ...spec import (
+    ITEM_BYTES,
+    compute_dtype,
+)
+from ..render import (
+    MessageSpec,
+    all_operands,
+    sddmm_program,
+    spmm_program,
+)
+from ..run.program import (
+    BLOCK,
+    CudaProgram,
+    Memory,
+    Runner,
+    blocks_for,
+)
+from .structure import Structure
+
+__all__ = [
+    "SddmmKernel",
+    "SpmmKernel",
+    "bind_sddmm",
+    "bind_several",
+    "bind_spmm",
+    "team_of",
+    "widest_vector",
+]
+
+Shapes = tuple[tuple[int, ...], ...]
+Parts = tuple[tuple[Expr, Reducer], ...]
+VECTOR_BYTES = 16
+"""What one thread loads at once."""
+MOST_VECTORS = 4
+"""Vectors of accumulators that a lane holds; wider rows are cut, each cut a row of the grid."""
+WARP = 32
+
+
+def widest_vector(dtype: str, run: int, addresses: Sequence[int]) -> int:
+    """Return the most values that one load takes from a run of ``run``, starting at any of the addresses."""
+    vec = VECTOR_BYTES // ITEM_BYTES[dtype]
+    while vec > 1 and (run % vec or any(address % (vec * ITEM_BYTES[dtype]) for address in addresses)):
+        vec //= 2
+    return vec
+
+
+def team_of(vectors: int, mean: float) -> tuple[int, int, int]:
+    """Return (feature lanes, entry lanes, vectors of a lane) for rows of ``vectors`` vectors and ``mean`` entries.
+
+    Narrow rows leave lanes over: they share the entries where there are at least four for each.
+    """
+    features = min(WARP, _power_of_two(vectors))
+    entries = min(WARP // features, 1 << (max(int(mean) // 4, 1).bit_length() - 1))
+    return features, entries, min(MOST_VECTORS, -(-vectors // features))
+
+
+def _power_of_two(least: int) -> int:
+    """Return the smallest power of two that is no less."""
+    return 1 << (least - 1).bit_length()
+
+
+class _Bound:
+    """A kernel bound to an expression, dtypes and shapes. ``layout`` tells the shape of the result."""
+
+    dot = False
+
+    def __init__(self, exprs: tuple[Expr, ...], dtype: str, index: str, layout: BroadcastLayout) -> None:
+        self.exprs, self.dtype, self.index, self.layout = exprs, dtype, index, layout
+        self.operands = all_operands(exprs)
+        self.grouped = layout.groups != 1
+        used = [layout.patterns[operand.slot] for operand in self.operands]
+        self.run = math.gcd(layout.inner, layout.repeat) if Pattern.REPEAT in used else layout.inner
+        self.tables: dict[Runner, Memory] = {}
+
+    def specify(self, operands: Sequence[int], out: int, mean: float) -> MessageSpec:
+        """Return the specification for operands and a result at these addresses, and rows of ``mean`` entries."""
+        wide = [operands[i] for i, pattern in enumerate(self.layout.patterns) if pattern is Pattern.FULL]
+        vec = widest_vector(self.dtype, self.run, wide if self.dot else [*wide, out])
+        along = self.layout.inner if self.dot else self.layout.width
+        features, entries, vectors = team_of(-(-along // vec), mean * (self.layout.groups if self.dot else 1))
+        vectors = max(vectors // len(self.exprs), 1)  # reductions share the registers
+        return MessageSpec(
+            exprs=self.exprs,
+            dtype=self.dtype,
+            index=self.index,
+            patterns=self.layout.patterns,
+            grouped=self.grouped,
+            vec=vec,
+            feature_lanes=features,
+            entry_lanes=entries,
+            vectors=1 if self.dot else vectors,
+            ahead=1 if self.dot else max(4 // vectors, 1),
+        )
+
+    def operand_words(self, runner: Runner, addresses: Sequence[int]) -> list[int]:
+        """Return the words of the message: inner, repeat; address, stride and group table of every operand."""
+        words = [self.layout.inner, self.layout.repeat or 1]
+        for operand in self.operands:
+            words += [addresses[operand.slot], self.layout.strides[operand.slot]]
+            if self.grouped:
+                if runner not in self.tables:
+                    self.tables[runner] = runner.upload(self.layout.tables)
+                words.append(self.tables[runner].address + 8 * self.layout.groups * operand.slot)
+        return words
+
+    def grid(self, spec: MessageSpec, structure: Structure) -> tuple[int, int]:
+        """Return the blocks for all teams and cuts of the row."""
+        teams = BLOCK // (spec.feature_lanes * spec.entry_lanes)
+        cuts = 1 if self.dot else -(-self.layout.width // (spec.vec * spec.feature_lanes * spec.vectors))
+        return -(-structure.num_teams // teams), cuts
+
+
+class SpmmKernel(_Bound):
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
+
+    def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
+        super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
+        self.reducers, self.winners = tuple(reducer for _, reducer in parts), winners
+        self.num_selecting = sum(reducer.selects for reducer in self.reducers)
+
+    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
+        """Return the kernels for operands and a result at these addresses, and rows of ``mean`` entries."""
+        spec = self.specify(operands, out, mean)
+        return spec, _spmm_program(spec, self.reducers, self.winners)
+
+    def __call__(
+        self, structure: Structure, operands: Sequence[int], out: int, runner: Runner, winners: int = 0
+    ) -> None:
+        """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
+
+        Of several reductions it is (maxima and minima, num_rows, width).
+        """
+        width = self.layout.width
+        if not width or not structure.num_rows:
+            return
+        spec, program = self.program(operands, out, structure.mean)
+        elements = structure.num_chunks * width
+        partial_bytes = elements * len(self.reducers) * ITEM_BYTES[compute_dtype(self.dtype)]
+        partial = runner.empty(partial_bytes) if elements else None
+        partial_winners = runner.empty(elements * self.num_selecting * 8) if elements and self.winners else None
+        found = [0 if memory is None else memory.address for memory in (partial, partial_winners)]
+        words = [*structure.words, out, winners, *found, width, *self.operand_words(runner, operands)]
+        runner.launch(program, "rows", self.grid(spec, structure), words)
+        if elements:
+            words = [
+                structure.indptr.address,
+                *structure.addresses[2:],
+                structure.num_long,
+                out,
+                winners,
+                *found,
+                width,
+                structure.num_rows,
+                structure.num_chunks,
+            ]
+            runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
+
+
+class SddmmKernel(_Bound):
+    """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
+
+    def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout, dot: bool) -> None:
+        super().__init__((expr,), dtype, index, layout)
+        self.dot = dot
+
+    def program(self, operands: Sequence[int], out: int, mean: float) -> tuple[MessageSpec, CudaProgram]:
+        """Return the kernel for operands and a result at these addresses, and rows of ``mean`` entries."""
+        spec = self.specify(operands, out, mean)
+        return spec, _sddmm_program(spec, self.dot)
+
+    def __call__(self, structure: Structure, operands: Sequence[int], out: int, runner: Runner) -> None:
+        """Run."""
+        if not self.layout.width or not structure.num_entries:
+            return
+        spec, program = self.program(operands, out, structure.mean)
+        words = [*structure.words, out, self.layout.width, *self.operand_words(runner, operands)]
+        runner.launch(program, "rows", self.grid(spec, structure), words)
+
+
+@cache
+def bind_spmm(
+    expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
+) -> SpmmKernel:
+    """Return the kernel for operands with feature ``shapes``."""
+    return bind_several(((expr, reducer),), dtype, index, shapes, winners)
+
+
+@cache
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+    """Return the kernel that makes several reductions of operands with feature ``shapes`` in one pass."""
+    return SpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
+
+
+@cache
+def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> SddmmKernel:
+    """Return the kernel for operands with feature ``shapes``."""
+    return SddmmKernel(expr, dtype, index, broadcast_layout(shapes, 1, dot), dot)
+
+
+_spmm_program, _sddmm_program = cache(spmm_program), cache(sddmm_program)

@@ -1,0 +1,79 @@
+"""Gather and scatter for every element of a row, as the gradients of max and min need them, on a device."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ..run.program import (
+    CPP_TYPES,
+    CudaProgram,
+    Runner,
+    blocks_for,
+)
+from .convert import (
+    simple_program,
+    sort_by_key,
+)
+
+__all__ = ["gather", "scatter"]
+
+
+def gather(
+    dtype: str,
+    index: str,
+    shape: tuple[int, int],
+    winners: int,
+    lookup: int,
+    x: int,
+    out: int,
+    runner: Runner,
+    fill: int = 0,
+) -> None:
+    """Set ``out[i, k]`` to ``x[row of winners[i, k], k]``, to ``fill`` where there is no winner."""
+    count, width = shape[0] * shape[1], shape[1]
+    words = [winners, lookup, x, out, count, width, float(fill)]
+    runner.launch(_program(dtype, index), "gather", (blocks_for(count), 1), words)
+
+
+def scatter(
+    dtype: str,
+    index: str,
+    shape: tuple[int, int],
+    winners: int,
+    lookup: int,
+    x: int,
+    out: int,
+    runner: Runner,
+    num_rows: int,
+) -> None:
+    """Add ``x[i, k]`` to ``out[row of winners[i, k], k]``, (num_rows, width), except where there is no winner."""
+    (count, width), program = (shape[0] * shape[1], shape[1]), _program(dtype, index)
+    if not count:
+        return
+    none, places = num_rows * width, runner.empty(8 * count)
+    grid = blocks_for(count), 1
+    runner.launch(program, "places", grid, [winners, lookup, places.address, count, width, none])
+    places, elements = sort_by_key(runner, "int64", places.address, count, none + 1)
+    runner.launch(program, "add", grid, [places.address, elements.address, x, out, count, none])
+
+
+@cache
+def _program(dtype: str, index: str) -> CudaProgram:
+    winners = "const index* winners, const index* lookup"
+    kernels = {
+        "gather": (
+            f"{winners}, const item* from, item* out, long long count, long long width, double fill",
+            "gather_winners(winners, lookup, from, out, count, width, fill)",
+        ),
+        "places": (
+            f"{winners}, long long* places, long long count, long long width, long long none",
+            "winner_places(winners, lookup, places, count, width, none)",
+        ),
+        "add": (
+            "const long long* places, const long long* elements, const item* from, item* out, long long count, "
+            "long long none",
+            "add_runs(places, elements, from, out, count, none)",
+        ),
+    }
+    types = f"using item = {CPP_TYPES[dtype]};\nusing index = {CPP_TYPES[index]};\n"
+    return simple_program("winners", ("common", "winners"), types, kernels)

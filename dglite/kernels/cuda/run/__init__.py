@@ -1,0 +1,1 @@
+"""CUDA programs: compiled by NVRTC and started through CuPy, or emulated."""

@@ -1,0 +1,1 @@
+"""From a specification to kernel source: pure functions that return text."""

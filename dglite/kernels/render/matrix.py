@@ -1,0 +1,255 @@
+"""Source of what a processor does to matrices: products of some rows with a matrix, both ways, and outer products.
+
+A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
+rows are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them,
+so that they stay in the cache of their owner's core. As many results of ``dots`` fill a cache line (two, of float64),
+so no line is written by two of them. ``sums`` needs all rows, and is shared out by columns.
+
+    dots    y[r, i] = start[r, i] + sum over j of x[r, j] M[i, j]
+    sums    y[r, j] = start[r, j] + sum over i of x[r, i] M[i, j]
+    outer   M[i, j] = keep M[i, j] + scale (sum over r of x[r, i] y[r, j])
+    totals  M[0, j] = keep M[0, j] + scale (sum over r of y[r, j])
+
+Words of ``args``: 0 the kernel, 1 number of rows, 2 height, 3 width, then address and row stride in bytes of x (4, 5),
+of M (6, 7) and of y (8, 9); at 10 and 11, for ``dots`` and ``sums``, those of the start (address 0: zeros), and for
+``outer`` and ``totals`` at 10 the address of two numbers, keep and scale. Where it keeps 0, M is not read.
+
+Of ``dots`` and ``sums`` for a run of rows (:func:`run_source`) words 0 and 1 are the first and the last row, the others
+as above up to 9; addresses of rows are those of row 0, wherever the run starts, and there is no start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..spec import (
+    ITEM_BYTES,
+    pieces_of,
+)
+from .sparse import indent
+
+__all__ = ["DEALT", "FORMS", "matrix_source", "run_source"]
+
+DEALT = 16
+_AT_ONCE = 4
+"""Rows of the matrix that are worked on at a time."""
+_ACCUMULATORS = 8
+"""Vectors that are summed up at a time: enough to hide the latency of a multiply-add, and half of the registers."""
+
+_CHUNK = 128
+"""Rows of the matrix that are added up before others are, where they are used more than once."""
+
+_HEAD = '''"""{title} ({dtype})."""
+from dglite.kernels.cpu.lanes import simd
+
+ITEM, LANES = {item}, {lanes}
+word, reduce_add = simd.word, simd.reduce_add
+{loads}
+
+
+def kernel(args, task, num_tasks):
+    if task < 0:
+        return
+    count, height, width = word(args, 1), word(args, 2), word(args, 3)
+    x, x_stride, m, m_stride = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
+    y, y_stride = word(args, 8), word(args, 9)
+'''
+_START = ["start, start_stride = word(args, 10), word(args, 11)"]
+_RUN = ["first_row = word(args, 0)", "count = count - first_row"]
+_RUN += ["x, y = x + first_row * x_stride, y + first_row * y_stride", "start, start_stride = 0, 0"]
+
+
+def run_source(form: str, dtype: str, lanes: int) -> str:
+    """Return the kernel of ``dots`` or ``sums`` for a run of rows."""
+    return _source(f"{form} of a run", _RUN, form, dtype, lanes)
+
+
+def matrix_source(form: str, dtype: str, lanes: int) -> str:
+    """Return the kernel of a form (see :data:`FORMS`), for matrices of any width."""
+    return _source(form, _START if form in ("dots", "sums") else [], form, dtype, lanes)
+
+
+def _source(title: str, start: list[str], form: str, dtype: str, lanes: int) -> str:
+    # What remains of the columns is done in smaller vectors. Told apart when it runs: kernels take long to compile.
+    pieces = pieces_of(lanes - 1)
+    loads = [
+        f'load{n}, store{n}, splat{n} = simd.loader("{dtype}", {n}), simd.storer("{dtype}", {n}), '
+        f'simd.splat("{dtype}", {n})'
+        for n in sorted({1, lanes, *pieces})
+    ]
+    head = _HEAD.format(title=title, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, loads="\n".join(loads))
+    return head + indent("\n".join([*start, *FORMS[form](lanes, pieces)]), 4)
+
+
+def _in_groups(name: str, end: str, sizes: tuple[int, ...], body: Callable[[int], list[str]]) -> list[str]:
+    """Return loops that go from ``name`` to ``end`` in steps of the largest size that fits."""
+    lines = []
+    for size in sizes:
+        inner = "\n".join([*body(size), f"{name} += {size}"])
+        loop = f"while {name} + {size} <= {end}:" if size > 1 else f"while {name} < {end}:"
+        lines += [loop, *indent(inner, 4).splitlines()]
+    return lines
+
+
+# -- rows of the matrix with rows --------------------------------------------------------------------------------------
+def _dots(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+    def rows(dealt: int) -> list[str]:
+        lines = [f"m{j} = m + (i + {j}) * m_stride" for j in range(dealt)]
+        groups = tuple(n for n in (2, 1) if n * dealt <= _ACCUMULATORS)
+        return [*lines, "row = 0", *_in_groups("row", "count", groups, lambda n: _dots_of(n, dealt, lanes, pieces))]
+
+    return _owned_rows(rows)
+
+
+def _owned_rows(body: Callable[[int], list[str]]) -> list[str]:
+    """Return a loop over the rows of the matrix that a task owns; ``body(n)`` does rows i to i + n - 1."""
+    return [
+        f"for dealt in range(task * {DEALT}, height, num_tasks * {DEALT}):",
+        f"    until = min(dealt + {DEALT}, height)",
+        "    i = dealt",
+        *indent("\n".join(_in_groups("i", "until", (_AT_ONCE, 1), body)), 4).splitlines(),
+    ]
+
+
+def _dots_of(rows: int, dealt: int, lanes: int, pieces: tuple[int, ...]) -> list[str]:
+    pairs = [(r, j) for r in range(rows) for j in range(dealt)]
+    vectors = max(1, _ACCUMULATORS // len(pairs))
+    lines = [f"x{r} = x + (row + {r}) * x_stride" for r in range(rows)]
+    lines += [f"s{r}{j}_{v} = splat{lanes}(0.0)" for r, j in pairs for v in range(vectors)]
+    lines += ["k = 0"]
+    for many in sorted({vectors, 1}, reverse=True):
+        lines += [f"while k + {many * lanes} * ITEM <= width * ITEM:"]
+        for v in range(many):
+            at = f"k + {v * lanes} * ITEM"
+            lines += [f"    v{j} = load{lanes}(m{j} + {at})" for j in range(dealt)]
+            for r in range(rows):
+                lines.append(f"    u{r} = load{lanes}(x{r} + {at})")
+                lines += [f"    s{r}{j}_{v} = s{r}{j}_{v} + u{r} * v{j}" for j in range(dealt)]
+        lines += [f"    k += {many * lanes} * ITEM"]
+    for r, j in pairs:
+        lines.append(f"t{r}{j} = reduce_add({' + '.join(f's{r}{j}_{v}' for v in range(vectors))})")
+    for n in pieces:
+        lines.append(f"if width & {n}:")
+        for r, j in pairs:
+            product = f"load{n}(x{r} + k) * load{n}(m{j} + k)"
+            lines.append(f"    t{r}{j} = t{r}{j} + {f'reduce_add({product})' if n > 1 else product}")
+        lines.append(f"    k += {n} * ITEM")
+    lines += ["if start != 0:"]
+    lines += [f"    t{r}{j} = t{r}{j} + load1(start + (row + {r}) * start_stride + (i + {j}) * ITEM)" for r, j in pairs]
+    lines += [f"store1(y + (row + {r}) * y_stride + (i + {j}) * ITEM, t{r}{j})" for r, j in pairs]
+    return lines
+
+
+# -- sums of the matrix's rows -----------------------------------------------------------------------------------------
+def _sums(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+    """Return the lines that go through the matrix in chunks of rows, which stay in the cache for all rows of x."""
+
+    def columns(vectors: int, n: int, groups: tuple[int, ...], suffix: str = "") -> list[str]:
+        return ["row = 0", *_in_groups("row", "count", groups, lambda rows: _sums_of(rows, vectors, n, suffix))]
+
+    def blocks(wide: int) -> list[str]:
+        lines, most = ["k = first"], _ACCUMULATORS // wide
+        for vectors, groups in ((wide, tuple(rows for rows in (4, 2, 1) if rows <= most)), (1, (2, 1))):
+            lines += [f"while k + {vectors * lanes} * ITEM <= last:"]
+            lines += [f"    {line}" for line in (*columns(vectors, lanes, groups), f"k += {vectors * lanes} * ITEM")]
+        return lines
+
+    body = ["end = min(begin + chunk, height)"]
+    for case, wide in (("if count == 1:", _ACCUMULATORS), ("elif count < 4:", _ACCUMULATORS // 2), ("else:", 2)):
+        body += [case, *(f"    {line}" for line in blocks(wide))]
+    body += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
+    for piece in pieces:
+        block = (*columns(1, piece, (1,), f"_{piece}"), f"k += {piece} * ITEM")
+        body += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
+    body += ["start, start_stride = y, y_stride"]
+    return [
+        *_shared_columns(),
+        f"chunk = {_CHUNK} if count > 4 else height",
+        "for begin in range(0, height, chunk):",
+        *(f"    {line}" for line in body),
+    ]
+
+
+def _shared_columns() -> list[str]:
+    return [
+        "blocks = width // LANES",
+        "first, last = blocks * task // num_tasks * LANES * ITEM, blocks * (task + 1) // num_tasks * LANES * ITEM",
+    ]
+
+
+def _sums_of(rows: int, vectors: int, lanes: int, suffix: str = "") -> list[str]:
+    pairs = [(r, v) for r in range(rows) for v in range(vectors)]
+    lines = [f"a{r}{v}{suffix} = splat{lanes}(0.0)" for r, v in pairs]
+    lines += ["if start != 0:"]
+    lines += [
+        f"    a{r}{v}{suffix} = load{lanes}(start + (row + {r}) * start_stride + k + {v * lanes} * ITEM)"
+        for r, v in pairs
+    ]
+    lines += ["at = m + begin * m_stride + k", "for i in range(begin * ITEM, end * ITEM, ITEM):"]
+    lines += [f"    v{v}{suffix} = load{lanes}(at + {v * lanes} * ITEM)" for v in range(vectors)]
+    for r in range(rows):
+        lines.append(f"    c{r}{suffix} = splat{lanes}(load1(x + (row + {r}) * x_stride + i))")
+        lines += [f"    a{r}{v}{suffix} = a{r}{v}{suffix} + c{r}{suffix} * v{v}{suffix}" for v in range(vectors)]
+    lines += ["    at += m_stride"]
+    lines += [f"store{lanes}(y + (row + {r}) * y_stride + k + {v * lanes} * ITEM, a{r}{v}{suffix})" for r, v in pairs]
+    return lines
+
+
+# -- outer products ----------------------------------------------------------------------------------------------------
+def _outer(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+    def rows(dealt: int) -> list[str]:
+        wide = _ACCUMULATORS // _AT_ONCE
+        lines = ["k = 0"]
+        for vectors in (wide, 1):
+            lines += [f"while k + {vectors * lanes} * ITEM <= width * ITEM:"]
+            block = (*_outer_of(dealt, vectors, lanes), f"k += {vectors * lanes} * ITEM")
+            lines += [f"    {line}" for line in block]
+        for piece in pieces:
+            block = (*_outer_of(dealt, 1, piece, f"_{piece}"), f"k += {piece} * ITEM")
+            lines += [f"if width & {piece}:", *(f"    {line}" for line in block)]
+        return lines
+
+    return ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_owned_rows(rows)]
+
+
+def _outer_of(dealt: int, vectors: int, lanes: int, suffix: str = "") -> list[str]:
+    pairs = [(j, v) for j in range(dealt) for v in range(vectors)]
+    lines = [f"a{j}{v}{suffix} = splat{lanes}(0.0)" for j, v in pairs]
+    lines += ["x_row, y_row = x + i * ITEM, y + k", "for row in range(count):"]
+    lines += [f"    v{v}{suffix} = load{lanes}(y_row + {v * lanes} * ITEM)" for v in range(vectors)]
+    for j in range(dealt):
+        lines.append(f"    c{j}{suffix} = splat{lanes}(load1(x_row + {j} * ITEM))")
+        lines += [f"    a{j}{v}{suffix} = a{j}{v}{suffix} + c{j}{suffix} * v{v}{suffix}" for v in range(vectors)]
+    lines += ["    x_row += x_stride", "    y_row += y_stride"]
+    return lines + _kept(
+        [(f"m + (i + {j}) * m_stride + k + {v * lanes} * ITEM", f"a{j}{v}{suffix}") for j, v in pairs], lanes
+    )
+
+
+def _kept(places: list[tuple[str, str]], lanes: int) -> list[str]:
+    """Return the lines that add sums, scaled, to what is kept of the matrix."""
+    lines = ["if keep == 0.0:", *(f"    store{lanes}({at}, {value} * scale)" for at, value in places), "else:"]
+    return lines + [f"    store{lanes}({at}, load{lanes}({at}) * keep + {value} * scale)" for at, value in places]
+
+
+def _totals(lanes: int, pieces: tuple[int, ...]) -> list[str]:
+    def columns(n: int, suffix: str = "") -> list[str]:
+        lines = [f"a{suffix} = splat{n}(0.0)", "for row in range(count):"]
+        lines += [f"    a{suffix} = a{suffix} + load{n}(y + row * y_stride + k)"]
+        return lines + _kept([("m + k", f"a{suffix}")], n)
+
+    lines = ["keep, scale = load1(word(args, 10)), load1(word(args, 10) + ITEM)", *_shared_columns()]
+    lines += ["for k in range(first, last, LANES * ITEM):", *(f"    {line}" for line in columns(lanes))]
+    lines += ["if task == num_tasks - 1:", "    k = width // LANES * LANES * ITEM"]
+    for piece in pieces:
+        block = (*columns(piece, f"_{piece}"), f"k += {piece} * ITEM")
+        lines += [f"    if width & {piece}:", *(f"        {line}" for line in block)]
+    return lines
+
+
+FORMS: dict[str, Callable[[int, tuple[int, ...]], list[str]]] = {
+    "dots": _dots,
+    "sums": _sums,
+    "outer": _outer,
+    "totals": _totals,
+}

@@ -1,0 +1,438 @@
+"""Expression to kernel source: pure functions from a specification to text.
+
+A kernel's shape (g-SpMM, g-SDDMM) is a template; the expression, the reducer, the dtypes and the register blocks are
+filled in. The text is ordinary Python over the vector type of ``kernels/cpu/lanes/simd.py``, fit to be read in a
+debugger.
+
+A feature axis of ``inner`` elements is swept in blocks of ``lanes`` elements, then in one last pass over pieces of 64,
+32, ... 1 elements that add up to the rest: all accumulators of a pass stay in registers while a row's edges go by.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from ...expr import (
+    Call,
+    Constant,
+    Expr,
+    Operand,
+    Side,
+    write_out_powers,
+)
+from ...opspec import Reducer
+from ..layout import Pattern
+from ..spec import (
+    ITEM_BYTES,
+    REDUCED,
+    KernelSpec,
+    SddmmSpec,
+    SpmmSpec,
+    compute_dtype,
+)
+from .factors import (
+    OF_ROW,
+    row_factors,
+)
+
+__all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
+
+LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
+"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
+WORDS_BEFORE_OPERANDS = 12
+"""Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
+
+
+# -- g-SpMM ------------------------------------------------------------------------------------------------------------
+def spmm_source(spec: SpmmSpec) -> str:
+    """Return the source of the kernel that reduces ``spec.expr`` over entries ``first`` to ``last`` of a row.
+
+    It is called by ``kernels/cpu/run/driver.py``, which lays down the words of ``args``.
+    """
+    names = [repr(operand) for operand in spec.operands]
+    scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
+    what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
+    passes = _group_offsets(spec, names) + _spmm_passes(spec)
+    return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
+{_header(spec)}
+def kernel(args, row, first, last, out, winners):
+{_read_operands(spec)}{scale}{_apart(spec)}{_finished(spec)}{_in_groups(spec, passes)}'''
+
+
+_ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
+    scale = splat1(1.0 / max(count, 1))
+"""
+
+
+def _finished(spec: SpmmSpec) -> str:
+    """Return what finds whether a row is whole: its entries are all here or, where ``first`` is -1, in ``out``."""
+    if spec.epilogue is None:
+        return ""
+    return """    finished = first < 0
+    if first == index(word(args, 0), row):
+        finished = last == index(word(args, 0), row + 1)
+"""
+
+
+def _apart(spec: SpmmSpec) -> str:
+    """Return what finds how many elements the rows of one result lie before those of the next.
+
+    In ``out`` that is all rows; in the carry, where the row of an earlier task is gone on with, it is one.
+    """
+    if not spec.more:
+        return ""
+    return f"""    apart = inner{" * groups" if spec.grouped else ""}
+    if index(word(args, 0), row) == first:
+        apart = apart * word(args, 3)
+"""
+
+
+def _header(spec: KernelSpec) -> str:
+    """Return the imports and the loaders for every width in use."""
+    widths = {*spec.pieces, *((spec.lanes,) if spec.blocks else ())}
+    winners = isinstance(spec, SpmmSpec) and spec.winners
+    lines = [
+        "from dglite.kernels.cpu.lanes import simd",
+        "",
+        f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
+        "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
+        "reduce_add = simd.reduce_add",
+        *(f"{name} = simd.{name}" for name in sorted(set().union(*map(called_functions, spec.exprs)))),
+        f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
+        f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
+        f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
+    ]
+    for width in sorted(widths | {1}, reverse=True):
+        lines.append(
+            f'load{width}, store{width} = simd.loader("{spec.dtype}", {width}), simd.storer("{spec.dtype}", {width})'
+        )
+        lines.append(f'splat{width} = simd.splat("{compute_dtype(spec.dtype)}", {width})')
+        if spec.repeat and spec.repeat <= width:
+            lines.append(f'repeat{width} = simd.repeat_loader("{spec.dtype}", {width}, {spec.repeat})')
+        if winners:
+            lines.append(f'ids{width} = simd.splat("{spec.index}", {width})')
+            lines.append(f'store_ids{width} = simd.storer("{spec.index}", {width})')
+    return "\n".join([*lines, "", ""])
+
+
+def called_functions(expr: Expr) -> set[str]:
+    """Return the names of the functions that the sources of the expression's operators call."""
+    seen, pending = set[Expr](), [write_out_powers(expr)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Call) and node not in seen:
+            seen.add(node)
+            pending.extend(node.args)
+    names = {node.op.source.partition("(")[0] for node in seen if isinstance(node, Call)}
+    return names - {""}
+
+
+def _read_operands(spec: KernelSpec) -> str:
+    lines = [
+        "indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
+        "inner = word(args, 5)" if not spec.grouped else "inner, groups = word(args, 5), word(args, 6)",
+    ]
+    for i, operand in enumerate(spec.operands):
+        at = WORDS_BEFORE_OPERANDS + 3 * i
+        lines.append(f"{operand!r}, {operand!r}_stride = word(args, {at}), word(args, {at + 1})")
+        if spec.grouped:
+            lines.append(f"{operand!r}_table = word(args, {at + 2})")
+    return indent("\n".join(lines), 4)
+
+
+def _in_groups(spec: KernelSpec, body: str) -> str:
+    """Return ``body`` in a loop over the groups, or once when there is one group."""
+    if not spec.grouped:
+        return indent(body, 4)
+    return "    for group in range(groups):\n" + indent("base = group * inner\n" + body, 8)
+
+
+def _group_offsets(spec: KernelSpec, names: list[str]) -> str:
+    if not spec.grouped:
+        return ""
+    return "".join(f"{name}_base = {name} + word({name}_table, group) * ITEM\n" for name in names)
+
+
+def _base(spec: KernelSpec, name: str) -> str:
+    return f"{name}_base" if spec.grouped else name
+
+
+def _spmm_passes(spec: SpmmSpec) -> str:
+    """Return the sweep over whole blocks, then the one over the remaining pieces."""
+    text = ""
+    if spec.blocks:
+        text += f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n"
+        text += indent(_spmm_pass(spec, (spec.lanes,), "k"), 4)
+    if spec.pieces:
+        text += _rest_start(spec) + _spmm_pass(spec, spec.pieces, "rest" if spec.blocks else "")
+    return text
+
+
+def _rest_start(spec: KernelSpec) -> str:
+    return f"rest = inner - {sum(spec.pieces)}\n" if spec.blocks else ""
+
+
+def _at(k: str, pieces: tuple[int, ...], piece: int, *terms: str) -> str:
+    """Return the sum of ``terms``, ``k`` and the piece's start, leaving out what is empty."""
+    start = sum(pieces[:piece])
+    return " + ".join([*terms, *([k] if k else []), *([str(start)] if start else [])]) or "0"
+
+
+def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
+    """Return the loop over a row's entries that keeps one accumulator per piece and reduction in registers."""
+    lines = []
+    for total, _, reducer, width in _totals(spec, pieces):
+        identity = "0.0" if reducer.identity == 0 else f'float("{reducer.identity}")'
+        lines.append(f"total{total} = splat{width}({identity})")
+        if spec.winners and reducer.selects:
+            lines.append(f"winner{total} = ids{width}(first)")
+    if spec.epilogue:
+        lines.append("if first < 0:")
+        lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
+    lines.append("for j in range(first, last):")
+    body = _entry(spec, pieces, k)
+    summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
+    for p in range(len(pieces)):
+        shared, values = _values(spec, summed, p, pieces, k)
+        body += shared
+        for (total, _, reducer, width), value in zip(_totals(spec, pieces)[p :: len(pieces)], values, strict=True):
+            body += _accumulated(spec, total, reducer, width, value)
+    lines += ["    " + line for line in body]
+    lines += _spmm_stores(spec, pieces, k)
+    return "\n".join(lines) + "\n"
+
+
+def _totals(spec: SpmmSpec, pieces: tuple[int, ...]) -> list[tuple[int, int, Reducer, int]]:
+    """Return (its number, its piece, how it reduces, its width) of every accumulator, one reduction after the other."""
+    found = [(p, reducer, width) for _, reducer in spec.parts for p, width in enumerate(pieces)]
+    return [(total, *rest) for total, rest in enumerate(found)]
+
+
+def _accumulated(spec: SpmmSpec, total: int, reducer: Reducer, width: int, value: str) -> list[str]:
+    """Return the lines that take one entry's ``value`` into an accumulator."""
+    if not reducer.selects:
+        return [f"total{total} = total{total} + {value}"]
+    order = "value, total" if reducer is Reducer.MAX else "-value, -total"
+    lines = [
+        f"value = splat{width}({value})",
+        f"better = greater({order}{total})",
+        f"total{total} = select(better, value, total{total})",
+    ]
+    if spec.winners:
+        lines.append(f"winner{total} = select(better, ids{width}(j), winner{total})")
+    return lines
+
+
+def _spmm_stores(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> list[str]:
+    empty, scaled, ends, stores, selecting = list[str](), list[str](), list[str](), list[str](), list[int]()
+    for total, p, reducer, width in _totals(spec, pieces):
+        part = total // len(pieces)
+        for source, factor in row_factors(*spec.parts[part])[1]:
+            shared, (value,) = _values(spec, (factor,), p, pieces, k)
+            scaled += [f"    {line}" for line in (*shared, f"total{total} = {source.format(f'total{total}', value)}")]
+        scale = " * scale" if reducer is Reducer.MEAN else ""
+        at = _at(k, pieces, p, *(["base"] if spec.grouped else []))
+        if spec.epilogue:
+            scaled += [f"    total{total} = total{total}{scale}"] if scale else []
+            shared, (value,) = _values(spec, (spec.epilogue,), p, pieces, k)
+            ends += [f"    {line}" for line in (*shared, f"total{total} = splat{width}({value})")]
+            scale = ""
+        stores.append(f"store{width}(out + ({_later(part)}{at}) * ITEM, total{total}{scale})")
+        if not reducer.selects:
+            continue
+        empty.append(f"    total{total} = splat{width}(0.0)")
+        if spec.winners:
+            selecting += [] if part in selecting else [part]
+            empty.append(f"    winner{total} = ids{width}(-1)")
+            where = f"{_later(selecting.index(part))}{at}"
+            stores.append(f"store_ids{width}(winners + ({where}) * INDEX, winner{total})")
+    lines = ["if first == last:", *empty] if empty else []
+    # a row without entries stays 0, whatever its factor is
+    lines += ["if first < last:", *scaled] if scaled else []
+    return [*lines, *(["if finished:", *ends] if ends else []), *stores]
+
+
+def _out(spec: SpmmSpec, pieces: tuple[int, ...], piece: int, k: str) -> str:
+    """Return the address of a piece of the result."""
+    return f"out + ({_at(k, pieces, piece, *(['base'] if spec.grouped else []))}) * ITEM"
+
+
+def _later(count: int) -> str:
+    """Return how far the result number ``count`` lies behind the first."""
+    return f"{count} * apart + " if count else ""
+
+
+# -- g-SDDMM -----------------------------------------------------------------------------------------------------------
+def sddmm_source(spec: SddmmSpec) -> str:
+    """Return the source of the kernel that computes ``spec.expr`` for a row's entries, each written at its edge's row.
+
+    With ``dot`` a group's inner run is summed to one value. ``out`` is the address of the whole result.
+    """
+    names = [repr(operand) for operand in spec.operands]
+    body = "edge = edge_index(edge_ids, j)\n" if not _reads(spec, Side.E) else ""
+    body += "\n".join(_entry(spec, (spec.lanes,) if spec.blocks else spec.pieces, "")) + "\n"
+    passes = _group_offsets(spec, names) + (_dot_passes(spec) if spec.dot else _map_passes(spec))
+    grouped = (
+        passes if not spec.grouped else "for group in range(groups):\n" + indent("base = group * inner\n" + passes, 4)
+    )
+    return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
+{_header(spec)}
+def kernel(args, row, first, last, out, winners):
+{_read_operands(spec)}    for j in range(first, last):
+{indent(body + grouped, 8)}'''
+
+
+def _map_passes(spec: SddmmSpec) -> str:
+    row = "edge * (groups * inner) + base" if spec.grouped else "edge * inner"
+    text = ""
+    for head, k, pieces in _sweeps(spec):
+        lines = []
+        for p, width in enumerate(pieces):
+            shared, (value,) = _values(spec, spec.exprs, p, pieces, k)
+            lines += [*shared, f"store{width}(out + ({_at(k, pieces, p, row)}) * ITEM, {value})"]
+        text += head + indent("\n".join(lines), 4 if head.startswith("for") else 0)
+    return text
+
+
+def _dot_passes(spec: SddmmSpec) -> str:
+    text = f"wide = splat{spec.lanes}(0.0)\n" if spec.blocks else ""
+    sums = ["reduce_add(wide)"] if spec.blocks else []
+    for head, k, pieces in _sweeps(spec):
+        shared, values = [], []
+        for p in range(len(pieces)):
+            lines, (value,) = _values(spec, spec.exprs, p, pieces, k)
+            shared += lines
+            values.append(value)
+        if head.startswith("for"):
+            text += head + indent("\n".join([*shared, f"wide = wide + {values[0]}"]), 4)
+        else:
+            # A value without a lane-wise operand is a plain number: it counts once for each lane.
+            text += head + "".join(f"{line}\n" for line in shared)
+            sums += [f"reduce_add(splat{pieces[p]}({value}))" for p, value in enumerate(values)]
+    at = "edge * groups + group" if spec.grouped else "edge"
+    return text + f"store1(out + ({at}) * ITEM, {' + '.join(sums)})\n"
+
+
+def _sweeps(spec: SddmmSpec) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return, for the blocks and for the rest, the line before it, the name of its start and its pieces."""
+    sweeps: list[tuple[str, str, tuple[int, ...]]] = []
+    if spec.blocks:
+        sweeps.append((f"for k in range(0, inner - {spec.lanes - 1}, {spec.lanes}):\n", "k", (spec.lanes,)))
+    if spec.pieces:
+        sweeps.append((_rest_start(spec), "rest" if spec.blocks else "", spec.pieces))
+    return sweeps
+
+
+# -- shared by the templates -------------------------------------------------------------------------------------------
+def _reads(spec: KernelSpec, side: Side) -> bool:
+    return any(operand.side is side for operand in spec.operands)
+
+
+def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
+    """Return the lines that find an entry's source and edge, and prefetch the rows of an entry further on."""
+    lines = []
+    if _reads(spec, Side.U):
+        lines += ["source = index(indices, j)", "source_ahead = index_ahead(indices, j, num_entries)"]
+    if _reads(spec, Side.E):
+        lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
+    for operand in spec.operands:
+        if operand.side in OF_ROW:
+            continue
+        name, full = repr(operand), spec.patterns[operand.slot] is Pattern.FULL
+        base = _base(spec, name) if isinstance(spec, SpmmSpec) else name
+        start = _at(k if full else "", (), 0, f"{_ROW[operand.side]}_ahead * {name}_stride")
+        lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
+        lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
+    return lines
+
+
+def _distance(spec: KernelSpec) -> int:
+    """Return how many entries ahead of its use a row is prefetched."""
+    pieces = (spec.lanes,) if spec.blocks else spec.pieces
+    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
+    return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
+
+
+def _cache_lines(spec: KernelSpec, operand: Operand, pieces: tuple[int, ...]) -> int:
+    if spec.patterns[operand.slot] is not Pattern.FULL:
+        return 1
+    return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
+
+
+_ROW = {Side.U: "source", Side.E: "edge", Side.V: "row", Side.G: "0"}
+
+
+def _values(
+    spec: KernelSpec, exprs: tuple[Expr, ...], piece: int, pieces: tuple[int, ...], k: str
+) -> tuple[list[str], list[str]]:
+    """Return ``exprs`` over the lanes of one piece: lines that name what occurs several times, and their texts."""
+    exprs = tuple(map(write_out_powers, exprs))
+    repeated, names, lines = _repeated(exprs), dict[Expr, str](), list[str]()
+
+    def text(node: Expr, whole: bool = False) -> str:
+        if isinstance(node, Constant):
+            return number_text(node.value)
+        if node not in repeated or whole:
+            if isinstance(node, Operand):
+                return _loaded(spec, node, piece, pieces, k)
+            assert isinstance(node, Call)
+            return node.op.source.format(*(text(arg, is_fused(node, arg)) for arg in node.args))
+        if node not in names:
+            line = text(node, True)
+            names[node] = f"shared{piece}_{len(names)}"
+            lines.append(f"{names[node]} = {line}")
+        return names[node]
+
+    return lines, [text(expr) for expr in exprs]
+
+
+def is_fused(node: Call, arg: Expr) -> bool:
+    """Whether ``arg`` is a product that is rounded together with the sum ``node``, wherever that is computed.
+
+    It stands in the sum in full then, though it may have a name: so the last bit of an expression's value does not
+    depend on what else a kernel computes.
+    """
+    return node.op.name in ("add", "sub") and isinstance(arg, Call) and arg.op.name == "mul"
+
+
+def number_text(value: float) -> str:
+    """Return a number of the type that is computed in: a single value and a vector's lanes are rounded alike."""
+    return f"splat1({value!r})" if math.isfinite(value) else f'splat1(float("{value}"))'
+
+
+@lru_cache(maxsize=4096)
+def _repeated(exprs: tuple[Expr, ...]) -> frozenset[Expr]:
+    """Return the operator calls that occur more than once in ``exprs``, and of several the operands that do."""
+    seen, repeated, pending = set[Expr](), set[Expr](), list(exprs)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Constant) or (isinstance(node, Operand) and len(exprs) == 1):
+            continue
+        if node in seen:
+            repeated.add(node)
+        else:
+            seen.add(node)
+            pending.extend(node.args if isinstance(node, Call) else ())
+    return frozenset(repeated)
+
+
+def _loaded(spec: KernelSpec, operand: Operand, piece: int, pieces: tuple[int, ...], k: str) -> str:
+    """Return what loads an operand's values for the lanes of one piece."""
+    if operand == REDUCED:
+        return f"total{piece}"
+    name, width = repr(operand), pieces[piece]
+    row = f"{_ROW[operand.side]} * {name}_stride"
+    pattern = spec.patterns[operand.slot]
+    if pattern is Pattern.FULL:
+        return f"load{width}({_base(spec, name)} + ({_at(k, pieces, piece, row)}) * ITEM)"
+    if pattern is Pattern.SCALAR:
+        return f"load1({_base(spec, name)} + {row} * ITEM)"
+    run = f"{row} + ({_at(k, pieces, piece)}) // {spec.repeat}"
+    return f"{f'repeat{width}' if spec.repeat <= width else 'load1'}({name} + ({run}) * ITEM)"
+
+
+def indent(text: str, spaces: int) -> str:
+    """Return the lines moved right; empty lines stay empty."""
+    pad = " " * spaces
+    return "".join(pad + line + "\n" if line.strip() else "\n" for line in text.rstrip("\n").split("\n"))
