@@ -59,7 +59,7 @@ class Lookups(ABC):
     def edges_inside(
         self, u: np.ndarray, v: np.ndarray, number_of_u: np.ndarray, number_of_v: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the edges from ``u`` to ``v``, in the order of :meth:`out_edges`: positions in ``u`` and ``v``, and id.
+        """Return the edges from ``u`` to ``v`` in the order of :meth:`out_edges`: positions in ``u`` and ``v``, and id.
 
         ``number_of_u[u]`` is the position in ``u``, -1 for other nodes; likewise for ``v``. Read are the out-edges of
         ``u`` or the in-edges of ``v``, whichever are fewer: sampled neighbours are hubs, whose other edges are many.
