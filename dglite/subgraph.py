@@ -77,7 +77,7 @@ def node_subgraph(
         tables.append(table)
     edges, ends = [], []
     for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True):
-        src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], tables[dst_set])
+        src, dst, edge_ids = adjacency.edges_inside(chosen[src_set], chosen[dst_set], tables[src_set], tables[dst_set])
         edges.append(edge_ids)
         ends.append((src, dst))
     kept = (chosen, ends) if relabel_nodes else (None, None)

@@ -13,6 +13,9 @@ from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
 __all__ = ["Lookups"]
 
 _INT32 = np.dtype(np.int32)
+_MOST_KEYS = 2**62
+_SORTING = 2
+"""How many out-edges are read as fast as one in-edge is read and the edges found among these are sorted."""
 
 
 class Lookups(ABC):
@@ -53,30 +56,50 @@ class Lookups(ABC):
         """Return (source, destination, edge id) of the out-edges of ``u``: by position in ``u``, then by edge id."""
         return self._row_edges(self.csr(), u)
 
-    def edges_inside(self, u: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the edges from ``u`` to nodes with a number >= 0 in ``table``, in the order of :meth:`out_edges`.
+    def edges_inside(
+        self, u: np.ndarray, v: np.ndarray, number_of_u: np.ndarray, number_of_v: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the edges from ``u`` to ``v`` in the order of :meth:`out_edges`: positions in ``u`` and ``v``, and id.
 
-        They are given as position in ``u``, number in ``table`` (``index_dtype``), and edge id.
+        ``number_of_u[u]`` is the position in ``u``, -1 for other nodes; likewise for ``v``. Read are the out-edges of
+        ``u`` or the in-edges of ``v``, whichever are fewer: sampled neighbours are hubs, whose other edges are many.
         """
+        out = self.csr().indptr if "csr" in self.formats or "csc" not in self.formats else None
+        into = self.csc().indptr if "csc" in self.formats and self.num_src * self.num_edges < _MOST_KEYS else None
+        num_out = -1 if out is None else int((out[u + 1] - out[u]).sum(dtype=np.int64))
+        num_in = -1 if into is None else int((into[v + 1] - into[v]).sum(dtype=np.int64))
+        if into is None or 0 <= num_out <= _SORTING * num_in:
+            return self._marked_edges(self.csr(), u, number_of_v, num_out)
+        far, near, edge_ids = self._marked_edges(self.csc(), v, number_of_u, num_in)
+        order = np.argsort(near.astype(np.int64) * self.num_edges + edge_ids)
+        return near[order], far[order], edge_ids[order]
+
+    def _marked_edges(
+        self, stored: Compressed, rows: np.ndarray, table: np.ndarray, scanned: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the entries of ``rows`` whose other end has a number >= 0: position of the row, number, edge id."""
         if self.num_edges <= SMALL:
-            _, dst, edge_ids = self.out_edges(u)
-            counts = np.diff(self.csr().indptr)[u]
-            numbers = table[dst]
+            starts = stored.indptr[rows].astype(np.int64)
+            counts = stored.indptr[rows + 1] - starts
+            entries = expand_ranges(starts, counts)
+            numbers = table[stored.indices[entries]]
             found = numbers >= 0
-            return np.repeat(np.arange(len(u)), counts)[found], numbers[found], edge_ids[found]
+            return np.repeat(np.arange(len(rows)), counts)[found], numbers[found], stored.edge_ids_of(entries[found])
         # Imported here because it imports Numba, which takes 0.5 s that `import dglite` must not pay.
         from ..kernels.cpu.run.rows import run_rows
         from ..kernels.cpu.sample import block
 
-        stored, counts = self.csr(), np.empty(len(u), np.int64)
         indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids
-        scanned, threads = int((indptr[u + 1] - indptr[u]).sum(dtype=np.int64)), active.num_threads()
-        run_rows(block.count_inside, len(u), scanned, threads, indptr, indices, u, table, counts)
+        counts, threads = np.empty(len(rows), np.int64), active.num_threads()
+        marks = np.packbits(table >= 0, bitorder="little")  # fits the caches, where the table does not
+        run_rows(block.count_inside, len(rows), scanned, threads, indptr, indices, rows, marks, counts)
         total, offsets = int(counts.sum()), np.cumsum(counts) - counts
         near, far = np.empty(total, self.index_dtype), np.empty(total, self.index_dtype)
         edge_ids = np.empty(total, self.idtype)
         matrix = indptr, indices, indices[:0] if ids is None else ids
-        run_rows(block.list_inside, len(u), scanned, threads, *matrix, u, table, offsets, near, far, edge_ids)
+        run_rows(
+            block.list_inside, len(rows), scanned, threads, *matrix, rows, marks, table, offsets, near, far, edge_ids
+        )
         return near, far, edge_ids
 
     def _row_edges(self, stored: Compressed, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

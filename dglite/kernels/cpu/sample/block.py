@@ -80,16 +80,16 @@ def count_inside(
     indptr: np.ndarray,
     indices: np.ndarray,
     rows: np.ndarray,
-    table: np.ndarray,
+    marks: np.ndarray,
     counts: np.ndarray,
     first: int,
     last: int,
 ) -> None:
-    """Count the edges of ``rows[first:last]`` whose other end has a number >= 0 in the table."""
+    """Count the edges of ``rows[first:last]`` whose other end is marked: its bit is set, the lowest of a byte first."""
     for i in range(first, last):
         count = 0
         for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            count += table[indices[entry]] >= 0
+            count += (marks[indices[entry] >> 3] >> (indices[entry] & 7)) & 1
         counts[i] = count
 
 
@@ -99,6 +99,7 @@ def list_inside(
     indices: np.ndarray,
     edge_ids: np.ndarray,
     rows: np.ndarray,
+    marks: np.ndarray,
     table: np.ndarray,
     offsets: np.ndarray,
     near: np.ndarray,
@@ -112,8 +113,8 @@ def list_inside(
     for i in range(first, last):
         to = offsets[i]
         for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            number = table[indices[entry]]
-            if number >= 0:
-                near[to], far[to] = i, number
+            other = indices[entry]
+            if (marks[other >> 3] >> (other & 7)) & 1:
+                near[to], far[to] = i, table[other]
                 edges[to] = entry if by_entry else edge_ids[entry]
                 to += 1
