@@ -14,7 +14,6 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("message_passing", "large_graphs", "file_format", "sparse_matrices")
 
 
 def _blocks(page: str, language: str) -> list[str]:
@@ -25,8 +24,8 @@ def _blocks(page: str, language: str) -> list[str]:
 PAGES = ["README.md"] + [
     f"docs/{page}.md"
     for page in (
-        "message_passing coming_from graphs sampling dataloading large_graphs compile file_format backends "
-        "dynamic dynamic_lazy dynamic_persistent tofu tofu_describe"
+        "message_passing coming_from graphs sampling dataloading large_graphs compile file_format sparse_matrices "
+        "backends dynamic dynamic_lazy dynamic_persistent tofu tofu_describe"
     ).split()
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -199,3 +200,27 @@ def test_edges_between_some_nodes_of_a_larger_graph(idtype):
     assert [end.tolist() for end in part.edges()] == [[place[ends[e]] for e in kept] for ends in (src, dst)]
     whole = g.subgraph(nodes, relabel_nodes=False)
     assert whole.edata[dglite.EID].tolist() == kept and whole.num_nodes() == 200
+
+
+@pytest.mark.parametrize("num_edges", [200, 40_000])
+@pytest.mark.parametrize("formats", ["csr", "csc", "coo", ["csr", "csc"]])
+def test_in_edges_and_out_edges_give_the_same_subgraph(num_edges, formats):
+    """Most edges leave one node, so that in-edges are the fewer; with reversed edges, out-edges are."""
+    rng = np.random.default_rng(0)
+    src = np.where(rng.random(num_edges) < 0.9, 0, rng.integers(100, size=num_edges))
+    dst = rng.integers(100, size=num_edges)
+    nodes = rng.permutation(100)[:20]
+    nodes[0] = 0
+    nodes = np.unique(nodes)[::-1].copy()
+    place = {node: i for i, node in enumerate(nodes.tolist())}
+    for ends in ((src, dst), (dst, src)):
+        g = dglite.graph(ends, num_nodes=100).formats(formats)
+        g.create_formats_()
+        part = dglite.node_subgraph(g, nodes)
+        expected = sorted(
+            (place[u], i, place[v])
+            for i, (u, v) in enumerate(zip(*(end.tolist() for end in ends), strict=True))
+            if u in place and v in place
+        )
+        found = zip(part.edges()[0].tolist(), part.edata[dglite.EID].tolist(), part.edges()[1].tolist(), strict=True)
+        assert list(found) == expected

@@ -34,6 +34,11 @@ class Lookups(ABC):
     def endpoints(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (source, destination) of each edge in edge-id order, in ``index_dtype``."""
 
+    @property
+    @abstractmethod
+    def formats(self) -> tuple[str, ...]:
+        """The formats that exist now."""
+
     @abstractmethod
     def csc(self) -> Compressed:
         """Return the in-edges of each destination node."""
