@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from examples import correct_and_smooth, graph_classification, knowledge_graph, link_prediction
+import dglite
+from examples import correct_and_smooth, graph_classification, knowledge_graph, link_prediction, unsupervised
 from tests.examples.conftest import Run
 from tests.examples.test_minibatch import Planted
 
@@ -54,3 +55,27 @@ def test_labels_correct_words(run: Run, monkeypatch: pytest.MonkeyPatch) -> None
     assert both > words
     with pytest.raises(SystemExit, match="expected at least"):
         run(correct_and_smooth, "--epochs", 1, "--seeds", 1, "--expect", 1.01)
+
+
+class Tied(Planted):
+    """The same with a loop at each node, so that no walk ends."""
+
+    def __getitem__(self, item: int) -> dglite.DGLGraph:
+        return dglite.add_self_loop(super().__getitem__(item))
+
+
+@pytest.mark.parametrize("method", ["deepwalk", "infomax"])
+def test_what_was_learned_without_labels_tells_them(method: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsupervised, "CoraGraphDataset", Tied)
+    options = ["--methods", method, "--width", 16, "--epochs", 60]
+    assert method in run(unsupervised, *options, "--expect", 0.85)
+    with pytest.raises(SystemExit, match="expected at least"):
+        run(unsupervised, *options[:2], "--epochs", 1, "--expect", 1.01)
+
+
+def test_papers_are_drawn(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(unsupervised, "CoraGraphDataset", Tied)
+    picture = tmp_path / "papers.png"
+    run(unsupervised, "--width", 8, "--epochs", 1, "--picture", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
