@@ -139,6 +139,9 @@ class Call(Expr):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self.op, self.args)  # made anew: another process hashes sides differently
+
     def __repr__(self) -> str:
         return formula(self)
 

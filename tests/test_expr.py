@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -79,6 +81,15 @@ def test_expressions_are_values():
     assert pickle.loads(pickle.dumps(expr)) == expr and copy.deepcopy(expr) == expr
     assert formula(expr) == str(expr) == "((u0 * e2) + 1.0)"
     assert operands_of(expr) == (U0, E2)
+
+
+def test_an_expression_of_another_process_is_found_among_ours():
+    code = (
+        "import pickle, sys; from dglite.expr import Operand, Side;"
+        "sys.stdout.buffer.write(pickle.dumps(Operand(Side.U, 0) * Operand(Side.E, 1)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert pickle.loads(done.stdout) in {Operand(Side.U, 0) * Operand(Side.E, 1)}
 
 
 def test_compact_renumbers_by_slot():
