@@ -34,7 +34,7 @@ class PublishedDataset(DGLDataset):
 
     def _wanted(self) -> tuple[str, ...]:
         """Return the names of the files without which nothing can be read."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _wanted(), which returns names of files")
 
     def _places(self) -> tuple[str, ...]:
         """Return the folders below ``raw_dir`` that may have them, the one that downloads come to first."""

@@ -105,11 +105,11 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
 
     def _entity(self, term: Term) -> Entity | None:
         """Return the type, empty where the statement decides it, and the name of a node; None for no node."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _entity(term)")
 
     def _relation(self, term: Term) -> str | None:
         """Return the name of a relation; None for one that is left out."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _relation(term)")
 
     def _edge(self, statement: Statement) -> Edge | None:
         """Return the edge that a statement becomes; None for one that is left out."""

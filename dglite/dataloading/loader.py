@@ -112,7 +112,7 @@ class Loader:
 
     def _make(self, positions: np.ndarray) -> Any:
         """Return the batch of some items."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define _make(positions), which returns a batch")
 
     def _received(self, made: Any) -> None:
         """Do what is to be done in the thread that takes a batch."""

@@ -42,7 +42,9 @@ class _NegativeSampler:
         return self._generate(g, eids, g.canonical_etypes[0])
 
     def _generate(self, g: DGLGraph, eids: Any, etype: Any) -> Pairs:
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define _generate(g, eids, etype), which returns node pairs"
+        )
 
 
 @final

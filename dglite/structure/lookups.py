@@ -15,7 +15,7 @@ __all__ = ["Lookups"]
 _INT32 = np.dtype(np.int32)
 _MOST_KEYS = 2**62
 _SORTING = 2
-"""How many out-edges are read as fast as one in-edge is read and the edges found among these are sorted."""
+"""Out-edges are read unless they are more than this many times the in-edges: those found by in-edges must be sorted."""
 
 
 class Lookups(ABC):
