@@ -33,7 +33,8 @@ from out_of_core import rates_table
 from overhead import calls_table
 from reorder import orders_table
 from sampling import cases_table as sampling_table
-from spmm import cases_table, summary_table
+from scaling import scaling_table
+from spmm import cases_table, operations_table, summary_table
 from sweep import sweep_table
 from tofu_search import plans_table
 from tofu_train import steps_table as partitioned_table
@@ -43,10 +44,15 @@ PAGES = [ROOT / "docs" / name for name in ("performance.md", "dynamic.md", "laye
 
 
 def spmm(results: dict[str, Any]) -> str:
-    """Return the geometric means, and all cases folded away."""
+    """Return the geometric means, those of each operation, and all cases folded away."""
     records = results["records"]
-    cases = cases_table(records)
-    return f"{summary_table(records)}\n\n<details><summary>All {len(records)} cases</summary>\n\n{cases}\n\n</details>"
+    means, cases = f"{summary_table(records)}\n\n{operations_table(records)}", cases_table(records)
+    return f"{means}\n\n<details><summary>All {len(records)} cases</summary>\n\n{cases}\n\n</details>"
+
+
+def spmm_retained(results: dict[str, Any]) -> str:
+    """Return the same where malloc keeps its memory."""
+    return spmm(results)
 
 
 def overhead(results: dict[str, Any]) -> str:
@@ -180,8 +186,14 @@ def tofu_train(results: dict[str, Any]) -> str:
     return partitioned_table(results["records"])
 
 
+def scaling(results: dict[str, Any]) -> str:
+    """Return one row per case and number of threads."""
+    return scaling_table(results["records"])
+
+
 SECTIONS = (
     (spmm, "spmm"),
+    (spmm_retained, "spmm_retained"),
     (overhead, "overhead"),
     (memory, "memory"),
     (attention_memory, "memory"),
@@ -203,6 +215,7 @@ SECTIONS = (
     (accuracy, "accuracy"),
     (out_of_core, "out_of_core"),
     (before_after, "before_after"),
+    (scaling, "scaling"),
     (tofu_search, "tofu_search"),
     (tofu_train, "tofu_train"),
 )

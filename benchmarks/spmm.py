@@ -2,6 +2,7 @@
 
     python benchmarks/spmm.py            about ten minutes on two cores
     python benchmarks/spmm.py --quick    small graphs, one width
+    python benchmarks/spmm.py --retained sums, means and maxima of nodes once more, malloc keeping its memory for all
 
 Every peer gets its graph in the form that suits it before the clock starts, and its results are compared with ours.
 PyTorch Geometric runs its default path, ``MessagePassing`` on an ``edge_index`` without compiled add-ons; DGL runs with
@@ -22,7 +23,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import torch
-from common import OURS, erdos_renyi, geometric_mean, interleave, load_dgl, load_pyg, parser, power_law, save, table
+from common import (
+    OURS,
+    erdos_renyi,
+    geometric_mean,
+    interleave,
+    load_dgl,
+    load_pyg,
+    parser,
+    power_law,
+    retain_memory,
+    save,
+    table,
+)
 
 import dglite
 
@@ -284,13 +297,31 @@ def summary_table(records: list[dict[str, Any]]) -> str:
     return table(["peer's time / ours", "forward, geometric mean", "backward, geometric mean", "least", "where"], rows)
 
 
+def operations_table(records: list[dict[str, Any]], peer: str = "DGL 2.1") -> str:
+    """Return one row per operation and direction: the peer's time as a multiple of ours, its mean and its range."""
+    rows = []
+    for operation, direction in itertools.product(OPERATIONS, ("forward", "backward")):
+        own = [r for r in records if r["operation"] == operation and r["direction"] == direction]
+        found = ratios(own, peer).values()
+        if found:
+            cells = (geometric_mean(found), min(found), max(found))
+            rows.append([f"{operation}, {direction}", *(f"{cell:.2f}" for cell in cells)])
+    return table([f"{peer} / {OURS}", "geometric mean", "least", "most"], rows)
+
+
 def main() -> None:
     """Measure, print, save."""
-    quick = parser(__doc__.split("\n")[0]).parse_args().quick
+    options = parser(__doc__.split("\n")[0])
+    options.add_argument("--retained", action="store_true", help="let malloc keep its memory, for all libraries")
+    given = options.parse_args()
+    quick, operations, name = given.quick, OPERATIONS, "spmm"
+    if given.retained:
+        retain_memory()
+        operations, name = SPMM[:4], "spmm_retained"
     records: list[dict[str, Any]] = []
     for network in networks(quick):
         found = frameworks(network)
-        for operation, width in itertools.product(OPERATIONS, (16,) if quick else WIDTHS):
+        for operation, width in itertools.product(operations, (16,) if quick else WIDTHS):
             if len(network.src) * width * 4 > MOST_BYTES.get(operation, math.inf):
                 print(f"left out: {operation}, {network.name}, width {width}: edge tensors too large for the peers")
                 continue
@@ -299,8 +330,8 @@ def main() -> None:
             print("\n".join(cases_table(new).split("\n")[2:]), flush=True)
             gc.collect()
         if not quick:
-            save("spmm", {"records": records})
-    print(f"\n{cases_table(records)}\n\n{summary_table(records)}")
+            save(name, {"records": records})
+    print(f"\n{cases_table(records)}\n\n{summary_table(records)}\n\n{operations_table(records)}")
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ def adjacency_of(graph: Any) -> Any:
     DGLError
         The graph has several edge types, or is none: arguments are swapped, for instance.
     """
-    if isinstance(graph, Adjacency):
+    if type(graph) is Adjacency:
         return graph
     try:
         return graph.adjacency()

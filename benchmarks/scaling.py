@@ -1,0 +1,161 @@
+"""Strong scaling: the same work on 1, 2, 4, ... threads, up to all cores, beside DGL 2.1.
+
+    python benchmarks/scaling.py            two minutes for each number of threads
+    python benchmarks/scaling.py --quick    small sizes
+
+g-SpMM, a training step of GAT, neighbour sampling with blocks, and Tree-LSTMs as vertex programs (DGL's as in its
+tutorial, by prop_nodes_topo). Each number of threads has a process of its own, whose OMP_NUM_THREADS every library
+obeys. Whoever has 16 or 64 cores: run this.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from attention import training_step
+from common import OURS, erdos_renyi, interleave, load_dgl, parser, power_law, save, table
+from sampling import BATCH_SIZE, FANOUTS, Peer, cycled
+from tree_models import TreeLSTM, load_trees
+from tree_ways import Messages, VertexProgram, Way
+
+import dglite
+import dglite.nn
+import dglite.sampling
+
+PEER = "DGL 2.1"
+WIDTH, HEADS_OF, HIDDEN, TREES = 64, 32, 256, 64
+Runners = dict[str, Callable[[], Any]]
+
+
+def counts_of_threads() -> list[int]:
+    """Return 1, 2, 4, ... and the number of cores."""
+    cores = os.cpu_count() or 1
+    return sorted({1 << bit for bit in range(cores.bit_length()) if 1 << bit <= cores} | {cores})
+
+
+# -- the cases ---------------------------------------------------------------------------------------------------------
+def aggregation(libraries: dict[str, Any], scale: int) -> Runners:
+    """A sum over in-edges on a power-law graph, forward and backward."""
+    num_nodes = 100_000 // scale
+    src, dst = (torch.from_numpy(ends).int() for ends in power_law(num_nodes, 50 * num_nodes))
+    x = torch.randn(num_nodes, WIDTH, requires_grad=True)
+
+    def runner(library: Any) -> Callable[[], Any]:
+        graph = library.graph((src, dst), num_nodes=num_nodes)
+        return lambda: torch.autograd.grad(library.ops.copy_u_sum(graph, x).sum(), x)
+
+    return {name: runner(library) for name, library in libraries.items()}
+
+
+def attention(libraries: dict[str, Any], scale: int) -> Runners:
+    """A training step of a graph attention layer."""
+    num_nodes = 32_768 // scale
+    src, dst = (torch.from_numpy(ends).int() for ends in erdos_renyi(num_nodes, 26 * num_nodes))
+    found = {}
+    for name, library in libraries.items():
+        graph = library.add_self_loop(library.graph((src, dst), num_nodes=num_nodes))
+        layers = __import__(f"{library.__name__}.nn", fromlist=["GATConv"])
+        found[name] = training_step(layers, graph, "GATConv", HEADS_OF, {})
+    return found
+
+
+def sampling(libraries: dict[str, Any], scale: int) -> Runners:
+    """Neighbours of a batch of seeds, layer by layer, and their blocks."""
+    num_nodes = 500_000 // scale
+    src, dst = (torch.from_numpy(ends) for ends in power_law(num_nodes, 20 * num_nodes))
+    batches = list(torch.randperm(num_nodes)[: 5 * BATCH_SIZE].split(BATCH_SIZE))
+    peers = {name: Peer(library, library.sampling, src, dst, num_nodes) for name, library in libraries.items()}
+    return {name: cycled(peer.batch, batches) for name, peer in peers.items()}
+
+
+def dynamic(libraries: dict[str, Any], scale: int) -> Runners:
+    """Training steps of Tree-LSTMs on batches of trees."""
+    trees, words, _ = load_trees(2 * TREES // scale)
+    model = TreeLSTM(words, HIDDEN // scale)
+    ways: dict[str, Way] = {OURS: VertexProgram(model)}
+    if PEER in libraries:
+        ways[PEER] = Messages(model, libraries[PEER], trees)
+    batches = [trees[: len(trees) // 2], trees[len(trees) // 2 :]]
+
+    def runner(way: Way) -> Callable[[], Any]:
+        def step(batch: Any) -> None:
+            way.step(way.construct(batch))
+            way.finish()
+
+        return cycled(step, batches)  # type: ignore[arg-type]
+
+    return {name: runner(way) for name, way in ways.items()}
+
+
+CASES: dict[str, Callable[[dict[str, Any], int], Runners]] = {
+    f"copy_u sum, width {WIDTH}, forward and backward": aggregation,
+    f"GAT, 8 heads of {HEADS_OF}, training step": attention,
+    f"neighbours {FANOUTS} and blocks of {BATCH_SIZE:,} seeds": sampling,
+    f"Tree-LSTM, hidden {HIDDEN}, batch {TREES}, training step": dynamic,
+}
+
+
+# -- measuring ---------------------------------------------------------------------------------------------------------
+def measure(quick: bool) -> list[dict[str, Any]]:
+    """Return one record per case, on the threads of this process."""
+    libraries: dict[str, Any] = {OURS: dglite}
+    if (dgl := load_dgl()) is not None:
+        libraries[PEER] = dgl
+    records = []
+    for case, runners_of in CASES.items():
+        torch.manual_seed(0)
+        runners = runners_of(libraries, 8 if quick else 1)
+        for run in runners.values():
+            run()
+        seconds = interleave(runners, budget=1 if quick else 10, most=25, slow_from=60)
+        records.append({"case": case, "threads": torch.get_num_threads(), "seconds": seconds})
+    return records
+
+
+def measured_on(threads: int, quick: bool) -> list[dict[str, Any]]:
+    """Return what a process with so many threads measures."""
+    command = [sys.executable, __file__, "--here", *(["--quick"] if quick else [])]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def scaling_table(records: list[dict[str, Any]]) -> str:
+    """Return one row per case and number of threads: milliseconds, how many times as fast as on one, and the ratio."""
+    alone = {r["case"]: r["seconds"] for r in records if r["threads"] == 1}
+    rows = []
+    for record in records:
+        row = [record["case"], str(record["threads"])]
+        for name, seconds in record["seconds"].items():
+            row += [f"{1e3 * seconds:.1f}", f"{alone[record['case']][name] / seconds:.2f}"]
+        if PEER in record["seconds"]:
+            row.append(f"{record['seconds'][PEER] / record['seconds'][OURS]:.2f}")
+        rows.append(row)
+    names = list(records[0]["seconds"])
+    header = ["work", "threads", *(title for name in names for title in (f"{name}, ms", "of one thread's speed"))]
+    return table([*header, *([f"{PEER} / {OURS}"] if PEER in names else [])], rows)
+
+
+def main() -> None:
+    """Measure, print, save."""
+    options = parser(__doc__.split("\n")[0])
+    options.add_argument("--here", action="store_true", help="measure on the threads of this process, print JSON")
+    given = options.parse_args()
+    if given.here:
+        print(json.dumps(measure(given.quick)))
+        return
+    found = [record for threads in counts_of_threads() for record in measured_on(threads, given.quick)]
+    records = sorted(found, key=lambda record: (list(CASES).index(record["case"]), record["threads"]))
+    print(scaling_table(records))
+    if not given.quick:
+        save("scaling", {"records": records})
+
+
+if __name__ == "__main__":
+    main()
