@@ -24,13 +24,14 @@ LAYERS = {
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
     "metrics",
-    8: "nn data dataloading dynamic tofu classic contrib optim",
+    8: "nn data dataloading dynamic tofu classic contrib optim distributed",
     9: "compat __main__",
 }
 LAYER_OF = {name: layer for layer, packages in LAYERS.items() for name in packages.split()}
 
 NEIGHBOURS = {
     ("config", "errors"),
+    ("distributed", "tofu"),
     ("expr", "opspec"),
     ("formulas", "expr"),
     ("formulas", "opspec"),
@@ -54,6 +55,7 @@ OWNERS = {
         "sparse/exchange.py",
         "nn",
         "data",
+        "distributed",
         "dynamic",
         "tofu",
     },

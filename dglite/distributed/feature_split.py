@@ -1,0 +1,123 @@
+"""Training on a whole graph whose features are split by columns while they are aggregated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..ops.sparse import spmm
+from ..opspec import Reducer
+from .lockstep import Lockstep, check_starts, message_of
+
+__all__ = ["FeatureSplit"]
+
+
+class FeatureSplit(Lockstep):
+    """Sums over a whole graph, of which every process computes some columns of all rows (NeutronTP, Ai et al., 2024).
+
+    Every process has the whole structure and owns a range of nodes, as in :class:`FullGraph`. Rows become columns
+    before a sum and rows again after it, so each process receives ``2 * width * num_nodes / P`` numbers at most,
+    whatever the graph is like: less than by halos where these are large, see :func:`plan_full_graph`.
+
+    Parameters
+    ----------
+    graph
+        the whole graph, of one node and one edge type.
+    starts
+        as for :class:`FullGraph`.
+
+    Raises
+    ------
+    DGLError
+        On every process alike: ``starts`` differ, or do not fit the processes or the graph.
+    """
+
+    def __init__(self, graph: DGLGraph, starts: Sequence[int], group: Any = None, *, timeout: float = 300.0) -> None:
+        super().__init__(group, timeout)
+        self.graph, self.starts = graph, [int(start) for start in starts]
+        self.agreed(lambda: (self._check(), []), self.starts)
+        self._counts = np.diff(self.starts).tolist()
+
+    def _check(self) -> bool:
+        check_starts(self.starts, self.world, "starts")
+        if self.starts[-1] != self.graph.num_nodes():
+            raise DGLError(f"starts end at {self.starts[-1]}; the graph has {self.graph.num_nodes()} nodes")
+        return True
+
+    def aggregate(self, x: torch.Tensor, edge_weight: torch.Tensor | None = None, reduce: str = "sum") -> torch.Tensor:
+        """Return the sum or mean over in-edges of the sources' rows, times weights; 0 for a node without in-edges.
+
+        Parameters
+        ----------
+        x
+            (owned nodes, *feat), floating.
+        edge_weight
+            (all edges,), the same on every process. Its gradient is that of this process's columns: add it up by
+            ``all_reduce``.
+
+        Returns
+        -------
+        Tensor
+            (owned nodes, *feat).
+        """
+        if x.ndim == 0 or len(x) != self._counts[self.rank]:
+            raise DGLError(f"got features of shape {tuple(x.shape)}; expected {self._counts[self.rank]} rows")
+        if reduce not in ("sum", "mean"):
+            raise DGLError(f"got reduce={reduce!r}; expected 'sum' or 'mean'")
+        expr = message_of(edge_weight is not None)
+        weights = () if edge_weight is None else (edge_weight.reshape(-1, 1),)
+        width = math.prod(x.shape[1:])
+        columns = _ToColumns.apply(x.reshape(len(x), width), self)
+        found = _ToRows.apply(spmm(self.graph.adjacency(), expr, Reducer(reduce), (columns, *weights)), self, width)
+        return found.reshape(x.shape)  # type: ignore[no-any-return]
+
+    def _widths(self, width: int) -> list[int]:
+        """Return how many of so many columns each process has."""
+        return np.diff([width * rank // self.world for rank in range(self.world + 1)]).tolist()
+
+    def to_columns(self, x: torch.Tensor, kind: str) -> torch.Tensor:
+        """Return some columns (num_nodes, w) of all rows, for all columns of some rows (owned, width)."""
+        widths, counts = self._widths(x.shape[1]), self._counts
+        own = widths[self.rank]
+        send = torch.cat([part.reshape(-1) for part in x.split(widths, 1)])
+        given, taken = [len(x) * width for width in widths], [count * own for count in counts]
+        return self.exchange(send, given, taken, kind).view(sum(counts), own)
+
+    def to_rows(self, x: torch.Tensor, width: int, kind: str) -> torch.Tensor:
+        """Return all columns of some rows for some columns of all rows."""
+        widths, own = self._widths(width), self._counts[self.rank]
+        given, taken = [count * x.shape[1] for count in self._counts], [own * width for width in widths]
+        parts = self.exchange(x.reshape(-1), given, taken, kind).split(taken)
+        return torch.cat(
+            [part.view(own, -1) if own else part.view(0, w) for part, w in zip(parts, widths, strict=True)], 1
+        )
+
+
+class _ToColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, split: FeatureSplit) -> torch.Tensor:  # type: ignore[override]
+        ctx.split, ctx.width = split, x.shape[1]
+        return split.to_columns(x, "columns")
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return ctx.split.to_rows(grad, ctx.width, "gradients"), None
+
+
+class _ToRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, split: FeatureSplit, width: int) -> torch.Tensor:  # type: ignore[override]
+        ctx.split = split
+        return split.to_rows(x, width, "columns")
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return ctx.split.to_columns(grad, "gradients"), None, None

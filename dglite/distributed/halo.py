@@ -1,0 +1,77 @@
+"""Rows that travel to those who need them, and their gradients on the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import DGLError
+from ..ops.rows import RowIndex, take_rows
+from .lockstep import Lockstep
+
+__all__ = ["Flight", "Route"]
+
+
+class Route:
+    """Which rows of a node type go to which process, and come from which."""
+
+    def __init__(self, graph: Lockstep, num_rows: int, rows: np.ndarray, given: list[int], taken: list[int]) -> None:
+        self.graph, self.num_rows, self.rows, self.given, self.taken = graph, num_rows, RowIndex(rows), given, taken
+
+    def send(self, x: torch.Tensor) -> Flight:
+        """Begin to send rows of ``x`` (owned nodes, *feat) to those who need them."""
+        if x.ndim == 0 or len(x) != self.num_rows:
+            raise DGLError(f"got features of shape {tuple(x.shape)}; expected {self.num_rows} rows, one per owned node")
+        flight = Flight(self)
+        flight.rows = _Leave.apply(take_rows(x, self.rows), flight)
+        return flight
+
+
+class Flight:
+    """Rows on their way, and later their gradients on the way back.
+
+    Autograd runs operations in the reverse order of their making. What is computed between :meth:`Route.send` and
+    :meth:`land` is therefore computed while rows travel, and its gradient while gradients do.
+    """
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.rows: torch.Tensor
+        self.returned: torch.Tensor
+        self.wait: Callable[[], None]
+
+    def land(self) -> torch.Tensor:
+        """Return the rows of the halo, all there."""
+        return _Land.apply(self.rows, self)  # type: ignore[no-any-return]
+
+
+class _Leave(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
+        ctx.flight, route = flight, flight.route
+        received, flight.wait = route.graph.start(rows, route.given, route.taken, "halos")
+        return received
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        ctx.flight.wait()
+        return ctx.flight.returned, None
+
+
+class _Land(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
+        ctx.flight = flight
+        flight.wait()
+        return rows.view_as(rows)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        flight, route = ctx.flight, ctx.flight.route
+        flight.returned, flight.wait = route.graph.start(grad, route.taken, route.given, "gradients")
+        return grad, None
