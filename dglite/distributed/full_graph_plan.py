@@ -48,7 +48,14 @@ class FullGraphPlan:
 
 
 def plan_full_graph(
-    g: DGLGraph, model: Any, num_parts: int, assignment: Any = None, *, itemsize: int = 4, training: bool = True
+    g: DGLGraph,
+    model: Any,
+    num_parts: int,
+    assignment: Any = None,
+    *,
+    itemsize: int = 4,
+    training: bool = True,
+    first_gradient: bool = True,
 ) -> FullGraphPlan:
     """Return what full-graph training of a model sends in a step, split by nodes and split by features.
 
@@ -66,7 +73,9 @@ def plan_full_graph(
     itemsize
         bytes of a number.
     training
-        count gradients, too. The first layer has none to send: nothing before it is learned.
+        count gradients, too.
+    first_gradient
+        whether the first layer sends gradients: it does not where it aggregates features as they are given.
 
     Raises
     ------
@@ -84,7 +93,7 @@ def plan_full_graph(
             raise DGLError(f"assignment needs a number from 0 to {num_parts - 1} for each of {num_nodes} nodes")
     src, dst = (ends.numpy().astype(np.int64) for ends in g.edges())
     halo = halo_rows(src, dst, owner, num_parts)
-    passes = [2 if training and layer else 1 for layer in range(len(widths))]
+    passes = [2 if training and (layer or first_gradient) else 1 for layer in range(len(widths))]
     counts = np.bincount(owner, minlength=num_parts)
     node_bytes = itemsize * int(halo.sum()) * sum(width * times for width, times in zip(widths, passes, strict=True))
     feature_bytes = 0

@@ -198,11 +198,11 @@ def test_bytes_are_those_of_the_plan(workers: Workers) -> None:
     starts = torch.tensor(STARTS[len(workers.pipes)])
     owner = torch.bucketize(torch.arange(NODES), starts[1:], right=True)
     g = dglite.graph((src, dst), num_nodes=NODES)
-    plan = plan_full_graph(g, [WIDTH, 4], len(workers.pipes), owner, itemsize=8)
+    plan = plan_full_graph(g, [WIDTH, 4], len(workers.pipes), owner, itemsize=8, first_gradient=False)
     found = workers.run(bytes_by_nodes)
     assert sum(map(sum, found)) == plan.node_bytes
-    both_ways = plan_full_graph(g, [WIDTH, 3], len(workers.pipes), owner, itemsize=8, training=False).feature_bytes
-    assert sum(each[2] for each in workers.run(by_features)) == 2 * both_ways
+    plan_of_columns = plan_full_graph(g, [WIDTH, 3], len(workers.pipes), owner, itemsize=8)
+    assert sum(each[2] for each in workers.run(by_features)) == plan_of_columns.feature_bytes
     assert plan.split in str(plan)
 
 
@@ -309,5 +309,5 @@ def test_plan_refuses() -> None:
     ):
         with pytest.raises(DGLError, match=said):
             plan_full_graph(g, model if isinstance(model, list) else object(), parts, assignment)
-    assert plan_full_graph(g, nn.Sequential(GraphConv(7, 2)), 2, [0, 1, 1]).node_bytes == 7 * 4
+    assert plan_full_graph(g, nn.Sequential(GraphConv(7, 2)), 2, [0, 1, 1]).node_bytes == 2 * 7 * 4
     assert plan_full_graph(dglite.graph(([], []), num_nodes=0), [3], 2).halo_rows == [0, 0]

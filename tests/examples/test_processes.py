@@ -1,4 +1,4 @@
-"""The example of a model in parts."""
+"""The examples of several processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run(processes: int, *options: str) -> subprocess.CompletedProcess[str]:
+def run(example: str, processes: int, *options: str) -> subprocess.CompletedProcess[str]:
     """Run the example in so many processes."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
-        [*launch, ROOT / "examples" / "large_model.py", *options],
+        [*launch, ROOT / "examples" / example, *options],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -24,13 +24,19 @@ def run(processes: int, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_large_model_trains_in_two_processes() -> None:
-    done = run(2, "--width=32", "--steps=2")
+    done = run("large_model.py", 2, "--width=32", "--steps=2")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("loss") == 2
     assert "2 workers in steps of 2" in done.stdout
 
 
 def test_one_process_has_too_little_memory() -> None:
-    done = run(1, "--width=2048", "--limit=100")
+    done = run("large_model.py", 1, "--width=2048", "--limit=100")
     assert done.returncode
     assert "can't allocate memory" in done.stderr
+
+
+def test_a_whole_graph_trains_in_two_processes() -> None:
+    done = run("full_graph.py", 2, "--made-up=200", "--epochs=30", "--expect=0.9")
+    assert done.returncode == 0, done.stderr
+    assert "2 processes" in done.stdout
