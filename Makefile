@@ -6,13 +6,14 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick clean
+.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick docs clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
 	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU     make bench-gpu  ... and measure them"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
+	@echo "make docs         build the documentation site in build/site"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
 
 # torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
@@ -59,6 +60,10 @@ BENCHMARKS := spmm overhead memory udf attention layers models batching sampling
 bench bench-quick: $(BIN)/bench.installed
 	for name in $(BENCHMARKS); do $(BIN)/python benchmarks/$$name.py $(if $(filter bench-quick,$@),--quick) || exit 1; done
 	$(if $(filter bench,$@),$(BIN)/python benchmarks/report.py)
+
+docs: $(BIN)/docs.installed
+	$(BIN)/python -m sphinx -W --keep-going -q docs build/site
+	@echo "build/site/index.html is the front page"
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,75 @@
+"""The directive ``public``, and what makes dglite's docstrings reStructuredText that Sphinx reads without a warning."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+_SECTION = re.compile(r"-{3,}\s*$")
+_QUOTED = re.compile(r"(``.*?``|`.*?`)")
+_STARRED = re.compile(r"(?<![\\*\w])(\*{1,2})(?=\w)")
+
+
+class Public(SphinxDirective):
+    """``.. public:: module`` with names as its content, all public ones of the module where there are none."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return what autodoc makes of each name."""
+        module = importlib.import_module(self.arguments[0])
+        lines = [f".. py:currentmodule:: {module.__name__}", ""]
+        for name in " ".join(self.content).split() or functions_and_classes(module):
+            value = getattr(module, name)
+            kind = kind_of(value)
+            if kind == "data":
+                lines += [f".. py:data:: {name}", f"   :type: {type(value).__name__}", ""]
+            else:
+                lines += [f".. auto{kind}:: {module.__name__}.{name}", ""]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def functions_and_classes(module: Any) -> list[str]:
+    """Return the public names of a module without those of other modules."""
+    return [name for name in module.__all__ if not inspect.ismodule(getattr(module, name))]
+
+
+def kind_of(value: Any) -> str:
+    """Return which of autodoc's directives documents a value."""
+    if inspect.isclass(value):
+        return "exception" if issubclass(value, BaseException) else "class"
+    return "function" if callable(value) else "data"
+
+
+def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Let ``*feat`` in a shape be no emphasis, and a paragraph after a section's entries be no entry."""
+    lines[:] = ["".join(_plain(part) for part in _QUOTED.split(line)) for line in lines]
+    inside, i = False, 0
+    while i < len(lines):
+        following = lines[i + 1] if i + 1 < len(lines) else ""
+        if _SECTION.match(following) and lines[i].strip():
+            inside, i = True, i + 2
+            continue
+        after_blank, is_text = i > 0 and not lines[i - 1].strip(), lines[i][:1].strip()
+        if inside and after_blank and is_text and not following.startswith(" "):
+            lines[i:i] = ["Notes", "-----"]
+            inside, i = False, i + 2
+        i += 1
+
+
+def _plain(part: str) -> str:
+    return part if part.startswith("`") else _STARRED.sub(r"\\\1", part)
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive; docstrings are made readable before napoleon takes their sections."""
+    app.add_directive("public", Public)
+    app.connect("autodoc-process-docstring", readable, priority=100)
+    return {"parallel_read_safe": True}

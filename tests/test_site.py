@@ -1,0 +1,92 @@
+"""Every page and every public name is on the documentation site, which is built without a warning."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dglite
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+ONLY_READ_AS_FILES = {"progress"}
+NOT_USERS = {
+    "backend",
+    "config",
+    "convert",
+    "errors",
+    "expr",
+    "formulas",
+    "frame",
+    "graph",
+    "kernels",
+    "locks",
+    "opspec",
+}
+NOT_USERS |= {"recorder", "scheduler", "structure", "udf", "contrib", "random", "batch", "generators", "propagate"}
+NOT_USERS |= {"readout", "subgraph", "traversal", "homophily"}
+"""Modules whose public names, if any, are names of dglite itself."""
+
+
+def listed(page: Path) -> set[str]:
+    """Return the pages in a page's toctrees."""
+    found = set()
+    for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        for line in tree.splitlines():
+            if line and not line.startswith(":"):
+                found.add(re.sub(r".*<(.*)>", r"\1", line))
+    return found
+
+
+def documented() -> dict[str, set[str]]:
+    """Return for each module of the API reference the names that it lists; none where it lists all."""
+    found: dict[str, set[str]] = {}
+    for page in (DOCS / "api").glob("*.rst"):
+        for module, names in re.findall(r"^\.\. public:: (\S+)\n((?:\n|   .*\n)*)", page.read_text(), re.MULTILINE):
+            found.setdefault(module, set()).update(names.split())
+    return found
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    pages = {page.stem for page in DOCS.glob("*.md")} - ONLY_READ_AS_FILES - {"index"}
+    assert pages == {name for name in listed(DOCS / "index.md") if "/" not in name}
+
+
+def test_every_page_of_the_reference_is_in_its_contents() -> None:
+    contents = (DOCS / "api" / "index.rst").read_text().split()
+    assert {page.stem for page in (DOCS / "api").glob("*.rst")} - {"index"} <= set(contents)
+
+
+def test_every_public_name_is_documented() -> None:
+    found = documented()
+    for module, names in found.items():
+        assert all(hasattr(importlib.import_module(module), name) for name in names), module
+    public = {name for name in dglite.__all__ if not inspect.ismodule(getattr(dglite, name))}
+    elsewhere = {
+        name
+        for module, names in found.items()
+        if module != "dglite" and not names
+        for name in importlib.import_module(module).__all__
+    }
+    assert public - found["dglite"] - elsewhere == set()
+
+
+def test_every_package_of_users_is_documented() -> None:
+    packages = {module.name for module in pkgutil.iter_modules(dglite.__path__) if not module.name.startswith("_")}
+    packages -= {name for name in packages if not getattr(importlib.import_module(f"dglite.{name}"), "__all__", [])}
+    assert packages - NOT_USERS == {module.removeprefix("dglite.") for module in documented()} - {"dglite"}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sphinx") is None, reason="the extra 'docs' is not installed")
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(DOCS), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
