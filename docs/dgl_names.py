@@ -30,6 +30,7 @@ MEANING = {
     "dgl.DGLGraph": "made of graph data, as in DGL 0.4; DGL 2 makes it of objects of its library",
     "dgl.DGLHeteroGraph": "DGLGraph, made of graph data",
     "dgl.data.BA2MotifDataset": "made by the published recipe; DGL downloads one set of graphs",
+    "dgl.data.MovieLensDataset": "films' features are genres, without vectors of their titles' words",
     "dgl.data.utils.load_info": "reads what dglite's save_info wrote, not pickles",
     "dgl.data.utils.loadtxt": "without pandas; integers stay integers",
     "dgl.is_libxsmm_enabled": "False: kernels are compiled for the machine",

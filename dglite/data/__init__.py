@@ -2,6 +2,7 @@
 
 from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset
+from .cora_binary import CoraBinary
 from .csv_dataset import CSVDataset
 from .dataset import DGLDataset
 from .fake_news import FakeNewsDataset
@@ -24,6 +25,7 @@ from .inductive import CLUSTERDataset, LegacyPPIDataset, PATTERNDataset, PPIData
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
 from .minigc import MiniGCDataset
+from .movielens import MovieLensDataset
 from .node_labels import (
     AmazonCoBuy,
     AmazonCoBuyComputerDataset,
@@ -42,6 +44,7 @@ from .quantum import QM7bDataset, QM9Dataset, QM9EdgeDataset
 from .rdf import AIFBDataset, AMDataset, BGSDataset, MUTAGDataset
 from .sbm import SBMMixtureDataset
 from .sst import SSTDataset
+from .superpixel import CIFAR10SuperPixelDataset, MNISTSuperPixelDataset
 from .synthetic import BA2MotifDataset, BACommunityDataset, BAShapeDataset, TreeCycleDataset, TreeGridDataset
 from .temporal import GDELT, ICEWS18, BitcoinOTC, BitcoinOTCDataset, GDELTDataset, ICEWS18Dataset
 from .tu import LegacyTUDataset, TUDataset
@@ -83,6 +86,7 @@ __all__ = [
     "BGSDataset",
     "BitcoinOTC",
     "BitcoinOTCDataset",
+    "CIFAR10SuperPixelDataset",
     "CLUSTERDataset",
     "CSVDataset",
     "ChameleonDataset",
@@ -91,6 +95,7 @@ __all__ = [
     "Coauthor",
     "CoauthorCSDataset",
     "CoauthorPhysicsDataset",
+    "CoraBinary",
     "CoraFull",
     "CoraFullDataset",
     "CoraGraphDataset",
@@ -109,9 +114,11 @@ __all__ = [
     "KarateClubDataset",
     "LegacyPPIDataset",
     "LegacyTUDataset",
+    "MNISTSuperPixelDataset",
     "MUTAGDataset",
     "MinesweeperDataset",
     "MiniGCDataset",
+    "MovieLensDataset",
     "PATTERNDataset",
     "PPIDataset",
     "PubmedGraphDataset",

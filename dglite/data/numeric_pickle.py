@@ -1,4 +1,4 @@
-"""Reads pickles of numbers and nothing else: NumPy arrays, SciPy CSR matrices, dicts, lists, ints; Python 2's too.
+"""Reads pickles of numbers and nothing else: NumPy arrays, SciPy matrices, dicts, lists, ints; Python 2's too.
 
 The data sets of the field are distributed as pickles, and an ordinary unpickler runs whatever a file tells it to. This
 one constructs no class that a file names. ``numpy.ndarray``, ``numpy.dtype`` and ``csr_matrix`` are stood in for by the
@@ -21,7 +21,7 @@ import numpy as np
 from ..errors import DGLError
 from ..io.npz import zip_members
 
-__all__ = ["CsrMatrix", "read_numeric_pickle", "read_numeric_pt"]
+__all__ = ["CooMatrix", "CsrMatrix", "plain", "read_numeric_pickle", "read_numeric_pt"]
 
 
 _SPARSEST = 256
@@ -129,9 +129,24 @@ class CsrMatrix:
         return dense
 
 
+class CooMatrix:
+    """Stands in for ``scipy.sparse.coo_matrix``: ``rows``, ``columns``, ``values`` and ``shape``, checked when read."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        rows, columns = state["coords"] if "coords" in state else (state["row"], state["col"])
+        self.rows, self.columns, self.values = _array(rows), _array(columns), _array(state["data"])
+        num_rows, num_columns = state["_shape"]
+        self.shape = (int(num_rows), int(num_columns))
+        ends = ((self.rows, self.shape[0]), (self.columns, self.shape[1]))
+        if not len(self.rows) == len(self.columns) == len(self.values):
+            raise ValueError("a COO matrix whose parts differ in length")
+        if any(part.dtype.kind not in "iu" or ((part < 0) | (part >= end)).any() for part, end in ends):
+            raise ValueError("a COO matrix with entries outside its shape")
+
+
 def _array(record: Any) -> np.ndarray:
     if not isinstance(record, _Array) or record.values.ndim != 1:
-        raise pickle.UnpicklingError("a CSR matrix whose parts are not one-dimensional arrays")
+        raise pickle.UnpicklingError("a matrix whose parts are not one-dimensional arrays")
     return record.values
 
 
@@ -147,6 +162,8 @@ _ADMITTED = {
     ("numpy._core.multiarray", "_reconstruct"): _Room.reconstruct,
     ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
+    ("scipy.sparse.coo", "coo_matrix"): CooMatrix,
+    ("scipy.sparse._coo", "coo_matrix"): CooMatrix,
     ("collections", "defaultdict"): collections.defaultdict,
     ("__builtin__", "list"): list,
     ("builtins", "list"): list,
@@ -197,7 +214,7 @@ def read_numeric_pickle(path: str | Path) -> Any:
     except Exception as error:  # a damaged pickle raises nearly anything: IndexError, TypeError, UnicodeDecodeError ...
         raise DGLError(
             f"{path} is not read: it holds {error or type(error).__name__}; "
-            "expected a pickle of NumPy arrays, SciPy CSR matrices, dicts, lists and ints only"
+            "expected a pickle of NumPy arrays, SciPy CSR and COO matrices, dicts, lists and ints only"
         ) from error
     return content.values if isinstance(content, _Array) else content
 
@@ -210,13 +227,13 @@ def read_numeric_pt(path: str | Path) -> Any:
     """
     content = Path(path).read_bytes()
     try:
-        return _plain(_pt_pickle(content))
+        return plain(_pt_pickle(content))
     except Exception as error:
         fault = error
     try:
         import torch  # only tensors need it
 
-        return _plain(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+        return plain(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
     except Exception as error:  # also where it is not installed
         raise DGLError(
             f"{path} is not read: it holds {fault or type(fault).__name__}, and no tensors alone "
@@ -239,12 +256,12 @@ def _pt_pickle(content: bytes) -> Any:
     return found
 
 
-def _plain(found: Any) -> Any:
+def plain(found: Any) -> Any:
     """Return dicts, lists and tuples with arrays for what stands in for them, and for tensors."""
     if isinstance(found, dict):
-        return {key: _plain(value) for key, value in found.items()}
+        return {key: plain(value) for key, value in found.items()}
     if isinstance(found, list | tuple):
-        return [_plain(value) for value in found] if any(isinstance(x, _HOLDERS) for x in found) else list(found)
+        return [plain(value) for value in found] if any(isinstance(x, _HOLDERS) for x in found) else list(found)
     if isinstance(found, _Array):
         return found.values
     if found is None or isinstance(found, int | float | str):

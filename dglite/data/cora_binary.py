@@ -1,0 +1,110 @@
+"""Pairs of neighbourhoods in Cora, for classification into two classes by a line graph network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import scipy.sparse
+
+from ..batch import batch
+from ..convert import graph
+from ..errors import DGLError
+from .dataset import text_of
+from .numeric_pickle import CooMatrix, read_numeric_pickle
+from .published import PublishedDataset
+
+__all__ = ["CoraBinary"]
+
+
+@final
+class CoraBinary(PublishedDataset):
+    """Small graphs cut out of Cora, with labels 0 and 1 of their nodes (Chen et al., 2019).
+
+    Each item is (graph, matrix of a line graph's messages, labels).
+
+    Parameters
+    ----------
+    raw_dir
+        Folder that has ``graphs.txt``, ``pmpds.pkl`` and ``labels.txt``, itself or in ``cora_binary/``, or receives
+        them.
+    force_reload, verbose
+        Accepted for DGL's sake; the files are read each time.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Attributes
+    ----------
+    graphs : list of DGLGraph
+    pmpds : list of scipy.sparse.coo_matrix
+    labels : list of ndarray
+        int64 (num_nodes,).
+
+    Raises
+    ------
+    DGLError
+        A file is missing and not to be had, damaged, or does not fit the others.
+    """
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        force_reload: bool = False,
+        verbose: bool = True,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        url = "https://data.dgl.ai/dataset/cora_binary.zip"
+        super().__init__("cora_binary", url, raw_dir, None, (), force_reload, verbose, transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        return "graphs.txt", "pmpds.pkl", "labels.txt"
+
+    def process(self) -> None:
+        """Read the files."""
+        edges, matrices, labels = (self._folder / name for name in self._wanted())
+        self.graphs = [graph(tuple(part.T)) for part in _parts(edges, 2)]
+        self.labels = [part[:, 0] for part in _parts(labels, 1)]
+        self.pmpds = [_matrix(found, matrices) for found in read_numeric_pickle(matrices)]
+        if not len(self.graphs) == len(self.pmpds) == len(self.labels):
+            raise DGLError(
+                f"{edges.parent} has {len(self.graphs)} graphs, {len(self.pmpds)} matrices and labels of "
+                f"{len(self.labels)} graphs: files of one data set have as many of each"
+            )
+
+    def __getitem__(self, index: int) -> tuple[Any, scipy.sparse.coo_matrix, np.ndarray]:
+        g = self.graphs[index]
+        return g if self._transform is None else self._transform(g), self.pmpds[index], self.labels[index]
+
+    def __len__(self) -> int:
+        return len(self.graphs)
+
+    @staticmethod
+    def collate_fn(cur: Sequence[tuple[Any, scipy.sparse.coo_matrix, np.ndarray]]) -> tuple[Any, ...]:
+        """Return a batch of items: the graphs as one, the matrices along a diagonal, the labels one after the other."""
+        graphs, matrices, labels = zip(*cur, strict=True)
+        return batch(graphs), scipy.sparse.block_diag(matrices), np.concatenate(labels)
+
+
+def _parts(path: Path, columns: int) -> list[np.ndarray]:
+    """Return the numbers after each line ``graph ...``, int64 (lines, columns), of the parts that have any."""
+    parts: list[list[list[int]]] = []
+    for number, line in enumerate(text_of(path).splitlines(), 1):
+        if line.startswith("graph"):
+            parts.append([])
+            continue
+        try:
+            row = [int(word) for word in line.split()]
+            if len(row) != columns:
+                raise ValueError(f"it has {len(row)} numbers")
+            parts[-1].append(row)
+        except (ValueError, IndexError) as error:
+            raise DGLError(f"line {number} of {path} is not {columns} integers after a line 'graph': {error}") from None
+    return [np.array(part, np.int64) for part in parts if part]
+
+
+def _matrix(found: Any, path: Path) -> scipy.sparse.coo_matrix:
+    if not isinstance(found, CooMatrix):
+        raise DGLError(f"{path} has {type(found).__name__} in it; expected a list of SciPy COO matrices")
+    return scipy.sparse.coo_matrix((found.values, (found.rows, found.columns)), found.shape)
