@@ -10,6 +10,7 @@ from typing import Any
 
 from . import backend, contrib, data, dataloading, function, geometry, metrics, nn, ops, sampling, sparse, transforms
 from . import optim as optim  # not in __all__: a star import must not hide torch.optim
+from .backend import empty_cache, memory_summary
 from .batch import batch, merge, slice_batch, unbatch
 from .classic import (
     BatchedDGLGraph,
@@ -250,6 +251,7 @@ __all__ = [
     "edge_label_informativeness",
     "edge_subgraph",
     "edge_type_subgraph",
+    "empty_cache",
     "explain",
     "from_networkx",
     "from_pyg",
@@ -277,6 +279,7 @@ __all__ = [
     "max_nodes",
     "mean_edges",
     "mean_nodes",
+    "memory_summary",
     "merge",
     "metapath_reachable_graph",
     "metis_partition",

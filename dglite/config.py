@@ -11,6 +11,8 @@
                         longest is removed beyond that; ``0`` keeps nothing
 ``DGLITE_COMPILER``     what compiles kernels for the CPU: ``llvm``, or ``numba``, which takes five times as long;
                         default: ``numba`` for what ``llvm`` fails at
+``DGLITE_POOL``         bytes that the memory pool may hold: a number, or one with ``K``, ``M`` or ``G`` behind it;
+                        ``0``: no pool. Default: half of the memory that this process can have
 ``DGLITE_DEBUG``        ``1`` verifies every plan after each rewrite, ``2`` also prints kernel sources
 ======================  ==============================================================================
 """
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,7 +29,7 @@ import platformdirs
 
 from .errors import DGLError
 
-__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level"]
+__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level", "pool_limit"]
 
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
@@ -92,3 +95,35 @@ def debug_level() -> int:
     if value not in ("0", "1", "2"):
         raise DGLError(f"DGLITE_DEBUG={value!r} is not understood; expected 0, 1 or 2")
     return int(value)
+
+
+_SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}
+_MOST_UNKNOWN = 4 << 30
+"""Bytes that a pool may hold where the system does not say how much memory it has."""
+
+
+def pool_limit() -> int:
+    """Return how many bytes the memory pool may hold, 0 for none."""
+    value = os.environ.get("DGLITE_POOL", "")
+    if not value:
+        return _memory() // 2 if _memory() else _MOST_UNKNOWN
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMG]?)(?:i?B)?", value.strip(), re.ASCII | re.IGNORECASE)
+    if found is None:
+        raise DGLError(
+            f"DGLITE_POOL={value!r} is not understood; expected bytes, such as 4G, 500M or 2000000, or 0 for no pool"
+        )
+    return int(float(found[1]) * (1 << _SHIFTS[found[2].upper()]))
+
+
+def _memory() -> int:
+    """Return the bytes of memory that this process can have, 0 where that is not known."""
+    known = []
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):  # not on Windows
+        known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of the container
+        try:
+            text = Path("/sys/fs/cgroup", name).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        known += [int(text)] if text.isdigit() else []
+    return min(known, default=0)

@@ -10,6 +10,7 @@ from ..errors import DGLError
 from ..locks import new_lock
 from .base import RESULT, Backend, DifferentiableOp, Tensor, Watch, native
 from .library import mixture
+from .memory import empty_cache, memory_summary
 from .pairing import pair
 from .select import load, owner
 
@@ -23,9 +24,11 @@ __all__ = [
     "admit",
     "admitted",
     "backend_of",
+    "empty_cache",
     "framework",
     "library_of",
     "load",
+    "memory_summary",
     "name",
     "native",
     "require_one_library",

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from . import toolkit
 from .autograd import Tensor, apply, as_array, backward, enable_grad, is_grad_enabled, no_grad, record
 from .base import Backend, DifferentiableOp, MakeOp
 from .library import HOST, Device, library
+from .memory import LARGE, pool, with_room
 from .operations import dtype_of, functions
 
 __all__ = ["ArrayBackend"]
@@ -93,13 +95,15 @@ class ArrayBackend(Backend):
         return apply("clone", x)
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> Tensor:
-        return Tensor(library.xp.empty(tuple(shape), dtype_of(dtype)))
+        return Tensor(_memory(tuple(shape), dtype_of(dtype)))
 
     def new_empty(self, x: Tensor, shape: Sequence[int]) -> Tensor:
-        return Tensor(library.xp.empty(tuple(shape), x.dtype))
+        return Tensor(_memory(tuple(shape), x.dtype))
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> Tensor:
-        return Tensor(library.xp.full(tuple(shape), value, dtype_of(dtype)))
+        made = _memory(tuple(shape), dtype_of(dtype))
+        made[...] = value
+        return Tensor(made)
 
     def sparse_coo(self, indices: np.ndarray, values: Tensor, shape: tuple[int, int]) -> Any:
         return scipy.sparse.coo_array((self.to_numpy(values), tuple(indices)), shape)
@@ -237,6 +241,15 @@ class ArrayBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         _asked.threads = count
+
+
+def _memory(shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Return an uninitialised array; a large one of NumPy's lies in memory of the pool."""
+    if library.xp is not np or prod(shape) < LARGE:
+        return library.xp.empty(shape, dtype)
+    nbytes = prod(shape) * dtype.itemsize
+    lent = pool.lend(shape, dtype, nbytes)
+    return with_room(lambda: np.empty(shape, dtype), nbytes) if lent is None else lent.view(np.ndarray)
 
 
 class _Asked(threading.local):

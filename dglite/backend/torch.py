@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from operator import attrgetter
 from typing import Any, final
 
@@ -13,6 +14,7 @@ from ..errors import DGLError
 from ..opspec import OPERATORS
 from . import torch_library
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, Watch, native
+from .memory import LARGE, pool, with_room
 from .torch_deferred import Deferred, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
@@ -22,6 +24,8 @@ _NAMES = {
     for name in ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split())
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_IN_NUMPY = {dtype: np.dtype("int16" if dtype is torch.bfloat16 else name) for dtype, name in _NAMES.items()}
+"""What arrays have in the place of torch's dtypes; bfloat16 is none of NumPy's."""
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 
@@ -133,12 +137,18 @@ class TorchBackend(Backend):
         return "coo", rows, columns, stored.values() if x.requires_grad else stored._values()
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
+        if prod(shape) >= LARGE:
+            return _large(shape, _DTYPES[dtype], device)
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
     def new_empty(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        if prod(shape) >= LARGE and type(x) in _PLAIN:
+            return _large(shape, x.dtype, x.device)
         return x.new_empty(*shape)  # one by one: torch takes half a microsecond longer to read a tuple
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
+        if prod(shape) >= LARGE:
+            return _large(shape, _DTYPES[dtype], device).fill_(value)
         return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
 
     def sparse_coo(self, indices: np.ndarray, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
@@ -299,6 +309,29 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, Deferred)
+"""Classes whose results are ordinary tensors; others, such as those without values, make their own."""
+
+
+def _large(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """Return an uninitialised tensor, on the CPU of memory of the pool."""
+
+    def fresh() -> torch.Tensor:
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
+
+    if torch.device(device).type != "cpu" or torch.compiler.is_compiling():
+        return fresh()
+    nbytes = prod(shape) * dtype.itemsize
+    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
+    if lent is None:
+        return with_room(fresh, nbytes)  # type: ignore[no-any-return]
+    made = torch.from_numpy(lent)
+    if made.dtype is dtype:
+        return made
+    # Not by view(dtype): to autograd that would be a view of another tensor.
+    return torch.empty(0, dtype=dtype).set_(made.untyped_storage(), 0, made.shape, made.stride())
 
 
 def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:

@@ -1,10 +1,12 @@
 """Memory that batches use one after the other: for gathered rows, once nothing refers to them, and for numbering nodes.
 
-A fresh array costs more than what is copied into it: the system hands out its pages one by one, and clears them.
+It is the memory pool's; what is copied to a GPU lies in a pool of page-locked memory.
 """
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..backend import framework
+from ..backend.memory import LARGE, Pool, pool
 from ..locks import new_lock
 
 __all__ = ["Buffers", "buffers_here", "current_buffers"]
@@ -22,39 +25,15 @@ SMALL = 1 << 16
 """Below so many bytes the system's own allocator has pages at hand."""
 
 
-class _Lent:
-    """A block while arrays, or tensors made of them, use it; the last of them to go gives it back.
-
-    NumPy lets views of an array refer to what that array refers to. Because this is no array, every view, tensor and
-    tensor's storage keeps it alive, and none is left when its memory is written again.
-    """
-
-    __slots__ = ("__array_interface__", "_block", "_free")
-
-    def __init__(self, block: np.ndarray, size: int, free: dict[int, np.ndarray]) -> None:
-        self._block, self._free = block, free
-        self.__array_interface__ = {
-            "data": (block.ctypes.data, False),
-            "shape": (size,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-
-    def __del__(self) -> None:
-        self._free[id(self._block)] = self._block
+_BYTES = np.dtype(np.uint8)
 
 
 class Buffers:
-    """Blocks of memory that are lent, and kept when they come back.
-
-    There are never more of them than were in use at one time: one that is too small makes way for the new one.
-    ``page_locked`` memory is copied to a GPU at full speed.
-    """
+    """Where the batches of a loader lie. ``page_locked`` memory is copied to a GPU at full speed."""
 
     def __init__(self, page_locked: bool = False) -> None:
         self._page_locked = page_locked
-        # By identity. Blocks come back whenever a tensor dies, in any thread and in the middle of what holds the lock.
-        self._free: dict[int, np.ndarray] = {}
+        self.pool = Pool(lambda: sys.maxsize, _page_locked) if page_locked else pool
         self._lock = new_lock()
         self._tables: dict[tuple[int, ...], list[list[Any]]] = {}
 
@@ -63,17 +42,7 @@ class Buffers:
 
     def lend(self, size: int) -> np.ndarray:
         """Return an array of ``size`` bytes, aligned to cache lines, of arbitrary content."""
-        with self._lock:
-            free = self._free.copy()
-            fits = [key for key, block in free.items() if size <= len(block) <= 2 * size]
-            if fits:
-                block = self._free.pop(min(fits, key=lambda key: len(free[key])))
-            else:
-                near = [key for key, block in free.items() if len(block) < size <= 2 * len(block)]
-                if near:
-                    del self._free[near[0]]
-                block = _page_locked(_rounded(size)) if self._page_locked else _aligned(_rounded(size))
-        return np.asarray(_Lent(block, size, self._free))
+        return _lent(self.pool, size, loose=True)
 
     def take_tables(self, counts: tuple[int, ...]) -> list[Any] | None:
         """Return tables for so many nodes of each type, which are the caller's until :meth:`give_tables`, if any."""
@@ -98,11 +67,6 @@ class Buffers:
         finally:
             _here.buffers = before
 
-    @property
-    def free_bytes(self) -> int:
-        """Memory that waits to be lent."""
-        return sum(len(block) for block in self._free.copy().values())
-
 
 class _Here(threading.local):
     buffers: Buffers | None = None
@@ -116,20 +80,22 @@ def current_buffers() -> Buffers | None:
     return _here.buffers
 
 
-def buffers_here(size: int) -> Any:
-    """Return an array of ``size`` bytes for this thread: of the buffers in use, or a fresh one."""
-    if _here.buffers is None or size < SMALL:
-        return _aligned(size)[:size]
-    return _here.buffers.lend(size)
+def buffers_here(size: int) -> np.ndarray:
+    """Return an array of ``size`` bytes for this thread: of the buffers in use, or of the pool where it is large."""
+    if _here.buffers is None:
+        return _aligned(size) if size < 4 * LARGE else _lent(pool, size)
+    return _aligned(size) if size < SMALL else _here.buffers.lend(size)
 
 
-def _rounded(size: int) -> int:
-    """Return a size that the next batches, which differ a little, fit too. Pages that are never used cost nothing."""
-    return size + (size >> 3)
+def _lent(of: Pool, size: int, loose: bool = False) -> np.ndarray:
+    lent = of.lend((size,), _BYTES, size, loose)
+    return _aligned(size) if lent is None else lent.view(np.ndarray)
 
 
-def _page_locked(size: int) -> np.ndarray:
-    return framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
+def _page_locked(size: int) -> tuple[Any, int]:
+    # No array: views of views would refer to it, instead of to what is lent.
+    array = framework.empty(size, dtype=framework.uint8, pin_memory=True).numpy()
+    return (ctypes.c_char * size).from_buffer(array), 0
 
 
 def _aligned(size: int) -> np.ndarray:

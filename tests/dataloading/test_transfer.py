@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -44,7 +45,7 @@ def test_workers_copy_on_a_stream_of_their_own(monkeypatch, alternate):
 
     def page_locked(size):
         locked.append(size)
-        return buffers._aligned(size)
+        return ctypes.create_string_buffer(size), 0
 
     cuda = SimpleNamespace(Stream=Stream, stream=stream, current_stream=lambda device: "trainer's")
     monkeypatch.setattr(transfer, "framework", SimpleNamespace(cuda=cuda, device=torch.device))
@@ -90,4 +91,5 @@ def test_batches_arrive_on_a_gpu(num_workers):
             found.append((inputs.cpu(), (x * 2).cpu()))
     for inputs, doubled in found:
         assert torch.equal(doubled, g.ndata["x"][inputs] * 2)
-    assert all(torch.from_numpy(block).is_pinned() for block in loader._buffers._free.values())
+    blocks = loader._buffers.pool.blocks()
+    assert blocks and all(torch.from_numpy(block.bytes).is_pinned() for block in blocks)

@@ -1,0 +1,330 @@
+"""Memory that results, gradients and scratch lie in: blocks that are lent, come back by themselves, and are lent again.
+
+The system hands out fresh memory page by page, and clears each one: filling a fresh tensor of 50 MB takes ten times as
+long as filling one that has been used before, and as long as many a kernel. A block is lent to one tensor at a time,
+and comes back when the last reference to that tensor's memory goes.
+
+Nothing here takes a lock. Blocks come back in any thread and at any time, also amid a loan of the same thread; what is
+shared are dictionaries and queues of which only single operations are used. Counts are made when they are asked for.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import mmap
+import os
+import sys
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from ..config import pool_limit
+
+__all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "pool"]
+
+LARGE = 1 << 18
+"""Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
+IDLE = 10.0
+"""Seconds after which a block that nobody uses goes back to the system. Longer steps do not notice its page faults."""
+_PAGE, _HUGE = 1 << 12, 1 << 21
+
+Memory = Any
+"""What exports a buffer: a map, an array."""
+
+
+class Block:
+    """Memory of the pool."""
+
+    __slots__ = ("__weakref__", "asked", "memory", "since", "size", "start")
+
+    def __init__(self, memory: Memory, start: int, size: int) -> None:
+        self.memory, self.start, self.size = memory, start, size
+        self.asked, self.since = 0, 0.0
+
+    @property
+    def bytes(self) -> np.ndarray:
+        """All of it, whoever has it."""
+        return np.ndarray(self.size, np.uint8, self.memory, self.start)
+
+
+class _Lent(np.ndarray):
+    """An array over a block. What is made of it, tensor, storage or array, keeps it; when it goes, the block is free.
+
+    NumPy lets a view of a view refer to the first array, unless that is of another class: so nobody is given this
+    itself, but arrays and tensors over it. Views that are of this class all the same have no block.
+    """
+
+    block: Block | None = None
+    home: deque[Block]
+
+    def __del__(self, now: Callable[[], float] = monotonic) -> None:
+        block = self.block
+        if block is not None:
+            block.since = now()
+            self.home.append(block)
+
+
+class Pool:
+    """Blocks by size: eighths of powers of 2, so that at most an eighth is too much.
+
+    It holds ``limit()`` bytes at most, and 1.5 times what was lent at one time of late. Blocks that are idle for ten
+    seconds go at the next loan or full garbage collection.
+    """
+
+    def __init__(self, limit: Callable[[], int], new: Callable[[int], tuple[Memory, int]] | None = None) -> None:
+        self._read_limit, self._new = limit, new or _mapped
+        self._limit: int | None = None
+        self._free: dict[int, deque[Block]] = {}
+        self._known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
+        self.loans = self.made = self.peak = 0
+        self._most_lent, self._next_look = (0, 0), 0.0
+
+    # -- loans -------------------------------------------------------------------------------------------------------
+    def lend(self, shape: Sequence[int], dtype: np.dtype, nbytes: int, loose: bool = False) -> np.ndarray | None:
+        """Return memory of any content, to be wrapped by a tensor or by ``view(np.ndarray)``; None beyond the limit.
+
+        Parameters
+        ----------
+        nbytes
+            of an array of this shape and dtype, above 0.
+        loose
+            sizes change from call to call: a block of twice the size will do, and a new one is made a little larger
+            than needed.
+
+        Raises
+        ------
+        MemoryError
+            The system has no memory, even after all free blocks were given back.
+        """
+        if monotonic() > self._next_look:
+            self.release_idle()
+        size = rounded(nbytes)
+        block = self._fit(size, 8 if loose else 1) or self._new_or_larger(rounded(size + 1) if loose else size)
+        if block is None:
+            return None
+        block.asked = nbytes
+        lent = _Lent(shape, dtype, block.memory, block.start)
+        lent.home = self._free[block.size]
+        lent.block = block
+        self.loans += 1
+        return lent
+
+    def _fit(self, size: int, larger: int) -> Block | None:
+        """Take the smallest free block of a size or of the next ``larger`` ones, 8 of which are a factor of 2."""
+        for _ in range(larger + 1):
+            waiting = self._free.get(size)
+            if waiting:
+                with suppress(IndexError):  # another thread was faster
+                    return waiting.pop()
+            size = rounded(size + 1)
+        return None
+
+    def _new_or_larger(self, size: int) -> Block | None:
+        """Return a new block, or a free one of up to twice the size where there are enough; None beyond the limit.
+
+        So of sizes that are needed in turns, the smaller ones come to lie in the blocks of the larger ones, instead of
+        each driving out the other's.
+        """
+        in_use, held = self.bytes_in_use + size, self.bytes_held + size
+        before, since = self._most_lent
+        self._most_lent = before, max(since, in_use)
+        most = min(max(before, since, in_use) * 3 // 2, self.limit)
+        if held > most:
+            block = self._fit(size, 8)
+            if block is not None:
+                return block
+            if in_use > self.limit:
+                return None
+            self._shrink(most - size)
+        self.peak = max(self.peak, in_use)
+        memory, start = with_room(lambda: self._new(size), size)
+        block = Block(memory, start, size)
+        self._free.setdefault(size, deque())
+        self._known[id(block)] = block
+        self.made += 1
+        return block
+
+    # -- giving back ---------------------------------------------------------------------------------------------------
+    def release(self) -> None:
+        """Give all free blocks back to the system."""
+        self._most_lent = 0, 0
+        for size in list(self._free):
+            while self._drop(size):
+                pass
+
+    def release_idle(self) -> None:
+        """Give back what nobody has used for a while; called by loans and by full garbage collections."""
+        now = monotonic()
+        self._next_look = now + IDLE / 2
+        for size in list(self._free):
+            while self._since(size) < now - IDLE and self._drop(size):
+                pass
+        self._most_lent = max(self._most_lent[1], self.bytes_held * 2 // 3), 0  # all that is left was used of late
+
+    def _shrink(self, most: int) -> None:
+        """Give free blocks back, those first that were used longest ago, until ``most`` bytes are held."""
+        too_much = self.bytes_held - most
+        while too_much > 0:
+            since, size = min(((self._since(size), size) for size in list(self._free)), default=(math.inf, 0))
+            if since == math.inf:
+                return
+            too_much -= size if self._drop(size) else 0
+
+    def _since(self, size: int) -> float:
+        """Return when the free block of a size that was used longest ago was used, infinity where none is free."""
+        try:
+            return self._free[size][0].since
+        except IndexError:
+            return math.inf
+
+    def _drop(self, size: int) -> bool:
+        """Give back the block of a size that was used longest ago; False where none is free."""
+        try:
+            self._free[size].popleft()
+        except IndexError:
+            return False
+        return True
+
+    # -- counts --------------------------------------------------------------------------------------------------------
+    @property
+    def limit(self) -> int:
+        """The most bytes that it may hold, 0 where there is no pool."""
+        if self._limit is None:
+            self._limit = self._read_limit()
+        return self._limit
+
+    @property
+    def bytes_held(self) -> int:
+        """Bytes of all blocks."""
+        return sum(block.size for block in self.blocks())
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of blocks that wait to be lent."""
+        return sum(size * len(self._free[size]) for size in list(self._free))
+
+    @property
+    def bytes_in_use(self) -> int:
+        """Bytes of blocks that are lent."""
+        return max(self.bytes_held - self.free_bytes, 0)
+
+    def blocks(self) -> list[Block]:
+        """Return all blocks, lent and free."""
+        return [block for known in self._known.valuerefs() if (block := known()) is not None]
+
+    def summary(self) -> str:
+        """Return a table of what it holds, by size of blocks."""
+        free, held = self.free_bytes, self.blocks()
+        waiting = {size: len(self._free[size]) for size in list(self._free)}
+        unused = {id(block) for size in waiting for block in tuple(self._free[size])}
+        lent = [block for block in held if id(block) not in unused]
+        taken, asked = sum(block.size for block in lent), sum(block.asked for block in lent)
+        again = 100 * (1 - self.made / self.loans) if self.loans else 0.0
+        lines = [
+            f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than was asked for",
+            f"free        {_spelt(free):>12}",
+            f"most in use {_spelt(self.peak):>12}",
+            f"limit       {_spelt(self.limit):>12}{'' if self.limit else ': no pool'}",
+            f"loans       {self.loans:>12}, {again:.1f}% of them of memory used before",
+        ]
+        counts = Counter(block.size for block in held)
+        lines += [f"{'block':>12}{'blocks':>10}{'free':>8}"] if counts else []
+        lines += [f"{_spelt(size):>12}{counts[size]:>10}{waiting.get(size, 0):>8}" for size in sorted(counts)]
+        return "\n".join(lines)
+
+
+# -- sizes and maps ----------------------------------------------------------------------------------------------------
+def rounded(nbytes: int) -> int:
+    """Return the size of the smallest block that so many bytes fit in: less than an eighth more, or whole pages."""
+    unit = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
+    return -(-nbytes // unit) * unit
+
+
+def _mapped(size: int) -> tuple[Memory, int]:
+    """Return memory of this process only, and where in it a block begins; pages come when they are written first.
+
+    So threads that write have them near. Huge pages lie within the block, or its last one would be more than asked for.
+    """
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size), 0
+    kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    if sys.platform != "linux" or size < _HUGE:
+        return mmap.mmap(-1, size, flags=kind), 0
+    memory = mmap.mmap(-1, size + _HUGE, flags=kind)
+    start = -np.ndarray(1, np.uint8, memory).ctypes.data % _HUGE
+    try:
+        memory.madvise(mmap.MADV_HUGEPAGE, start, size // _HUGE * _HUGE)
+    except OSError:  # a kernel without them
+        return memory, start
+    return memory, start
+
+
+def with_room(make: Callable[[], Any], nbytes: int) -> Any:
+    """Return what ``make`` allocates: at once, or after free blocks of the pool were given back.
+
+    Raises
+    ------
+    MemoryError
+        There is no memory then either; the message says what the pool holds.
+    """
+    try:
+        return make()
+    except (MemoryError, OSError, RuntimeError):  # torch raises RuntimeError
+        pool.release()
+    try:
+        return make()
+    except (MemoryError, OSError, RuntimeError) as error:
+        raise MemoryError(
+            f"{_spelt(nbytes)} more are needed, and there is no memory for them ({error}). Results that are still used "
+            f"take {_spelt(pool.bytes_in_use)} of the memory pool, which has given back all that was free. Keep fewer "
+            "results, or train on batches: dglite.dataloading. dglite.memory_summary() shows what is held"
+        ) from error
+
+
+def _spelt(nbytes: int) -> str:
+    """Return a number of bytes for readers."""
+    for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >> shift:
+            return f"{nbytes / (1 << shift):.1f} {unit}"
+    return f"{nbytes} bytes"
+
+
+# -- the pool of this process ------------------------------------------------------------------------------------------
+pool = Pool(pool_limit)
+"""Whatever tensor library computes."""
+
+
+def empty_cache() -> None:
+    """Give the memory back to the system that no tensor uses: free blocks of the pool.
+
+    They go by themselves when they are idle for ten seconds, or when memory runs out.
+    """
+    pool.release()
+
+
+def memory_summary() -> str:
+    """Return a readable account of the memory pool: what is in use, what is free, how often it was used again.
+
+    Memory of tensors that torch or NumPy makes itself is not in it.
+
+    >>> print(dgl.memory_summary().splitlines()[3].split()[0])
+    limit
+    """
+    return "dglite's memory pool\n" + pool.summary()
+
+
+def _look(phase: str, info: dict[str, int]) -> None:
+    """Let idle blocks go after a full garbage collection: a program that lends no more has those, too."""
+    if phase == "stop" and info["generation"] == 2:
+        pool.release_idle()
+
+
+gc.callbacks.append(_look)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=pool.release)  # writing to what the parent has, too, would copy it
