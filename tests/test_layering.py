@@ -51,6 +51,7 @@ OWNERS = {
         "backend/torch.py",
         "backend/torch_deferred.py",
         "backend/torch_library.py",
+        "backend/torch_memory.py",
         "compat",
         "sparse/exchange.py",
         "nn",

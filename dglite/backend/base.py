@@ -327,6 +327,14 @@ class Backend(ABC):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``x @ weight.T + bias``, (rows, ..., out)."""
 
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ``x @ weight + bias`` of matrices, large results in memory of the pool."""
+        return self.linear(x, self.swap_last(weight), bias)
+
+    def times(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return ``x * y``, of the shape of ``x``; where no gradient is recorded, in memory of the pool."""
+        return x * y
+
     @abstractmethod
     def swap_last(self, x: Tensor) -> Tensor:
         """Return ``x`` with its last two axes swapped."""

@@ -12,9 +12,9 @@ import torch
 
 from ..errors import DGLError
 from ..opspec import OPERATORS
-from . import torch_library
+from . import torch_library, torch_memory
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, Watch, native
-from .memory import LARGE, pool, with_room
+from .memory import LARGE
 from .torch_deferred import Deferred, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
@@ -24,8 +24,6 @@ _NAMES = {
     for name in ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128".split())
 }
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
-_IN_NUMPY = {dtype: np.dtype("int16" if dtype is torch.bfloat16 else name) for dtype, name in _NAMES.items()}
-"""What arrays have in the place of torch's dtypes; bfloat16 is none of NumPy's."""
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
 
@@ -138,17 +136,17 @@ class TorchBackend(Backend):
 
     def empty(self, shape: Sequence[int], dtype: str, device: Any) -> torch.Tensor:
         if prod(shape) >= LARGE:
-            return _large(shape, _DTYPES[dtype], device)
+            return torch_memory.empty(shape, _DTYPES[dtype], device)
         return torch.empty(shape, dtype=_DTYPES[dtype], device=device)
 
     def new_empty(self, x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-        if prod(shape) >= LARGE and type(x) in _PLAIN:
-            return _large(shape, x.dtype, x.device)
+        if prod(shape) >= LARGE and type(x) in torch_memory.PLAIN:
+            return torch_memory.empty(shape, x.dtype, x.device)
         return x.new_empty(*shape)  # one by one: torch takes half a microsecond longer to read a tuple
 
     def full(self, shape: Sequence[int], value: float, dtype: str, device: Any) -> torch.Tensor:
         if prod(shape) >= LARGE:
-            return _large(shape, _DTYPES[dtype], device).fill_(value)
+            return torch_memory.empty(shape, _DTYPES[dtype], device).fill_(value)
         return torch.full(tuple(shape), value, dtype=_DTYPES[dtype], device=device)
 
     def sparse_coo(self, indices: np.ndarray, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
@@ -188,6 +186,12 @@ class TorchBackend(Backend):
 
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
+
+    def product(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch_memory.product(x, weight, bias)
+
+    def times(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch_memory.times(x, y)
 
     def swap_last(self, x: torch.Tensor) -> torch.Tensor:
         return x.transpose(-1, -2)
@@ -309,29 +313,6 @@ class TorchBackend(Backend):
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)
-
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter, Deferred)
-"""Classes whose results are ordinary tensors; others, such as those without values, make their own."""
-
-
-def _large(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
-    """Return an uninitialised tensor, on the CPU of memory of the pool."""
-
-    def fresh() -> torch.Tensor:
-        return torch.empty(tuple(shape), dtype=dtype, device=device)
-
-    if torch.device(device).type != "cpu" or torch.compiler.is_compiling():
-        return fresh()
-    nbytes = prod(shape) * dtype.itemsize
-    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
-    if lent is None:
-        return with_room(fresh, nbytes)  # type: ignore[no-any-return]
-    made = torch.from_numpy(lent)
-    if made.dtype is dtype:
-        return made
-    # Not by view(dtype): to autograd that would be a view of another tensor.
-    return torch.empty(0, dtype=dtype).set_(made.untyped_storage(), 0, made.shape, made.stride())
 
 
 def _segments(offsets: np.ndarray) -> Iterable[tuple[int, int, int]]:

@@ -299,7 +299,7 @@ class _Sddmm(GraphOp):
 def mean_gradient(adj: Any, grad: Tensor) -> Tensor:
     """Return the gradient of sums for that of means, (num_dst, *feat)."""
     scale = degree_scale(adj, DEGREE_SCALES["1 / in"], active.dtype(grad), active.device(grad))
-    return grad * active.reshape(scale, (adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1))
+    return active.times(grad, active.reshape(scale, (adj.num_dst,) + (1,) * (len(active.shape(grad)) - 1)))
 
 
 @lru_cache(maxsize=1024)

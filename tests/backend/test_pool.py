@@ -19,7 +19,7 @@ import torch
 
 import dglite
 import dglite.function as fn
-from dglite.backend import load, memory
+from dglite.backend import load, memory, torch_memory
 from dglite.backend import torch as torch_backend
 from dglite.backend.memory import LARGE, Pool, pool, rounded
 from dglite.errors import DGLError
@@ -47,7 +47,8 @@ def garbage(monkeypatch):
 @pytest.fixture
 def small(monkeypatch):
     """Let the pool be for tensors of all sizes."""
-    monkeypatch.setattr(torch_backend, "LARGE", 1)
+    for module in (torch_backend, torch_memory):
+        monkeypatch.setattr(module, "LARGE", 1)
 
 
 def lend(of, nbytes, **options):
@@ -176,6 +177,21 @@ def test_gradients_and_their_gradients(small, reduce):
     assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(call, inputs, fast_mode=True)
     assert pool.loans > before
+
+
+def test_products_of_layers(small):
+    x, weight, bias = (torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in ((5, 3), (3, 4), (4,)))
+    active, before = load("torch"), pool.loans
+    for inputs in ((x, weight, bias), (x, weight, None)):
+        assert torch.equal(active.product(*inputs), x @ weight + (0 if inputs[2] is None else bias))
+        assert torch.autograd.gradcheck(active.product, inputs)
+        assert torch.autograd.gradgradcheck(active.product, inputs)
+    assert torch.equal(active.times(x.detach(), x.detach()[:, :1]), x * x[:, :1])
+    assert pool.loans > before
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert active.product(x.float(), weight.float(), None).dtype is torch.bfloat16
+    with pytest.raises(RuntimeError, match="dtype"):
+        active.product(x, weight.float(), None)
 
 
 def test_attention_is_the_same_in_memory_used_before(small):

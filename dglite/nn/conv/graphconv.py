@@ -112,10 +112,12 @@ class GraphConv(InEdgesRequired):
         elif isinstance(source, SparseFeatures) or functional.product_goes_first(
             source, adjacency.num_dst, self._in_feats, self._out_feats
         ):
-            result = functional.normalised_sum(adjacency, source.matmul(weight), self._norm, edge_weight, bias, relu)
+            result = functional.normalised_sum(
+                adjacency, functional.product(source, weight), self._norm, edge_weight, bias, relu
+            )
         else:  # the product adds the bias in the same pass
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
-            result, relu = nn.functional.linear(result, weight.T, bias), False
+            result, relu = functional.product(result, weight, bias), False
         return result if relu or activation is None else activation(result)
 
     def _weight(self, given: Tensor | None) -> Tensor | None:

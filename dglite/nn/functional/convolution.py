@@ -12,6 +12,7 @@ from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
+from ..sparsefeatures import Features, SparseFeatures
 from .given import require_rows
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "mean_with_self",
     "normalise_edge_weight",
     "normalised_sum",
+    "product",
     "product_goes_first",
     "reduce_neighbours",
     "scaled_sum",
@@ -94,6 +96,14 @@ def reduce_neighbours(
     """
     expr, operands = (_SOURCE, (feat,)) if edge_weight is None else (_WEIGHTED, (feat, edge_weight))
     return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu)
+
+
+def product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return ``x @ weight + bias``, (rows, out): a layer's own product, the result of which it need not share."""
+    if isinstance(x, SparseFeatures):
+        result = x.matmul(weight)
+        return result if bias is None else result + bias
+    return active.product(x, weight, bias)
 
 
 def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:

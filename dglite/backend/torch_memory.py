@@ -1,0 +1,97 @@
+"""Tensors of torch in memory of the pool: storages that give their block back when the last reference goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+
+from .memory import LARGE, pool, with_room
+from .torch_deferred import Deferred
+
+__all__ = ["PLAIN", "empty", "product", "times"]
+
+PLAIN = (torch.Tensor, torch.nn.Parameter, Deferred)
+"""Classes whose results are ordinary tensors; others, such as those without values, make their own."""
+_IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
+    **{
+        getattr(torch, name): np.dtype(name)
+        for name in "float32 float64 float16 int64 int32 int16 int8 uint8 bool complex64 complex128".split()
+    },
+    torch.bfloat16: np.dtype(np.int16),
+}
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """Return an uninitialised tensor, on the CPU of memory of the pool."""
+
+    def fresh() -> torch.Tensor:
+        return torch.empty(tuple(shape), dtype=dtype, device=device)
+
+    if torch.device(device).type != "cpu" or torch.compiler.is_compiling():
+        return fresh()
+    nbytes = prod(shape) * dtype.itemsize
+    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
+    if lent is None:
+        return with_room(fresh, nbytes)  # type: ignore[no-any-return]
+    made = torch.from_numpy(lent)
+    if made.dtype is dtype:
+        return made
+    # Not by view(dtype): to autograd that would be a view of another tensor.
+    return torch.empty(0, dtype=dtype).set_(made.untyped_storage(), 0, made.shape, made.stride())
+
+
+# -- torch's operations with results of our memory ---------------------------------------------------------------------
+def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """Return ``x * y``, ``y`` being stretched to the shape of ``x``."""
+    if x.numel() < LARGE or not _ordinary(x, y) or _recorded(x, y):
+        return x * y
+    return torch.mul(x, y, out=empty(x.shape, x.dtype, x.device))
+
+
+def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Return ``x @ weight + bias`` of matrices."""
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    rows, *inner = x.shape
+    if len(inner) == 1 and rows * max(*inner, weight.shape[-1]) >= LARGE and _ordinary(*tensors):
+        return _Product.apply(x, weight, bias) if _recorded(*tensors) else _product(x, weight, bias)
+    return x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
+
+
+def _ordinary(*tensors: torch.Tensor) -> bool:
+    """Whether these are tensors with values on the CPU of which torch makes one of their dtype."""
+    dtype = tensors[0].dtype
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
+        return False
+    return all(type(x) in PLAIN[:2] and x.dtype is dtype and x.is_cpu and x.layout is torch.strided for x in tensors)
+
+
+def _recorded(*tensors: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+
+
+def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    shape = x.shape[0], weight.shape[1]
+    if prod(shape) < LARGE or _recorded(x, weight):
+        return x @ weight if bias is None else torch.addmm(bias, x, weight)
+    out = empty(shape, x.dtype, x.device)
+    return torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight if ctx.needs_input_grad[0] else None)
+        return _product(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        (x, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+        return (
+            _product(grad, weight.T) if needs[0] else None,
+            _product(x.T, grad) if needs[1] else None,
+            grad.sum(0) if needs[2] else None,
+        )
