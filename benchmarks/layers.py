@@ -14,7 +14,6 @@ graph of a quarter of the size, whose formats are there; what a layer keeps with
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -40,7 +39,7 @@ from common import (
     table,
     timed,
 )
-from memory import Peak
+from memory import Peak, give_back
 from torch import nn
 
 NUM_NODES, NUM_EDGES, WIDTH = 32_768, 859_000, 64
@@ -287,8 +286,7 @@ def growth(case: Case, name: str, num_nodes: int, num_edges: int) -> int:
 
     prepare()()  # compiles, and touches what libraries load and allocate once
     step = prepare()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
+    give_back()
     with Peak() as peak:
         step()
     return peak.growth

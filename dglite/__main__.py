@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import sys
 import time
@@ -56,7 +57,15 @@ def _facts() -> list[tuple[str, str]]:
         ("GPU", _gpu()),
         ("kernels", f"{cache} ({count} files, {size / 2**20:.1f} of {config.cache_limit() >> 20} MB)"),
         ("data", str(config.data_dir())),
+        ("memory", _memory()),
     ]
+
+
+def _memory() -> str:
+    limit, kept = config.pool_limit(), "MALLOC_TRIM_THRESHOLD_" in os.environ
+    pool = f"pool of {limit / 2**30:.1f} GB at most" if limit else "no pool (DGLITE_POOL)"
+    more = "; MALLOC_ settings of docs/memory.md speed up large tensors of torch's own"
+    return pool + ("" if kept or sys.platform != "linux" or active.name != "torch" else more)
 
 
 def _version(*names: str) -> str:

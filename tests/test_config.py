@@ -93,3 +93,27 @@ def test_without_torch_the_backend_is_numpy(empty_home):
     environment = {"HOME": str(empty_home), "PYTHONPATH": str(Path(config.__file__).parents[1])}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert (done.stdout, done.stderr) == ("numpy\n", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("0", 0), ("2000000", 2_000_000), ("4G", 4 << 30), ("1.5g", 3 << 29), ("512MiB", 512 << 20), ("8 k", None)]
+    + [(bad, None) for bad in ("-1", "G", "lots", "4T", "1e9", "4GG", "٤G")],
+)
+def test_limit_of_the_memory_pool(monkeypatch, value, expected):
+    monkeypatch.setenv("DGLITE_POOL", value)
+    if expected is None:
+        with pytest.raises(DGLError, match=r"DGLITE_POOL=.* is not understood; expected bytes, such as 4G"):
+            config.pool_limit()
+    else:
+        assert config.pool_limit() == expected
+
+
+def test_limit_of_the_memory_pool_without_a_choice(monkeypatch):
+    monkeypatch.delenv("DGLITE_POOL", raising=False)
+    monkeypatch.setattr(config, "_memory", lambda: 10 << 30)
+    assert config.pool_limit() == 5 << 30
+    monkeypatch.setattr(config, "_memory", lambda: 0)
+    assert config.pool_limit() > 0
+    monkeypatch.undo()
+    assert (1 << 26) < config._memory() < (1 << 50)

@@ -20,6 +20,7 @@ def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
     (tmp_path / "kernels/one").write_bytes(bytes(3 << 20))
     monkeypatch.setattr(command.config, "cache_dir", lambda: tmp_path)
     monkeypatch.setattr(command, "CHECKS", {})
+    monkeypatch.setenv("DGLITE_POOL", "3G")
     assert command.main() == 0
     said = capsys.readouterr().out
     for part in (
@@ -29,6 +30,7 @@ def test_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch:
         "cupy ",
         f"backend   {backend.name}, {backend.active.num_threads()} threads\n",
         f"kernels   {tmp_path} (1 files, 3.0 of ",
+        "memory    pool of 3.0 GB at most",
         "self-check ok",
     ):
         assert part in said
