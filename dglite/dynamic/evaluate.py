@@ -16,7 +16,6 @@ from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
-from .execution.memory import Pool
 from .execution.order import (
     Order,
     order_of,
@@ -137,9 +136,7 @@ class _Traced:
                 found[k] = states[0]
         return found
 
-    def engine(
-        self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options, pool: Pool
-    ) -> Engine:
+    def engine(self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options) -> Engine:
         """Return the engine for the gradients that are wanted and the options in force."""
         key = needs, options, num_inputs, strides
         if key not in self._engines:
@@ -178,7 +175,6 @@ class _Traced:
                 pushed,
                 collected,
                 (first.states or first.pushes)[0].dtype,
-                pool,
                 strides=strides,
             )
         return self._engines[key]
@@ -216,7 +212,6 @@ class Evaluator:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
         self._traces: dict[_Key, _Traced] = {}
-        self._pool = Pool()
 
     def __deepcopy__(self, memo: object) -> Evaluator:
         return Evaluator()
@@ -257,7 +252,7 @@ class Evaluator:
         if traced.slots and not traced.gathers_all:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
-        return VertexCall(traced, order, pulled, self._pool, type(functions[0]).__name__)
+        return VertexCall(traced, order, pulled, type(functions[0]).__name__)
 
 
 @dataclass
@@ -267,14 +262,13 @@ class VertexCall:
     traced: _Traced
     order: Order
     pulled: Sequence[_Pulled]
-    pool: Pool
     name: str
 
     def engine(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool]) -> Engine:
         """Return the engine for the gradients of inputs and of shared tensors that are wanted."""
         strides = tuple([x.stride() if x is not None else () for x in shared])
         needs = Needs(tuple(pulls), tuple(wanted))
-        return self.traced.engine(len(self.pulled), strides, needs, current_options(), self.pool)
+        return self.traced.engine(len(self.pulled), strides, needs, current_options())
 
     def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
         """Return what the vertices push."""

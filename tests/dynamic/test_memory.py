@@ -7,23 +7,25 @@ import gc
 import torch
 
 import dglite
-from dglite.dynamic.execution.memory import Pool
+from dglite.dynamic.execution.memory import empty, take
 from dglite.dynamic.program.recipe import VertexPlan
 from tests.dynamic.programs import BinaryTreeLSTM
 
 
 def test_a_block_comes_back_when_nobody_refers_to_it() -> None:
-    pool = Pool()
-    x = pool.empty((100, 200), torch.float32)
+    dglite.empty_cache()
+    x = empty((100, 200), torch.float32)
     address, part = x.data_ptr(), x[50:]
     assert x.shape == (100, 200) and address % 64 == 0
     del x
-    other = pool.empty((100, 200), torch.float32)
+    other = empty((100, 200), torch.float32)
     assert other.data_ptr() != address  # a view still shows the first one
     del part
     gc.collect()
-    assert pool.empty((90, 200), torch.float32).data_ptr() == address
-    assert pool.empty((1, 1000), torch.float32).data_ptr() != address  # too small to tie it up
+    assert empty((90, 200), torch.float32).data_ptr() == address
+    assert empty((1, 1000), torch.float32).data_ptr() != address  # too small to tie it up
+    memory = take(200)
+    assert memory.dtype is torch.uint8 and len(memory) == 256 and memory.data_ptr() % 64 == 0
 
 
 def test_results_and_gradients_of_a_call_are_its_own() -> None:

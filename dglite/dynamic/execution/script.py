@@ -38,10 +38,7 @@ from ..program.recipe import (
     VertexPlan,
 )
 from ..program.traced import ClassPlan
-from .memory import (
-    Lease,
-    Pool,
-)
+from .memory import take
 from .order import Order
 
 __all__ = ["Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
@@ -307,10 +304,9 @@ class Script:
         rows_of: np.ndarray,
         lengths: np.ndarray,
         addresses: Addresses,
-        pool: Pool,
         processors: int,
         teams: np.ndarray | None = None,
-        lease: Lease | None = None,
+        lease: torch.Tensor | None = None,
         shared_from: int = 0,
     ) -> Filled:
         """Return the script for a graph.
@@ -322,14 +318,14 @@ class Script:
         """
         kernels = compiled("dynamic.fill")
         if lease is None:
-            lease = pool.take(kernels.needed_bytes(order.record, self._record))
+            lease = take(kernels.needed_bytes(order.record, self._record))
         given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
         given += [shared[s.index].data_ptr() for s in self._shared]
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
         parts, bases, lines, own, lines_back, own_back, *kept, picked, inverse = kernels.fill(
-            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.block.data_ptr(),
+            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.data_ptr(),
             processors, shared_from, functions, teams,
         )  # fmt: skip
         keep = order, shared, kept, inverse

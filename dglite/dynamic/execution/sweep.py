@@ -13,7 +13,7 @@ from ...errors import DGLError
 from ...kernels import compiled
 from ..program.layout import DTYPES
 from ..program.traced import ClassPlan
-from .memory import Pool
+from .memory import empty
 from .order import Order
 from .script import (
     Addresses,
@@ -57,7 +57,6 @@ class Engine:
     pushed_states: dict[int, int]
     collected: list[tuple[int, bool]]
     dtype: torch.dtype
-    pool: Pool
     strides: tuple[tuple[int, ...], ...] = ()
     scripts: dict[Any, Script] = field(default_factory=dict)
 
@@ -143,7 +142,7 @@ class _Run:
         wanted: Sequence[bool],
     ) -> None:
         """``wanted`` are the inputs that have gradients."""
-        self._order, self._pool, self._wanted = order, engine.pool, wanted
+        self._order, self._wanted = order, wanted
         kinds = tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)])
         self._script = script = engine.script(order, kinds, True)
         # Kernels read vectors by address.
@@ -154,12 +153,12 @@ class _Run:
         self._small, kernels = order.num_nodes <= MOST_NODES, compiled("dynamic.schedule")
         work = script.work if self._small else kernels.SHARED_FROM
         self._threads = kernels.team_of(work, torch.get_num_threads())
-        self._pushes = [self._pool.empty((order.num_nodes, width), engine.dtype) for width in engine.push_widths]
+        self._pushes = [empty((order.num_nodes, width), engine.dtype) for width in engine.push_widths]
         self._filled: Filled | None = self._fill(None)
 
     def _fill(self, lease: Any) -> Filled:
         """Fill the script in; the memory of the values is that of an earlier time where there was one."""
-        empty, script = self._pool.empty, self._script
+        script = self._script
         self._value_grads: list[Any] = [None] * len(self._values)
         self._push_grads: list[torch.Tensor] = []
         if script.has_backward:
@@ -175,7 +174,7 @@ class _Run:
         )
         shared_from = 0 if self._small else compiled("dynamic.schedule").SHARED_FROM
         filled = script.fill(
-            self._order, self._shared, self._rows_of, self._lengths, addresses, self._pool, self._threads, None, lease,
+            self._order, self._shared, self._rows_of, self._lengths, addresses, self._threads, None, lease,
             shared_from,
         )  # fmt: skip
         self._lease = filled.lease
@@ -205,7 +204,7 @@ class _Run:
     def _go(self, filled: Filled, which: int) -> SweepCall:
         """Go through the lines of a direction."""
         kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
-        block = filled.lease.block
+        block = filled.lease
         call = SweepCall(self._values, filled.picked, self._shared, block, filled.bases, self._script.side)
         done, bound = 0, dict[int, Own]()
         for at in filled.own[which].tolist():
@@ -245,7 +244,7 @@ class _Run:
 
     def _like(self, weight: torch.Tensor, turned: bool) -> torch.Tensor:
         """Return memory for a gradient, in the layout of the weight."""
-        made = self._pool.empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
+        made = empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
         return made.t() if turned else made
 
 

@@ -1,7 +1,4 @@
-"""Memory that results of a run lie in, and gradients of parameters. It is used again by later runs.
-
-Fresh memory costs a page fault per 4 kB: half a millisecond for every megabyte of gradients.
-"""
+"""Memory that results of a run lie in."""
 
 from __future__ import annotations
 
@@ -10,24 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...execution.memory import Pool
+from ...execution.memory import take
 
-__all__ = ["Arena", "empty"]
-
-_pool = Pool()
-
-
-def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
-    return _pool.empty(shape, dtype)
+__all__ = ["Arena"]
 
 
 class Arena:
     """A block of memory, with views of it as tensors. It must not outlive those."""
 
     def __init__(self, nbytes: int) -> None:
-        self.nbytes, self._lease = nbytes, _pool.take(nbytes)
-        self._memory = self._lease.block
+        self.nbytes, self._memory = nbytes, take(nbytes)
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, Tensor] = {}
 

@@ -19,13 +19,13 @@ from ....kernels.cpu.dynamic.steps import (
     run_steps,
     step_kernel,
 )
+from ...execution.memory import empty
 from ..recording.signatures import (
     DTYPES,
     Signature,
     TensorKind,
     shared,
 )
-from .arena import empty
 from .gradients import Gradients
 
 if TYPE_CHECKING:

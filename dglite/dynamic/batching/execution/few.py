@@ -18,8 +18,8 @@ from ....kernels.cpu.run.launch import (
     launch,
     num_threads,
 )
+from ...execution.memory import empty
 from ..recording.signatures import DTYPES
-from .arena import empty
 
 __all__ = ["FewRows", "outer"]
 

@@ -65,7 +65,7 @@ class ProgramCall(TorchCall):
         call = self._call
         rows = stacked_rows([p.rows for p in call.pulled], call.order.num_nodes)
         lengths = np.array([kind.shape[0] for kind in self.kinds], np.int64)
-        return script.fill(call.order, self.shared, rows, lengths, addresses, call.pool, processors, teams)
+        return script.fill(call.order, self.shared, rows, lengths, addresses, processors, teams)
 
 
 def record_program(call: VertexCall, like: LazyTensor) -> Any:
