@@ -229,7 +229,7 @@ class Pool:
         lines = [
             f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than was asked for",
             f"free        {_spelt(free):>12}",
-            f"most in use {_spelt(self.peak):>12}",
+            f"most in use {_spelt(max(self.peak, taken)):>12}",
             f"limit       {_spelt(self.limit):>12}{'' if self.limit else ': no pool'}",
             f"loans       {self.loans:>12}, {again:.1f}% of them of memory used before",
         ]
@@ -258,10 +258,8 @@ def _mapped(size: int) -> tuple[Memory, int]:
         return mmap.mmap(-1, size, flags=kind), 0
     memory = mmap.mmap(-1, size + _HUGE, flags=kind)
     start = -np.ndarray(1, np.uint8, memory).ctypes.data % _HUGE
-    try:
+    with suppress(OSError):  # a kernel without them
         memory.madvise(mmap.MADV_HUGEPAGE, start, size // _HUGE * _HUGE)
-    except OSError:  # a kernel without them
-        return memory, start
     return memory, start
 
 
@@ -280,6 +278,8 @@ def with_room(make: Callable[[], Any], nbytes: int) -> Any:
     try:
         return make()
     except (MemoryError, OSError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
         raise MemoryError(
             f"{_spelt(nbytes)} more are needed, and there is no memory for them ({error}). Results that are still used "
             f"take {_spelt(pool.bytes_in_use)} of the memory pool, which has given back all that was free. Keep fewer "

@@ -390,6 +390,14 @@ def test_memory_that_is_short_is_given_back_and_asked_for_again(monkeypatch):
     assert own.free_bytes == 0 and len(held[0]) == 4 * MB
 
 
+def test_other_errors_stay_as_they_are():
+    def fail():
+        raise RuntimeError("no such device")
+
+    with pytest.raises(RuntimeError, match="no such device"):
+        memory.with_room(fail, MB)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of address space are Linux's")
 @pytest.mark.parametrize("size", ["", "0"])
 def test_memory_that_runs_out_is_an_error_that_helps(size):
