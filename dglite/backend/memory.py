@@ -32,6 +32,8 @@ LARGE = 1 << 18
 """Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0
 """Seconds after which a block that nobody uses goes back to the system. Longer steps do not notice its page faults."""
+KEPT = 1 << 24
+"""Bytes that it may hold in any case: small calls, of sizes that change, find blocks of all their sizes."""
 _PAGE, _HUGE = 1 << 12, 1 << 21
 
 Memory = Any
@@ -73,8 +75,8 @@ class _Lent(np.ndarray):
 class Pool:
     """Blocks by size: eighths of powers of 2, so that at most an eighth is too much.
 
-    It holds ``limit()`` bytes at most, and 1.5 times what was lent at one time of late. Blocks that are idle for ten
-    seconds go at the next loan or full garbage collection.
+    It holds ``limit()`` bytes at most, and 1.5 times what was lent at one time of late, or 16 MB. Blocks that are idle
+    for ten seconds go at the next loan or full garbage collection.
     """
 
     def __init__(self, limit: Callable[[], int], new: Callable[[int], tuple[Memory, int]] | None = None) -> None:
@@ -126,7 +128,7 @@ class Pool:
         return None
 
     def _new_or_larger(self, size: int) -> Block | None:
-        """Return a new block, or a free one of up to twice the size where there are enough; None beyond the limit.
+        """Return a new block, or a free one of up to four times the size where there are enough; None beyond the limit.
 
         So of sizes that are needed in turns, the smaller ones come to lie in the blocks of the larger ones, instead of
         each driving out the other's.
@@ -134,9 +136,9 @@ class Pool:
         in_use, held = self.bytes_in_use + size, self.bytes_held + size
         before, since = self._most_lent
         self._most_lent = before, max(since, in_use)
-        most = min(max(before, since, in_use) * 3 // 2, self.limit)
+        most = min(max(max(before, since, in_use) * 3 // 2, KEPT), self.limit)
         if held > most:
-            block = self._fit(size, 8)
+            block = self._fit(size, 16)
             if block is not None:
                 return block
             if in_use > self.limit:

@@ -294,7 +294,8 @@ def test_small_results_have_memory_of_torch():
     assert pool.loans == before
 
 
-def test_a_block_that_is_too_small_makes_way():
+def test_a_block_that_is_too_small_makes_way(monkeypatch):
+    monkeypatch.setattr(memory, "KEPT", 0)
     own = Pool(lambda: 1 << 40)
     for nbytes in range(MB, 4 * MB, MB // 4):
         lend(own, nbytes)
@@ -320,6 +321,13 @@ def test_sizes_in_turns_keep_their_blocks():
         del held
     assert own.made <= 5 and own.loans == 15
     assert own.bytes_held <= 1.5 * own.peak
+
+
+def test_small_blocks_of_all_sizes_stay():
+    own, chance = Pool(lambda: 1 << 40), random.Random(0)
+    for _ in range(300):
+        lend(own, chance.randrange(MB // 16, MB), loose=True)
+    assert own.made < 15 and own.bytes_held <= memory.KEPT
 
 
 def test_the_limit_holds():
