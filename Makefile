@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick docs clean
+.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
@@ -15,6 +15,7 @@ help:
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
 	@echo "make docs         build the documentation site in build/site"
 	@echo "make bench        measure against peers    make bench-quick ... small sizes, a minute"
+	@echo "make gallery      draw the pictures of docs/gallery.md"
 
 # torch comes first and alone, so that a CPU build that pip finds locally is taken and dglite's own requirement is met.
 $(BIN)/torch.installed: constraints.txt
@@ -64,6 +65,12 @@ bench bench-quick: $(BIN)/bench.installed
 docs: $(BIN)/docs.installed
 	$(BIN)/python -m sphinx -W --keep-going -q docs build/site
 	@echo "build/site/index.html is the front page"
+
+# Pictures of results on data that DGLITE_DATA_DIR has, or that is downloaded.
+PICTURES := heterogeneous recommend temporal molecules user_defined compiled unsupervised explain tree_lstm
+gallery: $(BIN)/examples.installed
+	$(BIN)/python examples/karate_club.py --output docs/pictures/karate_club.png
+	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

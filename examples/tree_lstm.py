@@ -37,6 +37,7 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
@@ -176,6 +177,33 @@ def train_epoch(
         bar.set_postfix(loss=f"{loss.item():.3f}")
 
 
+def draw(model: TreeNetwork, tree: dglite.DGLGraph, vocab: Mapping[str, int], path: str) -> None:
+    """Draw a tree coloured by the sentiments that are predicted, from red to blue."""
+    from matplotlib.figure import Figure
+
+    with torch.no_grad():
+        sentiments = model.eval()(tree).argmax(1).tolist()
+    words, word_of = tree.ndata["x"].tolist(), {number: word for word, number in vocab.items()}
+    parent = dict(zip(*(ids.tolist() for ids in tree.edges()), strict=True))
+    children = {node: sorted(child for child in parent if parent[child] == node) for node in range(len(words))}
+    leaves = [node for node in children if not children[node]]  # in preorder, so from left to right
+    place = {leaf: (float(i), 0.0) for i, leaf in enumerate(leaves)}
+    for node in sorted(set(children) - set(leaves), reverse=True):
+        below = [place[child] for child in children[node]]
+        place[node] = sum(x for x, _ in below) / len(below), 1 + max(y for _, y in below)
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    for child, node in parent.items():
+        axes.plot(*zip(place[child], place[node], strict=True), color="#b0b0b0", zorder=0)
+    x, y = zip(*(place[node] for node in range(len(words))), strict=True)
+    axes.scatter(x, y, c=sentiments, cmap="RdBu", vmin=0, vmax=4, s=200, edgecolors="black")
+    for leaf in leaves:
+        axes.annotate(word_of.get(words[leaf], "?"), (place[leaf][0], -0.4), rotation=45, ha="right", va="top")
+    axes.set_axis_off()
+    axes.set_ylim(-2.5, None)
+    figure.savefig(path, dpi=100)
+
+
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -190,6 +218,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--sentences", type=int, help="use only so many")
     parser.add_argument("--raw-dir", help="folder with train.txt; default: DGLITE_DATA_DIR, else downloaded")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--picture", metavar="FILE", help="draw a held-out sentence, with matplotlib")
     parser.add_argument("--expect", type=float, metavar="ACCURACY", help="fail when the root accuracy is below")
     return parser.parse_args()
 
@@ -223,6 +252,8 @@ def main() -> None:
         print(f"epoch {epoch + 1}: accuracy {root:.4f} (roots), {nodes:.4f} (nodes); {rate:.0f} trees/s")
     root, nodes = accuracies(averaged.module, test)
     print(f"{arguments.cell}: test accuracy {root:.4f} (roots), {nodes:.4f} (nodes)")
+    if arguments.picture:
+        draw(averaged.module, min(test, key=lambda tree: abs(tree.num_nodes() - 21)), data.vocab, arguments.picture)
     if arguments.expect is not None and root < arguments.expect:
         sys.exit(f"expected a root accuracy of at least {arguments.expect}, got {root:.4f}")
 

@@ -100,14 +100,14 @@ def draw(pictures: dict[str, Tensor], labels: Tensor, path: str) -> None:
     """Draw vectors (num_nodes, width) of each method by their two principal components, coloured by label."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6 * len(pictures), 6), layout="constrained")
+    figure = Figure(figsize=(4 * len(pictures), 4), layout="constrained")
     for axes, (name, h) in zip(figure.subplots(1, len(pictures), squeeze=False)[0], pictures.items(), strict=True):
         h = F.normalize(h)
         points = (h - h.mean(0)) @ torch.pca_lowrank(h, 2)[2]
-        axes.scatter(*points.T, c=labels, cmap="tab10", s=4)
+        axes.scatter(*points.T, c=labels, cmap="tab10", s=2)
         axes.set_title(name)
         axes.set_axis_off()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=90)
 
 
 def main() -> None:

@@ -22,6 +22,13 @@ def test_sentiments_of_phrases(cell: tuple[str, ...], treebank: Path, run: Run) 
     assert f"{cell[0]}: test accuracy 1.0000 (roots)" in printed
 
 
+def test_a_sentence_is_drawn(treebank: Path, run: Run) -> None:
+    pytest.importorskip("matplotlib")
+    picture = treebank / "sentence.png"
+    run(tree_lstm, "--hidden", 4, "--epochs", 1, "--raw-dir", treebank, "--picture", picture)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_time_delay_reads_neighbours_in_the_sentence_only() -> None:
     delay = tree_lstm.TimeDelay(2)
     words, found = torch.randn(5, 2), []
