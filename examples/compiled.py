@@ -6,7 +6,7 @@
 A two-layer GraphSAGE classifies the nodes of a made-up graph. Forward and backward pass of model and loss are compiled
 as one program without a break (`fullgraph=True`); what surrounds dglite's kernels - activations, normalisation, the
 loss - is fused by torch. Both models start from the same weights and get the same gradients, so their losses agree up
-to rounding, step by step. The first step compiles; later ones of 20,000 nodes and 200,000 edges took MP ms and MC ms
+to rounding, step by step. The first step compiles; later ones of 20,000 nodes and 200,000 edges took 27 ms and 15 ms
 compiled, on two cores.
 """
 

@@ -81,7 +81,7 @@ def draw(graph: dglite.DGLGraph, predicted: Tensor, labels: Tensor, path: Path) 
         axes.scatter([], [], color=colour, label=f"predicted with the {side}")
     axes.legend(frameon=False)
     axes.set_axis_off()
-    figure.savefig(path, dpi=75)
+    figure.savefig(path, dpi=65)
 
 
 def main() -> None:

@@ -3,11 +3,12 @@
     python examples/large_graph.py --expect 0.8
     python examples/large_graph.py --nodes 5000000 --edges 100000000 --folder /data/large
 
-A made-up graph and its features are written to two files, once; a folder that has them is taken as it is. Then the graph
-is opened by `load_graphs(..., mmap=True)`, which reads no edge, and features by `MappedFeatures`, which reads those rows
-of a batch that `CachedFeatures` does not keep in memory: here the twentieth of the nodes that batches need most. Features say
-little of a node's class, its neighbours' together much. Test accuracy of 10,000 nodes with the defaults, 512 MB of
-features and 88 MB of edges: features alone LF, GraphSAGE LS; memory grew by LM MB meanwhile.
+A made-up graph and its features are written to two files, once; a folder that has them is taken as it is. Then the
+graph is opened by `load_graphs(..., mmap=True)`, which reads no edge, and features by `MappedFeatures`, which reads
+those rows of a batch that `CachedFeatures` does not keep in memory: here the twentieth of the nodes that batches need
+most. Features say little of a node's class, its neighbours' together much. Test accuracy of 10,000 nodes with the
+defaults, 512 MB of features and 88 MB of edges: features alone 0.314, GraphSAGE 0.826. Memory grew by 425 MB meanwhile,
+batches that are made ahead and the optimizer's code included.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +58,7 @@ class SAGE(nn.Module):
     def __init__(self, hidden: int, num_layers: int) -> None:
         super().__init__()
         sizes = [WIDTH] + [hidden] * num_layers
-        self.convs = nn.ModuleList(SAGEConv(a, b, "mean", activation=F.relu) for a, b in zip(sizes, sizes[1:]))
+        self.convs = nn.ModuleList(SAGEConv(a, b, "mean", activation=F.relu) for a, b in pairwise(sizes))
         self.last = nn.Linear(sizes[-1], CLASSES)
 
     def forward(self, blocks: list[dglite.DGLGraph], h: Tensor) -> Tensor:

@@ -1,14 +1,14 @@
 """Learn an energy of molecules from where their atoms are: an equivariant network and a graph transformer.
 
-    python examples/molecules.py --expect 0.35
+    python examples/molecules.py --expect 0.2
     python examples/molecules.py --models egnn --picture energies.png
 
-Molecules are made up: chains of charged atoms, bent at random; their energy is the sum over pairs of the product of the
-charges over the distance. EGNN (Satorras et al., "E(n) equivariant graph neural networks", 2021) passes messages between
-all atoms of a molecule, in batches of graphs. The transformer (layers of Graphormer, Ying et al., 2021, biased by
-distances as by Shi et al., 2022) attends among the atoms of padded molecules. Both see distances only, so turning a
+Molecules are made up: chains of charged atoms, bent at random; their energy is the sum over pairs of the product of
+the charges over the distance. EGNN (Satorras et al., "E(n) equivariant graph neural networks", 2021) passes messages
+between all atoms of a molecule, in batches of graphs. The transformer (layers of Graphormer, Ying et al., 2021, biased
+by distances as by Shi et al., 2022) attends among the atoms of padded molecules. Both see distances only, so turning a
 molecule changes nothing, which is checked. The baseline is a linear fit on the products of charges, without distances.
-Mean absolute errors by the standard deviation of energies, seed 0: charges MC, EGNN ME, transformer MT.
+Mean absolute errors by the standard deviation of energies, seed 0: charges 0.303, EGNN 0.027, transformer 0.106.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Recommend items by what others took: a network in the manner of PinSAGE, against what is popular.
 
-    python examples/recommend.py --expect 0.12
+    python examples/recommend.py --expect 0.15
     python examples/recommend.py --picture hits.png
 
 Made-up users take items, mostly of one genre of theirs, popular ones more often; genres are told to nobody, and the
 last item of each user is hidden. An item's neighbours are those that random walks over users visit most often, weighted
 by visits (Ying et al., "Graph convolutional neural networks for web-scale recommender systems", 2018). Two convolutions
 over them give it a vector; vectors of items that a user took both are to be nearer, by a margin, than those of items
-drawn at random. A user is the mean of the items he took. Hit rate at 10, means of seeds 0 to 2: popular items HP,
-PinSAGE HM.
+drawn at random. A user is the mean of the items he took. Hit rate at 10, means of seeds 0 to 2: popular items 0.075,
+PinSAGE 0.218.
 """
 
 from __future__ import annotations

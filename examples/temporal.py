@@ -1,14 +1,14 @@
 """Predict the next click from the clicks before it: neighbours sampled up to a time, attention by their age.
 
-    python examples/temporal.py --expect 0.3
+    python examples/temporal.py --expect 0.25
     python examples/temporal.py --picture ages.png
 
-In a made-up stream users click on items, mostly of a topic that they change now and then. A user's vector at the time of
-a click is the attended sum of the items that he clicked before it: `NeighborSampler(edge_time=...)` draws no edge that
-is later than the click it is drawn for, and the click itself is left out, so nothing leaks from the future; what is
-drawn is checked. Attention reads the age of a click, encoded by cosines as by Xu et al., "Inductive representation
+In a made-up stream users click on items, mostly of a topic that they change now and then. A user's vector at the time
+of a click is the attended sum of the items that he clicked before it: `NeighborSampler(edge_time=...)` draws no edge
+that is later than the click it is drawn for, and the click itself is left out, so nothing leaks from the future; what
+is drawn is checked. Attention reads the age of a click, encoded by cosines as by Xu et al., "Inductive representation
 learning on temporal graphs", 2020. The stream's last fifth is predicted: items are ranked against 50 others. Mean
-reciprocal rank, means of seeds 0 to 2: without ages TM, with ages TA.
+reciprocal rank, means of seeds 0 to 2: without ages 0.165, with ages 0.327.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def draw(pictures: dict[str, Tensor], labels: Tensor, path: str) -> None:
     for axes, (name, h) in zip(figure.subplots(1, len(pictures), squeeze=False)[0], pictures.items(), strict=True):
         h = F.normalize(h)
         points = (h - h.mean(0)) @ torch.pca_lowrank(h, 2)[2]
-        axes.scatter(*points.T, c=labels, cmap="tab10", s=2)
+        axes.scatter(*points.T, c=labels, cmap="tab10", s=4, linewidths=0, antialiased=False)
         axes.set_title(name)
         axes.set_axis_off()
     figure.savefig(path, dpi=90)
@@ -133,7 +133,8 @@ def main() -> None:
             pictures[name] = method(graph, arguments.width or width, arguments.epochs or epochs)
             accuracies.append(accuracy(pictures[name], graph, dataset.num_classes))
         mean = statistics.mean(accuracies)
-        print(f"{name}: test accuracy {mean:.3f}")
+        each = f" of seeds {', '.join(f'{x:.3f}' for x in accuracies)}" if arguments.seeds > 1 else ""
+        print(f"{name}: test accuracy {mean:.3f}{each}")
     if arguments.picture:
         draw(pictures, graph.ndata["label"], arguments.picture)
     if arguments.expect is not None and mean < arguments.expect:
