@@ -67,9 +67,10 @@ docs: $(BIN)/docs.installed
 	@echo "build/site/index.html is the front page"
 
 # Pictures of results on data that DGLITE_DATA_DIR has, or that is downloaded.
-PICTURES := heterogeneous recommend temporal molecules user_defined compiled unsupervised explain tree_lstm
+PICTURES := heterogeneous recommend temporal molecules user_defined compiled unsupervised tree_lstm
 gallery: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py --output docs/pictures/karate_club.png
+	$(BIN)/python examples/explain.py --node 1500 --picture docs/pictures/explain.png
 	for name in $(PICTURES); do $(BIN)/python examples/$$name.py --picture docs/pictures/$$name.png || exit 1; done
 
 clean:

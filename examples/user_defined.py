@@ -7,7 +7,7 @@ The same aggregation three times: with built-in functions, with functions of one
 edges written out in torch. dglite records what a function does and runs it as kernels where it can; `dglite.explain`
 says which, and why not. Then reducers that no built-in has: the range of what arrives, which is recorded, too, and the
 median, which needs all messages of a node side by side. Forward and backward on 100,000 edges of width 32 and two cores
-took, in milliseconds: built-ins 9, own functions 10, written out 51.
+took, in milliseconds: built-ins 4, own functions 5, written out 62.
 """
 
 from __future__ import annotations
