@@ -12,6 +12,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ..errors import DGLError
 from .capture import Captured
 from .strategy import Region, RowSpan, Strategy, TensorShape
 
-__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
+__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen", "is_view"]
 
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
 
@@ -108,6 +109,27 @@ class Coarse:
     tensors: list[TensorGroup]
     operators: list[OperatorGroup]
     group_of: dict[Node, int]
+
+    @cached_property
+    def last_reads(self) -> dict[Node, list[Node]]:
+        """The tensors that each node is the last to read, views of them counted."""
+        root: dict[Node, Node] = {}
+        last: dict[Node, Node] = {}
+        for node in self.captured.graph.nodes:
+            first = node.all_input_nodes[0] if is_view(node) else node
+            root[node] = root.get(first, first)
+            for used in (*node.all_input_nodes, node):
+                last[root[used]] = node
+                last[used] = node
+        found: dict[Node, list[Node]] = {}
+        for used, node in last.items():
+            found.setdefault(node, []).append(used)
+        return found
+
+
+def is_view(node: Node) -> bool:
+    """Return whether a worker's part of a node is memory of its operand."""
+    return getattr(node.target, "is_view", False)
 
 
 def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True) -> Coarse:

@@ -20,7 +20,7 @@ from .library.graph import Neighbors
 from .strategy import Combine, Region, Strategy
 from .traffic import IndexCut, fetched, put
 
-__all__ = ["LocalOperator", "Way"]
+__all__ = ["LocalOperator", "Way", "index_cuts"]
 
 PlacesOfTensors = tuple[tuple[int, ...], ...]
 """For each input and output the dimensions along which it is split, step by step; -1 where it is not."""
@@ -124,19 +124,19 @@ class LocalOperator:
         call, ks, count = self.call, (*self._ks, k), len(self.inputs)
         chosen = [None if n < 0 else call.strategies[n] for n in (*self._numbers, number)]
         fetch = tuple(
-            fetched(_parts(chosen, "inputs", i), call.inputs[i], ks, self._places[i]) * size - self._spent[i]
+            fetched(index_cuts(chosen, "inputs", i), call.inputs[i], ks, self._places[i]) * size - self._spent[i]
             for i, size in enumerate(call.input_sizes)
         )
         places, spent = self._places[count:], self._spent[count:]
         made = tuple(
-            put(_parts(chosen, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
+            put(index_cuts(chosen, "outputs", i), call.outputs[i], ks, places[i]) * size - spent[i]
             for i, size in enumerate(call.output_sizes)
         )
         return Way(chosen[-1], number, fetch, made)
 
 
-def _parts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:
-    """Return what each step's strategy says of one input or output."""
+def index_cuts(chosen: Sequence[Strategy | None], which: str, i: int) -> tuple[IndexCut | None, ...]:
+    """Return what each step's strategy says of one input or output, the ``i``-th of ``which``."""
     found: list[IndexCut | None] = []
     for s in chosen:
         combine: Combine = s.combine[i] if s and which == "outputs" else "concat"

@@ -20,6 +20,7 @@ from ..errors import DGLError
 from .aten import operator_of
 from .boxes import Box, box_shape
 from .exchange import Exchange, reducing
+from .keeping import Use
 from .layout import Cut, Layout, nests, region_box
 from .links import Links
 from .operator import DescribedOperator, OperatorPart, bind
@@ -92,6 +93,8 @@ class _Compiler:
         self.workers = range(self.layout.workers)
         self.slots: dict[Node, int] = {}
         self._tiles: dict[Any, list[Box | None]] = {}
+        self.turned: list[WorkerInstruction] = []
+        self._fetched: dict[Use, int] = {}
 
     def program(self) -> Program:
         captured = self.plan.captured
@@ -104,7 +107,9 @@ class _Compiler:
         found: list[WorkerInstruction] = []
         for node in graph.nodes:
             if node.op == "call_function" and node.target is not operator.getitem:
-                found.append(self.instruction(node, len(found)))
+                made = self.instruction(node, len(found))
+                found += [*self.turned, made]
+                self.turned.clear()
         given = [self.slots[n] for n in graph.nodes if n.op == "placeholder"]
         steps = schedule(found, self.movements, self.sizes, given, self.links, MessageBuffers(self.device))
         kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
@@ -138,13 +143,16 @@ class _Compiler:
         if template.get("device", self) is None:
             template["device"] = self.device
         reads = [
-            self._fetch(x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts])
+            self._fetch((node, i), x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts])
             for i, x in enumerate(operands)
         ]
         mine = cuts[self.links.rank]
         template = {name: _at(value, reads) for name, value in template.items()}
         made = WorkerInstruction(
-            str(node.target), reads, template, None if _is_empty(mine) else _runner(node, op, mine)
+            str(node.target),
+            [*reads, *(slot for one in self.turned for slot in one.reads)],
+            template,
+            None if _is_empty(mine) else _runner(node, op, mine),
         )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
@@ -167,8 +175,20 @@ class _Compiler:
         by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies if _only_dim(s.outputs[0]) is not None}
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
-    def _fetch(self, operand: Node, needed: list[Box | None]) -> int:
+    def _fetch(self, use: Use, operand: Node, needed: list[Box | None]) -> int:
         """Return the slot of what the workers need of an operand."""
+        first, order = self.plan.kept.first.get(use, (use, ()))
+        slot = self._fetched[use] = self._fetched[first] if first != use else self._moved(operand, needed)
+        if order == tuple(range(len(order))):
+            return slot
+        turned = self._slot(0)
+        there = needed[self.links.rank] is not None
+        template = {"x": OperandSlot(slot), "dims": order}
+        one = WorkerInstruction("what was kept", [slot], template, _turned if there else None, [(0, [turned])])
+        self.turned.append(one)
+        return turned
+
+    def _moved(self, operand: Node, needed: list[Box | None]) -> int:
         held = self.tiles(operand)
         if all(box is None or _equal(box, tile) for box, tile in zip(needed, held, strict=True)):
             return self.slots[operand]
@@ -211,6 +231,10 @@ def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Ca
         return lambda arguments: arguments["self"].reshape(arguments["size"])
     target: Any = node.target
     return lambda arguments: target(**arguments)
+
+
+def _turned(arguments: dict[str, Any]) -> Any:
+    return arguments["x"].permute(arguments["dims"])
 
 
 # what a worker has fetched may lie in memory in another way than the whole would

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from torch.fx import Node
 
-from .capture import Captured
-from .coarsen import Coarse, TensorShape
+from .coarsen import Coarse, TensorShape, is_view
 from .cost import LocalOperator
 from .search import SearchStep
 
-__all__ = ["local_shapes", "peak_memory"]
+__all__ = ["local_shapes", "memory_profile"]
 
 
 def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShape]:
@@ -25,8 +25,8 @@ def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShap
     return [tuple(shape) for shape in shapes]
 
 
-def peak_memory(coarse: Coarse, steps: Sequence[SearchStep]) -> int:
-    """Return the most bytes that a worker holds at a time, running the operators in their order.
+def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
+    """Return the bytes that a worker holds while each node of the graph runs, in their order.
 
     Parameters, state and inputs are held throughout; their new values take the places of the old. What an operator
     fetches, and partial outputs before they are reduced, count while it runs.
@@ -36,39 +36,19 @@ def peak_memory(coarse: Coarse, steps: Sequence[SearchStep]) -> int:
     captured = coarse.captured
     in_place = set(captured.updates.values()) if captured.state or captured.hyper else set()
     workspace = _workspace(coarse, steps, held)
-    last = _last_reads(captured)
+    last = coarse.last_reads
     now = sum(held[n] for n in captured.graph.nodes if n.op == "placeholder")
-    most = now
-    for node in captured.graph.nodes:
+    found = np.empty(len(captured.graph.nodes), np.int64)
+    for number, node in enumerate(captured.graph.nodes):
+        found[number] = now
         if node.op != "call_function":
             continue
-        if node in held and node not in in_place and not _is_view(node):
+        if node in held and node not in in_place and not is_view(node):
             now += held[node]
-        most = max(most, now + workspace.get(node, 0))
+        found[number] = now + workspace.get(node, 0)
         for dead in last.get(node, ()):
-            if dead in held and dead.op != "placeholder" and dead not in in_place and not _is_view(dead):
+            if dead in held and dead.op != "placeholder" and dead not in in_place and not is_view(dead):
                 now -= held[dead]
-    return most
-
-
-def _is_view(node: Node) -> bool:
-    """Return whether a worker's part of a node is memory of its operand."""
-    return getattr(node.target, "is_view", False)
-
-
-def _last_reads(captured: Captured) -> dict[Node, list[Node]]:
-    """Return the tensors that are read for the last time by each node, views of them counted."""
-    root: dict[Node, Node] = {}
-    last: dict[Node, Node] = {}
-    for node in captured.graph.nodes:
-        first = node.all_input_nodes[0] if _is_view(node) else node
-        root[node] = root.get(first, first)
-        for used in (*node.all_input_nodes, node):
-            last[root[used]] = node
-            last[used] = node
-    found: dict[Node, list[Node]] = {}
-    for used, node in last.items():
-        found.setdefault(node, []).append(used)
     return found
 
 
@@ -80,7 +60,7 @@ def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int
         local: LocalOperator | None = None
         for step in steps:
             way, places, count = step.ways[number], step.placed(group), len(group.inputs)
-            local = step.locals[number].after(way, step.k, places)
+            local = step.after(number, group)
             moved_in = [m or v[p] != 0 for m, v, p in zip(moved_in, way.inputs, places[:count], strict=True)]
             moved_out = [m or v[p] != 0 for m, v, p in zip(moved_out, way.outputs, places[count:], strict=True)]
         if local is None or not (any(moved_in) or any(moved_out)):

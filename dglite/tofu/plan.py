@@ -33,7 +33,8 @@ from .aten import strategies_of
 from .capture import Captured, capture
 from .coarsen import Coarse, StrategiesOf, TensorShape, coarsen
 from .drawing import draw_bars, draw_tiles
-from .memory import local_shapes, peak_memory
+from .keeping import KeptFetches, share_fetches
+from .memory import local_shapes, memory_profile
 from .search import Policy, SearchStep, recursions, search
 from .strategy import Strategy
 
@@ -89,6 +90,7 @@ class PartitionPlan:
         bandwidths: Sequence[float | None] | None = None,
         seconds: float = 0.0,
         capture_seconds: float = 0.0,
+        memory: float | None = None,
     ) -> None:
         self._coarse, self._found = coarse, list(found)
         self._bandwidths = list(bandwidths or [None] * len(found))
@@ -97,6 +99,16 @@ class PartitionPlan:
         for step in found:
             self.workers *= step.k
         self.seconds, self.capture_seconds = seconds, capture_seconds
+        self._allowed = memory
+
+    @cached_property
+    def kept(self) -> KeptFetches:
+        """What is fetched once for several operators.
+
+        It takes no more memory than is needed at some time anyway, or up to what was allowed.
+        """
+        profile = memory_profile(self._coarse, self._found)
+        return share_fetches(self._coarse, self._found, profile, max(profile.max(initial=0), self._allowed or 0))
 
     @cached_property
     def steps(self) -> tuple[PlanStep, ...]:
@@ -105,31 +117,35 @@ class PartitionPlan:
         return tuple(
             PlanStep(
                 step.k,
-                step.bytes,
+                sent,
                 bandwidth,
                 {node: step.placements[number] for node, number in self._coarse.group_of.items()},
                 {n: w.strategy for group, w in zip(groups, step.ways, strict=True) for n in group.nodes},
             )
-            for step, bandwidth in zip(self._found, self._bandwidths, strict=True)
+            for step, sent, bandwidth in zip(self._found, self._sent, self._bandwidths, strict=True)
         )
+
+    @property
+    def _sent(self) -> list[float]:
+        return [step.bytes - kept for step, kept in zip(self._found, self.kept.bytes, strict=True)]
 
     @cached_property
     def bytes(self) -> float:
         """Bytes that all workers together receive in a training step."""
-        return sum(step.bytes for step in self._found)
+        return sum(self._sent)
 
     @cached_property
     def transfer_seconds(self) -> float | None:
         """Seconds of communication in a training step with the links that were given, if any."""
         if any(b is None for b in self._bandwidths):
             return None
-        pairs = zip(self._found, self._bandwidths, strict=True)
-        return sum(step.bytes / self.workers / bandwidth for step, bandwidth in pairs if bandwidth)
+        pairs = zip(self._sent, self._bandwidths, strict=True)
+        return sum(sent / self.workers / bandwidth for sent, bandwidth in pairs if bandwidth)
 
     @cached_property
     def memory(self) -> int:
         """Bytes that a worker needs, predicted: the most that it holds at a time."""
-        return peak_memory(self._coarse, self._found)
+        return self.kept.peak
 
     def placement(self, tensor: str | Node) -> tuple[int | None, ...]:
         """Return the dimension along which a tensor is split in each step; None is replicated.
@@ -173,12 +189,13 @@ class PartitionPlan:
             ways = [step.ways[number].strategy for step in self._found]
             split = " ".join("whole" if s is None else _said(s) for s in ways)
             key = (str(group.call.target).removeprefix("aten."), str(list(group.call.outputs[0])), split)
-            total[key] += round(sum(step.bytes_by_operator[number] for step in self._found))
+            sent = sum(step.bytes_by_operator[number] for step in self._found)
+            total[key] += round(sent - self.kept.by_operator.get(number, 0))
             count[key] += len(group.nodes)
         head = f"{self.workers} workers in steps of {' x '.join(str(s.k) for s in self._found)}"
         lines = [
             f"{head}: {_size(self.bytes)} received per training step, {_size(self.memory)} held per worker",
-            f"searched in {self.seconds:.2f} s; received by step: {', '.join(_size(s.bytes) for s in self._found)}",
+            f"searched in {self.seconds:.2f} s; received by step: {', '.join(map(_size, self._sent))}",
             f"{'operator':<36} {'output':<22} {'calls':>6} {'bytes':>10}  split",
         ]
         most = [(key, n) for key, n in total.most_common(rows) if n]
@@ -218,10 +235,10 @@ class PartitionPlan:
             draw_bars({name: p.bytes for name, p in plans.items()}, {name: p.memory for name, p in plans.items()})
         return plans
 
-    def researched(self, policy: Policy) -> PartitionPlan:
+    def researched(self, policy: Policy, memory: float | None = None) -> PartitionPlan:
         """Return a plan of the same step, with the same recursion, from what a policy allows."""
         ks = [step.k for step in self._found]
-        return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths)
+        return PartitionPlan(self._coarse, search(self._coarse, ks, policy), self._bandwidths, memory=memory)
 
     def baseline(self, make: Callable[[Coarse, int], list[SearchStep]]) -> PartitionPlan:
         """Return the plan that one of `baselines` makes of the same training step, `baselines.megatron` for example."""
@@ -283,7 +300,7 @@ def plan_captured(
     start = time.perf_counter()
     ways = _recursions(workers, links)
     coarse = coarsen(captured, describe or strategies_of)
-    plans = [PartitionPlan(coarse, search(coarse, ks), speeds) for ks, speeds in ways]
+    plans = [PartitionPlan(coarse, search(coarse, ks), speeds, memory=memory) for ks, speeds in ways]
     cost = [p.bytes if p.transfer_seconds is None else p.transfer_seconds for p in plans]
     best = min(zip(cost, plans, strict=True), key=lambda pair: (pair[0], len(pair[1].steps)))[1]
     if memory is not None:
@@ -325,7 +342,7 @@ def _within(strict: PartitionPlan, memory: float) -> PartitionPlan:
     best, low, high = strict, 0, len(WEIGHTS)
     middle = 0
     while low < high:
-        found = strict.researched(Policy(replicate=True, weight=WEIGHTS[middle]))
+        found = strict.researched(Policy(replicate=True, weight=WEIGHTS[middle]), memory)
         if found.memory <= memory:
             best, high = min(best, found, key=lambda p: p.bytes), middle
         else:

@@ -67,8 +67,11 @@ class SearchStep:
 
     def next_locals(self, coarse: Coarse) -> list[LocalOperator]:
         """Return the operators after the step."""
-        rows = zip(coarse.operators, self.locals, self.ways, strict=True)
-        return [local.after(way, self.k, self.placed(group)) for group, local, way in rows]
+        return [self.after(number, group) for number, group in enumerate(coarse.operators)]
+
+    def after(self, number: int, group: OperatorGroup) -> LocalOperator:
+        """Return an operator after the step."""
+        return self.locals[number].after(self.ways[number], self.k, self.placed(group))
 
     @property
     def bytes(self) -> float:

@@ -18,7 +18,7 @@ from .boxes import SMALL
 from .library.graph import Neighbors
 from .strategy import Combine, Region, RowSpan, TensorShape
 
-__all__ = ["IndexCut", "fetched", "put"]
+__all__ = ["IndexCut", "fetched", "plain", "put"]
 
 Held = np.ndarray
 """The rows that workers hold, by the dimension that the last step splits: (dimensions + 1, workers, dimensions, 2)."""
@@ -57,16 +57,16 @@ def fetched(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[i
     ndarray
         Of shape (dimensions + 1,), the last for a tensor that the last step leaves replicated.
     """
-    return _fetched(_plain(cuts, ks), shape, ks, places)
+    return _fetched(plain(cuts, ks), shape, ks, places)
 
 
 def put(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[int, ...]) -> np.ndarray:
     """Return the elements that all workers receive of an output, which they hold as in `fetched`."""
-    cuts = _plain(cuts, ks)
+    cuts = plain(cuts, ks)
     return (_reduced if any(c and c.combine != "concat" for c in cuts) else _made)(cuts, shape, ks, places)
 
 
-def _plain(cuts: Cuts, ks: tuple[int, ...]) -> Cuts:
+def plain(cuts: Cuts, ks: tuple[int, ...]) -> Cuts:
     """Leave out indices that this tensor has nothing to do with, so that equal questions are asked once."""
     many = math.prod(ks)
     return tuple(None if c and c.combine == "concat" and c.extent >= many and not any(c.region) else c for c in cuts)

@@ -85,6 +85,18 @@ class Words(nn.Module):
         return self.out(self.lstm(self.words(ids))[0]).flatten(0, 1)
 
 
+class Gated(nn.Module):
+    """Layers that read the same input, with more rows than weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.down(torch.tanh(self.gate(x)) * self.up(x)))
+        return self.down(torch.tanh(self.gate(x)) * self.up(x))
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 4))
 
@@ -107,6 +119,8 @@ def _work(name: str) -> tuple[nn.Module, Any, tuple[torch.Tensor, ...]]:
         return mlp(), functional.mse_loss, (torch.randn(8, 6, generator=data), torch.randn(8, 4, generator=data))
     if name == "convolutions":
         return Convolutions(), entropy, (torch.randn(4, 3, 16, 12, generator=data), torch.tensor([0, 4, 2, 1]))
+    if name == "gated":
+        return Gated(), functional.mse_loss, (torch.randn(96, 6, generator=data), torch.randn(96, 6, generator=data))
     if name == "gcn":
         return GCN(), entropy, (torch.randn(12, 6, generator=data), torch.arange(12) % 4)
     if name == "attention":
@@ -165,7 +179,7 @@ def check(workers: Workers, name: str, optimizer: str) -> None:
     assert sum(sent for _, _, sent, *_ in found) == found[0][3], "bytes received are those of the plan"
 
 
-@pytest.mark.parametrize("name", ["mlp", "convolutions", "attention", "lstm", "gcn"])
+@pytest.mark.parametrize("name", ["mlp", "gated", "convolutions", "attention", "lstm", "gcn"])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_two_processes_train_as_one(two: Workers, name: str, optimizer: str) -> None:
     check(two, name, optimizer)
@@ -240,7 +254,7 @@ def test_every_recursion_is_run_with_the_bytes_of_its_plan(name: str, workers: i
     optimizer = OPTIMIZERS["adam"](module.parameters())
     coarse = coarsen(tofu.capture(module, loss, inputs, optimizer), strategies_of)
     for steps, replicate in itertools.product(recursions(workers), (False, True)):
-        plan = PartitionPlan(coarse, search(coarse, steps, Policy(replicate=replicate, weight=1e-3)))
+        plan = PartitionPlan(coarse, search(coarse, steps, Policy(replicate=replicate, weight=1e-3)), memory=1e9)
         program = compile_plan(plan, Links(0, workers), torch.device("meta"))
         assert program.bytes == plan.bytes, (steps, replicate)
 
