@@ -20,6 +20,9 @@ aten = torch.ops.aten
 _TABLE: dict[Any, Callable[..., Any]] = {}
 _DATA_DEPENDENT = {aten._local_scalar_dense.default, aten.equal.default, aten.is_nonzero.default}
 
+_GRADIENTS = (aten.threshold_backward, aten.gelu_backward, aten.silu_backward)
+"""Kept whole: in pieces, they hold more at a time."""
+
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Return what operators are written as: Core ATen, and batch normalisation as its sums."""
@@ -36,9 +39,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
                 ]
             )
         )
-        for name in ("native_batch_norm.default", "cudnn_batch_norm.default", "_native_batch_norm_legit.default"):
-            packet, overload = name.split(".")
-            _TABLE.pop(getattr(getattr(aten, packet), overload), None)
+        for packet in (aten.native_batch_norm, aten.cudnn_batch_norm, aten._native_batch_norm_legit, *_GRADIENTS):
+            _TABLE.pop(packet.default, None)
     return _TABLE
 
 

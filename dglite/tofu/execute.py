@@ -26,6 +26,7 @@ from .links import Links
 from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
 from .program import OperandSlot, Program, WorkerInstruction, freeing
+from .reuse import makes_new_memory, reuse_memory, writing_into
 from .rounds import MessageBuffers, Movement
 from .schedule import schedule
 from .strategy import Combine, Region, RowSpan, Strategy
@@ -115,6 +116,7 @@ class _Compiler:
         kept = {self.slots[n] for n in (captured.loss, *captured.updates.values())}
         kept |= {self.slots[n] for n in graph.nodes if n.op == "placeholder" and n not in captured.updates}
         freeing(steps, kept)
+        reuse_memory(steps, kept | set(given))
         return Program(self.slots, self.count, steps, sum(m.exchange.total for m in self.movements))
 
     def _slot(self, size: int) -> int:
@@ -156,6 +158,9 @@ class _Compiler:
         )
         if op.rule.random if op else torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             made.seed = hash((self.seed, number, *((c.lo, c.hi) for c in mine))) % 2**62
+        elif isinstance(node.meta["val"], torch.Tensor) and not (op and op.rule.local):
+            made.into = writing_into(node.target, node.meta["val"].dtype)
+        made.new = makes_new_memory(node.target)
         for output, readers in _readers(node).items():
             made.writes.append((output, self._put(node, readers, output, cuts)))
             box = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch.fx import Node
 
 from .coarsen import Coarse, TensorShape, is_view
 from .cost import LocalOperator
+from .reuse import writing_into
 from .search import SearchStep
 
 __all__ = ["local_shapes", "memory_profile"]
@@ -29,7 +31,8 @@ def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
     """Return the bytes that a worker holds while each node of the graph runs, in their order.
 
     Parameters, state and inputs are held throughout; their new values take the places of the old. What an operator
-    fetches, and partial outputs before they are reduced, count while it runs.
+    fetches, and partial outputs before they are reduced, count while it runs. Element-wise operators write into
+    operands that die.
     """
     shapes = local_shapes(coarse, steps)
     held = {n: math.prod(shapes[g]) * n.meta["val"].element_size() for n, g in coarse.group_of.items()}
@@ -45,11 +48,22 @@ def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:
             continue
         if node in held and node not in in_place and not is_view(node):
             now += held[node]
-        found[number] = now + workspace.get(node, 0)
-        for dead in last.get(node, ()):
-            if dead in held and dead.op != "placeholder" and dead not in in_place and not is_view(dead):
-                now -= held[dead]
+        dead = [x for x in last.get(node, ()) if x in held and _is_freed(x, in_place)]
+        again = node not in workspace and any(_is_written_into(x, node) for x in dead)
+        found[number] = now + workspace.get(node, 0) - (held[node] if again else 0)
+        now -= sum(held[x] for x in dead)
     return found
+
+
+def _is_freed(node: Node, in_place: set[Node]) -> bool:
+    return node.op != "placeholder" and node not in in_place and not is_view(node)
+
+
+def _is_written_into(operand: Node, node: Node) -> bool:
+    """Return whether an element-wise operator writes into the memory of an operand that dies; see `reuse`."""
+    old, new = operand.meta["val"], node.meta["val"]
+    alike = isinstance(new, torch.Tensor) and (old.shape, old.dtype) == (new.shape, new.dtype)
+    return alike and operand in node.all_input_nodes and writing_into(node.target, new.dtype) is not None
 
 
 def _workspace(coarse: Coarse, steps: Sequence[SearchStep], held: dict[Node, int]) -> dict[Node, int]:

@@ -14,10 +14,12 @@ from torch import nn
 from torch.fx import Node
 
 from ..errors import DGLError
+from .capture import Captured
 from .checkpoint import Sharding, whole_tensor
 from .coarsen import TensorShape
 from .execute import compile_plan
 from .layout import Layout
+from .library.graph import edges_of
 from .links import Links
 from .plan import PartitionPlan, plan
 from .program import Program
@@ -177,7 +179,6 @@ class ParallelStep:
         self._compare("inputs", [_digest(inputs)])
         self._compare("modules (set one seed before it is made)", [_digest(self._tensors())])
         made, program = self._planned(inputs)
-        self._compare("plans", [_number(_said(made))])
         self.plan, self._program = made, program
         self._sharding = Sharding(Layout([step.k for step in made.steps]), self._links, self._device)
         self._take(dict(self.module.named_parameters()) | dict(self.module.named_buffers()))
@@ -206,8 +207,25 @@ class ParallelStep:
             raise DGLError(f"the workers {others} have other {what} than worker 0: all of them need the same")
 
     def _planned(self, inputs: Sequence[torch.Tensor]) -> tuple[PartitionPlan, Program]:
-        made = plan(self.module, self.loss, inputs, self.optimizer, self._links.world, memory=self._memory)
-        return made, compile_plan(made, self._links, self._device, self._seed)
+        """Return what all processes have planned alike; what fails in one is an error in all."""
+        error: Exception | None = None
+        graph = said = 0
+        try:
+            made = plan(self.module, self.loss, inputs, self.optimizer, self._links.world, memory=self._memory)
+            program = compile_plan(made, self._links, self._device, self._seed)
+            graph, said = _graph_digest(made.captured), _number(_said(made))
+        except Exception as caught:
+            error = caught
+        if self._links.world > 1:
+            row = torch.tensor([error is not None], dtype=torch.int64, device=self._device)
+            failed = self._links.gather(row, "planning").flatten().nonzero().flatten().tolist()
+            if failed and error is None:
+                raise DGLError(f"the workers {failed} could not plan the step: see their messages")
+        if error is not None:
+            raise error
+        self._compare("operations in their modules, or graphs", [graph])
+        self._compare("plans", [said])
+        return made, program
 
     def _take(self, named: dict[str, torch.Tensor]) -> None:
         """Cut parameters, buffers and the optimizer's state to this worker's parts, and free the module's."""
@@ -342,6 +360,25 @@ def _said(made: PartitionPlan) -> str:
             for step in made.steps
         ]
     )
+
+
+def _graph_digest(captured: Captured) -> int:
+    """Return a number that tells captured steps apart: operators, their arguments, constants and dglite's graphs."""
+    number = {node: f"%{i}" for i, node in enumerate(captured.graph.nodes)}
+    graphs: dict[tuple[int, ...], str] = {}
+    said: list[Any] = []
+    for node in number:
+        args, kwargs = torch.fx.node.map_arg((list(node.args), node.kwargs), number.__getitem__)
+        schema = getattr(node.target, "_schema", None)
+        names = [one.name for one in schema.arguments] if schema else []
+        if "structure" in names:
+            # programs name a graph by a number that is each process's own
+            structure = tuple(args[names.index("structure")][:2])
+            if structure not in graphs:
+                graphs[structure] = f"graph {_digest(map(torch.from_numpy, edges_of(structure)))}"
+            args[names.index("structure")] = graphs[structure]
+        said.append((str(node.target), args, kwargs))
+    return _number(f"{said} {_digest(captured.constant_values.values())}")
 
 
 def _number(text: str) -> int:

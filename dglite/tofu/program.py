@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -13,7 +13,7 @@ from ..errors import DGLError
 from .operator import flat_outputs
 from .rounds import Movement, Round
 
-__all__ = ["OperandSlot", "Program", "ProgramStep", "WorkerInstruction", "freeing"]
+__all__ = ["OperandSlot", "Program", "ProgramStep", "WorkerInstruction", "WritingOperator", "freeing"]
 
 Values = list[Any]
 
@@ -23,6 +23,14 @@ class OperandSlot:
     """Where an argument is, or, while operands are collected, its number among them."""
 
     number: int
+
+
+class WritingOperator(NamedTuple):
+    """An operator that writes its output into a tensor, that argument's name, and the output's dtype."""
+
+    target: Any
+    name: str
+    dtype: torch.dtype
 
 
 @dataclass
@@ -44,6 +52,12 @@ class WorkerInstruction:
         That the outputs of the part have to have.
     seed : int
         Of a random operator, which gives equal parts equal numbers; -1 for others.
+    new : bool
+        Whether what it makes is never memory of an operand.
+    into : WritingOperator, optional
+        Writes the output of an element-wise operator into a tensor.
+    dying : list of int
+        Slots of operands that nobody reads afterwards, nor any that shares their memory.
     """
 
     name: str
@@ -53,6 +67,9 @@ class WorkerInstruction:
     writes: list[tuple[int, list[int]]] = field(default_factory=list)
     shapes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     seed: int = -1
+    new: bool = False
+    into: WritingOperator | None = None
+    dying: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._single = [(name, value.number) for name, value in self.template.items() if type(value) is OperandSlot]
@@ -68,7 +85,11 @@ class WorkerInstruction:
         for name, value in self._lists:
             arguments[name] = _filled(value, values)
         try:
-            outputs = flat_outputs(self.run(arguments)) if self.seed < 0 else self._seeded(arguments, count)
+            if self.dying and (place := self._place(values)) is not None:
+                assert self.into is not None
+                outputs = [self.into.target(**arguments, **{self.into.name: place})]
+            else:
+                outputs = flat_outputs(self.run(arguments)) if self.seed < 0 else self._seeded(arguments, count)
         except RuntimeError as error:
             raise DGLError(f"{self.name} failed on this worker's part: {error}") from error
         for number, shape in self.shapes.items():
@@ -77,6 +98,16 @@ class WorkerInstruction:
         for number, slots in self.writes:
             for slot in slots:
                 values[slot] = outputs[number]
+
+    def _place(self, values: Values) -> torch.Tensor | None:
+        """Return the memory of an operand to write the output into."""
+        assert self.into is not None
+        for slot in self.dying:
+            x = values[slot]
+            same = x.shape == self.shapes.get(0) and x.dtype == self.into.dtype and x.is_contiguous()
+            if same and x.nbytes == x.untyped_storage().nbytes():
+                return x  # type: ignore[no-any-return]
+        return None
 
     def _seeded(self, arguments: dict[str, Any], count: int) -> list[Any]:
         assert self.run is not None

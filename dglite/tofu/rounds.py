@@ -151,13 +151,15 @@ class Round:
         with self.links.watched(f"the exchange for {self.name}"):
             self._wait()
         self._wait = _nothing
+        if self._most > KEPT:
+            self._packs, self._pair = None, []
         self.links.bytes += self._received
         for m, came in zip(self.movements, self._came, strict=True):
             result = m.exchange.result(values[m.source], came)
             for target in m.targets:
                 values[target] = result
         if self._most > KEPT:
-            self._packs, self._came, self._pair = None, [], []
+            self._came = []
 
 
 def moved(links: Links, exchange: Exchange, tensor: torch.Tensor, name: str) -> torch.Tensor:

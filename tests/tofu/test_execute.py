@@ -316,6 +316,41 @@ def misuse(rank: int) -> list[str]:
     return found
 
 
+class Other(nn.Module):
+    """A module of the same parameters, but another graph or other operations."""
+
+    def __init__(self, shift: int = 0, tanh: bool = False, fails: bool = False) -> None:
+        super().__init__()
+        self.graph = dglite.add_self_loop(dglite.graph((torch.arange(12), (torch.arange(12) + 1 + shift) % 12)))
+        self.layer, self.tanh, self.fails = GraphConv(6, 4), tanh, fails
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fails:
+            x = x * len(x.tolist())
+        return torch.tanh(self.layer(self.graph, x)) if self.tanh else torch.relu(self.layer(self.graph, x))
+
+
+def differ(rank: int) -> list[str]:
+    """Return the messages where one process has another structure, or cannot plan."""
+    _, loss, inputs = work("gcn")
+    found = []
+    for change in ({"shift": rank}, {"tanh": rank == 1}, {"fails": rank == 1}):
+        torch.manual_seed(0)
+        module = Other(**change).double()
+        step = tofu.parallelize(module, loss, torch.optim.SGD(module.parameters(), 0.1), timeout=20)
+        with pytest.raises(DGLError) as caught:
+            step(*inputs)
+        found.append(str(caught.value))
+    return found
+
+
+def test_other_structures_are_told_in_every_process(two: Workers) -> None:
+    for rank, (graph, module, failed) in enumerate(two.run(differ)):
+        assert "[1] have other operations in their modules, or graphs" in graph
+        assert "[1] have other operations in their modules, or graphs" in module
+        assert ("reads the values" if rank else "[1] could not plan") in failed
+
+
 def test_mistakes_are_told_in_every_process(two: Workers) -> None:
     words = ["has 2 processes", "other inputs", "other optimizers", "other modules", "no plan before", "pad or drop"]
     for messages in two.run(misuse):

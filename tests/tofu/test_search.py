@@ -264,7 +264,7 @@ def test_memory_is_a_share_of_what_one_worker_needs() -> None:
 
 
 def test_memory_is_a_constraint() -> None:
-    captured = mlp((64, 64, 64), 4096)
+    captured = mlp((256, 64, 256), 1024)
     least = plan_captured(captured, 4)
     free = plan_captured(captured, 4, memory=float("inf"))
     assert free.bytes < least.bytes and free.memory > least.memory

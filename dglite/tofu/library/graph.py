@@ -63,6 +63,11 @@ def _adjacency(structure: Sequence[int]) -> Adjacency:
     return adj.reverse() if structure[1] else adj
 
 
+def edges_of(structure: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sources and destinations of the edges of a graph, as programs name it."""
+    return _adjacency(structure).coo()
+
+
 class _Part:
     """A part of a graph: the edges into the destinations, or with the ids, ``[lo, hi)``."""
 
