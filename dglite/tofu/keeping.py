@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,10 +90,8 @@ def share_fetches(coarse: Coarse, steps: Sequence[SearchStep], profile: np.ndarr
     for uses in equal.values():
         uses.sort(key=lambda one: (one.number, one.use[1]))
         for before, after in itertools.pairwise(uses):
-            held = before.size * (after.number - before.number)
-            gaps.append((held / sum(after.received), before, after))
-    held, first = profile.copy(), dict[Use, tuple[Use, Permutation]]()
-    saved, by_operator = [0.0] * len(steps), dict[int, float]()
+            gaps.append((before.size * (after.number - before.number) / sum(after.received), before, after))
+    held, saved, by_operator = profile.copy(), [0.0] * len(steps), dict[int, float]()
     source: dict[Use, _Fetch] = {}
     for _, before, after in sorted(gaps, key=lambda gap: (gap[0], gap[2].number, gap[2].use[1])):
         span = held[before.number + 1 : after.number]
@@ -103,14 +101,18 @@ def share_fetches(coarse: Coarse, steps: Sequence[SearchStep], profile: np.ndarr
         source[after.use] = before
         saved = [a + b for a, b in zip(saved, after.received, strict=True)]
         by_operator[after.group] = by_operator.get(after.group, 0.0) + sum(after.received)
-    for uses in equal.values():
-        for after in uses:
-            before = source.get(after.use)
-            while before is not None and before.use in source:
-                before = source[before.use]
-            if before is not None:
-                first[after.use] = before.use, tuple(before.order.index(d) for d in after.order)
-    return KeptFetches(first, saved, by_operator, int(held.max(initial=0)))
+    return KeptFetches(_firsts(itertools.chain(*equal.values()), source), saved, by_operator, int(held.max(initial=0)))
+
+
+def _firsts(fetches: Iterable[_Fetch], source: dict[Use, _Fetch]) -> dict[Use, tuple[Use, Permutation]]:
+    found: dict[Use, tuple[Use, Permutation]] = {}
+    for fetch in fetches:
+        first = fetch
+        while first.use in source:
+            first = source[first.use]
+        if first is not fetch:
+            found[fetch.use] = first.use, tuple(first.order.index(d) for d in fetch.order)
+    return found
 
 
 def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any, _Fetch]]:

@@ -368,7 +368,8 @@ def _graph_digest(captured: Captured) -> int:
     graphs: dict[tuple[int, ...], str] = {}
     said: list[Any] = []
     for node in number:
-        args, kwargs = torch.fx.node.map_arg((list(node.args), node.kwargs), number.__getitem__)
+        mapped, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), number.__getitem__)
+        args = list(mapped)
         schema = getattr(node.target, "_schema", None)
         names = [one.name for one in schema.arguments] if schema else []
         if "structure" in names:
