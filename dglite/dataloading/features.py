@@ -302,7 +302,8 @@ def take_rows(source: Tensor, rows: np.ndarray) -> Tensor:
     target = buffers_here(len(rows) * count * dtype.itemsize)
     if target.nbytes:
         run, copy = _kernels().rows.run_rows, _kernels().gather.copy_rows
-        width, work = count * dtype.itemsize, len(rows) * count // 4
+        # A row of any width is a step to anywhere in memory.
+        width, work = count * dtype.itemsize, len(rows) * (1 + count // 4)
         arguments = active.address(source), width, np.ascontiguousarray(rows), _NO_PLACES, target.ctypes.data
         run(copy, len(rows), work, active.num_threads(), *arguments)
     return active.from_numpy(target.view(dtype).reshape(len(rows), *shape[1:]))

@@ -13,7 +13,7 @@ from .compressed import SMALL, Compressed, compress, expand_ranges, kernels
 __all__ = ["Lookups"]
 
 _INT32 = np.dtype(np.int32)
-_MOST_KEYS = 2**62
+_KEY_BITS = 63
 _SORTING = 2
 """Out-edges are read unless they are more than this many times the in-edges: those found by in-edges must be sorted."""
 
@@ -69,20 +69,27 @@ class Lookups(ABC):
         ``number_of_u[u]`` is the position in ``u``, -1 for other nodes; likewise for ``v``. Read are the out-edges of
         ``u`` or the in-edges of ``v``, whichever are fewer: sampled neighbours are hubs, whose other edges are many.
         """
-        out = self.csr().indptr if "csr" in self.formats or "csc" not in self.formats else None
-        into = self.csc().indptr if "csc" in self.formats and self.num_src * self.num_edges < _MOST_KEYS else None
-        num_out = -1 if out is None else int((out[u + 1] - out[u]).sum(dtype=np.int64))
-        num_in = -1 if into is None else int((into[v + 1] - into[v]).sum(dtype=np.int64))
+        out = self.csr() if "csr" in self.formats or "csc" not in self.formats else None
+        into = self.csc() if "csc" in self.formats else None
+        num_out, num_in = (-1 if x is None else _num_entries(x, rows) for x, rows in ((out, u), (into, v)))
         if into is None or 0 <= num_out <= _SORTING * num_in:
-            return self._marked_edges(self.csr(), u, number_of_v, num_out)
-        far, near, edge_ids = self._marked_edges(self.csc(), v, number_of_u, num_in)
-        order = np.argsort(near.astype(np.int64) * self.num_edges + edge_ids)
-        return near[order], far[order], edge_ids[order]
+            return self._marked_edges(self.csr(), u, v, number_of_v, num_out)
+        near, far, edge_ids = self._marked_edges(into, v, u, number_of_u, num_in)
+        id_bits, near_bits = self.num_edges.bit_length(), len(v).bit_length()
+        if len(u).bit_length() + id_bits + near_bits > _KEY_BITS:
+            order = np.lexsort((edge_ids, far))
+            return far[order], near[order], edge_ids[order]
+        # Whole edges as keys: that is sorted several times as fast as places in an order, which lead anywhere.
+        keys = ((far.astype(np.int64) << id_bits | edge_ids) << near_bits) | near
+        keys.sort()
+        src = (keys >> (id_bits + near_bits)).astype(far.dtype)
+        dst = (keys & ((1 << near_bits) - 1)).astype(near.dtype)
+        return src, dst, (keys >> near_bits & ((1 << id_bits) - 1)).astype(edge_ids.dtype, copy=False)
 
     def _marked_edges(
-        self, stored: Compressed, rows: np.ndarray, table: np.ndarray, scanned: int
+        self, stored: Compressed, rows: np.ndarray, others: np.ndarray, table: np.ndarray, scanned: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the entries of ``rows`` whose other end has a number >= 0: position of the row, number, edge id."""
+        """Return the entries of ``rows`` that lead to ``others``: position of the row, number in ``table``, edge id."""
         if self.num_edges <= SMALL:
             starts = stored.indptr[rows].astype(np.int64)
             counts = stored.indptr[rows + 1] - starts
@@ -96,9 +103,12 @@ class Lookups(ABC):
 
         indptr, indices, ids = stored.indptr, stored.indices, stored.edge_ids
         counts, threads = np.empty(len(rows), np.int64), active.num_threads()
-        marks = np.packbits(table >= 0, bitorder="little")  # fits the caches, where the table does not
+        marks = np.zeros(1 + len(table) // 8, np.uint8)
+        block.mark(others, marks)
         run_rows(block.count_inside, len(rows), scanned, threads, indptr, indices, rows, marks, counts)
-        total, offsets = int(counts.sum()), np.cumsum(counts) - counts
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        total = int(offsets[-1])
         near, far = np.empty(total, self.index_dtype), np.empty(total, self.index_dtype)
         edge_ids = np.empty(total, self.idtype)
         matrix = indptr, indices, indices[:0] if ids is None else ids
@@ -204,3 +214,12 @@ class Lookups(ABC):
                 made = Compressed(made.indptr, made.indices, csc.edge_ids_of(made.entry_edge_ids()))
             self.cache["sorted_csr"] = made
         return made
+
+
+def _num_entries(stored: Compressed, rows: np.ndarray) -> int:
+    """Return how many entries some rows have together."""
+    if stored.num_edges <= SMALL:
+        return int((stored.indptr[rows + 1] - stored.indptr[rows]).sum(dtype=np.int64))
+    from ..kernels.cpu.sample import block
+
+    return int(block.num_entries(stored.indptr, rows))

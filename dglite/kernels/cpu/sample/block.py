@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..compile.cached import njit
+from ..lanes.memory import prefetch
 from .choose import (
     choose_uniform,
     set_size,
 )
 from .counter import stream
 from .hashing import has
-from .sample import Rows
+from .sample import TOGETHER, Rows
 
-__all__ = ["close_gaps", "count_inside", "draw_again", "list_inside"]
+__all__ = ["close_gaps", "count_inside", "draw_again", "list_inside", "mark", "num_entries"]
+
+_AHEAD = 16
+"""Rows between asking for a row's entries and reading them."""
 
 
 @njit(nogil=True)
@@ -76,6 +82,35 @@ def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: 
 
 
 @njit(nogil=True)
+def num_entries(indptr: np.ndarray, rows: np.ndarray) -> int:
+    """Return how many entries some rows have together."""
+    total, at_indptr, width = 0, indptr.ctypes.data, indptr.itemsize
+    for i in range(len(rows)):
+        if i + _AHEAD < len(rows):
+            prefetch(at_indptr + np.int64(rows[i + _AHEAD]) * width)
+        total += np.int64(indptr[rows[i] + 1]) - np.int64(indptr[rows[i]])
+    return total
+
+
+@njit(nogil=True)
+def mark(ids: np.ndarray, marks: np.ndarray) -> None:
+    """Set the bits of some ids, the lowest of a byte first: so few bytes stay in the caches, where a table would not."""
+    for x in ids:
+        marks[x >> 3] |= 1 << (x & 7)
+
+
+@njit(nogil=True, inline="always")
+def _ask_ahead(indptr: Any, indices: Any, rows: Any, i: Any, last: Any) -> None:
+    """Ask for the memory of rows to come: for where their entries begin, and, nearer, for these."""
+    if i + 2 * _AHEAD < last:
+        prefetch(indptr.ctypes.data + np.int64(rows[i + 2 * _AHEAD]) * indptr.itemsize)
+    if i + _AHEAD < last:
+        entries = indices.ctypes.data + np.int64(indptr[rows[i + _AHEAD]]) * indices.itemsize
+        prefetch(entries)
+        prefetch(entries + 64)
+
+
+@njit(nogil=True)
 def count_inside(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -85,8 +120,9 @@ def count_inside(
     first: int,
     last: int,
 ) -> None:
-    """Count the edges of ``rows[first:last]`` whose other end is marked: its bit is set, the lowest of a byte first."""
+    """Count the edges of ``rows[first:last]`` whose other end is marked: see :func:`mark`."""
     for i in range(first, last):
+        _ask_ahead(indptr, indices, rows, i, last)
         count = 0
         for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
             count += (marks[indices[entry] >> 3] >> (indices[entry] & 7)) & 1
@@ -108,13 +144,28 @@ def list_inside(
     first: int,
     last: int,
 ) -> None:
-    """Write what :func:`count_inside` counts: row, number of the other end and id of each, from ``offsets[i]`` on."""
+    """Write what :func:`count_inside` counts: row, number of the other end and id of each, from ``offsets[i]`` on.
+
+    Entries are found for some rows, and what stands elsewhere in memory for them is asked for, before it is read.
+    """
     by_entry = len(edge_ids) == 0
-    for i in range(first, last):
-        to = offsets[i]
-        for entry in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            other = indices[entry]
-            if (marks[other >> 3] >> (other & 7)) & 1:
-                near[to], far[to] = i, table[other]
-                edges[to] = entry if by_entry else edge_ids[entry]
-                to += 1
+    at_table, at_ids = table.ctypes.data, edge_ids.ctypes.data
+    for chunk in range(first, last, TOGETHER):
+        end = min(chunk + TOGETHER, last)
+        for i in range(chunk, end):
+            _ask_ahead(indptr, indices, rows, i, last)
+            to, stop = offsets[i], offsets[i + 1]
+            entry = np.int64(indptr[rows[i]])
+            while to < stop:
+                other = indices[entry]
+                if (marks[other >> 3] >> (other & 7)) & 1:
+                    near[to], far[to], edges[to] = i, other, entry
+                    prefetch(at_table + np.int64(other) * table.itemsize)
+                    if not by_entry:
+                        prefetch(at_ids + entry * edge_ids.itemsize)
+                    to += 1
+                entry += 1
+        for at in range(offsets[chunk], offsets[end]):
+            far[at] = table[far[at]]
+            if not by_entry:
+                edges[at] = edge_ids[edges[at]]
