@@ -94,7 +94,7 @@ def num_entries(indptr: np.ndarray, rows: np.ndarray) -> int:
 
 @njit(nogil=True)
 def mark(ids: np.ndarray, marks: np.ndarray) -> None:
-    """Set the bits of some ids, the lowest of a byte first: so few bytes stay in the caches, where a table would not."""
+    """Set the bits of some ids, the lowest of a byte first. They stay in the caches, where a table would not."""
     for x in ids:
         marks[x >> 3] |= 1 << (x & 7)
 
