@@ -157,10 +157,11 @@ class MappedFeatures(_Stored):
     ------
     DGLError
         There is no such file, it is no such array, it is shorter than its header says, or dtype or scale do not fit.
+        When rows are read: the file has become shorter.
     """
 
     def __init__(self, path: str | os.PathLike[str], dtype: str | None = None, scale: Any = None, widen: bool = True):
-        array = _mapped(Path(path))
+        array, self._map = _mapped(Path(path))
         stored = str(array.dtype)
         if dtype is not None and dtype != stored:
             if (dtype, stored) != ("bfloat16", "uint16"):
@@ -172,6 +173,15 @@ class MappedFeatures(_Stored):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedFeatures, self._arguments
+
+    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
+        size, needed = (0, 0) if self._map is None else (self._map.size(), len(self._map))
+        if size < needed:
+            raise DGLError(
+                f"{self.path} was cut short while it is open: it had {needed} bytes, it has {size}; write it anew and "
+                "open it again"
+            )
+        super().gather(rows, places, target)
 
     def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         shares = min(4 * _READERS, 1 + num_rows // 512)
@@ -342,8 +352,8 @@ def _scales(scale: Any, num_rows: int) -> np.ndarray:
     return array
 
 
-def _mapped(path: Path) -> np.ndarray:
-    """Return the array of a NumPy file, mapped; pages are read when they are used, and no others."""
+def _mapped(path: Path) -> tuple[np.ndarray, mmap.mmap | None]:
+    """Return the array of a NumPy file, and its map, None of no bytes; pages are read when they are used, no others."""
     try:
         with open(path, "rb") as file:
             version = np.lib.format.read_magic(file)
@@ -356,7 +366,7 @@ def _mapped(path: Path) -> np.ndarray:
             if size < needed:
                 raise DGLError(f"{path} is cut short: {dtype} of shape {shape} needs {needed} bytes, it has {size}")
             if needed == start:
-                return np.empty(shape, dtype)
+                return np.empty(shape, dtype), None
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise DGLError(f"File {path} does not exist.") from None
@@ -364,4 +374,4 @@ def _mapped(path: Path) -> np.ndarray:
         raise DGLError(f"{path} is not read as a NumPy array file: {error}") from error
     if sys.platform != "win32":
         memory.madvise(mmap.MADV_RANDOM)
-    return np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape)
+    return np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64)), start).reshape(shape), memory

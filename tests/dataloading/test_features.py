@@ -119,6 +119,24 @@ def test_ids_that_are_no_rows(ids):
         TensorFeatures(features()).rows(ids)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a file that is mapped cannot be cut there")
+def test_a_file_that_is_cut_while_it_is_open(tmp_path):
+    g, array = ring(12), features(shape=(12, 400))
+    path = saved(tmp_path, array)
+    store = MappedFeatures(path)
+    cached = CachedFeatures(store, [1, 2])
+    os.truncate(path, path.stat().st_size - 1)
+    for read in (store, cached):
+        with pytest.raises(DGLError, match=r"x\.npy was cut short while it is open: it had \d+ bytes, it has \d+"):
+            read.rows([0, 1])
+    assert torch.equal(cached.rows([2, 1]), torch.from_numpy(array[[2, 1]]))
+    sampler = NeighborSampler([2], prefetch_node_feats={"x": store})
+    for num_workers in (0, 1):
+        with pytest.raises(DGLError, match="cut short") as caught:
+            list(DataLoader(g, torch.arange(12), sampler, batch_size=4, num_workers=num_workers))
+        assert "indices [0, 1, 2, 3]" in caught.value.__notes__[0]
+
+
 def test_files_that_cannot_be_mapped(tmp_path):
     path = saved(tmp_path, features())
     content = path.read_bytes()
