@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, final
 
 from tqdm.auto import tqdm
@@ -16,6 +17,7 @@ from ..graph import DGLGraph
 from ..sampling import sample_neighbors_fused
 from .base import Sampler
 from .dataloader import DataLoader
+from .transfer import moved
 
 __all__ = ["inference"]
 
@@ -78,8 +80,12 @@ def inference(
     -----
     Layers are evaluated in evaluation mode; modules are in the mode of before afterwards. ``out_degrees`` of the blocks
     are those of the graph, so that a layer that normalises by them, such as ``GraphConv(norm="both")``, is exact, where
-    training on sampled blocks counts the sampled edges. Graph, features and model are on one device. Of a compiled
-    model, give the module that was compiled.
+    training on sampled blocks counts the sampled edges. Of a compiled model, give the module that was compiled.
+
+    Graph and features may be on another device than the model's parameters: they stay there, batches are copied to the
+    model, and every layer's result comes back to where the features are. Modules between layers that have parameters
+    get all nodes at once on the model's device; parameters that a ``forward`` reads itself are not where the features
+    are, and layers that run on the whole graph need all on one device.
 
     Examples
     --------
@@ -97,9 +103,10 @@ def inference(
     modules = list(active.layers_in(model))
     modes = [module.training for module in modules]
     given = g if num_layers is None else [g] * num_layers
+    options = _Options(batch_size, num_workers, progress, *_devices(model, g, feats))
     model.eval()
     try:
-        with framework.no_grad(), _in_batches(model, _Options(batch_size, num_workers, progress)):
+        with framework.no_grad(), _in_batches(model, options):
             return model(given, **arguments) if feats is None else model(given, feats, **arguments)
     finally:
         for module, mode in zip(modules, modes, strict=True):
@@ -108,12 +115,29 @@ def inference(
 
 @final
 class _Options:
-    """How layers are run; and whether one is running, whose own modules are then left alone."""
+    """How layers are run; and whether one is running, whose own modules are then left alone.
 
-    __slots__ = ("batch_size", "inside", "num_workers", "progress")
+    ``device`` is the model's and ``home`` that of the features, both None where all is on one device.
+    """
 
-    def __init__(self, batch_size: int, num_workers: int, progress: bool) -> None:
+    __slots__ = ("batch_size", "device", "home", "inside", "num_workers", "progress")
+
+    def __init__(self, batch_size: int, num_workers: int, progress: bool, device: Any, home: Any) -> None:
         self.batch_size, self.num_workers, self.progress, self.inside = batch_size, num_workers, progress, False
+        self.device, self.home = device, home
+
+
+def _devices(model: Any, g: DGLGraph, feats: Any) -> tuple[Any, Any]:
+    """Return the devices of the model and of the features; None and None where these and the graph's are one."""
+    values = feats.values() if isinstance(feats, Mapping) else [feats]
+    home = next((active.device(x) for x in values if active.is_tensor(x)), g.device)
+    device = _device_of(model)
+    return (None, None) if device is None or device == home == g.device else (device, home)
+
+
+def _device_of(module: Any) -> Any:
+    """Return the device of a module's first parameter or buffer; None where it has none."""
+    return next((active.device(x) for x in chain(module.parameters(), module.buffers())), None)
 
 
 class _PassedOn(Exception):
@@ -126,7 +150,7 @@ def _in_batches(model: Any, options: _Options) -> Iterator[None]:
     before = {}
     for path, module in model.named_modules():
         before[module] = module.__dict__.get("forward")
-        module.__dict__["forward"] = _wrapped(module.forward, path or type(module).__name__, options)
+        module.__dict__["forward"] = _wrapped(module, path or type(module).__name__, options)
     try:
         yield
     finally:
@@ -137,10 +161,14 @@ def _in_batches(model: Any, options: _Options) -> Iterator[None]:
                 module.__dict__["forward"] = forward
 
 
-def _wrapped(forward: Any, path: str, options: _Options) -> Any:
+def _wrapped(module: Any, path: str, options: _Options) -> Any:
+    forward, moves = module.forward, options.device is not None and _device_of(module) is not None
+
     def run(*args: Any, **kwargs: Any) -> Any:
         graph = args[0] if args else None
         if not isinstance(graph, DGLGraph):
+            if moves and not options.inside and not any(map(_has_graph, (*args, *kwargs.values()))):
+                return _run_elsewhere(forward, args, kwargs, options)
             return forward(*args, **kwargs)
         if options.inside:
             raise _PassedOn
@@ -155,14 +183,32 @@ def _wrapped(forward: Any, path: str, options: _Options) -> Any:
     return run
 
 
+def _has_graph(x: Any) -> bool:
+    return isinstance(x, DGLGraph) or (isinstance(x, list | tuple) and any(map(_has_graph, x)))
+
+
+def _run_elsewhere(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options: _Options) -> Any:
+    """Return what a module between layers gives for features of all nodes, which are on another device."""
+    options.inside = True
+    try:
+        return moved(forward(*moved(args, options.device), **moved(kwargs, options.device)), options.home)
+    except _PassedOn:  # it knows the graph, and the layers are in it
+        options.inside = False
+        return forward(*args, **kwargs)
+    finally:
+        options.inside = False
+
+
 def _run_layer(
     forward: Any, g: DGLGraph, args: tuple[Any, ...], kwargs: dict[str, Any], path: str, options: _Options
 ) -> Any:
     """Return a layer's result for all nodes that it gives one for."""
     nodes = {ntype: range(g.num_nodes(ntype)) for ntype in g.dsttypes}
     names = [None] * len(args) + list(kwargs)
-    batches, results = _Batches([*args, *kwargs.values()]), _Results(g, path)
-    loader = DataLoader(g, nodes, batches, batch_size=options.batch_size, num_workers=options.num_workers)
+    batches, results = _Batches([*args, *kwargs.values()]), _Results(g, path, options.home)
+    loader = DataLoader(
+        g, nodes, batches, options.device, batch_size=options.batch_size, num_workers=options.num_workers
+    )
     with tqdm(total=sum(map(len, nodes.values())), desc=path, unit="node", disable=not options.progress) as bar:
         for seeds, block, values in loader:
             options.inside = True
@@ -183,8 +229,8 @@ def _run_layer(
 class _Results:
     """A layer's results, put together from those of batches, whose nodes follow each other."""
 
-    def __init__(self, g: DGLGraph, path: str) -> None:
-        self._g, self._path, self._alone = g, path, False
+    def __init__(self, g: DGLGraph, path: str, home: Any) -> None:
+        self._g, self._path, self._home, self._alone = g, path, home, False
         self._rows: dict[str, Tensor] = {}
         self._written: dict[str, int] = {}
 
@@ -200,7 +246,7 @@ class _Results:
                 )
             if ntype not in self._rows:
                 shape = (self._g.num_nodes(ntype), *rows.shape[1:])
-                self._rows[ntype] = active.empty(shape, active.dtype(rows), active.device(rows))
+                self._rows[ntype] = active.empty(shape, active.dtype(rows), self._home or active.device(rows))
             if count:
                 first = int(seeds[ntype][0])
                 self._rows[ntype][first : first + count] = rows
@@ -259,8 +305,13 @@ class _Batches(Sampler):
 
 def _rows(x: Any, ids: Mapping[str, Tensor]) -> Any:
     if isinstance(x, Mapping):
-        return {ntype: active.take(values, ids[ntype]) for ntype, values in x.items() if ntype in ids}
-    return active.take(x, next(iter(ids.values())))
+        return {ntype: _taken(values, ids[ntype]) for ntype, values in x.items() if ntype in ids}
+    return _taken(x, next(iter(ids.values())))
+
+
+def _taken(x: Tensor, ids: Tensor) -> Tensor:
+    """Return rows of features, which may be on another device than the graph."""
+    return active.take(x, active.to_device(ids, active.device(x)))
 
 
 def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> Any:
@@ -272,4 +323,4 @@ def _edge_rows(x: Any, g: DGLGraph, block: DGLGraph, relation: int | None) -> An
         return type(x)(_edge_rows(value, g, block, relation) for value in x)
     if relation is None or not active.is_tensor(x) or x.shape[:1] != (g.adjacencies[relation].num_edges,):
         return x
-    return active.take(x, block._edge_frame(relation)[EID])
+    return _taken(x, block._edge_frame(relation)[EID])

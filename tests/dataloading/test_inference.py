@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 
 import dglite
 from dglite import DGLError
+from dglite.dataloading import dataloader, transfer
 from dglite.nn import GATConv, GraphConv, HeteroGraphConv, RelGraphConv, SAGEConv, Sequential
 from tests.dataloading.graphs import ring, shop
 
@@ -76,6 +79,73 @@ def test_a_model_of_blocks(batch_size, num_workers):
     assert model.training and model.norm.training and not model.layers[1].training and not found.requires_grad
     assert_equal(found, model.eval()([g] * 3, g.ndata["x"]).detach())
     assert not any("forward" in module.__dict__ for module in model.modules())
+
+
+def places(monkeypatch):
+    """Let models be on another device, which is the CPU by another name; return where modules' inputs were moved."""
+    module, other = sys.modules["dglite.dataloading.inference"], torch.device("cpu", 0)
+    real, calls = module._device_of, []
+    monkeypatch.setattr(module, "_device_of", lambda x: None if real(x) is None else other)
+
+    def moved(x, device):
+        rows = [len(part) for part in x if torch.is_tensor(part)] if isinstance(x, tuple) else []
+        calls.append((device, rows))
+        return transfer.moved(x, device)
+
+    monkeypatch.setattr(module, "moved", moved)
+    monkeypatch.setattr(dataloader, "moved", moved)
+    return other, calls
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_model_on_another_device_than_the_features(monkeypatch, num_workers):
+    torch.manual_seed(0)
+    g, model = sparse_graph(), OfBlocks().eval()
+    expected = model([g] * 3, g.ndata["x"]).detach()
+    other, calls = places(monkeypatch)
+    assert other != g.device
+    found = dglite.inference(model, g, g.ndata["x"], 10, 3, num_workers, progress=False)
+    assert_equal(found, expected)
+    there = [rows for device, rows in calls if device == other]
+    assert there.count([30]) == 3  # two calls of norm, one of head
+    assert there.count([]) == 3 * 3 + 3  # three batches for each layer; no arguments by name of the calls above
+    assert sum(device == g.device for device, _ in calls) == 3
+
+
+def test_a_module_that_knows_the_graph_on_another_device(monkeypatch):
+    class Knows(nn.Module):
+        def __init__(self, g):
+            super().__init__()
+            self.g, self.conv = g, SAGEConv(4, 2, "mean")
+
+        def forward(self, x):
+            return self.conv(self.g, x)
+
+    class Outer(nn.Module):
+        def __init__(self, g):
+            super().__init__()
+            self.inner = Knows(g)
+
+        def forward(self, g, x):
+            return self.inner(x)
+
+    torch.manual_seed(0)
+    g = sparse_graph()
+    model = Outer(g).eval()
+    expected = model(g, g.ndata["x"]).detach()
+    places(monkeypatch)
+    assert_equal(dglite.inference(model, g, g.ndata["x"], 10, progress=False), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("graph_too", [False, True])
+def test_features_of_the_host_and_a_model_on_a_gpu(graph_too):
+    torch.manual_seed(0)
+    g, model = sparse_graph(), OfBlocks().eval()
+    x, expected = g.ndata["x"], model([g] * 3, g.ndata["x"]).detach()
+    found = dglite.inference(model.cuda(), g.to("cuda") if graph_too else g, x, 10, 3, progress=False)
+    assert found.device.type == "cpu"
+    assert_equal(found, expected)
 
 
 def test_a_model_of_graphs():
