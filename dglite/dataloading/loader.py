@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -65,7 +66,7 @@ class Loader:
         if unknown:
             raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
         self.num_workers = check_count(num_workers, "num_workers", 0)
-        self.prefetch_factor = 2 if prefetch_factor is None else check_count(prefetch_factor, "prefetch_factor", 1)
+        self.prefetch_factor = None if prefetch_factor is None else check_count(prefetch_factor, "prefetch_factor", 1)
         self.worker_init_fn, self.generator = worker_init_fn, generator
         self.batch_size, self.drop_last, self.shuffle = batch_size, drop_last, shuffle
         self.use_ddp, self.ddp_seed = use_ddp, ddp_seed
@@ -102,10 +103,16 @@ class Loader:
                 error.add_note(f"(batch {position} of epoch {progress.epoch}: {self._describe(batches[position])})")
                 raise
 
-        ahead = self.prefetch_factor * self.num_workers
+        ahead = self._ahead()
         made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
         self._now, self._next = progress, _Progress(progress.epoch + 1, 0)
         return _Epoch(made, progress, self._received)
+
+    def _ahead(self) -> int:
+        """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
+        if self.prefetch_factor is not None:
+            return self.prefetch_factor * self.num_workers
+        return min(2 * self.num_workers, _cores() + 2)
 
     def _prepare(self) -> None:
         """Make what threads would otherwise each make for themselves."""
@@ -158,6 +165,11 @@ class Loader:
     ) -> Iterator[None]:
         """Do nothing: threads are placed by the operating system. There for scripts that call it."""
         yield
+
+
+def _cores() -> int:
+    """Return how many cores the process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Epoch:
