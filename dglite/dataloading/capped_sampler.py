@@ -12,17 +12,16 @@ from ..frame import NID
 from ..graph import DGLGraph
 from ..random import generator
 from ..sampling import sample_neighbors_fused
-from ..sampling.arguments import edge_weights, fanouts_of, seed_sets
+from ..sampling.arguments import seed_sets
 from ..structure.ids import count_of
-from ..subgraph import node_subgraph
-from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
-from .subgraph_samplers import without_edges
+from .base import Names
+from .subgraph_samplers import OfHops
 
 __all__ = ["CapSampler", "CappedNeighborSampler"]
 
 
 @final
-class CappedNeighborSampler(SubgraphSampler):
+class CappedNeighborSampler(OfHops):
     """Gives the subgraph of the seed nodes and of at most ``fixed_k`` neighbours that are drawn from them in each hop.
 
     In each hop, neighbours are drawn from the nodes of the hop before; ``fixed_k`` of all that were reached, or all if
@@ -57,16 +56,8 @@ class CappedNeighborSampler(SubgraphSampler):
         prefetch_edge_feats: Names = None,
         output_device: Any = None,
     ) -> None:
-        super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
-        self.fanouts, self.fixed_k = listed_fanouts(fanouts, "hop"), count_of(fixed_k, "fixed_k", 1)
-        self.upsample_rare_types, self.replace, self.prob = upsample_rare_types, replace, prob
-
-    def check(self, g: DGLGraph, indices: Any) -> None:
-        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
-        check_nodes(g, indices)
-        for hop, fanout in enumerate(self.fanouts):
-            fanouts_of(g, fanout, f"the fan-out of hop {hop}")
-        edge_weights(g, self.prob)
+        super().__init__(fanouts, replace, prob, prefetch_node_feats, prefetch_edge_feats, output_device)
+        self.fixed_k, self.upsample_rare_types = count_of(fixed_k, "fixed_k", 1), upsample_rare_types
 
     def sample(self, g: DGLGraph, indices: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
         """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
@@ -83,14 +74,10 @@ class CappedNeighborSampler(SubgraphSampler):
             for ntype, ids in hop.items():
                 chosen.setdefault(ntype, []).append(ids)
         nodes = {ntype: _distinct(np.concatenate(parts)) for ntype, parts in chosen.items()}
-        subgraph = node_subgraph(g, nodes)
-        if exclude_eids is not None:
-            subgraph = without_edges(g, subgraph, exclude_eids)
-        if self.output_device is not None:
-            subgraph = subgraph.to(self.output_device)
+        subgraph = self.induced(g, nodes, exclude_eids)
         if isinstance(indices, Mapping):
-            return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, self.finish(subgraph)
-        return subgraph.ndata[NID], indices, self.finish(subgraph)
+            return {ntype: subgraph.nodes[ntype].data[NID] for ntype in nodes}, indices, subgraph
+        return subgraph.ndata[NID], indices, subgraph
 
     def _capped(self, reached: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the nodes of a hop, of those reached."""

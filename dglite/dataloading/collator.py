@@ -114,13 +114,12 @@ class EdgeCollator(Collator):
         negative_sampler: Any = None,
     ) -> None:
         check_edges(g, eids)
+        self._sampler = EdgePredictionSampler(
+            graph_sampler, exclude, reverse_eids, reverse_etypes, negative_sampler, g_sampling=g_sampling
+        )
         self.g, self.eids, self.graph_sampler = g, eids, graph_sampler
         self.g_sampling = g if g_sampling is None else g_sampling
-        self.exclude = exclude if g_sampling is None else None
-        self.negative_sampler = negative_sampler
-        self._sampler = EdgePredictionSampler(
-            graph_sampler, self.exclude, reverse_eids, reverse_etypes, negative_sampler
-        )
+        self.exclude, self.negative_sampler = self._sampler.exclude, negative_sampler
         self._dataset = _dataset(eids)
 
     @property
@@ -130,7 +129,7 @@ class EdgeCollator(Collator):
 
     def collate(self, items: Sequence[Any]) -> Any:
         """Return (input_nodes, pair_graph, blocks) of some edges, with negative_graph as the third of four if any."""
-        return self._sampler.sample_in(self.g, _joined(items), self.g_sampling)
+        return self._sampler.sample(self.g, _joined(items))
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ..errors import DGLError, warn_deprecated
 from ..graph import DGLGraph
 from .base import Sampler
 from .buffers import Buffers
-from .edge_sampler import EdgePredictionSampler, as_edge_prediction_sampler
+from .edge_sampler import EdgePredictionSampler
 from .items import Items
 from .loader import Loader, shortened
 from .transfer import Transfer, moved, on_gpu
@@ -25,6 +25,8 @@ __all__ = [
     "EdgeDataLoader",
     "NodeDataLoader",
 ]
+
+_OF_EDGES = ("g_sampling", "exclude", "reverse_eids", "reverse_etypes", "negative_sampler")
 
 
 class DataLoader(Loader):
@@ -59,7 +61,8 @@ class DataLoader(Loader):
     sampler, batch_sampler
         positions in ``indices``, or lists of them: torch's samplers, instead of ``shuffle`` and ``batch_size``.
     prefetch_factor
-        batches that each thread may be ahead: 2.
+        batches that are made or wait at a time, for each thread. By default one for each core at work and two more, at
+        most 2 for each thread: more threads than cores need no more memory.
     worker_init_fn
         called in each thread with its number.
     kwargs
@@ -155,41 +158,14 @@ class NodeDataLoader(DataLoader):
 class EdgeDataLoader(DataLoader):
     """Deprecated: :class:`DataLoader` of edges by :func:`as_edge_prediction_sampler`, which takes the other arguments.
 
-    Blocks are of ``g_sampling`` where it is given, from which no edges are then left out.
+    ``g_sampling``, ``exclude``, ``reverse_eids``, ``reverse_etypes`` and ``negative_sampler`` are given by name. Blocks
+    are of ``g_sampling`` where it is given, from which no edges are then left out.
     """
 
-    def __init__(
-        self,
-        g: DGLGraph,
-        eids: Any,
-        graph_sampler: Any,
-        *args: Any,
-        g_sampling: DGLGraph | None = None,
-        exclude: Any = None,
-        reverse_eids: Any = None,
-        reverse_etypes: Any = None,
-        negative_sampler: Any = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, g: DGLGraph, eids: Any, graph_sampler: Any, *args: Any, **kwargs: Any) -> None:
         warn_deprecated("EdgeDataLoader", "use DataLoader with as_edge_prediction_sampler(graph_sampler, ...)")
-        if g_sampling is not None:
-            exclude = None
-        of_edges = as_edge_prediction_sampler(graph_sampler, exclude, reverse_eids, reverse_etypes, negative_sampler)
-        of: Any = of_edges if g_sampling is None else _Elsewhere(of_edges, g_sampling)
-        super().__init__(g, eids, of, *args, **kwargs)
-
-
-@final
-class _Elsewhere(Sampler):
-    """Takes edges of one graph and samples blocks of another."""
-
-    formats = EdgePredictionSampler.formats
-
-    def __init__(self, of_edges: EdgePredictionSampler, g_sampling: DGLGraph) -> None:
-        self._of_edges, self._g_sampling = of_edges, g_sampling
-
-    def sample(self, g: DGLGraph, indices: Any) -> Any:
-        return self._of_edges.sample_in(g, indices, self._g_sampling)
+        of_edges = EdgePredictionSampler(graph_sampler, **{x: kwargs.pop(x) for x in _OF_EDGES if x in kwargs})
+        super().__init__(g, eids, of_edges, *args, **kwargs)
 
 
 class DistDataLoader:

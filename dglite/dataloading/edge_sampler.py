@@ -58,7 +58,10 @@ def as_edge_prediction_sampler(
 
 @final
 class EdgePredictionSampler(Sampler):
-    """What :func:`as_edge_prediction_sampler` returns."""
+    """What :func:`as_edge_prediction_sampler` returns.
+
+    With ``g_sampling``, another graph over the same nodes, blocks are of that one, from which no edges are left out.
+    """
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class EdgePredictionSampler(Sampler):
         reverse_etypes: Any = None,
         negative_sampler: Callable[[DGLGraph, Any], Any] | None = None,
         prefetch_labels: Names = None,
+        g_sampling: DGLGraph | None = None,
     ) -> None:
         super().__init__()
         parameters = inspect.signature(sampler.sample).parameters.values()
@@ -78,8 +82,9 @@ class EdgePredictionSampler(Sampler):
                 "edges; give it a third argument, exclude_eids=None"
             )
         self.sampler, self.negative_sampler = sampler, negative_sampler
-        self.exclude, self.reverse_eids, self.reverse_etypes = exclude, reverse_eids, reverse_etypes
-        self.prefetch_labels = prefetch_labels or []
+        self.exclude = exclude if g_sampling is None else None
+        self.reverse_eids, self.reverse_etypes = reverse_eids, reverse_etypes
+        self.prefetch_labels, self.g_sampling = prefetch_labels or [], g_sampling
         self.output_device = sampler.output_device if isinstance(sampler, Sampler) else None
 
     formats = ("coo", "csr", "csc")
@@ -95,10 +100,7 @@ class EdgePredictionSampler(Sampler):
 
         The two graphs have the same nodes, numbered as the last block's destinations.
         """
-        return self.sample_in(g, seed_edges, g)
-
-    def sample_in(self, g: DGLGraph, seed_edges: Any, g_sampling: DGLGraph) -> tuple[Any, ...]:
-        """Return what :meth:`sample` does, with blocks of another graph over the same nodes."""
+        g_sampling = g if self.g_sampling is None else self.g_sampling
         if isinstance(seed_edges, Mapping):
             seed_edges = {g.to_canonical_etype(etype): ids for etype, ids in seed_edges.items()}
         pairs = edge_subgraph(g, seed_edges, relabel_nodes=False)

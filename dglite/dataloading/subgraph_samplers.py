@@ -11,15 +11,16 @@ import numpy as np
 
 from ..backend import active
 from ..errors import DGLError
-from ..frame import EID, NID
+from ..frame import EID
 from ..graph import DGLGraph
 from ..random import generator
-from ..sampling import random_walk, sample_neighbors_fused
+from ..sampling import random_walk
 from ..sampling.arguments import edge_weights, excluded_edges, fanouts_of
 from ..structure.ids import as_ids
 from ..subgraph import edge_subgraph, node_subgraph
 from ..transforms import metis_partition_assignment
 from .base import Names, SubgraphSampler, check_nodes, listed_fanouts
+from .neighbor_sampler import NeighborSampler
 
 __all__ = ["ClusterGCNSampler", "SAINTSampler", "ShaDowKHopSampler"]
 
@@ -187,8 +188,32 @@ class SAINTSampler(SubgraphSampler):
         return nodes[nodes >= 0]
 
 
+class OfHops(SubgraphSampler):
+    """What samplers share that go from seed nodes to neighbours, hop after hop: arguments of NeighborSampler."""
+
+    def __init__(self, fanouts: Sequence[Any], replace: bool, prob: str | None, *prefetched: Any) -> None:
+        super().__init__(*prefetched)
+        self.fanouts, self.replace, self.prob = listed_fanouts(fanouts, "hop"), replace, prob
+
+    def check(self, g: DGLGraph, indices: Any) -> None:
+        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
+        check_nodes(g, indices)
+        for hop, fanout in enumerate(self.fanouts):
+            fanouts_of(g, fanout, f"the fan-out of hop {hop}")
+        edge_weights(g, self.prob)
+
+    def induced(self, g: DGLGraph, nodes: Any, exclude_eids: Any) -> DGLGraph:
+        """Return the subgraph of some nodes, without some edges, where it is to be and with features gathered."""
+        subgraph = node_subgraph(g, nodes)
+        if exclude_eids is not None:
+            subgraph = _without_edges(g, subgraph, exclude_eids)
+        if self.output_device is not None:
+            subgraph = subgraph.to(self.output_device)
+        return self.finish(subgraph)
+
+
 @final
-class ShaDowKHopSampler(SubgraphSampler):
+class ShaDowKHopSampler(OfHops):
     """Gives the subgraph of the seed nodes and of the neighbours that are drawn from them, hop after hop (ShaDow-GNN).
 
     Parameters
@@ -213,36 +238,19 @@ class ShaDowKHopSampler(SubgraphSampler):
         prefetch_edge_feats: Names = None,
         output_device: Any = None,
     ) -> None:
-        super().__init__(prefetch_node_feats, prefetch_edge_feats, output_device)
-        self.fanouts, self.replace, self.prob = listed_fanouts(fanouts, "hop"), replace, prob
-
-    def check(self, g: DGLGraph, indices: Any) -> None:
-        """Raise :class:`DGLError` where seeds, fan-outs or weights do not fit the graph."""
-        check_nodes(g, indices)
-        for hop, fanout in enumerate(self.fanouts):
-            fanouts_of(g, fanout, f"the fan-out of hop {hop}")
-        edge_weights(g, self.prob)
+        super().__init__(fanouts, replace, prob, prefetch_node_feats, prefetch_edge_feats, output_device)
 
     def sample(self, g: DGLGraph, seed_nodes: Any, exclude_eids: Any = None) -> tuple[Any, Any, DGLGraph]:
         """Return the subgraph's nodes, the seed nodes, which come first among them, and the subgraph.
 
         Edges ``exclude_eids`` are not in it, nor followed.
         """
-        nodes = seed_nodes
-        for fanout in reversed(self.fanouts):
-            block = sample_neighbors_fused(
-                g, nodes, fanout, prob=self.prob, replace=self.replace, exclude_edges=exclude_eids
-            )
-            nodes = block.srcdata[NID]
-        subgraph = node_subgraph(g, nodes)
-        if exclude_eids is not None:
-            subgraph = without_edges(g, subgraph, exclude_eids)
-        if self.output_device is not None:
-            subgraph = subgraph.to(self.output_device)
-        return nodes, seed_nodes, self.finish(subgraph)
+        hops = NeighborSampler(self.fanouts, prob=self.prob, replace=self.replace)
+        nodes, _, _ = hops.sample_blocks(g, seed_nodes, exclude_eids)
+        return nodes, seed_nodes, self.induced(g, nodes, exclude_eids)
 
 
-def without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
+def _without_edges(g: DGLGraph, subgraph: DGLGraph, edges: Any) -> DGLGraph:
     """Return a subgraph without some edges of the graph that it is of."""
     kept = {}
     for index, (etype, ids) in enumerate(zip(g.canonical_etypes, excluded_edges(g, edges), strict=True)):
