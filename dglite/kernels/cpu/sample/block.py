@@ -84,7 +84,8 @@ def close_gaps(offsets: np.ndarray, counts: np.ndarray, far: np.ndarray, edges: 
 @njit(nogil=True)
 def num_entries(indptr: np.ndarray, rows: np.ndarray) -> int:
     """Return how many entries some rows have together."""
-    total, at_indptr, width = 0, indptr.ctypes.data, indptr.itemsize
+    total: Any = 0
+    at_indptr, width = indptr.ctypes.data, indptr.itemsize
     for i in range(len(rows)):
         if i + _AHEAD < len(rows):
             prefetch(at_indptr + np.int64(rows[i + _AHEAD]) * width)
