@@ -27,7 +27,7 @@ _HOMES = {
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.frame": "dglite.compat.frame dglite.compat.init",
     "dgl.global_config": "dglite.compat.top",
-    "dgl.graphbolt": "dglite.compat.graphbolt dglite.compat.graphbolt_data",
+    "dgl.graphbolt": "dglite.compat.graphbolt",
     "dgl.heterograph": "dglite.compat.heterograph",
     "dgl.init": "dglite.compat.init",
     "dgl.label_informativeness": "dglite.homophily",
