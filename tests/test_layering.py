@@ -24,14 +24,14 @@ LAYERS = {
     6: "graph",
     7: "convert batch subgraph readout traversal propagate homophily generators io transforms sampling sparse geometry "
     "metrics",
-    8: "nn data dataloading dynamic tofu classic contrib optim distributed",
-    9: "compat __main__",
+    8: "nn data dataloading dynamic tofu classic contrib optim",
+    9: "distributed",
+    10: "compat __main__",
 }
 LAYER_OF = {name: layer for layer, packages in LAYERS.items() for name in packages.split()}
 
 NEIGHBOURS = {
     ("config", "errors"),
-    ("distributed", "tofu"),
     ("expr", "opspec"),
     ("formulas", "expr"),
     ("formulas", "opspec"),

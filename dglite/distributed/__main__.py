@@ -1,0 +1,54 @@
+"""``python -m dglite.distributed``: cut a graph file into parts, or look at parts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ..errors import DGLError
+from ..io import load_graphs
+from .config import PartConfig
+from .partition import partition_graph
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command and return 0, or 1 where it failed."""
+    parser = argparse.ArgumentParser(prog="python -m dglite.distributed", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    cut = commands.add_parser("partition", help="cut a graph that dglite.save_graphs wrote")
+    cut.add_argument("graph", help="file of graphs; the first one is cut")
+    cut.add_argument("out", help="folder for the parts")
+    cut.add_argument("--name", default="graph", help="name of the files")
+    cut.add_argument("--parts", type=int, required=True, help="one for each process")
+    cut.add_argument("--method", default="metis", help="metis, locality or random")
+    cut.add_argument("--hops", type=int, default=1, help="hops of the halo that are listed")
+    cut.add_argument("--balance-edges", action="store_true", help="like numbers of in-edges, too")
+    check = commands.add_parser("verify", help="compare all files of a partition with what was written")
+    check.add_argument("config", help="the JSON file")
+    given = parser.parse_args(arguments)
+    try:
+        if given.command == "partition":
+            (g,), _ = load_graphs(given.graph, [0], mmap=True)
+            partition_graph(
+                g,
+                given.name,
+                given.parts,
+                given.out,
+                given.hops,
+                given.method,
+                balance_edges=given.balance_edges,
+            )
+        else:
+            config = PartConfig.read(given.config)
+            for name in config.files:
+                config.verify(name)
+            print(config.table())
+            print(f"{len(config.files)} files are as they were written")
+    except DGLError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""Who owns what: each part has one range of ids of every type, so that a book of P parts is P + 1 numbers a type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..structure.ids import as_ids
+
+__all__ = ["CanonicalEtype", "PartitionBook", "Ranges"]
+
+CanonicalEtype = tuple[str, str, str]
+"""Source type, name, destination type."""
+
+
+@final
+class Ranges:
+    """The ids of one type, cut into one range for each part.
+
+    Parameters
+    ----------
+    bounds
+        P + 1 ascending numbers from 0: part p owns the ids from ``bounds[p]`` up to ``bounds[p + 1]``.
+    what
+        what the ids are of, in words for errors.
+    """
+
+    def __init__(self, bounds: Any, what: str) -> None:
+        self.bounds, self.what = np.asarray(bounds, np.int64), what
+        if self.bounds.ndim != 1 or len(self.bounds) < 2 or self.bounds[0] != 0 or (np.diff(self.bounds) < 0).any():
+            raise DGLError(f"the parts of {what}s have bounds {bounds!r:.80}; expected ascending numbers from 0")
+
+    @property
+    def count(self) -> int:
+        """Ids of all parts."""
+        return int(self.bounds[-1])
+
+    def of(self, part: int) -> tuple[int, int]:
+        """Return the first id of a part and the one after its last."""
+        return int(self.bounds[part]), int(self.bounds[part + 1])
+
+    def checked(self, ids: Any) -> np.ndarray:
+        """Return ids as int64. Raises ``DGLError`` where they are no integers or do not exist."""
+        return as_ids(ids, self.count, self.what).astype(np.int64, copy=False)
+
+    def owners(self, ids: np.ndarray) -> np.ndarray:
+        """Return the part that owns each id, int64."""
+        return np.searchsorted(self.bounds, ids, "right") - 1
+
+    def cuts(self, ids: np.ndarray) -> np.ndarray:
+        """Return where the ids of each part begin among ascending ``ids``: P + 1 numbers."""
+        return np.searchsorted(ids, self.bounds)
+
+
+@final
+class PartitionBook:
+    """Which part owns which nodes and edges.
+
+    Parameters
+    ----------
+    part_id
+        the part that asks.
+    nodes, edges
+        by type, the P + 1 bounds of the parts' ranges.
+    """
+
+    def __init__(
+        self, part_id: int, nodes: Mapping[str, Sequence[int]], edges: Mapping[CanonicalEtype, Sequence[int]]
+    ) -> None:
+        self.nodes = {ntype: Ranges(bounds, f"{ntype!r} node") for ntype, bounds in nodes.items()}
+        self.edges = {etype: Ranges(bounds, f"{etype!r} edge") for etype, bounds in edges.items()}
+        sizes = {len(ranges.bounds) for ranges in (*self.nodes.values(), *self.edges.values())}
+        if len(sizes) != 1:
+            raise DGLError(f"a partition book has bounds for {sorted(x - 1 for x in sizes)} parts; expected one number")
+        self._parts = sizes.pop() - 1
+        if not 0 <= part_id < self._parts:
+            raise DGLError(f"part {part_id} does not exist; there are {self._parts}, counted from 0")
+        self.partid = part_id
+
+    def num_partitions(self) -> int:
+        """Return the number of parts."""
+        return self._parts
+
+    def metadata(self) -> list[dict[str, int]]:
+        """Return for each part a dictionary of ``machine_id``, ``num_nodes`` and ``num_edges``."""
+        nodes = np.sum([np.diff(ranges.bounds) for ranges in self.nodes.values()], axis=0)
+        edges = np.sum([np.zeros(self._parts, np.int64), *(np.diff(r.bounds) for r in self.edges.values())], axis=0)
+        return [
+            {"machine_id": part, "num_nodes": int(nodes[part]), "num_edges": int(edges[part])}
+            for part in range(self._parts)
+        ]
+
+    # -- types ------------------------------------------------------------------------------------------------------
+    @property
+    def ntypes(self) -> list[str]:
+        """The node types."""
+        return list(self.nodes)
+
+    @property
+    def etypes(self) -> list[str]:
+        """The names of the edge types."""
+        return [etype for _, etype, _ in self.edges]
+
+    @property
+    def canonical_etypes(self) -> list[CanonicalEtype]:
+        """The edge types as (source type, name, destination type)."""
+        return list(self.edges)
+
+    def to_canonical_etype(self, etype: Any) -> CanonicalEtype:
+        """Return the edge type that a name means. Raises ``DGLError`` where none or several have it."""
+        found = [own for own in self.edges if etype in (own, own[1])]
+        if len(found) != 1:
+            raise DGLError(f"edge type {etype!r} is not one type of {self.canonical_etypes}; give one of these triples")
+        return found[0]
+
+    def ranges_of(self, kind: str, type_: Any = None) -> Ranges:
+        """Return the ranges of a type of ``kind`` ``"node"`` or ``"edge"``; None means the only type.
+
+        Raises
+        ------
+        DGLError
+            There is no such type, or several and none is named.
+        """
+        of: Mapping[Any, Ranges] = self.nodes if kind == "node" else self.edges
+        if type_ is None or (type_ not in of and type_ == {"node": "_N", "edge": "_E"}[kind]):
+            if len(of) != 1:
+                raise DGLError(f"the graph has {kind}s of types {list(of)}; name one of them")
+            return next(iter(of.values()))
+        if kind == "edge":
+            return self.edges[self.to_canonical_etype(type_)]
+        if type_ not in of:
+            raise DGLError(f"there are no nodes of type {type_!r}; types are {self.ntypes}")
+        return of[type_]
+
+    # -- owners -----------------------------------------------------------------------------------------------------
+    def nid2partid(self, nids: Any, ntype: Any = None) -> Tensor:
+        """Return the part that owns each node, int64."""
+        return self._owners(self.ranges_of("node", ntype), nids)
+
+    def eid2partid(self, eids: Any, etype: Any = None) -> Tensor:
+        """Return the part that owns each edge, int64: the one that owns its destination node."""
+        return self._owners(self.ranges_of("edge", etype), eids)
+
+    def partid2nids(self, partid: int, ntype: Any = None) -> Tensor:
+        """Return the nodes of a part, int64."""
+        return self._ids(self.ranges_of("node", ntype), partid)
+
+    def partid2eids(self, partid: int, etype: Any = None) -> Tensor:
+        """Return the edges of a part, int64."""
+        return self._ids(self.ranges_of("edge", etype), partid)
+
+    def nid2localnid(self, nids: Any, partid: int, ntype: Any = None) -> Tensor:
+        """Return the places of a part's nodes in its arrays, int64. Raises ``DGLError`` for nodes of other parts."""
+        return self._places(self.ranges_of("node", ntype), nids, partid)
+
+    def eid2localeid(self, eids: Any, partid: int, etype: Any = None) -> Tensor:
+        """Return the places of a part's edges in its arrays, int64. Raises ``DGLError`` for edges of other parts."""
+        return self._places(self.ranges_of("edge", etype), eids, partid)
+
+    def _part(self, partid: int) -> int:
+        if isinstance(partid, bool) or not isinstance(partid, int | np.integer) or not 0 <= partid < self._parts:
+            raise DGLError(f"part {partid!r} does not exist; there are {self._parts}, counted from 0")
+        return int(partid)
+
+    def _owners(self, ranges: Ranges, ids: Any) -> Tensor:
+        return active.from_numpy(ranges.owners(ranges.checked(ids)))
+
+    def _ids(self, ranges: Ranges, partid: int) -> Tensor:
+        return active.from_numpy(np.arange(*ranges.of(self._part(partid))))
+
+    def _places(self, ranges: Ranges, ids: Any, partid: int) -> Tensor:
+        found = ranges.checked(ids)
+        first, last = ranges.of(self._part(partid))
+        other = found[(found < first) | (found >= last)]
+        if len(other):
+            raise DGLError(
+                f"{ranges.what} {other[0]} belongs to part {ranges.owners(other[:1])[0]}, not to part {partid}, which "
+                f"owns {first} to {last - 1}"
+            )
+        return active.from_numpy(found - first)

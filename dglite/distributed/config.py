@@ -1,0 +1,188 @@
+"""The JSON file of a partition: types, ranges, features, and which files there are, of what size and hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from ..errors import DGLError
+from ..graph import DGLGraph
+from ..io.atomic import replacing
+from ..io.container import local_path
+from .book import CanonicalEtype, PartitionBook
+
+__all__ = ["PartConfig", "feature_names", "part_files", "sha256_of"]
+
+VERSION = 1
+"""Version of the layout that is written; later ones are refused."""
+
+
+class Files(NamedTuple):
+    """Names of a partition's files, in its folder."""
+
+    graph: str
+    parts: list[dict[str, str]]
+
+    def all(self) -> list[str]:
+        """Return them all."""
+        return [self.graph, *(name for part in self.parts for name in part.values())]
+
+
+def part_files(graph_name: str, num_parts: int) -> Files:
+    """Return the names of a partition's files."""
+    kinds = "structure", "node_feats", "edge_feats"
+    return Files(
+        f"{graph_name}.graph", [{kind: f"part{p}/{kind}.safetensors" for kind in kinds} for p in range(num_parts)]
+    )
+
+
+def feature_names(g: DGLGraph) -> dict[str, list[list[str]]]:
+    """Return the names of the features that are written: for ``"node"`` and ``"edge"``, a list for each type."""
+    of = {"node": g._node_frames, "edge": g._edge_frames}
+    return {kind: [[] if frame is None else list(frame) for frame in frames] for kind, frames in of.items()}
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@final
+class PartConfig:
+    """What the JSON file says.
+
+    Attributes
+    ----------
+    graph_name, part_method, num_hops
+        as given to :func:`partition_graph`.
+    nodes, edges
+        by type, the bounds of the parts' ranges.
+    features
+        by ``"node"`` and ``"edge"``, names by type.
+    sizes
+        for each part, how many ``nodes``, ``edges``, ``cut`` edges and ``halo`` nodes it has.
+    files
+        size and SHA-256 of each file.
+    path
+        where the file is.
+    """
+
+    def __init__(self, fields: dict[str, Any], path: Path | None = None) -> None:
+        self.path = path
+        self.graph_name: str = fields["graph_name"]
+        self.part_method: str = fields["part_method"]
+        self.num_hops: int = fields["num_hops"]
+        self.nodes: dict[str, list[int]] = dict(fields["nodes"])
+        self.edges: dict[CanonicalEtype, list[int]] = {
+            (src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]
+        }
+        self.features: dict[str, list[list[str]]] = fields["features"]
+        self.sizes: list[dict[str, int]] = fields["sizes"]
+        self.files: dict[str, list[Any]] = fields["files"]
+        self.num_parts = len(next(iter(self.nodes.values()))) - 1
+
+    @classmethod
+    def of_parts(
+        cls,
+        graph_name: str,
+        part_method: str,
+        num_hops: int,
+        node_bounds: list[np.ndarray],
+        edge_bounds: list[np.ndarray],
+        g: DGLGraph,
+    ) -> PartConfig:
+        """Return that of a graph that has been cut; sizes and files are to be filled in."""
+        nodes = [[ntype, bounds.tolist()] for ntype, bounds in zip(g.ntypes, node_bounds, strict=True)]
+        edges = [[etype, bounds.tolist()] for etype, bounds in zip(g.canonical_etypes, edge_bounds, strict=True)]
+        about = {"graph_name": graph_name, "part_method": part_method, "num_hops": num_hops}
+        return cls({**about, "nodes": nodes, "edges": edges, "features": feature_names(g), "sizes": [], "files": {}})
+
+    @classmethod
+    def read(cls, part_config: Any) -> PartConfig:
+        """Read a file.
+
+        Raises
+        ------
+        DGLError
+            There is no such file, it is damaged, or of a later version.
+        """
+        path = local_path(part_config)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DGLError(f"{path} cannot be read: {error}; give the JSON file that partition_graph wrote") from error
+        try:
+            fields = json.loads(text)
+            version = fields["version"]
+            if type(version) is int and version > VERSION:
+                raise DGLError(f"{path} is of version {version}; this dglite reads up to {VERSION}: update it")
+            found = cls(fields, path)
+        except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
+            raise DGLError(f"{path} is damaged or was not written by partition_graph: {error!r}") from error
+        found.book(0)
+        if fields.get("hash") != found.hash:
+            raise DGLError(f"{path} was changed after it was written: its hash does not fit; partition the graph again")
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write the file, whole or not at all."""
+        self.path = path
+        fields = {**self._fields(), "version": VERSION, "hash": self.hash}
+        with replacing(path, parents=True) as part:
+            part.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "graph_name": self.graph_name,
+            "part_method": self.part_method,
+            "num_hops": self.num_hops,
+            "nodes": list(self.nodes.items()),
+            "edges": list(self.edges.items()),
+            "features": self.features,
+            "sizes": self.sizes,
+            "files": self.files,
+        }
+
+    @property
+    def hash(self) -> str:
+        """The SHA-256 of all that the file says, hashes of the other files included: the version of the partition."""
+        return hashlib.sha256(json.dumps(self._fields(), sort_keys=True).encode()).hexdigest()
+
+    def book(self, part_id: int) -> PartitionBook:
+        """Return the partition book for a part."""
+        return PartitionBook(part_id, self.nodes, self.edges)
+
+    def place(self, name: str) -> Path:
+        """Return where a file is. Raises ``DGLError`` where it is missing or has another size than was written."""
+        assert self.path is not None
+        path, (size, _) = self.path.parent / name, self.files[name]
+        if not path.is_file():
+            raise DGLError(f"{path} is missing; copy it from where the graph was partitioned")
+        if path.stat().st_size != size:
+            raise DGLError(f"{path} has {path.stat().st_size} bytes, but {size} were written: copy it again")
+        return path
+
+    def verify(self, name: str) -> None:
+        """Read a file and raise ``DGLError`` where it is not what was written."""
+        path = self.place(name)
+        if sha256_of(path) != self.files[name][1]:
+            raise DGLError(f"{path} is damaged: its bytes are not those that were written; copy it again")
+
+    def table(self) -> str:
+        """Return parts, their sizes, and what was cut, as text."""
+        lines = [f"{'part':>6}{'nodes':>12}{'edges':>12}{'cut':>12}{'halo':>12}"]
+        for part, of in enumerate(self.sizes):
+            lines.append(f"{part:>6}" + "".join(f"{of[key]:>12}" for key in ("nodes", "edges", "cut", "halo")))
+        total = {key: sum(of[key] for of in self.sizes) for key in ("nodes", "edges", "cut")}
+        worst = {key: max(of[key] for of in self.sizes) * self.num_parts / max(total[key], 1) for key in total}
+        lines.append(
+            f"{self.graph_name}: {self.num_parts} parts by {self.part_method}; "
+            f"{100 * total['cut'] / max(total['edges'], 1):.1f}% of edges cut; largest part {worst['nodes']:.2f} of "
+            f"the mean in nodes, {worst['edges']:.2f} in edges"
+        )
+        return "\n".join(lines)

@@ -1,0 +1,204 @@
+"""Reading parts from the disk: their structure, features, and the graph that a part is."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..graph import DGLGraph
+from ..graph.storage import make_graph
+from ..io import load_graphs
+from ..io.container import Container
+from ..io.unpack import metagraph_of
+from ..structure import Adjacency
+from ..structure.compressed import check_indptr
+from .book import CanonicalEtype, PartitionBook
+from .config import PartConfig, part_files
+from .partition import KIND
+
+__all__ = ["Part", "load_partition", "load_partition_book", "load_partition_feats", "load_topology"]
+
+
+@final
+class Part:
+    """A part's files, mapped.
+
+    Raises
+    ------
+    DGLError
+        A file is missing, cut short or not what was written, or arrays do not fit the partition book.
+    """
+
+    def __init__(self, config: PartConfig, part_id: int, verify: bool = False) -> None:
+        self.config, self.book = config, config.book(part_id)
+        files = part_files(config.graph_name, config.num_parts).parts[part_id]
+        if verify:
+            for name in files.values():
+                config.verify(name)
+        self._files = {kind: Container(config.place(name), KIND) for kind, name in files.items()}
+        for kind, types in config.features.items():
+            for i, names in enumerate(types):
+                for name in names:
+                    self._feature(kind, i, name)
+        for i in range(len(config.edges)):
+            self.rows(i)
+
+    def _feature(self, kind: str, i: int, name: str) -> Tensor:
+        ranges = list((self.book.nodes if kind == "node" else self.book.edges).values())[i]
+        first, last = ranges.of(self.book.partid)
+        file = self._files[f"{kind}_feats"]
+        found = file.tensor(f"{i}/{name}")
+        if active.shape(found)[:1] != (last - first,):
+            raise file.damaged(f"feature {name!r} has shape {active.shape(found)}; expected {last - first} rows")
+        return found
+
+    def features(self, kind: str) -> dict[Any, dict[str, Tensor]]:
+        """Return the rows that the part owns of each feature, by type, then name."""
+        types: list[Any] = list(self.book.nodes if kind == "node" else self.book.edges)
+        names = self.config.features[kind]
+        return {type_: {name: self._feature(kind, i, name) for name in names[i]} for i, type_ in enumerate(types)}
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an array of the structure."""
+        return self._files["structure"].array(name)
+
+    def rows(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the in-edges of the part's nodes by edge type ``i``: ``indptr``, and the ids of the sources."""
+        etype, ranges = list(self.book.edges.items())[i]
+        first, last = self.book.nodes[etype[2]].of(self.book.partid)
+        own_first, own_last = ranges.of(self.book.partid)
+        indptr, indices = self.array(f"edges.{i}.indptr"), self.array(f"edges.{i}.indices")
+        if len(indices) != own_last - own_first:
+            raise self._files["structure"].damaged(f"{len(indices)} edges of type {etype}, not {own_last - own_first}")
+        check_indptr(indptr, last - first, len(indices))
+        return indptr, indices
+
+    def graph(self) -> DGLGraph:
+        """Return the part as a graph: its own nodes first, then its halo; its own edges, then those of the halo."""
+        book, etypes = self.book, list(self.book.edges)
+        metagraph = metagraph_of(book.ntypes, etypes)
+        nodes = []
+        for i, ranges in enumerate(book.nodes.values()):
+            nodes.append(np.concatenate([np.arange(*ranges.of(book.partid)), self.array(f"nodes.{i}.halo")]))
+        places = {ntype: _Places(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
+        relations, edges = [], []
+        for i, (src_type, _, dst_type) in enumerate(etypes):
+            indptr, indices = self.rows(i)
+            own = np.arange(*book.edges[etypes[i]].of(book.partid))
+            first = book.nodes[dst_type].of(book.partid)[0]
+            src = np.concatenate([indices, self.array(f"edges.{i}.halo_src")])
+            dst = np.repeat(np.arange(len(indptr) - 1) + first, np.diff(indptr))
+            dst, ids = (
+                np.concatenate([dst, self.array(f"edges.{i}.halo_dst")]),
+                np.concatenate([own, self.array(f"edges.{i}.halo")]),
+            )
+            src, dst = places[src_type].of(src), places[dst_type].of(dst)
+            known = src >= 0  # without hops there are only the edges inside
+            counts = len(nodes[book.ntypes.index(src_type)]), len(nodes[book.ntypes.index(dst_type)])
+            relations.append(Adjacency.from_coo(*counts, src[known], dst[known], np.int64))
+            edges.append(ids[known])
+        made = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
+        for i, ranges in enumerate(book.nodes.values()):
+            frame, first_last = made._node_frame(i), ranges.of(book.partid)
+            frame[NID] = active.from_numpy(nodes[i])
+            inner = (nodes[i] >= first_last[0]) & (nodes[i] < first_last[1])
+            frame["inner_node"] = active.from_numpy(inner.astype(np.int32))
+            frame["part_id"] = active.from_numpy(ranges.owners(nodes[i]))
+        for i, edge_ranges in enumerate(book.edges.values()):
+            frame, first_last = made._edge_frame(i), edge_ranges.of(book.partid)
+            frame[EID] = active.from_numpy(edges[i])
+            inner = (edges[i] >= first_last[0]) & (edges[i] < first_last[1])
+            frame["inner_edge"] = active.from_numpy(inner.astype(np.int8))
+        return made
+
+
+class _Places:
+    """Where ids are in a list of them, -1 where they are not."""
+
+    def __init__(self, ids: np.ndarray) -> None:
+        self._order = np.argsort(ids)
+        self._sorted = ids[self._order]
+
+    def of(self, ids: np.ndarray) -> np.ndarray:
+        """Return the place of each id."""
+        if not len(self._sorted):
+            return np.full(len(ids), -1)
+        at = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
+        return np.where(self._sorted[at] == ids, self._order[at], -1)
+
+
+def load_partition_book(part_config: Any, part_id: int) -> tuple[PartitionBook, str, list[str], list[CanonicalEtype]]:
+    """Return the partition book for a part, the graph's name, and its node and edge types.
+
+    Raises
+    ------
+    DGLError
+        The file is missing or damaged, or there is no such part.
+    """
+    config = PartConfig.read(part_config)
+    book = config.book(part_id)
+    return book, config.graph_name, book.ntypes, book.canonical_etypes
+
+
+def load_partition_feats(
+    part_config: Any, part_id: int, load_nodes: bool = True, load_edges: bool = True
+) -> tuple[dict[str, Tensor] | None, dict[str, Tensor] | None]:
+    """Return the features of a part's nodes and edges, by ``"type/name"``; None for what is not wanted.
+
+    An edge type is written ``"source:name:destination"``. Errors are those of :func:`load_partition`.
+    """
+    part = Part(PartConfig.read(part_config), part_id)
+    found: list[dict[str, Tensor] | None] = []
+    for kind, wanted in (("node", load_nodes), ("edge", load_edges)):
+        of = part.features(kind) if wanted else {}
+        named = {
+            f"{':'.join(type_) if isinstance(type_, tuple) else type_}/{name}": values
+            for type_, columns in of.items()
+            for name, values in columns.items()
+        }
+        found.append(named if wanted else None)
+    return found[0], found[1]
+
+
+def load_partition(part_config: Any, part_id: int, load_feats: bool = True) -> tuple[Any, ...]:
+    """Read a part.
+
+    Returns
+    -------
+    (graph, node features, edge features, book, name, ntypes, etypes)
+        The graph of the part's nodes, then its halo, with ``NID``, ``EID``, ``inner_node``, ``part_id`` and
+        ``inner_edge``; features as :func:`load_partition_feats` has them, empty without ``load_feats``.
+
+    Raises
+    ------
+    DGLError
+        A file is missing, damaged or does not belong to the others, or there is no such part.
+    """
+    config = PartConfig.read(part_config)
+    part = Part(config, part_id)
+    nodes, edges = load_partition_feats(part_config, part_id) if load_feats else ({}, {})
+    return part.graph(), nodes, edges, part.book, config.graph_name, part.book.ntypes, part.book.canonical_etypes
+
+
+def load_topology(config: PartConfig, verify: bool = False) -> DGLGraph:
+    """Return the structure of the whole graph, mapped, with ``orig_id`` on nodes and edges.
+
+    Raises
+    ------
+    DGLError
+        The file is missing or damaged, or does not belong to the others.
+    """
+    name = part_files(config.graph_name, config.num_parts).graph
+    if verify:
+        config.verify(name)
+    graph = load_graphs(config.place(name), mmap=True)[0][0]
+    book = config.book(0)
+    counts = [ranges.count for ranges in (*book.nodes.values(), *book.edges.values())]
+    found = [graph.num_nodes(ntype) for ntype in graph.ntypes] + [a.num_edges for a in graph.adjacencies]
+    if (graph.ntypes, graph.canonical_etypes, found) != (book.ntypes, book.canonical_etypes, counts):
+        raise DGLError(f"{name} does not belong to {config.path}: types or numbers of nodes and edges differ")
+    return graph

@@ -1,0 +1,60 @@
+"""Parts of a graph's nodes, chosen one node after the other while the edges are read once, in order.
+
+Linear deterministic greedy (Stanton and Kliot, 2012): a node goes where most of its neighbours are, times the room left
+there. Gone through again, each node sees all neighbours (restreaming: Nishimura and Ugander, 2013). One thread.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..compile.cached import njit
+
+__all__ = ["assign"]
+
+_jit = njit(nogil=True)
+
+
+@_jit
+def assign(
+    first: int,
+    last: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    weights: np.ndarray,
+    types: np.ndarray,
+    capacities: np.ndarray,
+    parts: np.ndarray,
+    loads: np.ndarray,
+) -> int:
+    """Move the nodes ``first`` to ``last``, in place; return how many changed their part.
+
+    ``loads`` (num_types, num_parts) holds the weights of the nodes of each type in each part, none of which is to be
+    above ``capacities`` (num_types,). A part of -1 stands for none so far.
+    """
+    num_parts, moved = loads.shape[1], 0
+    near = np.zeros(num_parts, np.int64)
+    for node in range(first, last):
+        own, kind, weight = parts[node], types[node], weights[node]
+        if own >= 0:
+            loads[kind, own] -= weight
+        for entry in range(indptr[node], indptr[node + 1]):
+            other = indices[entry]
+            if other != node and parts[other] >= 0:
+                near[parts[other]] += 1
+        best, best_score, least = -1, -1.0, 0
+        for part in range(num_parts):
+            load = loads[kind, part]
+            if load < loads[kind, least]:
+                least = part
+            if load + weight <= capacities[kind]:
+                score = near[part] * (1.0 - load / capacities[kind])
+                if score > best_score or (score == best_score and load < loads[kind, best]):
+                    best, best_score = part, score
+            near[part] = 0
+        if best < 0:
+            best = least
+        loads[kind, best] += weight
+        parts[node] = best
+        moved += best != own
+    return moved
