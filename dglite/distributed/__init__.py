@@ -1,20 +1,37 @@
 """Training on several machines: parts of a graph, and processes of torch.distributed. See docs/machines.md."""
 
+from . import optim
 from .book import PartitionBook
+from .collectives import Collectives, RankError
+from .embedding import DistEmbedding
 from .feature_split import FeatureSplit
 from .full_graph import FullGraph
 from .full_graph_plan import FullGraphPlan, plan_full_graph
+from .graph import DistGraph, exit_client, initialize
 from .partition import partition_graph
 from .parts import load_partition, load_partition_book, load_partition_feats
+from .split import edge_split, node_split
+from .tensor import DistTensor, PartitionPolicy
 
 __all__ = [
+    "Collectives",
+    "DistEmbedding",
+    "DistGraph",
+    "DistTensor",
     "FeatureSplit",
     "FullGraph",
     "FullGraphPlan",
     "PartitionBook",
+    "PartitionPolicy",
+    "RankError",
+    "edge_split",
+    "exit_client",
+    "initialize",
     "load_partition",
     "load_partition_book",
     "load_partition_feats",
+    "node_split",
+    "optim",
     "partition_graph",
     "plan_full_graph",
 ]

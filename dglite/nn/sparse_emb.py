@@ -17,8 +17,9 @@ class NodeEmbedding:
 
     It is no parameter of a module: calling it returns rows that a loss is derived by, and
     :class:`dglite.optim.SparseAdam` or :class:`dglite.optim.SparseAdagrad` changes the rows that were read. One process
-    only, and torch: in a group of several processes it raises ``DGLError``; there, ``torch.nn.Embedding(...,
-    sparse=True)`` in ``DistributedDataParallel`` does the same.
+    only, and torch: in a group of several processes it raises ``DGLError``; there,
+    :class:`dglite.distributed.DistEmbedding` is the same, and ``torch.nn.Embedding(..., sparse=True)`` in
+    ``DistributedDataParallel`` for tables that each process can hold.
 
     Parameters
     ----------
@@ -49,7 +50,8 @@ class NodeEmbedding:
         if ranks > 1 or partition is not None:
             raise DGLError(
                 f"NodeEmbedding {name!r} would be shared by {ranks} processes, partition={partition!r}; dglite keeps "
-                "such tables in one process. Use torch.nn.Embedding(..., sparse=True) in DistributedDataParallel"
+                "such tables in one process. Use dglite.distributed.DistEmbedding, or torch.nn.Embedding(..., "
+                "sparse=True) in DistributedDataParallel"
             )
         table = framework.zeros(num_embeddings, embedding_dim, device="cpu" if device is None else device)
         self._tensor = table if init_func is None else init_func(table)
@@ -116,6 +118,13 @@ class NodeEmbedding:
     def trace(self) -> list[tuple[Tensor, Tensor]]:
         """The ids and rows that calls returned, to whose gradients an optimizer looks."""
         return self._trace
+
+    def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+        """Return ids, and gradients (ids, embedding_dim), of what was read; None where nothing was."""
+        if not read:
+            return None
+        ids = framework.cat([ids.reshape(-1) for ids, _ in read])
+        return ids, framework.cat([grad.reshape(-1, self._embedding_dim) for _, grad in read])
 
     def reset_trace(self) -> None:
         """Forget what calls returned."""

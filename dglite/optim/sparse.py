@@ -39,10 +39,9 @@ class SparseGradOptimizer(ABC):
             for table in self._params:
                 read = [(ids, rows.grad) for ids, rows in table.trace if rows.grad is not None]
                 table._trace = [entry for entry in table.trace if entry[1].grad is not None]
-                if read:
-                    ids = framework.cat([ids.reshape(-1) for ids, _ in read])
-                    grads = framework.cat([grad.reshape(-1, table.embedding_dim) for _, grad in read])
-                    self.update(ids, grads, table)
+                found = table._gathered(read)
+                if found is not None:
+                    self.update(*found, table)
 
     def zero_grad(self) -> None:
         """Forget the rows whose gradients have been computed."""

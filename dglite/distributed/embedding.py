@@ -1,0 +1,117 @@
+"""Tables of embeddings in parts: rows travel to who reads them, gradients to who owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..backend import Tensor
+from ..errors import DGLError
+from ..nn import NodeEmbedding
+from .tensor import DistTensor, PartitionPolicy
+
+__all__ = ["DistEmbedding"]
+
+
+class DistEmbedding(NodeEmbedding):
+    """A table with a row for each node of a type, which is cut as the graph is.
+
+    :class:`dglite.distributed.optim.SparseAdam` and ``SparseAdagrad`` train it, row by row; each row, and what an
+    optimizer keeps for it, is on the rank that owns the node. Calls of the table and ``optimizer.step()`` are
+    exchanges: all ranks make them, also those that have nothing to read. A row that was read several times, by
+    whichever ranks, has the mean of its gradients.
+
+    Parameters
+    ----------
+    num_embeddings, embedding_dim
+        rows, as many as there are nodes, and columns.
+    name
+        the key of the table's state in an optimizer's ``state_dict()``, which has this rank's rows.
+    init_func
+        fills the rows that this rank owns, float32 (rows, embedding_dim), and returns them; 0 unless given.
+    part_policy
+        who owns which rows: ``g.get_node_partition_policy(ntype)``.
+
+    Raises
+    ------
+    DGLError
+        There is no policy, it is for another number of rows, or ``init_func`` returns another shape.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        name: str,
+        init_func: Callable[[Tensor], Tensor] | None = None,
+        part_policy: PartitionPolicy | None = None,
+    ) -> None:
+        def rows(shape: tuple[int, ...], dtype: Any) -> Tensor:
+            table = torch.zeros(shape, dtype=dtype)
+            return table if init_func is None else init_func(table)
+
+        shape = num_embeddings, embedding_dim
+        self._rows = DistTensor(shape, torch.float32, f"embeddings {name!r}", rows, part_policy)
+        self._tensor, self._optm_state, self._trace = self._rows.local, None, []
+        self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
+        self._world_size = self._rows.exchange.world
+
+    def __call__(self, node_ids: Tensor, device: Any = "cpu") -> Tensor:
+        """Return the rows (ids, embedding_dim) on a device; where gradients are recorded, optimizers learn of them."""
+        rows = self._rows.rows(node_ids).to(device)
+        if torch.is_grad_enabled():
+            rows.requires_grad_()
+            self._trace.append((node_ids.to(device), rows))
+        return rows
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return self._rows.exchange.rank
+
+    @property
+    def dist_tensor(self) -> DistTensor:
+        """The table as a :class:`DistTensor`; ``weight`` is the rows that this rank owns."""
+        return self._rows
+
+    def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:
+        """Return the places of the rows that this rank owns and all ranks' gradients of them."""
+        table, exchange = self._rows, self._rows.exchange
+        found = super()._gathered(read)
+        none = torch.empty(0, dtype=torch.int64), table.local[:0]
+        ids, grads = none if found is None else (found[0].cpu(), found[1].cpu().to(table.dtype))
+        order = np.argsort(ids.numpy(), kind="stable")
+        ascending = ids.numpy()[order].astype(np.int64)
+        counts = np.diff(table.ranges.cuts(ascending)).tolist()
+        own, coming = exchange.send(
+            f"gradients of {table.name}", "ids", torch.from_numpy(ascending), counts, self._not_finite(grads)
+        )
+        width = self._embedding_dim
+        values = exchange.reply(
+            f"gradients of {table.name}",
+            "gradients",
+            grads[torch.from_numpy(order)].reshape(-1),
+            [count * width for count in counts],
+            [count * width for count in coming],
+        )
+        return (own - table.ranges.of(exchange.rank)[0], values.view(-1, width)) if len(own) else None
+
+    def _not_finite(self, grads: Tensor) -> DGLError | None:
+        if bool(torch.isfinite(grads).all()):
+            return None
+        return DGLError(f"gradients of {self._rows.name} are not finite; the loss is NaN or infinite")
+
+    # -- the whole table ---------------------------------------------------------------------------------------------
+    def all_set_embedding(self, values: Tensor) -> None:
+        """Write the whole table, of which each rank takes its rows. Raises ``DGLError`` for another shape."""
+        if tuple(values.shape) != self._rows.shape:
+            raise DGLError(f"{self._rows.name}: got shape {tuple(values.shape)}; expected {self._rows.shape}")
+        with torch.no_grad():
+            self._tensor.copy_(values[slice(*self._rows.ranges.of(self.rank))])
+
+    def all_get_embedding(self) -> Tensor:
+        """Return the whole table, on the CPU; an exchange."""
+        return self._rows.rows(np.arange(self._num_embeddings))

@@ -1,0 +1,80 @@
+"""Which of some nodes or edges each rank trains on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..backend import Tensor, active
+from ..errors import DGLError
+from ..structure.ids import integer_array
+from .book import PartitionBook, Ranges
+from .graph import DistGraph
+from .tensor import DistTensor
+
+__all__ = ["edge_split", "node_split"]
+
+
+def node_split(
+    nodes: Any, partition_book: PartitionBook | DistGraph, ntype: Any = None, force_even: bool = True
+) -> Tensor:
+    """Return the nodes that this rank trains on, ascending.
+
+    Parameters
+    ----------
+    nodes
+        a :class:`DistTensor` of booleans such as ``g.ndata["train_mask"]``, in which case this is an exchange; or,
+        alike on all ranks, a boolean for each node, or ids.
+    partition_book
+        ``g.get_partition_book()``, or ``g``.
+    ntype
+        type of the nodes, where there are several.
+    force_even
+        all ranks get as many nodes, give or take one: those between others are handed on to the next rank, so that most
+        are the rank's own. Otherwise a rank gets its own, however many these are.
+
+    Raises
+    ------
+    DGLError
+        There is no such type, or ids are no integers or do not exist.
+    """
+    return _split(nodes, partition_book, "node", ntype, force_even)
+
+
+def edge_split(
+    edges: Any, partition_book: PartitionBook | DistGraph, etype: Any = None, force_even: bool = True
+) -> Tensor:
+    """Return the edges that this rank trains on, as :func:`node_split` does."""
+    return _split(edges, partition_book, "edge", etype, force_even)
+
+
+def _split(given: Any, book: PartitionBook | DistGraph, kind: str, type_: Any, force_even: bool) -> Tensor:
+    if isinstance(book, DistGraph):
+        book = book.get_partition_book()
+    ranges = book.ranges_of(kind, type_)
+    ids = _all_of(given) if isinstance(given, DistTensor) else _selected(given, ranges)
+    parts = book.num_partitions()
+    even = [len(ids) * part // parts for part in range(parts + 1)]
+    bounds = even if force_even else ranges.cuts(ids).tolist()
+    return active.from_numpy(ids[bounds[book.partid] : bounds[book.partid + 1]].copy())
+
+
+def _selected(given: Any, ranges: Ranges) -> np.ndarray:
+    array = integer_array(given, f"{ranges.what}s to split")
+    if array.dtype.kind == "b" and array.shape != (ranges.count,):
+        raise DGLError(f"a mask of {ranges.what}s has shape {array.shape}; expected ({ranges.count},)")
+    return np.unique(ranges.checked(given))
+
+
+def _all_of(mask: DistTensor) -> np.ndarray:
+    """Return the ids that the masks of all ranks select."""
+
+    def own() -> np.ndarray:
+        array = integer_array(mask.local, mask.name)
+        if array.dtype.kind != "b" and not ((array == 0) | (array == 1)).all():
+            raise DGLError(f"{mask.name} is no mask; expected booleans, or 0 and 1")
+        return np.flatnonzero(array) + mask.ranges.of(mask.exchange.rank)[0]
+
+    ids = mask.exchange.together(f"splitting by {mask.name}", own)
+    return np.concatenate(mask.exchange.gather_objects(f"splitting by {mask.name}", ids))

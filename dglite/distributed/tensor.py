@@ -1,0 +1,311 @@
+"""Tensors of which each rank has the rows that its part owns; the others are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from ..backend import Tensor
+from ..errors import DGLError
+from .book import Ranges
+from .collectives import Collectives
+
+__all__ = ["DistTensor", "PartitionPolicy", "fetch"]
+
+Initializer = Callable[[tuple[int, ...], Any], Tensor]
+"""Of a shape and a dtype, makes a tensor."""
+
+
+@final
+class PartitionPolicy:
+    """Who owns which rows of a tensor, and what ranks tell each other through."""
+
+    def __init__(self, exchange: Collectives, ranges: Ranges) -> None:
+        self.exchange, self.ranges = exchange, ranges
+
+    @property
+    def part_id(self) -> int:
+        """The part of this rank."""
+        return self.exchange.rank
+
+    def get_size(self) -> int:
+        """Return the number of rows of all ranks."""
+        return self.ranges.count
+
+    def get_part_size(self) -> int:
+        """Return the number of rows of this rank."""
+        first, last = self.ranges.of(self.exchange.rank)
+        return last - first
+
+
+@final
+class DistTensor:
+    """A tensor with a row for each node, or edge, of a type, which is cut as the graph is.
+
+    Reading and writing rows of others are exchanges: all ranks call them, in the same order, each with its own ids,
+    of which there may be none.
+
+    Parameters
+    ----------
+    shape, dtype
+        of the whole tensor; there is a row for each id of the policy.
+    name
+        for errors; alike on all ranks.
+    init_func
+        of a shape and a dtype, makes the rows that this rank owns; zeros by default.
+    part_policy
+        who owns which rows: ``g.get_node_partition_policy(ntype)`` or ``g.get_edge_partition_policy(etype)``.
+
+    Attributes
+    ----------
+    local
+        the rows that this rank owns. Writing to it is this rank's own business.
+    hits, misses
+        rows of others that were found in the cache, and not.
+
+    Raises
+    ------
+    DGLError
+        There is no policy, or it, the shape and what ``init_func`` makes do not fit.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any,
+        name: str | None = None,
+        init_func: Initializer | None = None,
+        part_policy: PartitionPolicy | None = None,
+    ) -> None:
+        if not isinstance(part_policy, PartitionPolicy):
+            raise DGLError(
+                f"a DistTensor needs a part_policy, got {part_policy!r}; see g.get_node_partition_policy(ntype)"
+            )
+        self.shape, self.dtype, self.part_policy = tuple(shape), dtype, part_policy
+        self.exchange, self.ranges = part_policy.exchange, part_policy.ranges
+        self.name = f"a tensor of {self.ranges.what}s" if name is None else name
+        if self.shape[:1] != (self.ranges.count,):
+            raise DGLError(f"{self.name} has shape {self.shape}; expected {self.ranges.count} rows")
+        expected = (part_policy.get_part_size(), *self.shape[1:])
+        self.local = torch.zeros(expected, dtype=dtype) if init_func is None else init_func(expected, dtype)
+        if tuple(self.local.shape) != expected or self.local.dtype != dtype:
+            raise DGLError(
+                f"{self.name}: init_func made {tuple(self.local.shape)} {self.local.dtype}; expected {expected} {dtype}"
+            )
+        self.hits = self.misses = 0
+        self._kept_ids, self._kept = np.empty(0, np.int64), self.local[:0]
+
+    def __len__(self) -> int:
+        return self.ranges.count
+
+    def __repr__(self) -> str:
+        return f"DistTensor({self.name}, shape={self.shape}, dtype={self.dtype}, {len(self.local)} rows here)"
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all ranks."""
+        return self.ranges.count
+
+    @property
+    def local_partition(self) -> Tensor:
+        """The rows that this rank owns."""
+        return self.local
+
+    def __getitem__(self, ids: Any) -> Tensor:
+        return self.rows(ids)
+
+    def rows(self, ids: Any, out: Any = None) -> Tensor:
+        """Return the rows ``ids``, shape (len(ids), *feat), from wherever they are; an exchange.
+
+        Raises
+        ------
+        RankError
+            On any rank, an id is no integer or does not exist, or another tensor is read.
+        """
+        (found,) = fetch(self.exchange, [(self, ids)])
+        return found if out is None else out.copy_(found)
+
+    def __setitem__(self, ids: Any, values: Any) -> None:
+        """Write rows, wherever they are; an exchange. Of a row that several ranks write, the last rank's stays."""
+        what = f"writing {self.name}"
+        cuts, order, payload, failed = [0] * (self.exchange.world + 1), None, None, None
+        try:
+            rows = self.ranges.checked(ids)
+            given = torch.as_tensor(values, dtype=self.dtype).expand(len(rows), *self.shape[1:])
+            order = np.argsort(rows, kind="stable")
+            cuts, payload = self.ranges.cuts(rows[order]).tolist(), given[torch.from_numpy(order)]
+            send = torch.from_numpy(rows[order])
+        except Exception as error:
+            failed, send = error, torch.empty(0, dtype=torch.int64)
+            payload = self.local[:0]
+        counts = np.diff(cuts).tolist()
+        found, coming = self.exchange.send(what, "ids", send, counts, failed)
+        assert payload is not None
+        width = _width(self.local)
+        sent, theirs = [count * width for count in counts], [count * width for count in coming]
+        packed = self.exchange.reply(what, "features", _bytes(payload), sent, theirs)
+        # Rows are written one after the other: which of two equal ids index_put takes is not said.
+        own = found.numpy() - self.ranges.of(self.exchange.rank)[0]
+        last = len(own) - 1 - np.unique(own[::-1], return_index=True)[1]
+        rows_here = _rows(packed, self.local, len(own))
+        with torch.no_grad():
+            self.local[torch.from_numpy(own[last])] = rows_here[torch.from_numpy(last)]
+        self.keep(())
+
+    # -- the cache ---------------------------------------------------------------------------------------------------
+    def cache(self, ids: Any) -> None:
+        """Keep rows of others from now on, such as :func:`dglite.dataloading.hot_rows` chooses; an exchange.
+
+        Writing to any row of the tensor empties the cache of every rank.
+        """
+        checked = self.exchange.together(f"caching {self.name}", lambda: np.unique(self.ranges.checked(ids)))
+        first, last = self.ranges.of(self.exchange.rank)
+        foreign = checked[(checked < first) | (checked >= last)]
+        self.keep(())
+        rows = self.rows(foreign)
+        self.keep(foreign, rows)
+
+    def keep(self, ids: Any, rows: Tensor | None = None) -> None:
+        """Set what is in the cache, by ascending ids, and begin counting anew."""
+        self._kept_ids = np.asarray(ids, np.int64)
+        self._kept, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of the rows of others that were found in the cache; 0 before any was asked for."""
+        total = self.hits + self.misses
+        return self.hits / total if total else 0.0
+
+    def kept_places(self, ids: np.ndarray) -> np.ndarray:
+        """Return where ids are in the cache, -1 where they are not."""
+        if not len(self._kept_ids):
+            return np.full(len(ids), -1)
+        at = np.minimum(np.searchsorted(self._kept_ids, ids), len(self._kept_ids) - 1)
+        return np.where(self._kept_ids[at] == ids, at, -1)
+
+    def kept_rows(self, places: np.ndarray) -> Tensor:
+        """Return rows of the cache."""
+        return self._kept[torch.from_numpy(places)]
+
+
+Request = tuple[DistTensor, Any]
+"""A tensor and the ids of the rows that are wanted."""
+
+
+def fetch(
+    exchange: Collectives, requests: Sequence[Request], error: BaseException | None = None, what: str | None = None
+) -> list[Tensor]:
+    """Return rows of several tensors by one exchange: counts, ids and rows travel once, whatever the number of tensors.
+
+    All ranks ask for the same tensors in the same order, each with its own ids; a row is asked for once.
+
+    Parameters
+    ----------
+    error
+        why this rank has nothing to ask for, which all ranks then raise.
+    what
+        what is being done, for errors, the same on all ranks; the tensors' names by default.
+
+    Raises
+    ------
+    RankError
+        On any rank: ``error``, an id is no integer or does not exist, or other tensors are asked for.
+    """
+    if what is None:
+        what = "reading " + ", ".join(tensor.name for tensor, _ in requests)
+    wanted: list[_Wanted] = []
+    try:
+        wanted = [_Wanted(tensor, ids) for tensor, ids in requests] if error is None else []
+    except Exception as failure:
+        error = failure
+    if error is not None:
+        exchange.begin(what, [0] * exchange.world, error)
+    per_rank = np.array([of.counts for of in wanted], np.int64).reshape(len(wanted), exchange.world)
+    lines = []
+    for rank in range(exchange.world):
+        lines += [per_rank[:, rank], *(of.remote[of.cuts[rank] : of.cuts[rank + 1]] for of in wanted)]
+    sent = (per_rank.sum(0) + len(wanted)).tolist()
+    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate([*lines, []]).astype(np.int64)), sent)
+    served, sizes = _serve(exchange, [of.tensor for of in wanted], ids.numpy(), coming)
+    widths = np.array([_width(of.tensor.local) for of in wanted], np.int64)
+    packed = exchange.reply(what, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
+    return _unpacked(wanted, per_rank, packed)
+
+
+@final
+class _Wanted:
+    """Rows of one tensor that this rank needs: which, and which of them others have."""
+
+    def __init__(self, tensor: DistTensor, ids: Any) -> None:
+        self.tensor, ranges = tensor, tensor.ranges
+        self.ids, self.inverse = np.unique(ranges.checked(ids), return_inverse=True)
+        first, last = ranges.of(tensor.exchange.rank)
+        self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
+        self.cached = tensor.kept_places(self.ids)
+        foreign = np.ones(len(self.ids), bool)
+        foreign[self.local] = False
+        self.places = np.flatnonzero(foreign & (self.cached < 0))
+        self.remote = self.ids[self.places]
+        self.cuts = ranges.cuts(self.remote)
+        self.counts = np.diff(self.cuts)
+        tensor.misses += len(self.remote)
+        tensor.hits += int(foreign.sum()) - len(self.remote)
+
+    def rows(self, received: Tensor) -> Tensor:
+        """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
+        tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
+        found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
+        found[self.local] = tensor.local[torch.from_numpy(self.ids[self.local] - first)]
+        found[torch.from_numpy(self.places)] = received
+        kept = np.flatnonzero(self.cached >= 0)
+        if len(kept):
+            found[torch.from_numpy(kept)] = tensor.kept_rows(self.cached[kept])
+        return found[torch.from_numpy(self.inverse)]
+
+
+def _serve(
+    exchange: Collectives, tensors: Sequence[DistTensor], ids: np.ndarray, coming: Sequence[int]
+) -> tuple[Tensor, list[int]]:
+    """Return the bytes of the rows that others ask for, rank after rank, and how many bytes each gets."""
+    pieces, sizes = [torch.empty(0, dtype=torch.uint8)], []
+    for line in np.split(ids, np.cumsum(coming)[:-1]):
+        counts, place, size = line[: len(tensors)], len(tensors), 0
+        for tensor, count in zip(tensors, counts.tolist(), strict=True):
+            own = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
+            piece = _bytes(tensor.local[torch.from_numpy(own)])
+            pieces.append(piece)
+            place, size = place + count, size + len(piece)
+        sizes.append(size)
+    return torch.cat(pieces), sizes
+
+
+def _unpacked(wanted: Sequence[_Wanted], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
+    pieces: list[list[Tensor]] = [[of.tensor.local[:0]] for of in wanted]
+    place = 0
+    for rank in range(per_rank.shape[1]):
+        for i, of in enumerate(wanted):
+            count = int(per_rank[i, rank])
+            size = count * _width(of.tensor.local)
+            pieces[i].append(_rows(packed[place : place + size], of.tensor.local, count))
+            place += size
+    return [of.rows(torch.cat(own)) for of, own in zip(wanted, pieces, strict=True)]
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+def _width(like: Tensor) -> int:
+    """Return the bytes of a row."""
+    return int(np.prod(like.shape[1:], dtype=np.int64)) * like.element_size()
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    return rows.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _rows(packed: Tensor, like: Tensor, count: int) -> Tensor:
+    """Return rows of the kind of ``like`` from bytes, which may lie anywhere."""
+    made = like.new_empty((count, *like.shape[1:]))
+    made.view(-1).view(torch.uint8).copy_(packed)
+    return made
