@@ -14,6 +14,7 @@ __all__ = [
     "BlockSampler",
     "Sampler",
     "SubgraphSampler",
+    "names_by_type",
     "set_dst_lazy_features",
     "set_edge_lazy_features",
     "set_node_lazy_features",
@@ -57,7 +58,7 @@ def set_dst_lazy_features(g: DGLGraph, feature_names: Names) -> None:
 
 
 def _gather(view: Any, types: Sequence[Any], names: Names, what: str) -> None:
-    for type_, wanted in _by_type(types, names, what).items():
+    for type_, wanted in names_by_type(types, names, what).items():
         columns = view[type_].data
         for name in wanted:
             store = wanted[name] if isinstance(wanted, Mapping) else None
@@ -72,7 +73,7 @@ def _gather(view: Any, types: Sequence[Any], names: Names, what: str) -> None:
                 )
 
 
-def _by_type(types: Sequence[Any], names: Names, what: str) -> Mapping[Any, Any]:
+def names_by_type(types: Sequence[Any], names: Names, what: str) -> Mapping[Any, Any]:
     """Return names, or stores by name, by type."""
     if not names:
         return {}

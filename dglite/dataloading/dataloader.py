@@ -24,6 +24,7 @@ __all__ = [
     "DistNodeDataLoader",
     "EdgeDataLoader",
     "NodeDataLoader",
+    "make_formats",
 ]
 
 _OF_EDGES = ("g_sampling", "exclude", "reverse_eids", "reverse_etypes", "negative_sampler")
@@ -120,15 +121,7 @@ class DataLoader(Loader):
     def _prepare(self) -> None:
         if self._transfer is not None:
             self._transfer.begin()
-        formats = self.graph_sampler.formats if isinstance(self.graph_sampler, Sampler) else Sampler.formats
-        for adjacency in self.graph.adjacencies:
-            for format_ in formats:
-                if format_ not in adjacency.allowed:
-                    continue
-                if format_ == "coo":
-                    adjacency.endpoints()
-                else:
-                    (adjacency.csc() if format_ == "csc" else adjacency.csr()).make_edge_ids()
+        make_formats(self.graph, self.graph_sampler)
 
     def _make(self, positions: np.ndarray) -> Any:
         made = self.graph_sampler.sample(self.graph, self._items.at(positions))
@@ -145,6 +138,19 @@ class DataLoader(Loader):
         if isinstance(found, Mapping):
             return "indices " + ", ".join(f"{key!r}: {shortened(active.to_numpy(ids))}" for key, ids in found.items())
         return f"indices {shortened(active.to_numpy(found))}"
+
+
+def make_formats(graph: DGLGraph, sampler: Any) -> None:
+    """Make the sparse formats that a sampler reads, before threads need them."""
+    formats = sampler.formats if isinstance(sampler, Sampler) else Sampler.formats
+    for adjacency in graph.adjacencies:
+        for format_ in formats:
+            if format_ not in adjacency.allowed:
+                continue
+            if format_ == "coo":
+                adjacency.endpoints()
+            else:
+                (adjacency.csc() if format_ == "csc" else adjacency.csr()).make_edge_ids()
 
 
 class NodeDataLoader(DataLoader):
@@ -169,12 +175,12 @@ class EdgeDataLoader(DataLoader):
 
 
 class DistDataLoader:
-    """Spelled for DGL's sake; a graph over several machines is not loaded here."""
+    """Spelled for DGL's sake; a graph over several machines is loaded by :mod:`dglite.distributed`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise DGLError(
-            f"{type(self).__name__} loads from a graph over several machines, which belongs to dglite.distributed and "
-            "is not there yet; for several processes on one machine use DataLoader(..., use_ddp=True)"
+            f"{type(self).__name__} loads from a graph over several machines: use that of dglite.distributed; for "
+            "processes that each hold the whole graph use DataLoader(..., use_ddp=True)"
         )
 
 

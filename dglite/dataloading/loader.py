@@ -15,7 +15,7 @@ from .buffers import Buffers
 from .order import BatchOrder, Share, check_count, seed_from
 from .pipeline import Ordered
 
-__all__ = ["Loader"]
+__all__ = ["Epoch", "Loader", "Progress", "Resumable"]
 
 _ACCEPTED = frozenset(
     "pin_memory pin_memory_device persistent_workers timeout multiprocessing_context in_order batch_size".split()
@@ -26,7 +26,7 @@ _SHOWN = 8
 """Items of a batch that an error names."""
 
 
-class _Progress:
+class Progress:
     """How far an epoch has come."""
 
     __slots__ = ("epoch", "position")
@@ -35,7 +35,65 @@ class _Progress:
         self.epoch, self.position = epoch, position
 
 
-class Loader:
+class Resumable:
+    """What loaders have that go on from a place in an epoch: ``len``, and the methods that say and set the place."""
+
+    _seed: int
+    _next: Progress
+    _now: Progress | None
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch."""
+        raise NotImplementedError(f"{type(self).__name__} must define __len__")
+
+    def _begin(self) -> Progress:
+        """Return where the epoch begins that an ``iter`` begins.
+
+        Raises
+        ------
+        DGLError
+            The place is beyond the epoch's end.
+        """
+        progress = Progress(self._next.epoch, self._next.position)
+        if progress.position > len(self):
+            raise DGLError(
+                f"the state is of batch {progress.position} of an epoch, but epochs have {len(self)} batches; load "
+                "it into a loader of the same items, batch size and number of processes"
+            )
+        return progress
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the place in the epoch that was begun last: what has been taken, not what threads have made ahead."""
+        now = self._now or self._next
+        epoch, position = now.epoch, now.position
+        if self._now is not None and position >= len(self):
+            epoch, position = epoch + 1, 0
+        return {"seed": self._seed, "epoch": epoch, "position": position}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave.
+
+        What it gives is what the other loader would have given next, if the loaders were made alike.
+
+        Raises
+        ------
+        DGLError
+            The state has other keys than that.
+        """
+        if set(state_dict) != {"seed", "epoch", "position"}:
+            raise DGLError(f"the state of a loader has seed, epoch and position; got {sorted(state_dict)}")
+        self._seed = int(state_dict["seed"])
+        self._next, self._now = Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter`` begin an epoch of this number, by which it shuffles and draws; epochs count on from it.
+
+        Without it they count themselves. Training loops of several processes commonly call it.
+        """
+        self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
+
+
+class Loader(Resumable):
     """An iterable over batches, one epoch for each ``iter``: made here, or ahead by threads.
 
     Attributes
@@ -74,8 +132,8 @@ class Loader:
         self._seed = seed_from(generator)
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self._order = BatchOrder(count, batch_size, drop_last, shuffle, sampler, batch_sampler, self._seed, self._share)
-        self._next = _Progress(0, 0)
-        self._now: _Progress | None = None
+        self._next = Progress(0, 0)
+        self._now: Progress | None = None
         self._buffers = Buffers()
 
     def __len__(self) -> int:
@@ -84,13 +142,9 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch: the next one, or the rest of the one that :meth:`load_state_dict` gave."""
-        progress = _Progress(self._next.epoch, self._next.position)
+        progress = self._begin()
+        self._order.seed = self._seed
         batches = self._order.of_epoch(progress.epoch)
-        if progress.position > len(batches):
-            raise DGLError(
-                f"the state is of batch {progress.position} of an epoch, but epochs have {len(batches)} batches; load "
-                "it into a loader of the same items, batch size and number of processes"
-            )
         if self.num_workers:
             self._prepare()
         seed, rank, make, buffers = self._seed, self._share.rank, self._make, self._buffers
@@ -105,8 +159,8 @@ class Loader:
 
         ahead = self._ahead()
         made = Ordered(produce, progress.position, len(batches), self.num_workers, ahead, self.worker_init_fn)
-        self._now, self._next = progress, _Progress(progress.epoch + 1, 0)
-        return _Epoch(made, progress, self._received)
+        self._now, self._next = progress, Progress(progress.epoch + 1, 0)
+        return Epoch(made, progress, self._received)
 
     def _ahead(self) -> int:
         """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
@@ -128,37 +182,6 @@ class Loader:
         """Return a batch's items, in words for an error."""
         return f"items {shortened(positions)}"
 
-    # -- resumption ---------------------------------------------------------------------------------------------
-    def state_dict(self) -> dict[str, int]:
-        """Return the place in the epoch that was begun last: what has been taken, not what threads have made ahead."""
-        now = self._now or self._next
-        epoch, position = now.epoch, now.position
-        if self._now is not None and position >= len(self._order):
-            epoch, position = epoch + 1, 0
-        return {"seed": self._seed, "epoch": epoch, "position": position}
-
-    def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave.
-
-        What it gives is what the other loader would have given next, if the loaders were made alike.
-
-        Raises
-        ------
-        DGLError
-            The state has other keys than that.
-        """
-        if set(state_dict) != {"seed", "epoch", "position"}:
-            raise DGLError(f"the state of a loader has seed, epoch and position; got {sorted(state_dict)}")
-        self._seed = self._order.seed = int(state_dict["seed"])
-        self._next, self._now = _Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
-
-    def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter`` begin an epoch of this number, by which it shuffles and draws; epochs count on from it.
-
-        Without it they count themselves. Training loops of several processes commonly call it.
-        """
-        self.load_state_dict({**self.state_dict(), "epoch": epoch, "position": 0})
-
     @contextmanager
     def enable_cpu_affinity(
         self, loader_cores: Any = None, compute_cores: Any = None, verbose: bool = True
@@ -172,13 +195,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Epoch:
+class Epoch:
     """The batches of an epoch, counted as they are taken."""
 
-    def __init__(self, made: Ordered, progress: _Progress, received: Callable[[Any], None]) -> None:
+    def __init__(self, made: Any, progress: Progress, received: Callable[[Any], None]) -> None:
         self._made, self._progress, self._received = made, progress, received
 
-    def __iter__(self) -> _Epoch:
+    def __iter__(self) -> Epoch:
         return self
 
     def __next__(self) -> Any:

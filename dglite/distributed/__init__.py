@@ -8,6 +8,7 @@ from .feature_split import FeatureSplit
 from .full_graph import FullGraph
 from .full_graph_plan import FullGraphPlan, plan_full_graph
 from .graph import DistGraph, exit_client, initialize
+from .loader import DistEdgeDataLoader, DistNodeDataLoader
 from .partition import partition_graph
 from .parts import load_partition, load_partition_book, load_partition_feats
 from .split import edge_split, node_split
@@ -15,8 +16,10 @@ from .tensor import DistTensor, PartitionPolicy
 
 __all__ = [
     "Collectives",
+    "DistEdgeDataLoader",
     "DistEmbedding",
     "DistGraph",
+    "DistNodeDataLoader",
     "DistTensor",
     "FeatureSplit",
     "FullGraph",

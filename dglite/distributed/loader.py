@@ -1,0 +1,350 @@
+"""Mini-batches of a partitioned graph: sampled here, with features from wherever they are."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from ..backend import Tensor
+from ..dataloading import EdgePredictionSampler, as_edge_prediction_sampler, hot_rows
+from ..dataloading.base import BlockSampler, Sampler, names_by_type
+from ..dataloading.buffers import Buffers
+from ..dataloading.dataloader import make_formats
+from ..dataloading.items import Items
+from ..dataloading.loader import Epoch, Progress, Resumable
+from ..dataloading.order import check_count, seed_from
+from ..dataloading.pipeline import Ordered
+from ..dataloading.transfer import moved
+from ..errors import DGLError
+from ..frame import EID, NID
+from ..random import draws_keyed_by
+from ..structure.ids import integer_array
+from .collectives import Collectives
+from .graph import DistGraph
+from .prefetch import Ahead
+from .tensor import DistTensor, fetch
+
+__all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
+
+_ORDER = 1
+"""Set apart from the keys of a batch's draws."""
+_ACCEPTED = frozenset("pin_memory persistent_workers timeout use_uva use_ddp".split())
+
+
+class _DistLoader(Resumable):
+    """What loaders of nodes and of edges share."""
+
+    def __init__(
+        self,
+        kind: str,
+        g: DistGraph,
+        indices: Any,
+        sampler: Any,
+        device: Any,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        num_workers: int = 0,
+        shared: bool = False,
+        generator: Any = None,
+        prefetch_factor: int = 2,
+        **others: Any,
+    ) -> None:
+        unknown = sorted(set(others) - _ACCEPTED)
+        if unknown:
+            raise TypeError(f"{type(self).__name__} got unknown arguments {unknown}")
+        if not isinstance(g, DistGraph):
+            raise TypeError(f"expected a DistGraph, got {type(g).__name__}; see dglite.dataloading.DataLoader")
+        self.graph, self.shuffle, self.drop_last, self.shared, self.device = g, shuffle, drop_last, shared, device
+        self.exchange = Collectives(g.timeout)
+        what, together = f"making a {type(self).__name__}", self.exchange.together
+        self.batch_size = together(what, lambda: check_count(batch_size, "batch_size", 1))
+        self.num_workers = together(what, lambda: check_count(num_workers, "num_workers", 0))
+        self._ahead = together(what, lambda: check_count(prefetch_factor, "prefetch_factor", 1))
+        self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
+        self._items = together(what, lambda: self._checked(kind, indices))
+        self.exchange.same(
+            f"what a {type(self).__name__} is given", (self.batch_size, shuffle, drop_last, shared, self._digest())
+        )
+        self._seed = self.exchange.gather_objects(what, seed_from(generator))[0]
+        self._next = Progress(0, 0)
+        self._now = None
+        self._count = self._num_batches()
+        self._buffers = Buffers()
+        self._running: Ahead | None = None
+
+    def _checked(self, kind: str, indices: Any) -> Items:
+        """Return the items, those of a shared loader in the order of the graph that was partitioned."""
+        items, g = Items(indices), self.graph
+        if isinstance(self.graph_sampler, Sampler):
+            self.graph_sampler.check(g.topology, indices)
+        if not self.shared:
+            return items
+        if items.types is None:
+            ids = integer_array(indices)
+            return Items(ids[np.argsort(integer_array(g.original_ids(kind, None, ids)), kind="stable")])
+        by_type = {}
+        for type_ in items.types:
+            ids = integer_array(indices[type_])
+            by_type[type_] = ids[np.argsort(integer_array(g.original_ids(kind, type_, ids)), kind="stable")]
+        return Items(by_type)
+
+    def _digest(self) -> str:
+        """Return the hash of all items where they are shared, which all ranks must have alike."""
+        digest = hashlib.sha256()
+        for part in self._items._parts if self.shared else ():
+            digest.update(part.ids.astype(np.int64).tobytes())
+        return digest.hexdigest()[:16]
+
+    def _num_batches(self) -> int:
+        size, count = self.batch_size, len(self._items)
+        own = count // size if self.drop_last else -(-count // size)
+        if not self.shared:
+            found: list[int] = self.exchange.gather_objects("counting batches", own)
+            return max(found)
+        world = self.exchange.world
+        return own // world if self.drop_last else -(-own // world)
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch, the same on all ranks."""
+        return self._count
+
+    def _order(self, epoch: int) -> np.ndarray:
+        who = () if self.shared else (self.exchange.rank,)
+        if not self.shuffle:
+            return np.arange(len(self._items))
+        return np.random.default_rng((self._seed, epoch, *who, _ORDER)).permutation(len(self._items))
+
+    def _sampled(self, epoch: int, first: int, workers: int) -> Ordered:
+        """Return the batches of an epoch without their features."""
+        order, size, rank, world = self._order(epoch), self.batch_size, self.exchange.rank, self.exchange.world
+        seed, buffers, items, sampler, g = self._seed, self._buffers, self._items, self.graph_sampler, self.graph
+        shared = self.shared
+
+        def sample(position: int) -> Any:
+            number = position * world + rank if shared else position
+            key = (seed, epoch, number) if shared else (seed, rank, epoch, number)
+            positions = order[number * size : (number + 1) * size]
+            found = items.at(positions)
+            if isinstance(found, dict) and not found:
+                assert items.types is not None
+                found = {items.types[0]: np.empty(0, np.int64)}
+            try:
+                with draws_keyed_by(*key), buffers.in_use():
+                    return sampler.sample(g.topology, found)
+            except Exception as error:
+                error.add_note(f"(batch {position} of epoch {epoch} on rank {rank})")
+                raise
+
+        return Ordered(sample, first, self._count, workers, self._ahead * workers)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Begin an epoch: the next one, or the rest of the one that :meth:`load_state_dict` gave; on all ranks."""
+        if self._running is not None:
+            self._running.close()
+        progress = self._begin()
+        if self.num_workers:
+            make_formats(self.graph.topology, self.graph_sampler)
+        sampled = self._sampled(progress.epoch, progress.position, self.num_workers)
+        ahead = self._ahead if self.num_workers else 0
+        self._running = Ahead(lambda _: self._with_features(sampled), progress.position, self._count, ahead)
+        self._now, self._next = progress, Progress(progress.epoch + 1, 0)
+        return Epoch(self._running, progress, lambda made: None)
+
+    def _with_features(self, sampled: Ordered) -> Any:
+        """Return the next batch with its features; an exchange, which a batch that failed takes part in too."""
+        made, wanted, failed = None, [], None
+        try:
+            made = next(sampled)
+            wanted = self._features.of(made)
+        except Exception as error:
+            failed = error
+        requests = [(tensor, ids) for _, _, tensor, ids in wanted]
+        rows = fetch(self.exchange, requests, failed, self._features.what)
+        for (frame, name, _, _), found in zip(wanted, rows, strict=True):
+            frame[name] = found
+        return made if self.device is None else moved(made, self.device)
+
+    def hot_rows(self, capacity: int, ntype: str | None = None) -> np.ndarray:
+        """Return the nodes of others that this rank's next epoch needs most, for :meth:`DistTensor.cache`.
+
+        The epoch is sampled once, without features (pre-sampling, as GNNLab does). No exchange.
+
+        Parameters
+        ----------
+        capacity
+            nodes wanted; fewer are returned where batches need no more.
+        ntype
+            type of the nodes, where there are several.
+        """
+        ranges = self.graph.get_partition_book().ranges_of("node", ntype)
+        first, last = ranges.of(self.exchange.rank)
+
+        def batches() -> Iterator[tuple[np.ndarray]]:
+            for made in self._sampled(self._next.epoch, 0, 0):
+                ids = integer_array(made[0][ntype] if isinstance(made[0], dict) else made[0])
+                yield (ids[(ids < first) | (ids >= last)],)
+
+        return hot_rows(batches(), ranges.count, capacity)
+
+
+class _Features:
+    """Features that a sampler was to gather from the graph, and that are fetched for its batches instead.
+
+    Attributes
+    ----------
+    what
+        their names, in words that are the same on all ranks.
+    """
+
+    def __init__(self, g: DistGraph, sampler: BlockSampler, pair_labels: Any = None) -> None:
+        self._src = _tensors(g, "node", sampler.prefetch_node_feats)
+        self._dst = _tensors(g, "node", sampler.prefetch_labels)
+        self._edges = _tensors(g, "edge", sampler.prefetch_edge_feats)
+        self._pairs = _tensors(g, "edge", pair_labels)
+        every = (*self._src, *self._dst, *self._edges, *self._pairs)
+        self.what = "a batch with " + (", ".join(tensor.name for _, _, tensor in every) or "no features")
+
+    def of(self, made: Any) -> list[tuple[Any, str, DistTensor, Tensor]]:
+        """Return the columns to fill in of a batch, their names, tensors and rows."""
+        found: list[tuple[Any, str, DistTensor, Tensor]] = []
+        blocks = made[-1]
+        places: list[tuple[Any, _Named, str]] = [(blocks[0].srcnodes, self._src, NID)] if self._src else []
+        places += [(blocks[-1].dstnodes, self._dst, NID)] if self._dst else []
+        places += [(block.edges, self._edges, EID) for block in blocks] if self._edges else []
+        places += [(made[1].edges, self._pairs, EID)] if self._pairs else []
+        for view, named, ids in places:
+            for type_, name, tensor in named:
+                data = view[type_].data
+                found.append((data, name, tensor, data[ids]))
+        return found
+
+
+_Named = list[tuple[Any, str, DistTensor]]
+
+
+def _tensors(g: DistGraph, kind: str, names: Any) -> _Named:
+    """Return the tensors of names, or of a type's names, or tensors by name."""
+    types: list[Any] = g.ntypes if kind == "node" else g.canonical_etypes
+    found: _Named = []
+    for type_, wanted in names_by_type(types, names, kind).items():
+        own = type_ if kind == "node" else g.get_partition_book().to_canonical_etype(type_)
+        for name in wanted:
+            given = wanted[name] if isinstance(wanted, Mapping) else g.tensor(kind, own, name)
+            if not isinstance(given, DistTensor):
+                raise DGLError(f"feature {name!r} is to be read from a {type(given).__name__}; expected a DistTensor")
+            found.append((own, name, given))
+    return found
+
+
+def _without_features(g: DistGraph, sampler: Any) -> tuple[_Features, Any]:
+    """Return what a sampler is to gather, and a copy of it that gathers nothing: batches are completed in order."""
+    if isinstance(sampler, EdgePredictionSampler) and isinstance(sampler.sampler, BlockSampler):
+        features = _Features(g, sampler.sampler, sampler.prefetch_labels)
+        bare = copy.copy(sampler)
+        bare.sampler, bare.prefetch_labels = _bare(sampler.sampler), []
+        return features, bare
+    if not isinstance(sampler, BlockSampler):
+        raise TypeError(
+            f"{type(sampler).__name__} does not make blocks; expected a sampler such as NeighborSampler, or for edges "
+            "as_edge_prediction_sampler(NeighborSampler(...))"
+        )
+    return _Features(g, sampler), _bare(sampler)
+
+
+def _bare(sampler: BlockSampler) -> BlockSampler:
+    made = copy.copy(sampler)
+    made.prefetch_node_feats, made.prefetch_labels, made.prefetch_edge_feats = [], [], []
+    return made
+
+
+@final
+class DistNodeDataLoader(_DistLoader):
+    """Iterates over batches of nodes of a partitioned graph, with blocks and their features.
+
+    All ranks make it, and go through as many batches; features come by exchanges, several tensors by one. A rank whose
+    nodes have come to an end before the others' has batches without seeds.
+
+    Parameters
+    ----------
+    g
+        the graph.
+    nids
+        this rank's nodes, such as :func:`node_split` gives; a dictionary by type where there are several. With
+        ``shared``, the nodes of all ranks, the same on each.
+    graph_sampler
+        a sampler of blocks, such as :class:`dglite.dataloading.NeighborSampler`, which reads ``g.topology``. Features
+        that it prefetches are names of ``g``, or ``{"x": tensor}`` with a :class:`DistTensor`.
+    device
+        where to put batches; the CPU by default.
+    batch_size, shuffle, drop_last
+        nodes in a batch of this rank; whether to shuffle in each epoch; whether to leave out a smaller last batch.
+    num_workers
+        threads that sample ahead; with any, one more fetches features ahead, over a group of processes of its own.
+    shared
+        batch i of an epoch is made by rank i modulo the number of ranks, and what is drawn for it depends on i alone,
+        with nodes in the order of the graph that was partitioned. So the batches of an epoch are the same, but for the
+        nodes' new ids, for any number of ranks and any partition. Otherwise each rank's nodes are its own business, and
+        most of what they need is its own, too.
+    generator
+        torch's or NumPy's, from which the seed of shuffling and sampling is drawn; by default it follows
+        :func:`dglite.seed`. The first rank's counts.
+    prefetch_factor
+        batches that each thread may be ahead: 2.
+
+    Raises
+    ------
+    RankError
+        On any rank: nodes, the sampler and the graph do not fit, a feature does not exist, or an argument that is to be
+        the same on all ranks is not; in an epoch, a batch cannot be made.
+    TypeError
+        ``g`` is no :class:`DistGraph`, or an argument is unknown.
+
+    Notes
+    -----
+    Features other than those that the sampler prefetches are read by ``g.ndata[name][input_nodes]``, by all ranks.
+    A loop that is left early is left by all ranks after as many batches. Draws of
+    :class:`dglite.dataloading.LaborSampler` are by a node's new id: they are the same for one partition only.
+    """
+
+    def __init__(self, g: DistGraph, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
+        super().__init__("node", g, nids, graph_sampler, device, **kwargs)
+
+
+@final
+class DistEdgeDataLoader(_DistLoader):
+    """Iterates over batches of edges of a partitioned graph; see :class:`DistNodeDataLoader`.
+
+    Parameters
+    ----------
+    g, device, kwargs
+        as for :class:`DistNodeDataLoader`.
+    eids
+        this rank's edges, such as :func:`edge_split` gives; a dictionary by type where there are several.
+    graph_sampler
+        a sampler of blocks, or what :func:`dglite.dataloading.as_edge_prediction_sampler` made of one.
+    exclude, reverse_eids, reverse_etypes, negative_sampler
+        as for :func:`dglite.dataloading.as_edge_prediction_sampler`, where ``graph_sampler`` is a sampler of blocks.
+    """
+
+    def __init__(
+        self,
+        g: DistGraph,
+        eids: Any,
+        graph_sampler: Any,
+        device: Any = None,
+        exclude: Any = None,
+        reverse_eids: Any = None,
+        reverse_etypes: Any = None,
+        negative_sampler: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(graph_sampler, EdgePredictionSampler):
+            graph_sampler = as_edge_prediction_sampler(
+                graph_sampler, exclude, reverse_eids, reverse_etypes, negative_sampler
+            )
+        super().__init__("edge", g, eids, graph_sampler, device, **kwargs)
