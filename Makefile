@@ -6,10 +6,11 @@ BIN     := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
+.PHONY: help demo demo-distributed test test-full test-gpu bench-gpu check format bench bench-quick docs gallery clean
 
 help:
 	@echo "make demo         train a GCN on Zachary's karate club and draw what it learned"
+	@echo "make demo-distributed   cut a graph into two parts and train on them with two processes"
 	@echo "make test         run the tests            make test-full   ... with every op x reducer x dtype"
 	@echo "make test-gpu     run the kernels on this machine's NVIDIA GPU     make bench-gpu  ... and measure them"
 	@echo "make check        ruff and mypy            make format      let ruff rewrite the files"
@@ -31,6 +32,11 @@ $(BIN)/%.installed: $(BIN)/torch.installed setup.cfg pyproject.toml
 
 demo: $(BIN)/examples.installed
 	$(BIN)/python examples/karate_club.py
+
+PARTS ?= parts
+demo-distributed: $(BIN)/examples.installed
+	$(BIN)/python examples/several_machines.py --partition 2 --folder $(PARTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 2 examples/several_machines.py --folder $(PARTS) --plot $(PARTS)/several_machines.png
 
 test: $(BIN)/test.installed
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile

@@ -40,3 +40,13 @@ def test_a_whole_graph_trains_in_two_processes() -> None:
     done = run("full_graph.py", 2, "--made-up=200", "--epochs=30", "--expect=0.9")
     assert done.returncode == 0, done.stderr
     assert "2 processes" in done.stdout
+
+
+def test_a_graph_in_parts_trains_in_two_processes(tmp_path: Path) -> None:
+    cut = run("several_machines.py", 1, "--partition=2", f"--folder={tmp_path}")
+    assert cut.returncode == 0, cut.stderr
+    done = run("several_machines.py", 2, f"--folder={tmp_path}", "--epochs=3", "--expect=0.7")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("validation accuracy") == 3 and "MiB of features" in done.stdout
+    wrong = run("several_machines.py", 1, f"--folder={tmp_path}")
+    assert wrong.returncode and "2 parts, but there are 1 processes" in wrong.stderr
