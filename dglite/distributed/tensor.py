@@ -224,11 +224,11 @@ def fetch(
     if error is not None:
         exchange.begin(what, [0] * exchange.world, error)
     per_rank = np.array([of.counts for of in wanted], np.int64).reshape(len(wanted), exchange.world)
-    lines = []
+    lines = [np.empty(0, np.int64)]
     for rank in range(exchange.world):
         lines += [per_rank[:, rank], *(of.remote[of.cuts[rank] : of.cuts[rank + 1]] for of in wanted)]
     sent = (per_rank.sum(0) + len(wanted)).tolist()
-    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate([*lines, []]).astype(np.int64)), sent)
+    ids, coming = exchange.send(what, "ids", torch.from_numpy(np.concatenate(lines)), sent)
     served, sizes = _serve(exchange, [of.tensor for of in wanted], ids.numpy(), coming)
     widths = np.array([_width(of.tensor.local) for of in wanted], np.int64)
     packed = exchange.reply(what, "features", served, sizes, (per_rank * widths[:, None]).sum(0).tolist())
