@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from .memory import LARGE, pool, with_room
-from .torch_deferred import Deferred
+from .torch_deferred import WaitingTensor
 
 __all__ = ["PLAIN", "empty", "product", "times"]
 
-PLAIN = (torch.Tensor, torch.nn.Parameter, Deferred)
+PLAIN = (torch.Tensor, torch.nn.Parameter, WaitingTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
 _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
     **{
