@@ -205,7 +205,15 @@ def test_the_names_of_a_package_name_nothing_else(package: str) -> None:
     assert not twice, f"give each class and alias of dglite/{package} a name that no other module has: {twice}"
 
 
-SAME_NAMES = {"Cell", "DataLoader", "Frame", "NeighborSampler", "Sequential"}
+SAME_NAMES = {
+    "Cell",
+    "DataLoader",
+    "Frame",
+    "NeighborSampler",
+    "Sequential",
+    "DistNodeDataLoader",
+    "DistEdgeDataLoader",
+}
 """Names that are public in more than one of dglite's and its peers' interfaces."""
 
 
