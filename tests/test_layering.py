@@ -205,6 +205,28 @@ def test_the_names_of_a_package_name_nothing_else(package: str) -> None:
     assert not twice, f"give each class and alias of dglite/{package} a name that no other module has: {twice}"
 
 
+SAME_NAMES = {
+    "Cell",
+    "DataLoader",
+    "Frame",
+    "NeighborSampler",
+    "Sequential",
+    "DistNodeDataLoader",
+    "DistEdgeDataLoader",
+}
+"""Names that are public in more than one of dglite's and its peers' interfaces."""
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    modules: dict[str, list[str]] = {}
+    for module in MODULES:
+        for node in ast.parse((PACKAGE / module).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and node.name not in SAME_NAMES:
+                modules.setdefault(node.name, []).append(module.as_posix())
+    twice = {name: found for name, found in modules.items() if len(found) > 1}
+    assert not twice, f"rename the lesser of these classes to say what it is: {twice}"
+
+
 def test_an_import_that_points_up_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "structure").mkdir()
     source = """

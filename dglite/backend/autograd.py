@@ -72,7 +72,7 @@ Gradients = Callable[[Any], Sequence[Any]]
 """From the gradient of a node's result to those of its operands, None where they need none."""
 
 
-class Node:
+class TapeNode:
     """One recorded operation: the operands that want a gradient (None for others), and all tensors that were read.
 
     ``number`` grows with time; ``written`` counts what had been written to the tensors until then.
@@ -116,7 +116,7 @@ class Tensor:
         self.data: Any = data
         self.grad: Tensor | None = None
         self.requires_grad = False
-        self._node: Node | None = None
+        self._node: TapeNode | None = None
         self._writes = [0]
         if requires_grad:
             self.requires_grad_()
@@ -332,7 +332,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
             )
         return found
 
-    made.requires_grad, made._node = True, Node(name, wanted, read, gradients)
+    made.requires_grad, made._node = True, TapeNode(name, wanted, read, gradients)
     return made
 
 
@@ -363,7 +363,7 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
 
     wanted = tuple([x if x.requires_grad else None for x in inputs])
     result = Tensor(made.data, requires_grad=True)
-    result._node = Node(type(op).__name__, wanted, [x for x in saved if x is not None], gradients)
+    result._node = TapeNode(type(op).__name__, wanted, [x for x in saved if x is not None], gradients)
     return result
 
 
@@ -379,7 +379,7 @@ def backward(root: Tensor, gradient: Any) -> None:
         if root._node is None:
             _accumulate(root, gradient)
             return
-        pending: dict[int, tuple[Node, Any]] = {root._node.number: (root._node, gradient)}
+        pending: dict[int, tuple[TapeNode, Any]] = {root._node.number: (root._node, gradient)}
         queue = [-root._node.number]
         while queue:
             node, g = pending.pop(-heapq.heappop(queue))

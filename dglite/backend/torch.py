@@ -15,7 +15,7 @@ from ..opspec import OPERATORS
 from . import torch_library, torch_memory
 from .base import RESULT, Backend, DifferentiableOp, MakeOp, Recipe, Watch, native
 from .memory import LARGE
-from .torch_deferred import Deferred, can_wait, values, waiting_of
+from .torch_deferred import WaitingTensor, can_wait, values, waiting_of
 
 __all__ = ["TorchBackend"]
 
@@ -245,10 +245,10 @@ class TorchBackend(Backend):
         return can_wait(x)
 
     def defer(self, recipe: Recipe) -> torch.Tensor:
-        return Deferred.make(recipe, recipe.sources[0].dtype)
+        return WaitingTensor.make(recipe, recipe.sources[0].dtype)
 
     def waits(self, *xs: torch.Tensor) -> bool:
-        return Deferred in map(type, xs)
+        return WaitingTensor in map(type, xs)
 
     def recipe_of(self, x: torch.Tensor) -> Recipe | None:
         waiting = waiting_of(x)

@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .base import Recipe, Watch
 
-__all__ = ["Deferred", "can_wait", "values", "waiting_of"]
+__all__ = ["WaitingTensor", "can_wait", "values", "waiting_of"]
 
 _hooks: Callable[[bool], Any] | None = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
 """What autograd does now with what it saves, which torch tells from version 2.8 on. Nothing waits before."""
@@ -50,7 +50,7 @@ class _Waiting:
         return self.computed is None and _is_plain() and _same(self.hooks, _top())
 
 
-class Deferred(torch.Tensor):
+class WaitingTensor(torch.Tensor):
     """A tensor that knows how it is computed, and what a few functions make of that; to all others it gives its values.
 
     It has shape, dtype, device and a gradient, but no memory until something reads it. It becomes an ordinary tensor
@@ -60,11 +60,11 @@ class Deferred(torch.Tensor):
     waiting: _Waiting
 
     @staticmethod
-    def make(recipe: Recipe, dtype: torch.dtype) -> Deferred:
+    def make(recipe: Recipe, dtype: torch.dtype) -> WaitingTensor:
         """Return the tensor of a recipe. Made where gradients are not taken it never has one."""
         if any(x.requires_grad for x in recipe.sources):
             if torch.is_grad_enabled():
-                linked: Deferred = _Link.apply(recipe, dtype, *recipe.sources)
+                linked: WaitingTensor = _Link.apply(recipe, dtype, *recipe.sources)
                 return linked
             recipe = recipe.on([x.detach() for x in recipe.sources])
         return _wrapper(recipe, dtype)
@@ -85,7 +85,7 @@ class Deferred(torch.Tensor):
                 return args[0]
             if recipe is not None:
                 waiting.taken = True
-                return Deferred.make(recipe, args[0].dtype)
+                return WaitingTensor.make(recipe, args[0].dtype)
         if func in _WATCHES:
             asked = args[1] if func is torch.autograd.grad else args[:1]
             if any(map(_passed_by, asked)):
@@ -108,13 +108,13 @@ def can_wait(x: torch.Tensor) -> bool:
 
 def waiting_of(x: Any) -> _Waiting | None:
     """Return what is known of a tensor that has not become an ordinary one: None of most."""
-    return x.__dict__.get("waiting") if type(x) is Deferred else None  # None, too, once another thread has read it
+    return x.__dict__.get("waiting") if type(x) is WaitingTensor else None  # None, too, once another thread has read it
 
 
 def values(x: Any) -> Any:
     """Return ``x``, an argument or a collection of them, with ordinary tensors in place of deferred ones."""
     kind = type(x)
-    if kind is Deferred:
+    if kind is WaitingTensor:
         return _read(x)
     if kind is tuple or kind is list:
         return kind([values(one) for one in x])
@@ -126,7 +126,7 @@ def values(x: Any) -> Any:
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 
 
-def _read(x: Deferred) -> torch.Tensor:
+def _read(x: WaitingTensor) -> torch.Tensor:
     """Return the ordinary tensor that ``x`` is or stands for, which has the gradient of what it is computed from."""
     waiting = waiting_of(x)
     if waiting is None:
@@ -147,7 +147,7 @@ def _read(x: Deferred) -> torch.Tensor:
         return computed
 
 
-def _settled(x: Deferred, result: Any) -> Any:
+def _settled(x: WaitingTensor, result: Any) -> Any:
     """Return what a function has given for ``x``, which becomes an ordinary tensor if it was changed in place."""
     waiting = waiting_of(x)
     if waiting is None or waiting.computed is None or torch.compiler.is_compiling():
@@ -158,13 +158,13 @@ def _settled(x: Deferred, result: Any) -> Any:
     return x if result is computed else result
 
 
-def _changed(x: Deferred) -> bool:
+def _changed(x: WaitingTensor) -> bool:
     """Whether a user's ``torch.autograd.Function`` has declared that it changed ``x`` in place."""
     with torch._C.DisableTorchFunctionSubclass():
         return not x.is_inference() and x._version > 0  # an inference tensor has no version
 
 
-def _become(x: Deferred, computed: torch.Tensor) -> bool:
+def _become(x: WaitingTensor, computed: torch.Tensor) -> bool:
     """Make an ordinary tensor of ``x``; return whether it could be done, which it cannot while autograd holds ``x``."""
     if torch.compiler.is_compiling():  # its compiler reads this, too
         return False
@@ -172,7 +172,7 @@ def _become(x: Deferred, computed: torch.Tensor) -> bool:
         if x._use_count() > 1 or computed._use_count() > 1:  # type: ignore[attr-defined]
             return False
         torch._C._swap_tensor_impl(x, computed)  # first: from here on whatever another thread does with x is right
-    x.__class__, computed.__class__ = torch.Tensor, Deferred  # type: ignore[assignment]
+    x.__class__, computed.__class__ = torch.Tensor, WaitingTensor  # type: ignore[assignment]
     del x.waiting
     return True
 
@@ -223,9 +223,9 @@ def _as_when_made(hooks: Any) -> Iterator[None]:
                 autograd._push_saved_tensors_default_hooks(*top)
 
 
-def _wrapper(recipe: Recipe, dtype: torch.dtype) -> Deferred:
-    made: Deferred = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-        Deferred, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
+def _wrapper(recipe: Recipe, dtype: torch.dtype) -> WaitingTensor:
+    made: WaitingTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+        WaitingTensor, tuple(recipe.shape), dtype=dtype, device=recipe.sources[0].device
     )
     made.waiting = _Waiting(recipe, _top())
     return made
@@ -258,7 +258,7 @@ class _Through(torch.autograd.Function):
     """Gives values the history of the deferred tensor that they are those of."""
 
     @staticmethod
-    def forward(ctx: Any, x: Deferred, computed: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x: WaitingTensor, computed: torch.Tensor) -> torch.Tensor:
         return computed.detach()
 
     @staticmethod
@@ -368,7 +368,7 @@ def _passed_by(x: Any) -> _Waiting | None:
     return waiting if waiting is not None and waiting.taken else None
 
 
-def _watchable(x: Deferred) -> torch.Tensor:
+def _watchable(x: WaitingTensor) -> torch.Tensor:
     """Return the values of a tensor that has been passed by; the watch's hooks see the gradient of these, too."""
     computed, waiting = _read(x), waiting_of(x)
     assert waiting is not None

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from .memory import LARGE, pool, with_room
-from .torch_deferred import Deferred
+from .torch_deferred import WaitingTensor
 
 __all__ = ["PLAIN", "empty", "product", "times"]
 
-PLAIN = (torch.Tensor, torch.nn.Parameter, Deferred)
+PLAIN = (torch.Tensor, torch.nn.Parameter, WaitingTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
 _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
     **{
@@ -57,7 +57,7 @@ def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
     tensors = (x, weight) if bias is None else (x, weight, bias)
     rows, *inner = x.shape
     if len(inner) == 1 and rows * max(*inner, weight.shape[-1]) >= LARGE and _ordinary(*tensors):
-        return _Product.apply(x, weight, bias) if _recorded(*tensors) else _product(x, weight, bias)
+        return _PooledProduct.apply(x, weight, bias) if _recorded(*tensors) else _product(x, weight, bias)
     return x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
 
 
@@ -81,7 +81,7 @@ def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = 
     return torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
 
 
-class _Product(torch.autograd.Function):
+class _PooledProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight if ctx.needs_input_grad[0] else None)

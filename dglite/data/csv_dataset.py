@@ -27,7 +27,7 @@ Parser = Callable[[Any], Mapping[str, Any]]
 _NODES, _EDGES = "_V", ("_V", "_E", "_V")
 
 
-class Table(NamedTuple):
+class CSVTable(NamedTuple):
     """A CSV file: the columns that are ids, the graph that each row belongs to, and the others as features."""
 
     ids: tuple[np.ndarray, ...]
@@ -139,7 +139,7 @@ class CSVDataset(DGLDataset):
         self.data = {name: _tensor(_two_axes(values), name) for name, values in facts.items()}
         self._name_label()
 
-    def _table(self, meta: Mapping[str, Any], fields: Sequence[str], parser: Parser | None) -> Table:
+    def _table(self, meta: Mapping[str, Any], fields: Sequence[str], parser: Parser | None) -> CSVTable:
         path = self._folder / meta["file_name"]
         separator = self._meta["separator"]
         columns = _read_columns(path, separator)
@@ -151,12 +151,12 @@ class CSVDataset(DGLDataset):
         graph_name = meta.get("graph_id_field") or "graph_id"
         graph_ids = columns.pop(graph_name, np.zeros(len(ids[0]), np.int64))
         if parser is None:
-            return Table(ids, graph_ids, {name: _numbers(cells, name, path) for name, cells in columns.items()})
+            return CSVTable(ids, graph_ids, {name: _numbers(cells, name, path) for name, cells in columns.items()})
         data = {name: np.asarray(values) for name, values in parser(_frame(path, separator, columns)).items()}
         for name, values in data.items():
             if len(values) != len(ids[0]):
                 raise DGLError(f"the parser made {len(values)} rows of {name!r} from {len(ids[0])} in {path}")
-        return Table(ids, graph_ids, data)
+        return CSVTable(ids, graph_ids, data)
 
     def _name_label(self) -> None:
         if len(self.data) == 1:
@@ -307,7 +307,7 @@ def _frame(path: Path, separator: str, columns: Columns) -> Any:
 
 
 # -- graphs ------------------------------------------------------------------------------------------------------------
-def _graphs(nodes: dict[str, Table], edges: dict[Any, Table], listed: list[Any]) -> list[DGLGraph]:
+def _graphs(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], listed: list[Any]) -> list[DGLGraph]:
     """Return the graphs in the order in which they are listed."""
     rows = {kind: _rows_by_graph(table.graph_ids) for kind, table in (*nodes.items(), *edges.items())}
     known = set(listed)
@@ -323,7 +323,7 @@ def _rows_by_graph(graph_ids: np.ndarray) -> dict[Any, np.ndarray]:
     return dict(zip(names.tolist(), np.split(order, first[1:]), strict=False))  # of no rows, one part and no name
 
 
-def _graph(nodes: dict[str, Table], edges: dict[Any, Table], rows: dict[Any, Any]) -> DGLGraph:
+def _graph(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], rows: dict[Any, Any]) -> DGLGraph:
     rows = {kind: np.asarray(of_kind, np.int64) for kind, of_kind in rows.items()}
     names: dict[str, np.ndarray] = {}
     for ntype, table in nodes.items():

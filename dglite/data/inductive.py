@@ -138,7 +138,7 @@ def _node_link_graph(path: Path) -> DGLGraph:
     return graph((src[first], dst[first]), num_nodes=num_nodes)
 
 
-class _Stored(_InParts):
+class _GraphFile(_InParts):
     """Base of data sets that are published as graphs in a file of DGL's, which holds arrays and names, no pickle.
 
     Parameters
@@ -176,7 +176,7 @@ class _Stored(_InParts):
                 raise DGLError(f"{path} is another file: its graph {i} has no column {min(lacking)!r}")
 
 
-class PATTERNDataset(_Stored):
+class PATTERNDataset(_GraphFile):
     """PATTERN: 10,000 / 2,000 / 2,000 graphs of 44 to 188 nodes; which nodes belong to a pattern? 2 classes.
 
     Graphs have ``ndata['feat']`` (num_nodes,), int64, 0 to 2, ``ndata['label']`` (num_nodes,), int16, and
@@ -188,7 +188,7 @@ class PATTERNDataset(_Stored):
     num_classes = 2
 
 
-class CLUSTERDataset(_Stored):
+class CLUSTERDataset(_GraphFile):
     """CLUSTER: 10,000 / 1,000 / 1,000 graphs of 40 to 190 nodes; which cluster is a node in? 6 classes.
 
     Graphs have ``ndata['feat']`` (num_nodes,), int64, 0 or the known class plus 1, ``ndata['label']`` (num_nodes,),
@@ -200,7 +200,7 @@ class CLUSTERDataset(_Stored):
     num_classes = 6
 
 
-class ZINCDataset(_Stored):
+class ZINCDataset(_GraphFile):
     """ZINC: 10,000 / 1,000 / 1,000 molecules of 9 to 37 atoms, 23 on average, and their constrained solubility.
 
     Graphs have ``ndata['feat']`` (num_nodes,), int64, kinds of atoms, and ``edata['feat']`` (num_edges,), int64, kinds

@@ -68,11 +68,11 @@ class Buffers:
             _here.buffers = before
 
 
-class _Here(threading.local):
+class _ThreadBuffers(threading.local):
     buffers: Buffers | None = None
 
 
-_here = _Here()
+_here = _ThreadBuffers()
 
 
 def current_buffers() -> Buffers | None:

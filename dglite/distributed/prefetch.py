@@ -19,14 +19,14 @@ _AT_EXIT = 5.0
 """Seconds that the end of the program waits for exchanges that have begun."""
 
 
-class _Failed:
+class _FailedFetch:
     """An exception in the place of a result."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
-class _Store:
+class _FetchedRows:
     """What the thread and the consumer share. It knows no iterator, so that one that is dropped ends its thread."""
 
     def __init__(self, make: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
@@ -47,7 +47,7 @@ class _Store:
             self.next += 1
             if not self.closed:
                 self.results.append(result)
-            if isinstance(result, _Failed):
+            if isinstance(result, _FailedFetch):
                 self.count = self.next  # all ranks have failed, and make no more
             self.changed.notify_all()
 
@@ -59,13 +59,13 @@ class _Store:
             self.changed.notify_all()
 
 
-def _work(store: _Store) -> None:
+def _work(store: _FetchedRows) -> None:
     active.set_num_threads(1)
     while store.may_make():
         try:
             result = store.make(store.next)
         except BaseException as error:  # the consumer raises it
-            result = _Failed(error)
+            result = _FailedFetch(error)
         store.put(result)
         del result  # or a consumed batch would live until the next one is made
 
@@ -89,7 +89,7 @@ class Ahead:
     """
 
     def __init__(self, make: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
-        self._store = _Store(make, first, count, ahead)
+        self._store = _FetchedRows(make, first, count, ahead)
         self._thread: threading.Thread | None = None
         if ahead and first < count:
             self._thread = threading.Thread(target=_work, args=(self._store,), name="dglite-fetch", daemon=True)
@@ -117,7 +117,7 @@ class Ahead:
             while not store.results:
                 store.changed.wait(_HEEDS_INTERRUPTS)
             result = store.results.popleft()
-        if isinstance(result, _Failed):
+        if isinstance(result, _FailedFetch):
             self.close()
             raise result.error
         return result

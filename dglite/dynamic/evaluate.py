@@ -44,7 +44,7 @@ from .program.traced import (
     plan_class,
 )
 
-__all__ = ["Evaluator"]
+__all__ = ["ProgramEvaluator"]
 
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
@@ -68,7 +68,7 @@ class _Key:
     dtype: torch.dtype
 
 
-class _Traced:
+class _TracedProgram:
     """The programs of all kinds of vertices, their shared tensors, and the engines made of them."""
 
     def __init__(self, functions: Sequence[Any], key: _Key) -> None:
@@ -205,19 +205,19 @@ def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]
             raise DGLError(f"{name} gathers its children's states but never scatters one; call self.scatter(...)")
 
 
-class Evaluator:
+class ProgramEvaluator:
     """Evaluates vertex functions on graphs; keeps what it has traced and planned."""
 
     def __init__(self, check: Callable[[Sequence[Node], Mapping[int, Any]], None] | None = None) -> None:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
-        self._traces: dict[_Key, _Traced] = {}
+        self._traces: dict[_Key, _TracedProgram] = {}
 
-    def __deepcopy__(self, memo: object) -> Evaluator:
-        return Evaluator()
+    def __deepcopy__(self, memo: object) -> ProgramEvaluator:
+        return ProgramEvaluator()
 
-    def __reduce__(self) -> tuple[type[Evaluator], tuple[()]]:
-        return Evaluator, ()
+    def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
+        return ProgramEvaluator, ()
 
     def __call__(
         self,
@@ -244,7 +244,7 @@ class Evaluator:
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            traced = _Traced(functions, key)
+            traced = _TracedProgram(functions, key)
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
             self._traces[key] = traced
@@ -259,7 +259,7 @@ class Evaluator:
 class VertexCall:
     """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
 
-    traced: _Traced
+    traced: _TracedProgram
     order: Order
     pulled: Sequence[_Pulled]
     name: str

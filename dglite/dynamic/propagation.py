@@ -25,8 +25,8 @@ from ..locks import new_lock
 from ..recorder import code_of, refusal
 from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
-from .evaluate import Evaluator
-from .program.identity import Identity
+from .evaluate import ProgramEvaluator
+from .program.identity import FunctionIdentity
 from .program.ir import (
     Domain,
     Node,
@@ -68,7 +68,7 @@ def propagate_as_program(graph: DGLGraph, message: Any, reduce: Any, apply: Any)
         reason = refusal(f, once=True)
         if reason is not None:
             return f"{function_name(f)}: {reason}"
-    identity = Identity(given)
+    identity = FunctionIdentity(given)
     if identity.key is None:
         return f"of one of the functions, {identity.unknown}"
     columns = tuple((name, scheme.shape, scheme.dtype) for name, scheme in frame.schemes.items())
@@ -99,7 +99,7 @@ class _Refused(NamedTuple):
     """Why functions are no program. What they captured is kept, as its ids are the key."""
 
     reason: str
-    identity: Identity
+    identity: FunctionIdentity
 
 
 _programs: OrderedDict[Any, _PropagationProgram | _Refused] = OrderedDict()
@@ -107,7 +107,7 @@ _programs: OrderedDict[Any, _PropagationProgram | _Refused] = OrderedDict()
 _keeping = new_lock()
 
 
-def _run(key: Any, identity: Identity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> str | None:
+def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLGraph, kinds: np.ndarray) -> str | None:
     """Run the program of a key, which is made where there is none; return why there is none."""
     with _keeping:
         known = _programs.get(key)
@@ -153,11 +153,11 @@ class _UnfitError(Exception):
 class _PropagationProgram:
     """Functions of the vertices of each degree, from the columns that they read to those that are written."""
 
-    def __init__(self, identity: Identity, functions: Functions, graph: DGLGraph) -> None:
+    def __init__(self, identity: FunctionIdentity, functions: Functions, graph: DGLGraph) -> None:
         self._identity, self._functions = identity, functions
         spec = _Spec(functions, graph)
         self._read, self._written = spec.read, spec.written
-        self._evaluator = Evaluator(self._check)
+        self._evaluator = ProgramEvaluator(self._check)
         degrees = np.flatnonzero(np.bincount(graph.adjacency().in_degrees()))
         self._vertices = [_Vertex(spec, identity, functions, int(degree)) for degree in degrees]
 
@@ -217,10 +217,10 @@ class _Spec:
 
     def _find(self, functions: Functions, rows: dict[str, torch.Tensor]) -> None:
         read, sent = set[str](), set[str]()
-        first = self.compute(functions, _Recorded(rows, read), [], _ROWS)
+        first = self.compute(functions, _NotedColumns(rows, read), [], _ROWS)
         after = {**rows, **first}
         self.created = {name: x.shape[1] for name, x in first.items() if name not in self.names and x.dim() == 2}
-        result = self.compute(functions, _Recorded(rows, read), [_Recorded(after, sent)] * 2, _ROWS)
+        result = self.compute(functions, _NotedColumns(rows, read), [_NotedColumns(after, sent)] * 2, _ROWS)
         if functions[2] is not None and set(first) != set(result):
             raise _UnfitError("nodes without messages get other columns from the apply function than the others")
         self.written, self.states = list(result), [(name, after[name].shape[1]) for name in sorted(sent)]
@@ -279,7 +279,7 @@ class _Spec:
 _CPU = torch.device("cpu")
 
 
-class _Recorded(dict[str, torch.Tensor]):
+class _NotedColumns(dict[str, torch.Tensor]):
     """Columns that note which of them are read."""
 
     def __init__(self, columns: Mapping[str, torch.Tensor], read: set[str]) -> None:
@@ -309,7 +309,7 @@ def _stack(messages: list[torch.Tensor]) -> torch.Tensor:
 class _Vertex(VertexFunction):
     """The function of vertices with ``degree`` children."""
 
-    def __init__(self, spec: _Spec, identity: Identity, functions: Functions, degree: int) -> None:
+    def __init__(self, spec: _Spec, identity: FunctionIdentity, functions: Functions, degree: int) -> None:
         super().__init__([width for _, width in spec.states])
         self._spec, self._degree, self._of = spec, degree, functions
         self.layers = nn.ModuleList(identity.layers)

@@ -15,7 +15,7 @@ from torch import nn
 
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .evaluate import Evaluator
+from .evaluate import ProgramEvaluator
 from .program.ir import (
     Domain,
     Node,
@@ -78,7 +78,7 @@ class VertexFunction(nn.Module):
                 f"state is {state!r}; expected the size of a vertex's state, several sizes, or sizes by name"
             )
         self.state_sizes = sizes
-        self._evaluator = Evaluator()
+        self._evaluator = ProgramEvaluator()
 
     def __call__(self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial) -> Any:
         """Evaluate F for every vertex of a graph, or of several graphs as one batch.
@@ -233,7 +233,7 @@ class ByKind(nn.Module):
                 "states, which must have the same sizes"
             )
         self.functions = nn.ModuleList(functions)
-        self._evaluator = Evaluator()
+        self._evaluator = ProgramEvaluator()
 
     def forward(
         self, graph: DGLGraph | Sequence[DGLGraph], *inputs: torch.Tensor | Partial, kinds: torch.Tensor

@@ -16,17 +16,17 @@ from ..opspec import COMPARISONS, OPERATORS
 from .deferred import EdgeColumn, Tape, is_deferred, real
 from .rows import is_rows
 
-__all__ = ["FLOATS", "LARGEST", "Table", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
+__all__ = ["FLOATS", "LARGEST", "OperationTable", "combine", "is_truth", "reshaped", "rowwise", "settled", "stored"]
 
 LARGEST = 48
 """Operators in one expression, written out. Beyond it a column is computed, or kernels would take long to compile."""
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
-class Table:
+class OperationTable:
     """Operations by name. Names may be written as methods of Python's data model, ``__mul__`` for ``mul``."""
 
-    def __init__(self, *others: Table) -> None:
+    def __init__(self, *others: OperationTable) -> None:
         self._entries: dict[str, tuple[Callable[..., Any], int, frozenset[str]]] = {}
         for other in others:
             self._entries |= other._entries

@@ -16,14 +16,14 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..expr import operands_of
 from ..opspec import COMPARISONS, Reducer
-from .combine import Table, combine, is_truth, settled, stored
+from .combine import OperationTable, combine, is_truth, settled, stored
 from .deferred import Deferred, EdgeColumn, Tape, Unrecordable, real
 from .operations import MESSAGES
 from .rows import NodeColumn
 
 __all__ = ["MAILBOX", "Mailbox", "Reduced"]
 
-MAILBOX = Table(MESSAGES)
+MAILBOX = OperationTable(MESSAGES)
 """Operations on mailbox columns: those on messages, and the reductions over them."""
 
 

@@ -14,12 +14,12 @@ from ..backend import active as backend
 from ..expr import Call, Constant, Expr, write_out_powers
 from ..formulas import FORMULAS, Formula
 from ..opspec import OPERATORS
-from .combine import LARGEST, Table, combine, is_truth, reshaped, rowwise, settled
+from .combine import LARGEST, OperationTable, combine, is_truth, reshaped, rowwise, settled
 from .deferred import EdgeColumn, Tape, is_deferred
 
 __all__ = ["MESSAGES"]
 
-MESSAGES = Table()
+MESSAGES = OperationTable()
 """Operations on columns of a batch of edges, and inside a mailbox."""
 
 

@@ -35,7 +35,7 @@ from .plan import (
     verify,
 )
 
-__all__ = ["RULES", "Pattern", "RewriteRule", "rewrite"]
+__all__ = ["RULES", "RewriteRule", "StepPattern", "rewrite"]
 
 _COPY_E = Operand(Side.E, 0)
 
@@ -45,12 +45,12 @@ def _anything(function: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class StepPattern:
     """Matches an instruction by its kind, its function, and what each of its inputs must match."""
 
     kind: type[Instruction]
     function: Callable[[Any], bool] = _anything
-    inputs: Pattern | None = None
+    inputs: StepPattern | None = None
 
     def matches(self, step: Instruction, makers: Mapping[int, Instruction]) -> bool:
         """Whether ``step`` matches, ``makers`` giving the instruction that made each register."""
@@ -66,7 +66,7 @@ class RewriteRule:
     """Where ``pattern`` matches, ``rewrite`` gives the instruction to put there; ``reason`` is what explain says."""
 
     name: str
-    pattern: Pattern
+    pattern: StepPattern
     rewrite: Callable[[Any, Mapping[int, Any]], Instruction]
     reason: str
 
@@ -177,45 +177,47 @@ def _run_message(step: Message, makers: Mapping[int, Instruction]) -> RunEdgeUDF
 RULES = (
     RewriteRule(
         "record the reducer",
-        Pattern(Reduce, _is_recorded),
+        StepPattern(Reduce, _is_recorded),
         _reduce_once,
         "what it does to the mailbox are reductions over messages: called once for all nodes, these in kernels",
     ),
     RewriteRule(
         "fuse",
-        Pattern(Reduce, _has_kernel, Pattern(Message, _is_elementwise)),
+        StepPattern(Reduce, _has_kernel, StepPattern(Message, _is_elementwise)),
         _fuse,
         "element-wise message and reducer in one kernel; no message is stored",
     ),
     RewriteRule(
         "gather into buckets",
-        Pattern(Reduce, inputs=Pattern(Message, _is_copy)),
+        StepPattern(Reduce, inputs=StepPattern(Message, _is_copy)),
         _gather_into_buckets,
         "the reducer reads the whole mailbox: bucketed by degree, copied columns gathered straight into the buckets",
     ),
     RewriteRule(
         "reduce stored messages",
-        Pattern(Reduce, _has_kernel),
+        StepPattern(Reduce, _has_kernel),
         _reduce_field,
         "the message is not element-wise over columns, so it is stored on the edges, then reduced",
     ),
     RewriteRule(
         "bucket by degree",
-        Pattern(Reduce),
+        StepPattern(Reduce),
         _bucket,
         "the reducer reads the whole mailbox: bucketed by degree, messages permuted once",
     ),
-    RewriteRule("copy a column", Pattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
+    RewriteRule("copy a column", StepPattern(Message, _is_copy), _copy_message, "rows are moved, nothing is computed"),
     RewriteRule(
         "leave scores for later",
-        Pattern(Message, _is_score),
+        StepPattern(Message, _is_score),
         _score_later,
         "may be the scores of an attention: computed when something reads them, never where all of it is one kernel",
     ),
-    RewriteRule("compute a built-in message", Pattern(Message, _is_builtin), _compute_message, "its values are needed"),
+    RewriteRule(
+        "compute a built-in message", StepPattern(Message, _is_builtin), _compute_message, "its values are needed"
+    ),
     RewriteRule(
         "run a message UDF",
-        Pattern(Message),
+        StepPattern(Message),
         _run_message,
         "what it does is known to Python alone: called once on all edges",
     ),

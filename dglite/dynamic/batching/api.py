@@ -19,7 +19,7 @@ from .execution.differentiation import (
     copy_rows,
     differentiate,
 )
-from .execution.execution import Run
+from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
 from .recording import recurrent
 from .recording.pointwise import same_session
@@ -186,7 +186,7 @@ def _compute(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> N
     session.settle()
     targets = np.array([x._ref for x in lazies], np.int64) >> PLACE_BITS
     nodes = needed_nodes(targets, session.argptr, session.args, session.done, session.num_nodes)
-    run = Run(session, nodes, strategy, keep=torch.is_grad_enabled())
+    run = BatchedRun(session, nodes, strategy, keep=torch.is_grad_enabled())
     if len(nodes):
         session.runs.append(run)
     remember(describe(run, strategy, recording))

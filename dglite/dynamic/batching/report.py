@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...errors import DGLError
 
 if TYPE_CHECKING:
-    from .execution.execution import Run
+    from .execution.execution import BatchedRun
 
 __all__ = ["LastRun", "describe", "last_run", "remember"]
 
@@ -68,7 +68,7 @@ class _Last(threading.local):
 _last = _Last()
 
 
-def describe(run: Run, strategy: str, recording: float) -> LastRun:
+def describe(run: BatchedRun, strategy: str, recording: float) -> LastRun:
     """Return the report of a run."""
     sizes = (run.bounds[1:] - run.bounds[:-1]).tolist()
     names = [run.signatures[kind].name for kind in run.batch_kinds.tolist()]

@@ -32,9 +32,9 @@ from ..program.layout import (
 from ..program.recipe import (
     Buffer,
     Heavy,
-    Phase,
     Place,
     Role,
+    StagePhase,
     VertexPlan,
 )
 from ..program.traced import ClassPlan
@@ -197,9 +197,9 @@ class Script:
         push_widths: Sequence[int],
         input_widths: Sequence[tuple[int, torch.dtype]],
         dtype: torch.dtype,
-    ) -> dict[int, tuple[Phase, list[Move]]]:
+    ) -> dict[int, tuple[StagePhase, list[Move]]]:
         """Return moves by class: of what is pulled, or, for all vertices or an input's rows, at the end of a list."""
-        found: dict[int, tuple[Phase, list[Move]]] = {}
+        found: dict[int, tuple[StagePhase, list[Move]]] = {}
         every = self._num_classes + 1
         if not backward:
             for c, plan in self.plans.items():
@@ -207,42 +207,42 @@ class Script:
                     Move(*input_widths[i], _Given("value", i), ("picked", i), buffer)
                     for i, buffer in plan.pulls.items()
                 ]
-                found[c] = Phase.EAGER, moves
+                found[c] = StagePhase.EAGER, moves
             into = []
             for k, width in enumerate(push_widths):
                 known = self._pushed_states.get(k)
                 source = _VertexRows("push", k) if known is None else StateSource(known)
                 into.append(Move(width, dtype, source, "places", _Given("result", k)))
-            return {**found, every: (Phase.LATE, into)}
+            return {**found, every: (StagePhase.LATE, into)}
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
         rows = [
             Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _VertexRows("push gradient", k))
             for k in pushed
         ]
-        found[every] = Phase.EAGER, rows
+        found[every] = StagePhase.EAGER, rows
         for i, (width, kind) in enumerate(input_widths):
             rows_of = _VertexRows("input gradient", i)
             if rows_of in self._memory:
                 self.input_grads.append(i)
                 move = Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), not self._returns)
-                found[every + 2 + 2 * i] = Phase.LATE, [move]
+                found[every + 2 + 2 * i] = StagePhase.LATE, [move]
                 with_input = [plan.backward for c, plan in self.plans.items() if not c // 2 >> i & 1]
                 if not all(_has_gradient(plan, i) for plan in with_input):
                     self._zeroed.add(rows_of)
         return found
 
-    def _ordered(self, backward: bool, moves: dict[int, tuple[Phase, list[Move]]]) -> list[tuple[int, VertexPlan]]:
+    def _ordered(self, backward: bool, moves: dict[int, tuple[StagePhase, list[Move]]]) -> list[tuple[int, VertexPlan]]:
         """Return classes and their plans: gradients of what is pushed come first, other moves last."""
         found = []
         for c, plan in self.plans.items():
             own = plan.backward if backward else plan.forward
             if own is not None:
-                phase, moved = moves.pop(c, (Phase.EAGER, []))
-                stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in Phase}
+                phase, moved = moves.pop(c, (StagePhase.EAGER, []))
+                stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in StagePhase}
                 found.append((c, replace(own, stages=stages)))  # type: ignore[arg-type]
         for c, (phase, moved) in moves.items():
-            alone = VertexPlan({p: list(moved) if p is phase else [] for p in Phase}, {}, [])  # type: ignore[arg-type]
-            found.insert(0 if phase is Phase.EAGER else len(found), (c, alone))
+            alone = VertexPlan({p: list(moved) if p is phase else [] for p in StagePhase}, {}, [])  # type: ignore[arg-type]
+            found.insert(0 if phase is StagePhase.EAGER else len(found), (c, alone))
         return found
 
     def _prepared(self, num_inputs: int) -> dict[str, np.ndarray]:

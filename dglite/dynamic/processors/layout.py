@@ -19,7 +19,7 @@ from ...kernels.cpu.dynamic.script import (
     HEAVY_WORDS,
     PRODUCT,
     ROWWISE,
-    Heavy,
+    BatchOperations,
     Stage,
 )
 from ...kernels.render.rowwise import LABELLED
@@ -166,10 +166,10 @@ class StepLayout(Placement):
         graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
         return self.plan(backward, self.templates[backward], self.shift), graph
 
-    def heavies(self, error: int) -> Heavy:
+    def heavies(self, error: int) -> BatchOperations:
         """Return the operations on batches; errors are reported at an address."""
         table = [self._heavy_row(number, error) for number in range(len(self.signatures))]
-        return Heavy(
+        return BatchOperations(
             np.array(table, np.int64), self.order, self.bounds, self.batch_kinds, self.ranks, self.session.argptr,
             self.session.args, self.grads, self.shift,
         )  # fmt: skip

@@ -18,11 +18,11 @@ from .ir import (
     OpaqueCall,
 )
 
-__all__ = ["Gradients", "ancestors", "differentiate"]
+__all__ = ["ProgramGradients", "ancestors", "differentiate"]
 
 
 @dataclass
-class Gradients:
+class ProgramGradients:
     """Nodes of the gradient, by what they are the gradient of. ``shared`` lists terms whose sum is the gradient."""
 
     pulls: dict[int, Node] = field(default_factory=dict)
@@ -95,9 +95,9 @@ class _Terms:
         return builder.cat(found)
 
 
-def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> Gradients:
+def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> ProgramGradients:
     """Return the gradients of what the seeds' first nodes are made from; their second nodes are their gradients."""
-    terms, found = _Terms(builder), Gradients()
+    terms, found = _Terms(builder), ProgramGradients()
     for node, seed in seeds:
         terms.add(node, seed)
     for node in reversed(ancestors(node for node, _ in seeds)):
@@ -118,7 +118,7 @@ def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> Gradi
     return found
 
 
-def _finish_shared(builder: Builder, terms: _Terms, node: Node, found: Gradients) -> None:
+def _finish_shared(builder: Builder, terms: _Terms, node: Node, found: ProgramGradients) -> None:
     """Sum what reached one row that all share over the rows; hand on what reached columns of it."""
     for domain in (Domain.VERTEX, Domain.EDGE):
         total = terms.total(node, domain)
@@ -131,13 +131,13 @@ def _finish_shared(builder: Builder, terms: _Terms, node: Node, found: Gradients
             found.shared.setdefault(node.attr, []).append(column_sum)
 
 
-def _pointwise(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: Gradients) -> None:
+def _pointwise(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
     for i, x in enumerate(node.inputs):
         if x.dtype.is_floating_point:
             terms.add(x, builder.pointwise("mul", gradient, builder.derivative(node, i), like=gradient))
 
 
-def _matmul(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: Gradients) -> None:
+def _matmul(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
     x, weight = node.inputs
     terms.add(x, builder.matmul(gradient, weight, not node.attr))
     pair = (gradient, x) if node.attr else (x, gradient)
@@ -145,18 +145,18 @@ def _matmul(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: 
     found.shared.setdefault(weight.attr, []).append(product)
 
 
-def _slice(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: Gradients) -> None:
+def _slice(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
     terms.add_part(node.inputs[0], node.attr, gradient)
 
 
-def _cat(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: Gradients) -> None:
+def _cat(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
     at = 0
     for part in node.inputs:
         terms.add(part, builder.slice(gradient, at, at + part.width))
         at += part.width
 
 
-def _opaque(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: Gradients) -> None:
+def _opaque(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
     assert isinstance(node.attr, OpaqueCall)
     for i, x in enumerate(node.inputs):
         if not x.dtype.is_floating_point:

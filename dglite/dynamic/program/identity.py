@@ -16,14 +16,14 @@ from ...recorder import (
     read_of_modules,
 )
 
-__all__ = ["Identity"]
+__all__ = ["FunctionIdentity"]
 
 _NUMBERS = (int, float, bool, str, bytes, type(None))
 _LASTING = (types.ModuleType, types.BuiltinFunctionType, type, torch.dtype)
 _DEPTH = 4
 
 
-class Identity:
+class FunctionIdentity:
     """``key`` is equal for functions that do the same, given that ``kept``, what they captured, is kept alive.
 
     ``tensors`` and ``layers`` are those that they may read. ``key`` is None where that cannot be told, ``unknown``

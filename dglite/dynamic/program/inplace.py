@@ -14,9 +14,9 @@ from .recipe import (
     Buffer,
     Cell,
     Heavy,
-    Phase,
     Place,
     Role,
+    StagePhase,
     VertexPlan,
 )
 
@@ -25,7 +25,7 @@ __all__ = ["reuse_places"]
 
 def reuse_places(plan: VertexPlan) -> None:
     """Let each kernel's own results take the places of operands that nobody else reads, and drop the memory saved."""
-    stages = [stage for phase in Phase for stage in plan.stages[phase]]
+    stages = [stage for phase in StagePhase for stage in plan.stages[phase]]
     taken = [plan.places[root.node] for root in plan.roots if root.node in plan.places]
     roots = {root.node for root in plan.roots if root.role is not Role.KEEP}
     fixed = {plan.places[node].buffer for node in roots if node in plan.places}

@@ -28,9 +28,9 @@ from .ir import (
 from .recipe import (
     Cell,
     Heavy,
-    Phase,
     Place,
     Reading,
+    StagePhase,
     VertexPlan,
 )
 
@@ -149,7 +149,7 @@ class StageTable:
         if isinstance(stage, Move):
             return self._without_kernel(stage, stage.domain, f"{stage.dtype} inputs")
         node = stage.node
-        if node.kind in _GRADIENTS and (stage.phase is not Phase.SWEEP or not self._allowed):
+        if node.kind in _GRADIENTS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
             self.parts.append(stage)
             return None
         domain = node.domain if node.domain is not Domain.SHARED else _domain_of(node)

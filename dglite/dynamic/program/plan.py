@@ -35,11 +35,11 @@ from .recipe import (
     Buffer,
     Cell,
     Heavy,
-    Phase,
     Place,
     Reading,
     Role,
     Root,
+    StagePhase,
     VertexPlan,
 )
 
@@ -209,7 +209,7 @@ class _Planner:
             self._require_place(node)
 
     # -- time ---------------------------------------------------------------------------------------------------
-    def _phases(self) -> dict[Node, Phase]:
+    def _phases(self) -> dict[Node, StagePhase]:
         """Return when each executed node runs."""
         every = ancestors([*self.executed, *(root.node for root in self.roots)], self.given.keys() - set(self.executed))
         depends, needed = set[Node](), {root.node for root in self.roots if root.role in self.sinks}
@@ -223,9 +223,9 @@ class _Planner:
         phases = {}
         for node in self.executed:
             if node not in depends:
-                phases[node] = Phase.EAGER if self.options.eager else Phase.SWEEP
+                phases[node] = StagePhase.EAGER if self.options.eager else StagePhase.SWEEP
             else:
-                phases[node] = Phase.SWEEP if node in needed or not self.options.lazy else Phase.LATE
+                phases[node] = StagePhase.SWEEP if node in needed or not self.options.lazy else StagePhase.LATE
         return phases
 
     def _makers(self, node: Node) -> Iterable[Node]:
@@ -255,7 +255,7 @@ class _Planner:
                 pending.extend(x.inputs)
         return found
 
-    def _depths(self, phases: dict[Node, Phase]) -> dict[Node, int]:
+    def _depths(self, phases: dict[Node, StagePhase]) -> dict[Node, int]:
         """Return after how many products each executed node of a phase runs; kernels come before products."""
         depths: dict[Node, int] = {}
 
@@ -285,10 +285,10 @@ class _Planner:
         return node.domain, node.width, node.dtype
 
     # -- stages -------------------------------------------------------------------------------------------------
-    def _stages(self, phases: dict[Node, Phase], depths: dict[Node, int]) -> dict[Phase, list[Cell | Heavy]]:
-        stages: dict[Phase, list[Cell | Heavy]] = {phase: [] for phase in Phase}
+    def _stages(self, phases: dict[Node, StagePhase], depths: dict[Node, int]) -> dict[StagePhase, list[Cell | Heavy]]:
+        stages: dict[StagePhase, list[Cell | Heavy]] = {phase: [] for phase in StagePhase}
         cells: dict[tuple, list[Node]] = {}
-        heavy: dict[tuple[Phase, int], list[Node]] = {}
+        heavy: dict[tuple[StagePhase, int], list[Node]] = {}
         for node in sorted(self.executed, key=lambda node: node.number):
             if node.kind in _HEAVY:
                 heavy.setdefault((phases[node], depths[node]), []).append(node)
@@ -304,7 +304,7 @@ class _Planner:
                 stages[phase].append(Heavy(phase, node, places, self.places.get(node)))
         return stages
 
-    def _cell(self, phase: Phase, nodes: list[Node]) -> Cell:
+    def _cell(self, phase: StagePhase, nodes: list[Node]) -> Cell:
         """Return the kernel that computes ``nodes``; what one of them is made from another's value is not read back."""
         readings: dict[Reading, int] = {}
         together, known = set(nodes), dict[Node, Expr]()

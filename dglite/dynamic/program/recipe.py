@@ -14,10 +14,10 @@ from .ir import (
     Node,
 )
 
-__all__ = ["Buffer", "Cell", "Heavy", "Phase", "Place", "Reading", "Role", "Root", "VertexPlan"]
+__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "VertexPlan"]
 
 
-class Phase(IntEnum):
+class StagePhase(IntEnum):
     """When a stage runs."""
 
     EAGER = 0
@@ -83,7 +83,7 @@ class Reading:
 class Cell:
     """A kernel: formulas over what it reads, and where each goes."""
 
-    phase: Phase
+    phase: StagePhase
     domain: Domain
     width: int
     dtype: torch.dtype
@@ -96,7 +96,7 @@ class Cell:
 class Heavy:
     """A product, a sum over children or parents, or a torch function; ``places`` of its inputs, None where shared."""
 
-    phase: Phase
+    phase: StagePhase
     node: Node
     places: tuple[Place | None, ...]
     place: Place | None
@@ -106,7 +106,7 @@ class Heavy:
 class VertexPlan:
     """The stages of one program for one class of vertices."""
 
-    stages: dict[Phase, list[Cell | Heavy]]
+    stages: dict[StagePhase, list[Cell | Heavy]]
     places: dict[Node, Place]
     roots: list[Root]
     buffers: list[Buffer] = field(default_factory=list)

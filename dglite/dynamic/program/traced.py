@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...opspec import OPERATORS
 from ..options import Options
 from .gradient import (
-    Gradients,
+    ProgramGradients,
     ancestors,
     differentiate,
 )
@@ -138,7 +138,7 @@ def _gradient(
     return _gradient_roots(differentiate(builder, seeds), needs), places
 
 
-def _gradient_roots(found: Gradients, needs: Needs) -> list[Root]:
+def _gradient_roots(found: ProgramGradients, needs: Needs) -> list[Root]:
     roots = [Root(Role.STATE_GRAD, key, node) for key, node in found.gathers.items()]
     roots += [Root(Role.STATE_GRAD, (None, j), node) for j, node in found.children.items()]
     roots += [Root(Role.PULL_GRAD, i, node) for i, node in found.pulls.items() if needs.pulls[i]]

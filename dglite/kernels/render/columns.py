@@ -21,7 +21,7 @@ from .tiles import (
     runs_of,
 )
 
-__all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "Piece", "Sweep", "accumulate", "addresses", "dots", "far_grad", "fill"]
+__all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "ColumnPass", "Piece", "accumulate", "addresses", "dots", "far_grad", "fill"]
 __all__ += ["operands", "sweeps_of"]
 
 
@@ -85,7 +85,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class ColumnPass:
     """A block of columns that one pass over the entries takes, inside loops over the blocks like it.
 
     ``head`` and ``column`` are those that its pieces count from, ``span`` its number of columns.
@@ -106,27 +106,27 @@ class Sweep:
         return head + block([starts, *lines], len(self.loops))
 
 
-def sweeps_of(spec: AttentionSpec, lanes: int) -> Iterator[Sweep]:
+def sweeps_of(spec: AttentionSpec, lanes: int) -> Iterator[ColumnPass]:
     """Yield blocks of at most ``lanes`` columns that together cover all heads."""
     features, heads = spec.features, spec.heads
     if features > lanes:
         loops, rest, start = (f"for head in range({heads}):",), features % lanes, f"head * {features}"
         blocks = (*loops, f"for k in range(0, {features - lanes + 1}, {lanes}):")
-        yield Sweep(blocks, "head", f"{start} + k", lanes, (Piece(0, lanes, 0, 0, 0, spec.dtype, True, None),))
+        yield ColumnPass(blocks, "head", f"{start} + k", lanes, (Piece(0, lanes, 0, 0, 0, spec.dtype, True, None),))
         if rest:
             pieces = tuple(replace(p, inner=features - rest + p.column) for p in _pieces(spec, 0, 1, rest, True))
-            yield Sweep(loops, "head", f"{start} + {features - rest}", rest, pieces)
+            yield ColumnPass(loops, "head", f"{start} + {features - rest}", rest, pieces)
         return
     many = lanes // features
     full = heads // many * many
     span = many * features
     if full == many:
-        yield Sweep((), "0", "0", span, _pieces(spec, 0, many, features, False))
+        yield ColumnPass((), "0", "0", span, _pieces(spec, 0, many, features, False))
     elif full:
         loop, pieces = f"for head in range(0, {full}, {many}):", _pieces(spec, 0, many, features, True)
-        yield Sweep((loop,), "head", f"head * {features}", span, pieces)
+        yield ColumnPass((loop,), "head", f"head * {features}", span, pieces)
     if heads > full:
-        yield Sweep((), "0", "0", (heads - full) * features, _pieces(spec, full, heads - full, features, False))
+        yield ColumnPass((), "0", "0", (heads - full) * features, _pieces(spec, full, heads - full, features, False))
 
 
 def _pieces(spec: AttentionSpec, first: int, count: int, features: int, looped: bool) -> tuple[Piece, ...]:
@@ -216,7 +216,7 @@ def dots(spec: AttentionSpec, value: str, target: str, add: bool = False) -> lis
     return text
 
 
-def _head_sums(spec: AttentionSpec, sweep: Sweep, value: str, target: str, add: bool) -> list[str]:
+def _head_sums(spec: AttentionSpec, sweep: ColumnPass, value: str, target: str, add: bool) -> list[str]:
     """Return the lines that store, or ``add``, the sum of ``value`` over each head's columns in a sweep."""
     found: dict[str, tuple[int, list[str]]] = {}
     for piece in sweep.pieces:

@@ -147,10 +147,10 @@ def as_module(function: Any, default: Callable[[], nn.Module]) -> nn.Module:
     """Return a module, or a function as one, or ``default()`` for None."""
     if function is None:
         return default()
-    return function if isinstance(function, nn.Module) else _Function(function)
+    return function if isinstance(function, nn.Module) else _FunctionModule(function)
 
 
-class _Function(nn.Module):
+class _FunctionModule(nn.Module):
     """A function that stands among modules."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

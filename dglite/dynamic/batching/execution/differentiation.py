@@ -26,7 +26,7 @@ from ..recording.signatures import (
     TensorKind,
     shared,
 )
-from .gradients import Gradients
+from .gradients import GradientSums
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -76,7 +76,7 @@ def differentiate(
     buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
     for (_, node), buffer in zip(given, buffers, strict=True):
         grads[node] = buffer.data_ptr()
-    gradients, runs = Gradients(), session.runs
+    gradients, runs = GradientSums(), session.runs
     for run in runs:
         run.prepare(session, grads, active)
     for kind, refs, values in outputs:

@@ -21,17 +21,17 @@ from ..recording.signatures import (
     template_table,
 )
 from .arena import Arena
-from .gradients import Gradients
+from .gradients import GradientSums
 from .matrices import Product
 from .placement import Placement
 
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["Run"]
+__all__ = ["BatchedRun"]
 
 
-class Run(Placement):
+class BatchedRun(Placement):
     """Computes ``nodes`` of a session. Its memory holds their results, and what operations on matrices read."""
 
     def __init__(self, session: Session, nodes: np.ndarray, strategy: str, keep: bool) -> None:
@@ -111,7 +111,7 @@ class Run(Placement):
         self._shift = self.grad_arena.address - self.arena.address
         grads[self.nodes] = np.where(active[self.nodes], session.where[self.nodes] + self._shift, 0)
 
-    def backward(self, session: Session, grads: np.ndarray, gradients: Gradients) -> None:
+    def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
         work, views = self._build(session, True, self._shift, grads), self._split(self.grad_arena, self._shift)
 

@@ -11,10 +11,10 @@ from .deferred import (
 )
 from .few import outer
 
-__all__ = ["Gradients"]
+__all__ = ["GradientSums"]
 
 
-class Gradients:
+class GradientSums:
     """Sums up what each parameter gets; products of one weight are one GEMM."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..recording.signatures import TensorKind
 from .deferred import deferring
 from .few import FewRows
-from .gradients import Gradients
+from .gradients import GradientSums
 
 __all__ = ["CrossEntropy", "Lookup", "Product", "TorchCall"]
 
@@ -54,7 +54,7 @@ class Product:
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
-        gradients: Gradients,
+        gradients: GradientSums,
     ) -> None:
         """Multiply the gradient by the weight."""
         if into[0] is None:
@@ -129,7 +129,7 @@ class TorchCall:
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
-        gradients: Gradients,
+        gradients: GradientSums,
     ) -> None:
         """Differentiate the recorded call."""
         leaves, values, late = kept
@@ -184,7 +184,7 @@ class CrossEntropy(TorchCall):
         grads: list[Tensor],
         into: list[Tensor | None],
         add: Sequence[bool],
-        gradients: Gradients,
+        gradients: GradientSums,
     ) -> None:
         """Subtract the labels from the softmax."""
         (logs, labels, total), target, steps = kept, into[0], torch.ops.aten

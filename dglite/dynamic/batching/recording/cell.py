@@ -82,7 +82,7 @@ class Cell:
             known = session.caches[self, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return known.record(session, args) if type(known) is _Traced else record_call(session, known, args)
+        return known.record(session, args) if type(known) is _TracedCell else record_call(session, known, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -94,7 +94,7 @@ class Cell:
         known = session.caches.get(key)
         if known is None:
             known = session.caches[key] = self._made(session, args)
-        return known.record(session, lazies) if type(known) is _Traced else record_call(session, known, lazies)
+        return known.record(session, lazies) if type(known) is _TracedCell else record_call(session, known, lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
@@ -133,7 +133,7 @@ def _fixed(x: Any) -> Any:
 
 
 # -- bodies that are traced --------------------------------------------------------------------------------------------
-class _Traced:
+class _TracedCell:
     """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
 
     def __init__(self, macro: Macro, results: Sequence[tuple[int, int, TensorKind]], assemble: Any) -> None:
@@ -308,7 +308,7 @@ _WITH_WEIGHTS: list[Callable[..., Any]] = []
 _install()
 
 
-def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> _Traced:
+def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> _TracedCell:
     """Call the body with rows of a session of its own, and make a macro of what that has recorded."""
     own = Session()
     rows = [TracedRows(own.record_given(x._kind)) if type(x) is LazyTensor else x for x in args]
@@ -345,7 +345,7 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
         words += [_number_in(session, step.signature), len(step.refs)]
         words += [word for ref in step.refs for word in place_of(ref)]
     macro = session.own_macro(Macro(words, len(steps), sum(len(step.refs) for step in steps)))
-    return _Traced(macro, [(*place_of(value._lazy._ref), value._lazy._kind) for value in values], assemble)
+    return _TracedCell(macro, [(*place_of(value._lazy._ref), value._lazy._kind) for value in values], assemble)
 
 
 def _number_in(session: Session, signature: Signature) -> int:

@@ -155,7 +155,7 @@ class Graph(NamedTuple):
     grads: np.ndarray
 
 
-class _Made(NamedTuple):
+class _Steps(NamedTuple):
     """What is written so far, see :func:`build`; who wrote and read whose memory last; and counters."""
 
     words: np.ndarray
@@ -192,7 +192,7 @@ def _list_rows(
     row: np.ndarray,
     is_result: bool,
     granule: int,
-    made: _Made,
+    made: _Steps,
 ) -> tuple[bool, int, int]:
     """List the addresses of the rows of an operand or a result, and note who reads and writes what.
 
@@ -268,7 +268,7 @@ def _note(mark: np.ndarray, at: int, writes: bool, backward: bool, share: int, c
 
 
 @_jit
-def _close(made: _Made) -> None:
+def _close(made: _Steps) -> None:
     """End a segment: what follows waits for all tasks."""
     counters, program = made.counters, made.program
     if counters[STEP] > counters[SEGMENT_START]:
@@ -285,7 +285,7 @@ def _add_step(
     graph: Graph,
     batch: int,
     template: np.ndarray,
-    made: _Made,
+    made: _Steps,
 ) -> None:
     """Write the words of one step, unless no row has a result."""
     words, lists, counters = made.words, made.lists, made.counters
@@ -353,7 +353,7 @@ def build(plan: BatchPlan, graph: Graph) -> tuple[np.ndarray, np.ndarray, np.nda
     """
     num_steps, num_words, num_listed = _room(plan)
     counters, program = np.zeros(NUM_COUNTERS, np.int64), np.empty((num_steps + len(plan.kinds) + 1, 5), np.int64)
-    made = _Made(
+    made = _Steps(
         np.empty(num_words, np.int64),
         np.empty(num_steps + 1, np.int64),
         # One step more than is kept may be listed before it turns out to lie at equal distances.

@@ -31,7 +31,7 @@ __all__ = [
     "PRODUCT",
     "ROWWISE",
     "WORTH_SHARING",
-    "Heavy",
+    "BatchOperations",
     "Stage",
     "make_scripts",
     "touched_rows",
@@ -69,7 +69,7 @@ class Stage(NamedTuple):
     starts: np.ndarray
 
 
-class Heavy(NamedTuple):
+class BatchOperations(NamedTuple):
     """Operations on batches: a row of ``table`` for each signature, what batches consist of, where gradients lie."""
 
     table: np.ndarray
@@ -83,7 +83,7 @@ class Heavy(NamedTuple):
     shift: int
 
 
-class _Made(NamedTuple):
+class _Scripts(NamedTuple):
     """Scripts, one for each processor or one for all, the load of each processor, and words of batches."""
 
     scripts: np.ndarray
@@ -94,7 +94,7 @@ class _Made(NamedTuple):
 
 
 @_jit
-def _put(made: _Made, processor: int, operation: int, words: int, task: int, tasks: int) -> None:
+def _put(made: _Scripts, processor: int, operation: int, words: int, task: int, tasks: int) -> None:
     at = made.counts[processor]
     made.scripts[processor, at, 0], made.scripts[processor, at, 1] = operation, words
     made.scripts[processor, at, 2], made.scripts[processor, at, 3] = task, tasks
@@ -102,7 +102,7 @@ def _put(made: _Made, processor: int, operation: int, words: int, task: int, tas
 
 
 @_jit
-def _wait(made: _Made) -> None:
+def _wait(made: _Scripts) -> None:
     """Let all processors wait for each other, unless nothing has been done since they did."""
     if made.counters[OPEN] == _NOBODY:
         return
@@ -113,7 +113,7 @@ def _wait(made: _Made) -> None:
 
 
 @_jit
-def _who(made: _Made, work: int, follows: bool) -> int:
+def _who(made: _Scripts, work: int, follows: bool) -> int:
     """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
     small, before = work <= made.counters[SMALL] or len(made.load) == 1, made.counters[OPEN]
     if follows and not (small and before >= 0):
@@ -131,7 +131,7 @@ def _who(made: _Made, work: int, follows: bool) -> int:
 
 
 @_jit
-def _give(made: _Made, who: int, operation: int, words: int, apart: int) -> None:
+def _give(made: _Scripts, who: int, operation: int, words: int, apart: int) -> None:
     """Add an instruction to one script, or a share of it to each; to one script for all, with who does it."""
     count = len(made.counts)
     if count < len(made.load):
@@ -145,7 +145,7 @@ def _give(made: _Made, who: int, operation: int, words: int, apart: int) -> None
 
 
 @_jit
-def _steps(made: _Made, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
+def _steps(made: _Scripts, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
     # Work of 0 marks a sum over columns, which is one task.
     who = _who(made, work if work > 0 else 1, True)
     for step in range(first, last):
@@ -158,7 +158,7 @@ def _steps(made: _Made, stage: Stage, first: int, last: int, work: int, apart: i
 
 
 @_jit
-def _room(made: _Made) -> tuple[np.ndarray, int]:
+def _room(made: _Scripts) -> tuple[np.ndarray, int]:
     """Return room for the words of an operation on a batch, and its address."""
     at = made.counters[WORD]
     made.counters[WORD] = at + BATCH_WORDS
@@ -166,7 +166,7 @@ def _room(made: _Made) -> tuple[np.ndarray, int]:
 
 
 @_jit
-def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
+def _batch(made: _Scripts, heavy: BatchOperations, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
     begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
     row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
@@ -213,7 +213,7 @@ def _batch(made: _Made, heavy: Heavy, batch: int, backward: bool) -> None:
 
 
 @_jit
-def _sweep(made: _Made, stage: Stage, heavy: Heavy, backward: bool) -> None:
+def _sweep(made: _Scripts, stage: Stage, heavy: BatchOperations, backward: bool) -> None:
     for i in range(len(stage.rows)):
         row = stage.rows[i]
         if row[0]:
@@ -226,7 +226,7 @@ def _sweep(made: _Made, stage: Stage, heavy: Heavy, backward: bool) -> None:
 def make_scripts(
     forward: Stage,
     backward: Stage,
-    heavy: Heavy,
+    heavy: BatchOperations,
     before: np.ndarray,
     between: np.ndarray,
     after: np.ndarray,
@@ -247,7 +247,7 @@ def make_scripts(
     sweeps = len(forward.rows) + len(backward.rows)
     others = len(before) + len(between) + len(after)
     most = 2 * steps + 2 * sweeps + 2 * others + 8
-    made = _Made(
+    made = _Scripts(
         np.empty((num_scripts, most, INSTRUCTION_WORDS), np.int64),
         np.zeros(num_scripts, np.int64),
         np.zeros(processors, np.int64),
@@ -268,7 +268,7 @@ def make_scripts(
 
 
 @_jit
-def _listed(made: _Made, rows: np.ndarray) -> None:
+def _listed(made: _Scripts, rows: np.ndarray) -> None:
     who = _SEVERAL
     for i in range(len(rows)):
         if rows[i, 3] == FOLLOWS:

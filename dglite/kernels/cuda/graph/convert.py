@@ -15,14 +15,14 @@ from ..run.program import (
     make_program,
 )
 
-__all__ = ["Compressed", "compress", "running_sums", "simple_program", "sort_by_key"]
+__all__ = ["DeviceRows", "compress", "running_sums", "simple_program", "sort_by_key"]
 
 TILE, DIGIT_BITS = 8 * BLOCK, 8
 ITEM = {"int32": 4, "int64": 8}
 
 
 @dataclass
-class Compressed:
+class DeviceRows:
     """Rows of entries on a device."""
 
     indptr: Memory
@@ -30,7 +30,7 @@ class Compressed:
     edge_ids: Memory
 
 
-def compress(runner: Runner, index: str, rows: int, cols: int, num_rows: int, num_edges: int) -> Compressed:
+def compress(runner: Runner, index: str, rows: int, cols: int, num_rows: int, num_edges: int) -> DeviceRows:
     """Sort the edges at addresses ``rows`` and ``cols`` by row, stably: entries inside a row keep edge-id order."""
     item, program = ITEM[index], _program(index)
     sorted_rows, edge_ids = sort_by_key(runner, index, rows, num_edges, num_rows)
@@ -39,7 +39,7 @@ def compress(runner: Runner, index: str, rows: int, cols: int, num_rows: int, nu
     runner.launch(program, "starts", (blocks_for(num_rows + 1), 1), words)
     words = [cols, edge_ids.address, indices.address, num_edges]
     runner.launch(program, "pick", (blocks_for(num_edges), 1), words)
-    return Compressed(indptr, indices, edge_ids)
+    return DeviceRows(indptr, indices, edge_ids)
 
 
 def sort_by_key(runner: Runner, index: str, keys: int, count: int, bound: int) -> tuple[Memory, Memory]:

@@ -33,8 +33,8 @@ from ..run.program import (
 from .structure import Structure
 
 __all__ = [
-    "SddmmKernel",
-    "SpmmKernel",
+    "CudaSddmmKernel",
+    "CudaSpmmKernel",
     "bind_sddmm",
     "bind_several",
     "bind_spmm",
@@ -74,7 +74,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-class _Bound:
+class _BoundProgram:
     """A kernel bound to an expression, dtypes and shapes. ``layout`` tells the shape of the result."""
 
     dot = False
@@ -125,7 +125,7 @@ class _Bound:
         return -(-structure.num_teams // teams), cuts
 
 
-class SpmmKernel(_Bound):
+class CudaSpmmKernel(_BoundProgram):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
     def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
@@ -171,7 +171,7 @@ class SpmmKernel(_Bound):
             runner.launch(program, "merge", (blocks_for(structure.num_long * width), 1), words)
 
 
-class SddmmKernel(_Bound):
+class CudaSddmmKernel(_BoundProgram):
     """Computes a value for every entry; ``out`` is (num_edges, width), or (num_edges, groups) for a dot product."""
 
     def __init__(self, expr: Expr, dtype: str, index: str, layout: BroadcastLayout, dot: bool) -> None:
@@ -195,21 +195,21 @@ class SddmmKernel(_Bound):
 @cache
 def bind_spmm(
     expr: Expr, reducer: Reducer, dtype: str, index: str, shapes: Shapes, winners: bool = False
-) -> SpmmKernel:
+) -> CudaSpmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
     return bind_several(((expr, reducer),), dtype, index, shapes, winners)
 
 
 @cache
-def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> SpmmKernel:
+def bind_several(parts: Parts, dtype: str, index: str, shapes: Shapes, winners: bool = False) -> CudaSpmmKernel:
     """Return the kernel that makes several reductions of operands with feature ``shapes`` in one pass."""
-    return SpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
+    return CudaSpmmKernel(parts, dtype, index, broadcast_layout(shapes, 1), winners)
 
 
 @cache
-def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> SddmmKernel:
+def bind_sddmm(expr: Expr, dtype: str, index: str, shapes: Shapes, dot: bool = False) -> CudaSddmmKernel:
     """Return the kernel for operands with feature ``shapes``."""
-    return SddmmKernel(expr, dtype, index, broadcast_layout(shapes, 1, dot), dot)
+    return CudaSddmmKernel(expr, dtype, index, broadcast_layout(shapes, 1, dot), dot)
 
 
 _spmm_program, _sddmm_program = cache(spmm_program), cache(sddmm_program)
