@@ -38,9 +38,13 @@ def test_the_code_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     printed = io.StringIO()
     blocks = _blocks(page, "python")
     assert blocks
-    with contextlib.redirect_stdout(printed):
-        for block in blocks:
-            exec(compile(block, page, "exec"), names)
+    try:
+        with contextlib.redirect_stdout(printed):
+            for block in blocks:
+                exec(compile(block, page, "exec"), names)
+    finally:
+        if torch.distributed.is_initialized():  # by a page, for what follows on it
+            torch.distributed.destroy_process_group()
     if page == "README.md":
         accuracy, explanation = printed.getvalue().split("\n", 1)
         assert float(accuracy.split()[1]) > 0.9

@@ -83,9 +83,9 @@ def test_names_are_those_of_dglite(dgl_is_dglite: None) -> None:
     [
         ("import dgl; dgl.no_such_thing", r"AttributeError: dglite has no dgl\.no_such_thing; docs/dgl_names"),
         ("from dgl import no_such_thing", r"ModuleNotFoundError: dglite has no dgl\.no_such_thing"),
-        ("import dgl.distributed", r"ModuleNotFoundError: dglite has no dgl\.distributed: training over several"),
-        ("import dgl; dgl.distributed.initialize('ip')", r"AttributeError: dglite has no dgl\.distributed: training"),
-        ("from dgl.distributed import DistGraph", r"ModuleNotFoundError: dglite has no dgl\.distributed: training"),
+        ("import dgl.distgnn", r"ModuleNotFoundError: dglite has no dgl\.distgnn: "),
+        ("import dgl; dgl.distgnn.partition", r"AttributeError: dglite has no dgl\.distgnn: "),
+        ("from dgl.distgnn import partition", r"ModuleNotFoundError: dglite has no dgl\.distgnn: "),
         ("from dgl.storages import TensorStorage", r"dglite has no dgl\.storages: features are tensors"),
         ("from dgl.nn.pytorch import CuGraphSAGEConv", r"has no dgl\.nn\.pytorch\.CuGraphSAGEConv: .*use SAGEConv"),
         ("from dgl.utils import pin_memory_inplace", r"has no dgl\.utils\.pin_memory_inplace: use torch"),
@@ -104,7 +104,7 @@ def test_what_is_missing_is_named(dgl_is_dglite: None, code: str, why: str) -> N
 def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
     import dgl
 
-    assert not hasattr(dgl, "no_such_thing") and not hasattr(dgl, "distributed")
+    assert not hasattr(dgl, "no_such_thing") and not hasattr(dgl, "distgnn")
     assert getattr(dgl.nn, "NoConv", None) is None
 
 
