@@ -1,4 +1,4 @@
-"""Memory of vertex programs: blocks that calls reuse, and results that take the places of operands."""
+"""Memory of vertex programs: blocks that calls reuse."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 
 import dglite
 from dglite.dynamic.execution.memory import empty, take
-from dglite.dynamic.program.recipe import VertexPlan
 from tests.dynamic.programs import BinaryTreeLSTM
 
 
@@ -42,21 +41,3 @@ def test_results_and_gradients_of_a_call_are_its_own() -> None:
         for x, y in grads:
             torch.testing.assert_close(x, y)
     assert not torch.equal(kept[0][1], kept[1][1])
-
-
-def plan_of_inner_vertices(program: BinaryTreeLSTM) -> VertexPlan:
-    (traced,) = program._evaluator._traces.values()
-    (engine,) = traced._engines.values()
-    return engine.plan_of(1).forward
-
-
-def test_activations_lie_where_their_gates_lay() -> None:
-    program = BinaryTreeLSTM(3, 5)
-    program(dglite.graph(([0, 1], [2, 2])), torch.randn(3, 3))
-    plan = plan_of_inner_vertices(program)
-    products = [node for node in plan.places if node.kind.value == "matmul"]
-    kept = [plan.places[root.node] for root in plan.roots if root.role.value == "keep"]
-    kept = [place for place in kept if place.buffer.role is None]
-    assert all(place.buffer in plan.buffers for place in kept)
-    assert not products  # overwritten, so nobody may read them any more
-    assert len({place.buffer for place in kept}) < len(kept)

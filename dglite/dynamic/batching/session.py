@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -119,14 +119,6 @@ class Session:
         self.own.append(signature)
         signature.number = -len(self.own)
         return signature
-
-    def expand(self, macro: Macro, refs: Iterable[int]) -> int:
-        """Append the nodes that a macro stands for; return the place of the first."""
-        first = self.count
-        self.count = first + macro.num_nodes
-        self.num_args += macro.num_args
-        self.stream += (macro.number, *refs)
-        return first << PLACE_BITS
 
     def own_macro(self, macro: Macro) -> Macro:
         """Give a macro its number in this session."""

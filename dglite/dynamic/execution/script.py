@@ -16,7 +16,6 @@ import torch
 from ...kernels import compiled
 from ..program.ir import (
     Domain,
-    Node,
     NodeKind,
 )
 from ..program.layout import (
@@ -28,6 +27,7 @@ from ..program.layout import (
     StateSource,
     TableSource,
     Unsupported,
+    domain_of,
 )
 from ..program.recipe import (
     Buffer,
@@ -256,7 +256,7 @@ class Script:
         parts = []
         for c, stage in self._parts:
             sides = [self.side(place) for place in stage.places if place is not None]
-            parts.append([num + c if _is_of_edges(stage.node) else c, *sides[0], *sides[-1]])
+            parts.append([num + c if domain_of(stage.node) is Domain.EDGE else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(GradientPart(int(stage.node.attr), form))
         tables, slots = [s for s in sources if isinstance(s, TableSource)], max(self._slots, 1)
@@ -344,8 +344,3 @@ def stacked_rows(rows: Sequence[torch.Tensor | None], num_nodes: int) -> np.ndar
 
 def _has_gradient(plan: VertexPlan | None, i: int) -> bool:
     return plan is not None and any(r.role is Role.PULL_GRAD and r.key == i for r in plan.roots)
-
-
-def _is_of_edges(gradient: Node) -> bool:
-    """Whether the rows of which a gradient is a sum are edges."""
-    return next(x.domain for x in gradient.inputs if x.domain is not Domain.SHARED) is Domain.EDGE

@@ -50,10 +50,6 @@ from .host import HOST
 __all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]
 
 
-_tables: dict[Any, tuple[Any, Any]] = {}
-"""Templates of several signatures, forward and backward; a model has the same ones in most steps."""
-
-
 class _Input(NamedTuple):
     """An input of an operation on batches: what kind, and the address and distance of its rows."""
 
@@ -124,7 +120,8 @@ class StepLayout(Placement):
         self.lay_out(self.where, lambda num_bytes: machine.arena(max(num_bytes, 8)), integers_anywhere=True)
         self.grad_arena = machine.arena(max(self.num_bytes, 8))
         self.shift = self.grad_arena.address - self.arena.address
-        self.templates = _templates(self.signatures)
+        sweeps = [s.forward for s in self.signatures], [s.backward for s in self.signatures]
+        self.templates = template_table(sweeps[0]), template_table(sweeps[1])
 
     def _check(self, signature: Signature) -> None:
         _check(signature)
@@ -342,15 +339,3 @@ def _check(signature: Signature) -> None:
             or any(x.dtype is not torch.int64 for x in labels)
         ):
             raise Unsupported(signature.name)
-
-
-def _templates(signatures: Sequence[Signature]) -> tuple[Any, Any]:
-    # Of operations on batches, the templates are those of the gathers of their inputs.
-    key = tuple(s.number if s.matrices is None else s.matrices.kinds for s in signatures)
-    known = _tables.get(key)
-    if known is None:
-        if len(_tables) > 1000:
-            _tables.clear()
-        sweeps = [s.forward for s in signatures], [s.backward for s in signatures]
-        known = _tables[key] = template_table(sweeps[0]), template_table(sweeps[1])
-    return known

@@ -35,7 +35,7 @@ from .recipe import (
 )
 
 __all__ = ["DTYPES", "NOTHING", "WORDS", "Move", "SharedSource", "StageTable", "StateSource", "TableSource"]
-__all__ += ["Unsupported"]
+__all__ += ["Unsupported", "domain_of"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
@@ -152,7 +152,7 @@ class StageTable:
         if node.kind in _GRADIENTS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
             self.parts.append(stage)
             return None
-        domain = node.domain if node.domain is not Domain.SHARED else _domain_of(node)
+        domain = node.domain if node.domain is not Domain.SHARED else domain_of(node)
         if node.kind is not NodeKind.MATMUL:
             name = getattr(getattr(node.attr, "function", None), "__name__", node.kind.value)
             return self._without_kernel(stage, domain, name)
@@ -297,6 +297,6 @@ def _grouped(stages: Sequence[Cell | Heavy | Move]) -> Iterator[list[Cell | Heav
             yield run
 
 
-def _domain_of(node: Node) -> Domain:
+def domain_of(node: Node) -> Domain:
     """Return what the rows are of which a gradient is a sum."""
     return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)

@@ -110,15 +110,3 @@ class VertexPlan:
     places: dict[Node, Place]
     roots: list[Root]
     buffers: list[Buffer] = field(default_factory=list)
-
-    def describe(self) -> str:
-        """Return the stages as text."""
-        lines = []
-        for phase, stages in self.stages.items():
-            for stage in stages:
-                if isinstance(stage, Cell):
-                    what = f"kernel of {len(stage.formulas)} formulas over {len(stage.readings)} operands"
-                    lines.append(f"{phase.name.lower():6} {stage.domain.value:6} {what}, width {stage.width}")
-                else:
-                    lines.append(f"{phase.name.lower():6} {stage.node.domain.value:6} {stage.node}")
-        return "\n".join(lines)

@@ -16,7 +16,6 @@ from .gradient import (
     ancestors,
     differentiate,
 )
-from .inplace import reuse_places
 from .ir import (
     Builder,
     Domain,
@@ -57,11 +56,6 @@ class ClassPlan:
     backward: VertexPlan | None
     pulls: dict[int, Buffer]
     push_grads: dict[int, Buffer]
-
-    def describe(self) -> str:
-        """Return both plans as text."""
-        text = "forward\n" + self.forward.describe()
-        return text if self.backward is None else text + "\nbackward\n" + self.backward.describe()
 
 
 _SAVED = (
@@ -108,7 +102,6 @@ def plan_class(
         gradient_roots, push_places = _gradient(builder, states, pushes, collected, needs)
         kept = _kept(gradient_roots, made, forward)
         forward = make_plan(builder, [*roots, *(Root(Role.KEEP, None, node) for node in kept)], given, False, options)
-        reuse_places(forward)
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
     push_grads = {node.attr: place.buffer for node, place in push_places.items()}

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ....expr import (
-    Call,
     Expr,
-    Operand,
 )
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from .signatures import (
@@ -20,6 +18,7 @@ from .signatures import (
     Signature,
     operand,
     pointwise,
+    replaced,
     result,
     shared_signature,
 )
@@ -135,24 +134,16 @@ def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> Recorded
                 slot = sources.setdefault(source, len(sources))
                 operands.append(operand(parts.setdefault(ColumnRun(slot, start, part.spread), len(parts))))
         values[step.node] = list[Expr]()
-        for formula in own.formulas:
-            values[step.node].append(_filled(formula, operands, values[step.node]))
+        instead: dict[Expr, Expr] = {operand(i): x for i, x in enumerate(operands)}
+        for j, formula in enumerate(own.formulas):
+            values[step.node].append(replaced(formula, instead))
+            instead[result(j)] = values[step.node][j]
         if step.node in results:
             at = len(formulas)
             formulas += values[step.node]
             values[step.node] = [result(at + i) for i in range(len(own.formulas))]
     signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
     return RecordedOperation(results[0], signature, list(sources))
-
-
-def _filled(formula: Expr, operands: Sequence[Expr], before: Sequence[Expr]) -> Expr:
-    """Return the formula with other expressions for its operands and for the results before it."""
-    if isinstance(formula, Operand):
-        first = result(0).slot
-        return before[formula.slot - first] if formula.slot >= first else operands[formula.slot]
-    if isinstance(formula, Call):
-        return Call(formula.op, tuple(_filled(arg, operands, before) for arg in formula.args))
-    return formula
 
 
 def _signature(made: Pointwise, arity: int) -> Signature:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ....errors import DGLError
 from ....formulas import FORMULAS
@@ -28,17 +29,10 @@ from .tensor import (
     fallback,
 )
 
-__all__ = ["Recorded", "made_call", "only", "record_call", "record_function"]
+__all__ = ["Recorded", "made_call", "made_operation", "only", "record_call", "record_function"]
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
-
-
-class _Slot:
-    """Stands in a call's arguments where a lazy tensor was."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
 
 
 def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,12 +45,11 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     lazies: list[LazyTensor] = []
     given: list[Tensor] = []
     structure = _structure((args, kwargs), lazies, given)
-    template = _template((args, kwargs), iter(range(len(lazies))))
     session = lazies[0]._session
     key = function, structure
     known = session.caches.get(key)
     if known is None:
-        known = session.caches[key] = _made(session, function, template, [x._kind for x in lazies])
+        known = session.caches[key] = _made(session, function, (args, kwargs), [x._kind for x in lazies])
     return record_call(session, known, lazies)
 
 
@@ -104,40 +97,26 @@ def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
     return type(x), x
 
 
-def _template(x: Any, numbers: Any) -> Any:
-    if type(x) is LazyTensor:
-        return _Slot(next(numbers))
-    if type(x) in (list, tuple):
-        return type(x)(_template(item, numbers) for item in x)
-    if isinstance(x, dict):
-        return {name: _template(item, numbers) for name, item in x.items()}
-    return x
+def _filler(call: Any, given: Callable[[Tensor], Tensor] = lambda x: x) -> Callable[[Sequence[Tensor]], Any]:
+    """Return what puts tensors in the places of the lazy ones of a call, and ``given(x)`` in those of other tensors."""
+    leaves, spec = pytree.tree_flatten(call)
+    places = [i for i, x in enumerate(leaves) if type(x) is LazyTensor]
+    # No lazy tensor is kept: it would keep its session alive.
+    kept = [None if type(x) is LazyTensor else given(x) if isinstance(x, Tensor) else x for x in leaves]
+
+    def filled(values: Sequence[Tensor]) -> Any:
+        every = list(kept)
+        for place, value in zip(places, values, strict=True):
+            every[place] = value
+        return pytree.tree_unflatten(every, spec)
+
+    return filled
 
 
-def _filled(x: Any, values: Sequence[Tensor]) -> Any:
-    if isinstance(x, _Slot):
-        return values[x.number]
-    if type(x) in (list, tuple):
-        return type(x)(_filled(item, values) for item in x)
-    if isinstance(x, dict):
-        return {name: _filled(item, values) for name, item in x.items()}
-    return x
-
-
-def _to_meta(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        return torch.empty_like(x, device="meta")
-    if type(x) in (list, tuple):
-        return type(x)(map(_to_meta, x))
-    if isinstance(x, dict):
-        return {name: _to_meta(item) for name, item in x.items()}
-    return x
-
-
-def _made(session: Session, function: Callable[..., Any], template: Any, kinds: Sequence[TensorKind]) -> Recorded:
+def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]) -> Recorded:
     """Return the operation that calls a function on batches."""
     samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
-    args, kwargs = _filled(_to_meta(template), samples)
+    args, kwargs = _filler(recorded, lambda x: torch.empty_like(x, device="meta"))(samples)
     try:
         with torch.no_grad():
             returned = function(*args, **kwargs)
@@ -149,8 +128,10 @@ def _made(session: Session, function: Callable[..., Any], template: Any, kinds: 
         ) from error
     results, assemble = _results_of(function.__name__, returned)
 
+    arguments = _filler(recorded)
+
     def single(*values: Tensor) -> tuple[Tensor, ...]:
-        args, kwargs = _filled(template, values)
+        args, kwargs = arguments(values)
         returned = function(*args, **kwargs)
         return (returned,) if isinstance(returned, Tensor) else tuple(returned)
 
@@ -167,12 +148,17 @@ def made_call(
     assemble: Any,
 ) -> Recorded:
     """Return the operation that calls a function of stacked tensors."""
+    return made_operation(session, f"{name}({', '.join(map(repr, kinds))})", TorchCall(kinds, results, call), assemble)
+
+
+def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
+    """Return an operation on stacked tensors, its results one after the other."""
+    kinds, results = matrices.kinds, matrices.results
     places, end = [], 0
     for kind in results:
         places.append(end)
         end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
-    signature = Signature(f"{name}({', '.join(map(repr, kinds))})", len(kinds), end)
-    signature.matrices = TorchCall(kinds, results, call)
+    signature = Signature(name, len(kinds), end, matrices=matrices)
     return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
 
 

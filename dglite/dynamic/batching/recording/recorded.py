@@ -18,15 +18,13 @@ from ...execution.script import (
 from ...options import current_options
 from ..execution.matrices import TorchCall
 from .generic import (
-    Recorded,
+    made_operation,
     only,
     record_call,
 )
 from .pointwise import as_lazy
 from .signatures import (
-    Signature,
     TensorKind,
-    gathers,
     kind_of,
 )
 from .tensor import LazyTensor
@@ -74,12 +72,10 @@ def record_program(call: VertexCall, like: LazyTensor) -> Any:
     values = [as_lazy(p.values, like) for p in call.pulled]
     kinds = [x._kind for x in values]
     results = [kind_of((num_nodes, *shape), dtype) for shape, dtype in call.traced.pushed]
-    places, end = [], 0
-    for kind in results:
-        places.append(end)
-        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
-    signature = gathers(Signature(f"{call.name}[{num_nodes} vertices]", len(kinds), end), kinds)
-    signature.matrices = made = ProgramCall(call, kinds, results)
+    assemble: Any = only if len(results) == 1 else tuple
+    made = ProgramCall(call, kinds, results)
+    recorded = made_operation(session, f"{call.name}[{num_nodes} vertices]", made, assemble)
+    signature = recorded.signature
     everywhere = tuple([p.rows is None for p in call.pulled])
     alike = "program", id(call.traced), call.order.filled, everywhere, current_options()
     signature.key = *alike, num_nodes, *kinds
@@ -89,5 +85,4 @@ def record_program(call: VertexCall, like: LazyTensor) -> Any:
     for x in made.shared:
         if x is not None and isinstance(x, torch.nn.Parameter):
             session.own_tensor(x)
-    assemble: Any = only if len(results) == 1 else tuple
-    return record_call(session, Recorded(session.own_signature(signature), results, places, assemble), values)
+    return record_call(session, recorded, values)

@@ -42,6 +42,7 @@ __all__ = [
     "kind_of",
     "operand",
     "pointwise",
+    "replaced",
     "result",
 ]
 __all__ += ["gathers", "shared", "shared_arities", "shared_signature", "template_table"]
@@ -226,7 +227,7 @@ def pointwise(
     values |= {_GRAD + j: (program.OWN_GRAD, 0, j * width * item, total) for j in range(len(formulas))}
     written: list[Expr] = []
     for formula in formulas:
-        written.append(_with(formula, {result(j): value for j, value in enumerate(written)}))
+        written.append(replaced(formula, {result(j): value for j, value in enumerate(written)}))
     into = [(program.OWN, 0, j * width * item, False) for j in range(len(formulas))]
     signature.forward += _steps(written, into, width, dtype, values, total=total)
     slopes = _slopes(formulas, total)
@@ -270,27 +271,19 @@ def _slopes(formulas: Sequence[Expr], total: bool) -> dict[int, Expr]:
         grad, formula = grads.pop(_RESULT + j), formulas[j]
         compacted, slots = compact(formula)
         for i, slot in enumerate(slots):
-            slope = grad * _restored(derivative(compacted, operand(i)), slots)
+            slope = grad * renumber(derivative(compacted, operand(i)), dict(enumerate(slots)))
             if slope != Constant(0.0):
-                slope = slope if total else _with(slope, {formula: result(j)})
+                slope = slope if total else replaced(slope, {formula: result(j)})
                 grads[slot] = grads[slot] + slope if slot in grads else slope
     return grads
 
 
-def _restored(expr: Expr, slots: Sequence[int]) -> Expr:
-    if isinstance(expr, Operand):
-        return operand(slots[expr.slot])
-    if isinstance(expr, Call):
-        return Call(expr.op, tuple(_restored(arg, slots) for arg in expr.args))
-    return expr
-
-
-def _with(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
+def replaced(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
     """Return the expression with others in the places of some of its parts."""
     if expr in instead:
         return instead[expr]
     if isinstance(expr, Call):
-        return Call(expr.op, tuple(_with(arg, instead) for arg in expr.args))
+        return Call(expr.op, tuple(replaced(arg, instead) for arg in expr.args))
     return expr
 
 
