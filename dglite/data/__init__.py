@@ -24,6 +24,7 @@ from .heterophily import (
 from .inductive import CLUSTERDataset, LegacyPPIDataset, PATTERNDataset, PPIDataset, ZINCDataset
 from .karate import KarateClubDataset
 from .knowledge_graph import FB15k237Dataset, FB15kDataset, WN18Dataset
+from .long_range import PeptidesFunctionalDataset, PeptidesStructuralDataset
 from .minigc import MiniGCDataset
 from .movielens import MovieLensDataset
 from .node_labels import (
@@ -121,6 +122,8 @@ __all__ = [
     "MovieLensDataset",
     "PATTERNDataset",
     "PPIDataset",
+    "PeptidesFunctionalDataset",
+    "PeptidesStructuralDataset",
     "PubmedGraphDataset",
     "QM7bDataset",
     "QM9Dataset",

@@ -1,4 +1,4 @@
-"""MovieLens, superpixels and CoraBinary, read from tiny files in the published layouts."""
+"""MovieLens, superpixels, CoraBinary and peptides, read from tiny files in the published layouts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
 import dglite
 from dglite import DGLError, data
@@ -157,3 +158,49 @@ def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
         with pytest.raises(DGLError, match=said):
             data.CoraBinary(tmp_path)
         (tmp_path / file).write_bytes(before)
+
+
+# -- peptides ----------------------------------------------------------------------------------------------------------
+def peptide(atoms: int, tasks: int) -> tuple[torch.Tensor, ...]:
+    chain = torch.arange(atoms - 1)
+    ends = torch.stack([torch.cat([chain, chain + 1]), torch.cat([chain + 1, chain])])
+    return torch.full((atoms, 9), atoms), torch.ones(2 * atoms - 2, 3).long(), ends, torch.arange(float(tasks))[None]
+
+
+def peptides(folder: Path, tasks: int) -> Path:
+    for part, sizes in (("train", (3, 1)), ("val", (2,)), ("test", (4,))):
+        torch.save([peptide(atoms, tasks) for atoms in sizes], folder / f"{part}.pt")
+    return folder
+
+
+@pytest.mark.parametrize(("kind", "tasks"), [("Functional", 10), ("Structural", 11)])
+def test_peptides(tmp_path: Path, kind: str, tasks: int) -> None:
+    dataset = getattr(data, f"Peptides{kind}Dataset")
+    if kind == "Functional":
+        found = dataset(peptides(tmp_path, tasks))
+    else:
+        (tmp_path / "peptidesstruct").mkdir(exist_ok=True)
+        peptides(tmp_path / "peptidesstruct", tasks)
+        found = dataset(tmp_path)
+    g, label = found[0]
+    assert (len(found), g.num_nodes(), g.num_edges(), tuple(label.shape)) == (4, 3, 4, (tasks,))
+    assert (tuple(g.ndata["feat"].shape), tuple(g.edata["feat"].shape)) == ((3, 9), (4, 3))
+    assert g.ndata["feat"].dtype == torch.int64 and found.labels.dtype == torch.float32
+    assert {part: ids.tolist() for part, ids in found.get_idx_split().items()} == {
+        "train": [0, 1],
+        "val": [2],
+        "test": [3],
+    }
+
+
+def test_peptides_that_are_none(tmp_path: Path) -> None:
+    peptides(tmp_path, 10)
+    with pytest.raises(DGLError, match=r"peptide 0 of .*train.pt is not .* 11 labels"):
+        data.PeptidesStructuralDataset(tmp_path)
+    for content, said in (
+        ([torch.ones(2)], "peptide 0"),
+        ([(*peptide(2, 10)[:2], torch.tensor([[0, 9], [1, 0]]), torch.ones(1, 10))], "test.pt"),
+    ):
+        torch.save(content, tmp_path / "test.pt")
+        with pytest.raises(DGLError, match=said):
+            data.PeptidesFunctionalDataset(tmp_path)

@@ -1,0 +1,121 @@
+"""Peptides of the long range graph benchmark: Dwivedi et al., "Long range graph benchmark", 2022."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from .. import backend
+from ..convert import graph
+from ..errors import DGLError
+from ..graph import DGLGraph
+from .dataset import GraphsWithLabels
+from .numeric_pickle import read_numeric_pt
+from .published import PublishedDataset
+from .raw import edges_in, float_tensor, long_tensor
+
+__all__ = ["PeptidesFunctionalDataset", "PeptidesStructuralDataset"]
+
+_PARTS = ("train", "val", "test")
+
+
+class _Peptides(GraphsWithLabels, PublishedDataset):
+    """15,535 peptides as graphs of their heavy atoms.
+
+    Graphs have ``ndata["feat"]`` (int64, (atoms, 9)) and ``edata["feat"]`` (int64, (bonds both ways, 3)): OGB's
+    descriptions of atoms and bonds. They are read from the benchmark's graphs; DGL makes them from SMILES by RDKit.
+
+    Parameters
+    ----------
+    raw_dir
+        Folder that has ``train.pt``, ``val.pt`` and ``test.pt``, itself or in a folder named like the archive, or
+        receives them.
+    force_reload, verbose
+        Accepted for DGL's sake; the files are read each time.
+    transform
+        Function of a graph, applied each time one is read.
+
+    Attributes
+    ----------
+    graphs, labels
+        The graphs, those to train on first, and float32 (15535, tasks).
+
+    Raises
+    ------
+    DGLError
+        A file is missing and not to be had, damaged, or holds other content.
+    """
+
+    _archive: str
+    _key: str
+    num_tasks: int
+
+    def __init__(
+        self,
+        raw_dir: str | Path | None = None,
+        force_reload: bool | None = None,
+        verbose: bool | None = None,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        url = f"https://www.dropbox.com/s/{self._key}/{self._archive}.zip?dl=1"
+        super().__init__(self._archive, url, raw_dir, None, (), bool(force_reload), bool(verbose), transform)
+
+    def _wanted(self) -> tuple[str, ...]:
+        return tuple(f"{part}.pt" for part in _PARTS)
+
+    def _places(self) -> tuple[str, ...]:
+        return f"{self.name}/{self.name}", self.name, "."
+
+    def process(self) -> None:
+        """Read the graphs."""
+        self.graphs, labels, self._ends = [], list[np.ndarray](), [0]
+        for name in self._wanted():
+            path = self._folder / name
+            for number, sample in enumerate(read_numeric_pt(path)):
+                made, label = self._read(sample, number, path)
+                self.graphs.append(made)
+                labels.append(label)
+            self._ends.append(len(self.graphs))
+        self.labels = float_tensor(np.concatenate(labels) if labels else np.zeros((0, self.num_tasks)))
+
+    def _read(self, sample: Any, number: int, path: Path) -> tuple[DGLGraph, np.ndarray]:
+        try:
+            atoms, bonds, (src, dst), label = (np.asarray(part) for part in sample)
+            label = label.reshape(1, self.num_tasks)
+            if atoms.ndim != 2 or len(bonds) != len(src):
+                raise ValueError(f"atoms of shape {atoms.shape}, {len(bonds)} descriptions of {len(src)} bonds")
+        except (TypeError, ValueError) as error:
+            raise DGLError(
+                f"peptide {number} of {path} is not descriptions of atoms and of bonds, the bonds' ends, and "
+                f"{self.num_tasks} labels: {error}"
+            ) from error
+        made = graph(edges_in(src, dst, len(atoms), path), num_nodes=len(atoms))
+        made.ndata["feat"], made.edata["feat"] = long_tensor(atoms), long_tensor(bonds)
+        return made, label
+
+    def get_idx_split(self) -> dict[str, Any]:
+        """Return the published split: int64 numbers of graphs by ``"train"``, ``"val"`` and ``"test"``."""
+        ranges = (np.arange(first, last) for first, last in zip(self._ends, self._ends[1:], strict=False))
+        return {part: backend.active.from_numpy(ids) for part, ids in zip(_PARTS, ranges, strict=True)}
+
+
+@final
+class PeptidesFunctionalDataset(_Peptides):
+    """Which of ten functions a peptide has: average precision is the measure."""
+
+    _archive, _key, num_tasks = "peptidesfunc", "ycsq37q8sxs1ou8", 10
+
+    @property
+    def num_classes(self) -> int:
+        """How many functions there are."""
+        return 10
+
+
+@final
+class PeptidesStructuralDataset(_Peptides):
+    """Eleven properties of a peptide's shape, normalised: the mean absolute error is the measure."""
+
+    _archive, _key, num_tasks = "peptidesstruct", "zgv4z8fcpmknhs8", 11
