@@ -331,6 +331,10 @@ class Backend(ABC):
         """Return ``x @ weight + bias`` of matrices, large results in memory of the pool."""
         return self.linear(x, self.swap_last(weight), bias)
 
+    def add_product(self, total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+        """Return ``total + x @ weight`` of matrices, in memory of ``total`` where that is large: it may be lost."""
+        return total + self.product(x, weight, None)
+
     def times(self, x: Tensor, y: Tensor) -> Tensor:
         """Return ``x * y``, of the shape of ``x``; where no gradient is recorded, in memory of the pool."""
         return x * y

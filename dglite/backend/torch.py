@@ -190,6 +190,9 @@ class TorchBackend(Backend):
     def product(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch_memory.product(x, weight, bias)
 
+    def add_product(self, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return torch_memory.add_product(total, x, weight)
+
     def times(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch_memory.times(x, y)
 

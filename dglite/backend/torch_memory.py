@@ -12,7 +12,7 @@ import torch
 from .memory import LARGE, pool, with_room
 from .torch_deferred import WaitingTensor
 
-__all__ = ["PLAIN", "empty", "product", "times"]
+__all__ = ["PLAIN", "add_product", "empty", "product", "times"]
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, WaitingTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
@@ -61,6 +61,15 @@ def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) ->
     return x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
 
 
+def add_product(total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return ``total + x @ weight`` of matrices, written to a ``total`` that is large."""
+    if x.ndim == 2 and total.numel() >= LARGE and _ordinary(total, x, weight):
+        if _recorded(total, x, weight):
+            return _AddProduct.apply(total, x, weight)
+        return total.addmm_(x, weight)
+    return total + product(x, weight, None)
+
+
 def _ordinary(*tensors: torch.Tensor) -> bool:
     """Whether these are tensors with values on the CPU of which torch makes one of their dtype."""
     dtype = tensors[0].dtype
@@ -89,9 +98,22 @@ class _PooledProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        (x, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
-        return (
-            _product(grad, weight.T) if needs[0] else None,
-            _product(x.T, grad) if needs[1] else None,
-            grad.sum(0) if needs[2] else None,
-        )
+        return *_of_factors(ctx.saved_tensors, grad), grad.sum(0) if ctx.needs_input_grad[2] else None
+
+
+class _AddProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, weight if ctx.needs_input_grad[1] else None)
+        ctx.mark_dirty(total)
+        return total.addmm_(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        return grad, *_of_factors(ctx.saved_tensors, grad)
+
+
+def _of_factors(saved: Sequence[torch.Tensor | None], grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    """Return the gradients of both sides of a product, None of one whose other side was not kept."""
+    x, weight = saved
+    return None if weight is None else _product(grad, weight.T), None if x is None else _product(x.T, grad)

@@ -129,24 +129,25 @@ class SAGEConv(nn.Module):
         if self._aggre_type == "gcn":
             result = self._mean_with_self(adjacency, source, destination if separate else None, edge_weight)
         else:
-            result = self._with_neighbours(self.fc_self(destination), graph, adjacency, source, edge_weight)
+            result = self._with_neighbours(destination, graph, adjacency, source, edge_weight)
         if self.activation is not None:
             result = self.activation(result)
         return result if self.norm is None else self.norm(result)
 
     def _with_neighbours(
-        self, own: Tensor, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None
+        self, destination: Any, graph: DGLGraph, adjacency: Adjacency, source: Any, edge_weight: Tensor | None
     ) -> Tensor:
         """Aggregate the neighbours, apply ``fc_neigh``, which goes first where messages are narrower then, and add."""
         if self._aggre_type == "pool":
-            pooled = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
-            return own + self.fc_neigh(pooled)
-        if self._aggre_type == "lstm":
-            return own + self.fc_neigh(self._last_state(graph, adjacency, source, edge_weight))
-        if self._product_goes_first(adjacency, source):
-            source = self.fc_neigh(source)
+            found = functional.reduce_neighbours(adjacency, self.fc_pool(source).relu(), Reducer.MAX, edge_weight)
+        elif self._aggre_type == "lstm":
+            found = self._last_state(graph, adjacency, source, edge_weight)
+        elif self._product_goes_first(adjacency, source):
+            own, source = (functional.projected(*x) for x in ((self.fc_self, destination), (self.fc_neigh, source)))
             return functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight, residual=own)
-        return own + self.fc_neigh(functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight))
+        else:
+            found = functional.reduce_neighbours(adjacency, source, Reducer.MEAN, edge_weight)
+        return functional.sum_of_projected(self.fc_self, destination, self.fc_neigh, found)
 
     def _mean_with_self(
         self,

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 
 from ...backend import Tensor, active, framework
+from ...backend.memory import LARGE
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 from ...ops import core
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ..sparsefeatures import Features, SparseFeatures
-from .given import require_rows
+from ..sparselinear import SparseLinear
+from .given import is_plain, require_rows
 
 __all__ = [
     "checked_edge_weight",
@@ -25,8 +27,10 @@ __all__ = [
     "normalised_sum",
     "product",
     "product_goes_first",
+    "projected",
     "reduce_neighbours",
     "scaled_sum",
+    "sum_of_projected",
     "sum_of_relu",
     "walk",
     "walk_weight",
@@ -104,6 +108,24 @@ def product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         result = x.matmul(weight)
         return result if bias is None else result + bias
     return active.product(x, weight, bias)
+
+
+def projected(linear: Any, x: Features) -> Tensor:
+    """Return ``linear(x)`` of a :class:`SparseLinear`, computed here where it is large and no hook waits."""
+    return active.product(x, linear.weight.t(), linear.bias) if _is_own_product(linear, x) else linear(x)
+
+
+def sum_of_projected(first: Any, x: Features, second: Any, y: Features) -> Tensor:
+    """Return ``first(x) + second(y)`` of a :class:`SparseLinear` each, the second without bias."""
+    if _is_own_product(first, x) and _is_own_product(second, y):
+        return active.add_product(projected(first, x), y, second.weight.t())
+    return first(x) + second(y)
+
+
+def _is_own_product(linear: Any, x: Features) -> bool:
+    if isinstance(x, SparseFeatures) or x.shape[0] * max(linear.weight.shape) < LARGE:
+        return False
+    return is_plain(linear, SparseLinear)
 
 
 def product_goes_first(feat: Tensor, num_dst: int, in_feats: int, out_feats: int) -> bool:

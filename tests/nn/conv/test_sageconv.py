@@ -9,8 +9,11 @@ import torch
 
 import dglite
 from dglite import DGLGraph
+from dglite.backend import torch as torch_backend
+from dglite.backend import torch_memory
 from dglite.errors import DGLError
 from dglite.nn import SAGEConv
+from dglite.nn.functional import convolution
 from tests.nn import dense
 
 AGGREGATORS = ["mean", "gcn", "pool", "lstm"]
@@ -145,3 +148,25 @@ def test_wrong_numbers_of_rows_are_refused() -> None:
 )
 def test_parameters_have_dgl_names(kind: str, bias: bool, expected: set[str]) -> None:
     assert set(SAGEConv(3, 2, kind, bias=bias).state_dict()) == expected
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=["narrowing", "equal", "widening"])
+def test_large_products_are_added_in_place_unless_somebody_keeps_them(
+    sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g, layer = dense.graph(), _layer(*sizes, "mean")
+    feat = dense.double(g.num_nodes(), sizes[0]).requires_grad_()
+    inputs = [feat, *layer.parameters()]
+    expected = layer(g, feat)
+    gradients = torch.autograd.grad((expected**2).sum(), inputs)
+    for module in (convolution, torch_backend, torch_memory):
+        monkeypatch.setattr(module, "LARGE", 1)
+    result = layer(g, feat)
+    assert torch.allclose(result, expected)
+    for found, wanted in zip(torch.autograd.grad((result**2).sum(), inputs), gradients, strict=True):
+        assert torch.allclose(found, wanted)
+    kept: list[torch.Tensor] = []
+    layer.fc_self.register_forward_hook(lambda module, given, output: kept.append(output))
+    assert torch.allclose(layer(g, feat), expected) and torch.allclose(
+        kept[0], feat @ layer.fc_self.weight.T + layer.fc_self.bias
+    )
