@@ -188,10 +188,15 @@ def machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "versions": {module.__name__: module.__version__ for module in (torch, numba, np, scipy)},
-        "commit": _git("rev-parse", "--short", "HEAD")
-        + ("+changes" if _git("status", "--porcelain", "dglite") else ""),
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **measured(),
     }
+
+
+def measured() -> dict[str, str]:
+    """Return the commit that is measured, and the date."""
+    changes = "+changes" if _git("status", "--porcelain", "dglite") else ""
+    commit = _git("rev-parse", "--short", "HEAD") + changes
+    return {"commit": commit, "date": datetime.now(UTC).strftime("%Y-%m-%d")}
 
 
 def _processor() -> str:

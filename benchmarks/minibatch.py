@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from common import OURS, RESULTS, load_dgl, load_pyg, parser, save, table
+from common import OURS, RESULTS, load_dgl, load_pyg, measured, parser, save, table
 from minibatch_tasks import TASKS, Data, Peer, Sizes, Task, pyg_sage
 
 DGL, PYG = "DGL 2.1", "PyG"
@@ -108,7 +108,7 @@ def measure(case: str, peers: list[Peer], without_pyg: str, budget: float) -> li
         taking_part = {name: task for name, task in tasks.items() if (name, part) not in behind}
         seconds = in_turns(taking_part, workers, part, sizes.batches, budget / len(parts))
         behind |= {(name, part) for name, taken in seconds.items() if taken > 2 * SLOW * seconds[OURS]}
-        records.append({"case": case, "part": part, "workers": workers, "seconds": seconds})
+        records.append({"case": case, "part": part, "workers": workers, "seconds": seconds, **measured()})
         print(batches_table(records[-1:]).splitlines()[-1], flush=True)
     return records
 
@@ -121,8 +121,8 @@ def batches_table(records: list[dict[str, Any]]) -> str:
         seconds = record["seconds"]
         cells = [f"{1e3 * seconds[name]:.1f}" if name in seconds else "" for name in names]
         ratios = [f"{seconds[name] / seconds[OURS]:.2f}" if name in seconds else "" for name in names[1:]]
-        rows.append([f"{record['case']}, {record['part']}", f"{record['workers']}", *cells, *ratios])
-    header = ["ms per batch", "workers", *names, *(f"{name} / {OURS}" for name in names[1:])]
+        rows.append([f"{record['case']}, {record['part']}", f"{record['workers']}", *cells, *ratios, record["commit"]])
+    header = ["ms per batch", "workers", *names, *(f"{name} / {OURS}" for name in names[1:]), "commit"]
     return table(header, rows)
 
 
@@ -172,7 +172,7 @@ def memory_in_process(name: str, workers: int, options: list[str]) -> dict[str, 
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     if found.returncode:
         sys.exit(f"{name}, {workers} workers: {found.stderr.strip()}")
-    return {"library": name, "workers": workers, **json.loads(found.stdout.splitlines()[-1])}
+    return {"library": name, "workers": workers, **json.loads(found.stdout.splitlines()[-1]), **measured()}
 
 
 def memory_table(records: list[dict[str, Any]]) -> str:
@@ -184,17 +184,19 @@ def memory_table(records: list[dict[str, Any]]) -> str:
             f"{record['most'] / 1e9:.2f}",
             f"{(record['most'] - record['before']) / 1e9:.2f}",
             f"{record['worker'] / 1e9:.2f}" if record["worker"] else "",
+            record["commit"],
         ]
         for record in records
     ]
-    return table(["GB", "before training", "at most", "more", "of it in each process"], rows)
+    return table(["GB", "before training", "at most", "more", "of it in each process", "commit"], rows)
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
 def kept() -> dict[str, Any]:
-    """Return the results that are there already."""
+    """Return the results that are there already, without the machine's description, which is of the newest."""
     path = RESULTS / "minibatch.json"
-    return json.loads(path.read_text()) if path.is_file() else {"records": [], "memory": []}
+    found = json.loads(path.read_text()) if path.is_file() else {"records": [], "memory": []}
+    return {key: value for key, value in found.items() if key != "machine"}
 
 
 def main() -> None:
