@@ -16,13 +16,15 @@ import torch
 
 from ..convert import graph, heterograph
 from ..dataloading import LaborSampler, NeighborSampler
+from ..dataloading.edge_sampler import graph_of_pairs
+from ..dataloading.items import by_kind
 from ..dataloading.loader import Loader
 from ..dataloading.transfer import moved
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from ..random import generator
-from ..transforms import remove_edges, to_homogeneous
+from ..transforms import compact_graphs, remove_edges, to_homogeneous
 
 __all__ = [
     "BasicFeatureStore", "DataLoader", "DistributedItemSampler", "FusedCSCSamplingGraph", "HeteroItemSet",
@@ -95,10 +97,8 @@ class HeteroItemSet:
         return int(self._offsets[-1])
 
     def __getitem__(self, index: Any) -> dict[str, Any]:
-        positions = np.atleast_1d(np.arange(len(self))[index])
-        kinds = np.searchsorted(self._offsets, positions, "right") - 1
-        own = {key: positions[kinds == i] - self._offsets[i] for i, key in enumerate(self._itemsets)}
-        return {key: self._itemsets[key][torch.from_numpy(ids)] for key, ids in own.items() if len(ids)}
+        own = by_kind(np.atleast_1d(np.arange(len(self))[index]), self._offsets, self._itemsets)
+        return {key: self._itemsets[key][torch.from_numpy(ids)] for key, ids in own.items()}
 
 
 ItemSetDict = HeteroItemSet
@@ -169,8 +169,7 @@ class MiniBatch:
 
     def to(self, device: Any) -> Self:
         """Move graphs and tensors to a device."""
-        for name, value in vars(self).items():
-            setattr(self, name, moved(value, device))
+        self.__dict__.update({name: moved(value, device) for name, value in vars(self).items()})
         return self
 
 
@@ -196,7 +195,7 @@ class ItemSampler:
         **_: Any,
     ) -> None:
         self.item_set, self.batch_size, self.drop_last, self.shuffle = item_set, batch_size, drop_last, shuffle
-        self.minibatcher = _named if minibatcher is None else minibatcher
+        self.minibatcher = minibatcher or _named
         self.stages: tuple[Callable[[MiniBatch], MiniBatch], ...] = ()
 
     def __iter__(self) -> Iterator[MiniBatch]:
@@ -233,14 +232,13 @@ class ItemSampler:
     def sample_uniform_negative(self, graph: FusedCSCSamplingGraph, negative_ratio: int) -> Self:
         """Draw ``negative_ratio`` destinations for each pair, uniformly."""
 
-        def draw(etype: str | None, pairs: torch.Tensor) -> torch.Tensor:
+        def draw(pairs: torch.Tensor, etype: str | None) -> torch.Tensor:
             count = graph.g.num_nodes(None if etype is None else etype_str_to_tuple(etype)[2])
             return torch.from_numpy(generator().integers(count, size=(len(pairs), negative_ratio)))
 
         def stage(batch: MiniBatch) -> MiniBatch:
             seeds = batch.seeds
-            typed = isinstance(seeds, Mapping)
-            batch.add_negatives({etype: draw(etype, x) for etype, x in seeds.items()} if typed else draw(None, seeds))
+            batch.add_negatives(_by_type(draw, seeds, {x: x for x in seeds} if isinstance(seeds, Mapping) else None))
             return batch
 
         return self.transform(stage)
@@ -284,19 +282,11 @@ def _named(items: Any, names: Sequence[str] | None) -> MiniBatch:
 def _compact(g: DGLGraph, batch: MiniBatch) -> Any:
     """Return the distinct nodes of a batch's pairs; set ``compacted_seeds``, the pairs as places among them."""
     typed = isinstance(batch.seeds, Mapping)
-    pairs = batch.seeds if typed else {None: batch.seeds}
-    ends: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
-    compacted = {etype: torch.empty_like(x) for etype, x in pairs.items()}
-    for etype, x in pairs.items():
-        for i in (0, 1):
-            kind = g.ntypes[0] if etype is None else etype_str_to_tuple(etype)[2 * i]
-            ends.setdefault(kind, []).append((x[:, i], compacted[etype][:, i]))
-    nodes = {}
-    for kind, own in ends.items():
-        nodes[kind], places = torch.unique(torch.cat([x for x, _ in own]), return_inverse=True)
-        for (_, place), found in zip(own, places.split([len(x) for x, _ in own]), strict=True):
-            place[:] = found
-    batch.compacted_seeds = compacted if typed else compacted[None]
+    pairs = {etype_str_to_tuple(x): ends for x, ends in batch.seeds.items()} if typed else {g.etypes[0]: batch.seeds}
+    made = compact_graphs(graph_of_pairs(g, {etype: ends.unbind(1) for etype, ends in pairs.items()}))
+    places = [torch.stack(made.edges(etype=etype), 1).to(ends) for etype, ends in pairs.items()]
+    batch.compacted_seeds = dict(zip(batch.seeds, places, strict=True)) if typed else places[0]
+    nodes = {ntype: made.nodes[ntype].data[NID] for ntype in g.ntypes if made.num_nodes(ntype) or not typed}
     return nodes if typed else nodes[g.ntypes[0]]
 
 
@@ -399,10 +389,8 @@ def fused_csc_sampling_graph(
     """
     src, dst = indices.long(), torch.repeat_interleave(csc_indptr.diff())
     if node_type_offset is None or node_type_to_id is None or edge_type_to_id is None or type_per_edge is None:
-        g = graph((src, dst), num_nodes=len(csc_indptr) - 1)
-        g.ndata.update(node_attributes or {})
-        g.edata.update(edge_attributes or {})
-        return FusedCSCSamplingGraph(g)
+        node_type_offset, type_per_edge = torch.tensor([0, len(csc_indptr) - 1]), torch.zeros_like(indices)
+        node_type_to_id, edge_type_to_id = {"_N": 0}, {"_N:_E:_N": 0}
     first = node_type_offset.tolist()
     own = {etype_str_to_tuple(name): (type_per_edge == i).nonzero().flatten() for name, i in edge_type_to_id.items()}
     starts = {etype: [first[node_type_to_id[ntype]] for ntype in etype[::2]] for etype in own}
@@ -423,9 +411,7 @@ class TorchBasedFeature:
 
     def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return the rows of some ids, or all."""
-        if torch.is_tensor(self._values):
-            return self._values if ids is None else self._values[ids]
-        return torch.from_numpy(np.asarray(self._values if ids is None else self._values[ids.numpy()]))
+        return torch.as_tensor(self._values if ids is None else self._values[ids])
 
     def size(self) -> torch.Size:
         """Return the shape of a row."""
@@ -488,7 +474,7 @@ class OnDiskDataset:
 
     def load(self, tasks: Sequence[str] | str | None = None) -> Self:
         """Read graph, features and tasks, those of the given names or all; return self."""
-        described = self.yaml_data
+        described, wanted = self.yaml_data, [tasks] if isinstance(tasks, str) else tasks
         if "graph" not in described:
             raise DGLError(f"{self._folder / 'metadata.yaml'} describes no graph: nodes, edges")
         self.graph = FusedCSCSamplingGraph(self._graph(described["graph"]))
@@ -496,7 +482,6 @@ class OnDiskDataset:
         self.feature = BasicFeatureStore(
             {(x["domain"], x.get("type"), x["name"]): TorchBasedFeature(self._read(x, False)) for x in listed}
         )
-        wanted = [tasks] if isinstance(tasks, str) else tasks
         self.tasks = [
             OnDiskTask(
                 {name: x for name, x in task.items() if not name.endswith("_set")},
@@ -510,14 +495,13 @@ class OnDiskDataset:
         return self
 
     def _read(self, described: Mapping[str, Any], whole: bool = True) -> Any:
-        path = self._folder / described["path"]
-        if described["format"] == "torch":
+        path, kind = self._folder / described["path"], described["format"]
+        if kind not in ("numpy", "torch"):
+            raise DGLError(f"{path} has the format {kind!r}; expected 'numpy' or 'torch'")
+        if kind == "torch":
             return torch.load(path, weights_only=True)
-        if described["format"] != "numpy":
-            raise DGLError(f"{path} has the format {described['format']!r}; expected 'numpy' or 'torch'")
-        if whole or described.get("in_memory", True):
-            return torch.from_numpy(np.load(path))
-        return np.load(path, mmap_mode="r")
+        kept = whole or described.get("in_memory", True)
+        return torch.from_numpy(np.load(path)) if kept else np.load(path, mmap_mode="r")
 
     def _graph(self, described: Mapping[str, Any]) -> DGLGraph:
         counts = {x.get("type"): int(x["num"]) for x in described["nodes"]}

@@ -17,7 +17,7 @@ from .exclusion import find_exclude_eids
 from .neighbor_sampler import NeighborSampler
 from .pairs_in_time import in_time
 
-__all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler"]
+__all__ = ["EdgePredictionSampler", "as_edge_prediction_sampler", "graph_of_pairs"]
 
 
 def as_edge_prediction_sampler(
@@ -132,8 +132,13 @@ class EdgePredictionSampler(Sampler):
                     "return a dictionary by edge type"
                 )
             pairs = {g.canonical_etypes[0]: pairs}
-        given = {g.to_canonical_etype(etype): ends for etype, ends in pairs.items()}
-        none: tuple[list[int], list[int]] = [], []
-        edges = {etype: given.get(etype, none) for etype in g.canonical_etypes}
-        counts = {ntype: g.num_nodes(ntype) for ntype in g.ntypes}
-        return heterograph(edges, counts, idtype=g.idtype, device=g.device)
+        return graph_of_pairs(g, pairs)
+
+
+def graph_of_pairs(g: DGLGraph, pairs: Mapping[Any, Any]) -> DGLGraph:
+    """Return the graph over the nodes of ``g`` whose edges are pairs (source, destination), by edge type."""
+    given = {g.to_canonical_etype(etype): ends for etype, ends in pairs.items()}
+    none: tuple[list[int], list[int]] = [], []
+    edges = {etype: given.get(etype, none) for etype in g.canonical_etypes}
+    counts = {ntype: g.num_nodes(ntype) for ntype in g.ntypes}
+    return heterograph(edges, counts, idtype=g.idtype, device=g.device)

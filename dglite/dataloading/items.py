@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..backend import Backend, Tensor, active, backend_of
 from ..errors import DGLError
 from ..structure.ids import integer_array
 
-__all__ = ["Items"]
+__all__ = ["Items", "by_kind"]
 
 
 class Items:
@@ -45,13 +45,18 @@ class Items:
         """Return the ids at some positions; by type if they were given so, types without any left out."""
         if self.types is None:
             return self._parts[0].at(positions)
-        kinds = np.searchsorted(self._offsets, positions, "right") - 1
-        found = {}
-        for i, key in enumerate(self.types):
-            own = positions[kinds == i]
-            if len(own):
-                found[key] = self._parts[i].at(own - self._offsets[i])
-        return found
+        parts = dict(zip(self.types, self._parts, strict=True))
+        return {key: parts[key].at(own) for key, own in by_kind(positions, self._offsets, parts).items()}
+
+
+def by_kind(positions: np.ndarray, offsets: np.ndarray, kinds: Iterable[Any]) -> dict[Any, np.ndarray]:
+    """Return positions inside each kind's items, which follow each other from ``offsets`` on; no kind without any."""
+    found, at = {}, np.searchsorted(offsets, positions, "right") - 1
+    for i, kind in enumerate(kinds):
+        own = positions[at == i]
+        if len(own):
+            found[kind] = own - offsets[i]
+    return found
 
 
 class _TypeItems:
