@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -31,6 +32,10 @@ _NO_PLACES = np.empty(0, np.int64)
 _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
 _READERS = 32
 """Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
+_PROBE, _AT_ONCE = 64, 1 << 15
+"""Rows of a file that are read before it is known whether its pages are in memory, and rows of each run after that."""
+_IN_MEMORY = 4e-6
+"""Seconds a row takes at most whose page is in memory. A disk takes a hundred microseconds for one."""
 
 
 @runtime_checkable
@@ -89,15 +94,19 @@ class _Stored:
         self.gather(rows, _NO_PLACES, target)
         return result
 
-    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
-        """Write row ``rows[i]`` to ``target[places[i]]``, or to ``target[i]`` without places; nothing is checked."""
+    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray, run: Any = None) -> None:
+        """Write row ``rows[i]`` to ``target[places[i]]``, or to ``target[i]`` without places; nothing is checked.
+
+        ``run`` calls the kernel, :meth:`_run` unless given.
+        """
         kernels, source, to = _kernels(), self._array.ctypes.data, target.ctypes.data
         scales = (self._scales,) if self._widen == "widen_int8" else ()
         if self._widen is None:
             function, size = kernels.gather.copy_rows, self._count * self._array.itemsize
         else:
             function, size = getattr(kernels.gather, self._widen), self._count
-        self._run(function, len(rows), len(rows) * self._count, source, size, *scales, rows, places, to)
+        run = self._run if run is None else run
+        run(function, len(rows), len(rows) * self._count, source, size, *scales, rows, places, to)
 
     def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         _kernels().rows.run_rows(function, num_rows, work // 4, active.num_threads(), *arguments)
@@ -174,16 +183,23 @@ class MappedFeatures(_Stored):
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedFeatures, self._arguments
 
-    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray) -> None:
+    def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray, run: Any = None) -> None:
         size, needed = (0, 0) if self._map is None else (self._map.size(), len(self._map))
         if size < needed:
             raise DGLError(
                 f"{self.path} was cut short while it is open: it had {needed} bytes, it has {size}; write it anew and "
                 "open it again"
             )
-        super().gather(rows, places, target)
+        # The threads that compute read runs of rows, as long as pages are in memory; then readers, which wait for them.
+        first, last, run = 0, _PROBE, None
+        while first < len(rows):
+            part, start = slice(first, last), time.perf_counter()
+            super().gather(rows[part], places[part], target if len(places) else target[part], run)
+            late = run is None and time.perf_counter() - start > _IN_MEMORY * (last - first)
+            run = self._run_readers if late else None
+            first, last = last, len(rows) if late else last + _AT_ONCE
 
-    def _run(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
+    def _run_readers(self, function: Any, num_rows: int, work: int, *arguments: Any) -> None:
         shares = min(4 * _READERS, 1 + num_rows // 512)
         if shares == 1:
             function(*arguments, 0, num_rows)

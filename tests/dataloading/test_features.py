@@ -23,6 +23,7 @@ from dglite.dataloading import (
     TensorFeatures,
     hot_rows,
 )
+from dglite.dataloading import features as feature_stores
 from tests.dataloading.graphs import ring, shop
 
 ROWS = [5, 0, 5, 9]
@@ -80,10 +81,17 @@ def test_int8_comes_with_a_scale(tmp_path, scale):
         TensorFeatures(array, scale=[1, 2, 3])
 
 
-def test_many_rows_of_a_file_in_many_shares(tmp_path):
-    array = features(shape=(5000, 16))
+@pytest.mark.parametrize("seconds", [0, 60], ids=["from the disk", "in memory"])
+def test_many_rows_of_a_file_in_many_shares(tmp_path, monkeypatch, seconds):
+    monkeypatch.setattr(feature_stores, "_IN_MEMORY", seconds)
+    monkeypatch.setattr(feature_stores, "_AT_ONCE", 3000)
+    array, read = features(shape=(5000, 16)), []
     store, rows = MappedFeatures(saved(tmp_path, array)), np.random.default_rng(1).integers(5000, size=20_000)
+    by_readers = store._run_readers
+    monkeypatch.setattr(store, "_run_readers", lambda *given: (read.append(given[1]), by_readers(*given)))
     assert np.array_equal(store.rows(rows).numpy(), array[rows])
+    assert torch.equal(CachedFeatures(store, rows[:9]).rows(rows), store.rows(rows))
+    assert read[:1] == ([] if seconds else [len(rows) - feature_stores._PROBE])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
