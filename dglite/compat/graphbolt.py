@@ -195,7 +195,7 @@ class ItemSampler:
         **_: Any,
     ) -> None:
         self.item_set, self.batch_size, self.drop_last, self.shuffle = item_set, batch_size, drop_last, shuffle
-        self.minibatcher = minibatcher or _named
+        self.minibatcher = _named if minibatcher is None else minibatcher
         self.stages: tuple[Callable[[MiniBatch], MiniBatch], ...] = ()
 
     def __iter__(self) -> Iterator[MiniBatch]:
@@ -389,8 +389,10 @@ def fused_csc_sampling_graph(
     """
     src, dst = indices.long(), torch.repeat_interleave(csc_indptr.diff())
     if node_type_offset is None or node_type_to_id is None or edge_type_to_id is None or type_per_edge is None:
-        node_type_offset, type_per_edge = torch.tensor([0, len(csc_indptr) - 1]), torch.zeros_like(indices)
-        node_type_to_id, edge_type_to_id = {"_N": 0}, {"_N:_E:_N": 0}
+        g = graph((src, dst), num_nodes=len(csc_indptr) - 1)
+        g.ndata.update(node_attributes or {})
+        g.edata.update(edge_attributes or {})
+        return FusedCSCSamplingGraph(g)
     first = node_type_offset.tolist()
     own = {etype_str_to_tuple(name): (type_per_edge == i).nonzero().flatten() for name, i in edge_type_to_id.items()}
     starts = {etype: [first[node_type_to_id[ntype]] for ntype in etype[::2]] for etype in own}

@@ -170,3 +170,11 @@ def test_large_products_are_added_in_place_unless_somebody_keeps_them(
     assert torch.allclose(layer(g, feat), expected) and torch.allclose(
         kept[0], feat @ layer.fc_self.weight.T + layer.fc_self.bias
     )
+
+
+def test_a_module_without_a_weight_may_take_a_matrix_s_place() -> None:
+    g, layer = dense.graph(), _layer(3, 3, "mean")
+    layer.fc_self = torch.nn.Identity()
+    feat = dense.double(g.num_nodes(), 3)
+    own, without = layer(g, feat), layer(g, (feat, torch.zeros_like(feat)))
+    assert torch.allclose(own - without, feat)
