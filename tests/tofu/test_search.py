@@ -292,8 +292,8 @@ def test_data_parallel_all_reduces_and_fsdp_gathers_twice_and_scatters() -> None
     weights = sum(p.meta["val"].numel() * 4 for p in captured.parameters.values())
     found = plan_captured(captured, 4)
     assert found.baseline(known.data_parallel).bytes == pytest.approx(2 * 3 * weights, rel=0.01)
-    first = 64 * 64 * 4  # the input needs no gradient, so the first weight is gathered once
-    assert found.baseline(known.fsdp).bytes == pytest.approx(3 * (3 * weights - first), rel=0.01)
+    once = 2 * 64 * 64 * 4  # the first weight, as the input needs no gradient; the last, whose gradient is next
+    assert found.baseline(known.fsdp).bytes == pytest.approx(3 * (3 * weights - once), rel=0.01)
 
 
 def test_megatron_cuts_columns_then_rows() -> None:
