@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
+import math
+import runpy
 import subprocess
 import sys
+import types
+import warnings
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dglite.compat import uninstall
 from dglite.config import data_dir
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -39,3 +47,55 @@ def test_a_data_set_of_ones_own(tmp_path: Path) -> None:
 
 def test_mini_batches(tmp_path: Path) -> None:
     assert float(_run("mini_batches.py", str(tmp_path)).split()[1]) > 0.8
+
+
+# -- in the manner of projects -----------------------------------------------------------------------------------------
+RECORDED = {"se3_attention": 85.45213, "rgat_blocks": 10.33844, "molecule_charges": 29.90144, "three_body": 89914.69}
+"""The sum of the norms of all results and gradients, by DGL 2.1.0."""
+
+
+@pytest.mark.parametrize("script", RECORDED)
+def test_a_project_computes_as_with_dgl(dgl_is_dglite: None, script: str) -> None:
+    found = _results(script)
+    assert math.isclose(sum(float(values.norm()) for values in found.values()), RECORDED[script], rel_tol=1e-4)
+    uninstall()
+    if not _dgl_itself():
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in _dgl_itself().items():
+            patch.setitem(sys.modules, name, module)
+        expected = _results(script)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        error = (found[name] - values).abs().max().item()
+        assert error <= 1e-4 * values.abs().max().item() + 1e-6, name
+
+
+def _results(script: str) -> dict[str, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = runpy.run_path(str(SCRIPTS / f"{script}.py"))["results"]()
+    return {name: values.detach() for name, values in made.items()}
+
+
+@cache
+def _dgl_itself() -> dict[str, types.ModuleType]:
+    """Return the modules of DGL by name, none where it is not installed.
+
+    Two modules that it imports, and that are not needed here, may be missing: parts compiled for one torch, and pandas.
+    """
+    before = set(sys.modules)
+    for name in ("dgl.graphbolt", "pandas"):
+        if name.startswith("dgl.") or importlib.util.find_spec(name) is None:
+            sys.modules[name] = types.ModuleType(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module("dgl")
+        return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "dgl"}
+    except ImportError:
+        return {}
+    finally:
+        for name in set(sys.modules) - before:
+            if name.partition(".")[0] == "dgl" or sys.modules[name].__spec__ is None:
+                del sys.modules[name]
