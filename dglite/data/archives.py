@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import math
+import os
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -35,8 +36,9 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
     """Unpack a ``.zip``, ``.tar``, ``.tar.gz`` (``.tgz``), ``.tar.bz2``, ``.tar.xz`` or ``.gz`` file into a folder.
 
     Without ``overwrite``, nothing is done when the folder exists. Files come into the folder when all of them are
-    unpacked. Members are written to the disk piece by piece, so that memory does not grow with what they unpack to;
-    ``.xz`` files ask for up to 66 MiB, 8 MiB as a rule. Refused are
+    unpacked; where one cannot be moved there, and on an interrupt, the folder stays as it was. Members are written to
+    the disk piece by piece, so that memory does not grow with what they unpack to; ``.xz`` files ask for up to 66 MiB,
+    8 MiB as a rule. Refused are
 
     - archives that would take more disk than 200 times their size and 64 MiB,
     - members of a ``.zip`` that say to be larger than their packed bytes can hold, that share packed bytes, or that are
@@ -60,7 +62,7 @@ def extract_archive(file: str | Path, target_dir: str | Path, overwrite: bool = 
             unpacked = folder / "unpacked"
             unpacked.mkdir()
             unpack(file, unpacked, disk)
-            _move(unpacked, target)
+            _move(unpacked, target, folder / "replaced")
     except Exception as error:  # a damaged archive raises nearly anything: zlib.error, EOFError, struct.error ...
         raise DGLError(f"{file} cannot be unpacked: {error or type(error).__name__}") from error
 
@@ -204,14 +206,41 @@ class _Stream:
             yield piece
 
 
-def _move(made: Path, target: Path) -> None:
-    """Move a folder, or what is in it where the target is there already."""
+def _move(made: Path, target: Path, replaced: Path) -> None:
+    """Move a folder, or what is in it where the target is there already: all of it, or nothing.
+
+    Files that it takes the place of lie in the folder ``replaced`` meanwhile.
+    """
     if not target.exists():
         made.replace(target)
         return
-    for place in list(made.iterdir()):
-        to = target / place.name
-        if place.is_dir() and not place.is_symlink() and to.is_dir():
-            _move(place, to)
-        else:
+    replaced.mkdir()
+    begun: list[tuple[Path, Path, Path]] = []
+    try:
+        for place, to in list(_moves(made, target)):
+            aside = replaced / str(len(begun))
+            begun.append((place, to, aside))
+            if not _is_folder(place) and os.path.lexists(to) and not _is_folder(to):
+                to.replace(aside)
             place.replace(to)
+    except BaseException:  # an interrupt too
+        for place, to, aside in reversed(begun):
+            if not os.path.lexists(place):
+                to.replace(place)
+            if os.path.lexists(aside):
+                aside.replace(to)
+        raise
+
+
+def _moves(made: Path, target: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield what is to be moved, and where to."""
+    for place in made.iterdir():
+        to = target / place.name
+        if _is_folder(place) and to.is_dir():
+            yield from _moves(place, to)
+        else:
+            yield place, to
+
+
+def _is_folder(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()

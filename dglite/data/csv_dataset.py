@@ -28,11 +28,18 @@ _NODES, _EDGES = "_V", ("_V", "_E", "_V")
 
 
 class CSVTable(NamedTuple):
-    """A CSV file: the columns that are ids, the graph that each row belongs to, and the others as features."""
+    """A CSV file: its path, the columns that are ids, the graph of each row, the others as features, and lines."""
 
+    path: Path
     ids: tuple[np.ndarray, ...]
     graph_ids: np.ndarray
     data: Columns
+    lines: list[int]
+    """The number of the line on which each row ends."""
+
+    def line(self, row: int) -> str:
+        """Return where a row is, in words."""
+        return f"line {self.lines[row]} of {self.path}"
 
 
 class CSVDataset(DGLDataset):
@@ -134,7 +141,9 @@ class CSVDataset(DGLDataset):
         }
         listed, facts = np.zeros(1, np.int64), Columns()
         if self._meta["graph_data"] is not None:
-            (listed,), _, facts = self._table(self._meta["graph_data"], ("graph_id",), of_graphs)
+            table = self._table(self._meta["graph_data"], ("graph_id",), of_graphs)
+            _check_once(table, np.arange(len(table.lines)), "graph")
+            (listed,), facts = table.ids, table.data
         self.graphs = _graphs(nodes, edges, listed.tolist())
         self.data = {name: _tensor(_two_axes(values), name) for name, values in facts.items()}
         self._name_label()
@@ -142,7 +151,7 @@ class CSVDataset(DGLDataset):
     def _table(self, meta: Mapping[str, Any], fields: Sequence[str], parser: Parser | None) -> CSVTable:
         path = self._folder / meta["file_name"]
         separator = self._meta["separator"]
-        columns = _read_columns(path, separator)
+        columns, lines = _read_columns(path, separator)
         names = [meta.get(f"{field}_field") or field for field in fields]
         lacks = [name for name in names if name not in columns]
         if lacks:
@@ -151,12 +160,13 @@ class CSVDataset(DGLDataset):
         graph_name = meta.get("graph_id_field") or "graph_id"
         graph_ids = columns.pop(graph_name, np.zeros(len(ids[0]), np.int64))
         if parser is None:
-            return CSVTable(ids, graph_ids, {name: _numbers(cells, name, path) for name, cells in columns.items()})
+            read = {name: _numbers(cells, name, path) for name, cells in columns.items()}
+            return CSVTable(path, ids, graph_ids, read, lines)
         data = {name: np.asarray(values) for name, values in parser(_frame(path, separator, columns)).items()}
         for name, values in data.items():
             if len(values) != len(ids[0]):
                 raise DGLError(f"the parser made {len(values)} rows of {name!r} from {len(ids[0])} in {path}")
-        return CSVTable(ids, graph_ids, data)
+        return CSVTable(path, ids, graph_ids, data, lines)
 
     def _name_label(self) -> None:
         if len(self.data) == 1:
@@ -256,22 +266,25 @@ def _check_types(meta: Mapping[str, Any], path: Path) -> None:
             raise DGLError(f"{path} has edges {etype}; expected [source, name, destination] of the node types {ntypes}")
 
 
-def _read_columns(path: Path, separator: str) -> Columns:
-    """Read a CSV file with a header; columns are int64, float64, bool, or text."""
+def _read_columns(path: Path, separator: str) -> tuple[Columns, list[int]]:
+    """Read a CSV file with a header; columns are int64, float64, bool, or text. Return them and each row's line."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.reader(file, delimiter=separator))
+            reader = csv.reader(file, delimiter=separator)
+            found = [(reader.line_num, row) for row in reader if row]
     except (OSError, UnicodeDecodeError, TypeError, csv.Error) as error:
         raise DGLError(f"{path} is not readable: {error}") from error
-    header, *rows = lines or [[]]
-    rows = [row for row in rows if row]
-    wrong = next((row for row in rows if len(row) != len(header)), None)
-    if wrong is not None:
-        raise DGLError(f"{path} has {len(header)} columns, {header}; this row has {len(wrong)}: {wrong!r:.80}")
+    header = found.pop(0)[1] if found else []
+    for line, row in found:
+        if len(row) != len(header):
+            raise DGLError(
+                f"line {line} of {path} has {len(row)} cells, {row!r:.80}; expected {len(header)}, as in line 1"
+            )
+    rows = [row for _, row in found]
     columns = {name.strip(): _typed([row[i] for row in rows]) for i, name in enumerate(header)}
     if columns.pop("", None) is not None:
         warnings.warn(f"{path} has a column without a name, which is left out", DGLWarning, stacklevel=2)
-    return columns
+    return columns, [line for line, _ in found]
 
 
 def _typed(cells: list[str]) -> np.ndarray:
@@ -327,12 +340,10 @@ def _graph(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], rows: dict[An
     rows = {kind: np.asarray(of_kind, np.int64) for kind, of_kind in rows.items()}
     names: dict[str, np.ndarray] = {}
     for ntype, table in nodes.items():
-        names[ntype], first = np.unique(table.ids[0][rows[ntype]], return_index=True)
-        if len(first) < len(rows[ntype]):
-            raise DGLError(f"a node id of type {ntype!r} occurs twice in a graph; ids must differ")
+        names[ntype], first = _check_once(table, rows[ntype], "node")
         rows[ntype] = rows[ntype][first]
     ends = {
-        etype: tuple(_numbered(table.ids[i][rows[etype]], names[etype[2 * i]], etype, etype[2 * i]) for i in (0, 1))
+        etype: tuple(_numbered(table, i, rows[etype], names[etype[2 * i]], etype) for i in (0, 1))
         for etype, table in edges.items()
     }
     made = heterograph(ends, {ntype: len(ids) for ntype, ids in names.items()})
@@ -343,18 +354,32 @@ def _graph(nodes: dict[str, CSVTable], edges: dict[Any, CSVTable], rows: dict[An
     return made
 
 
-def _numbered(ids: np.ndarray, names: np.ndarray, etype: Any, ntype: str) -> np.ndarray:
-    """Return the position of each id among the sorted ids of the nodes."""
+def _check_once(table: CSVTable, rows: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids in some rows, sorted, and where each is; raise ``DGLError`` for one that is there twice."""
+    ids = table.ids[0][rows]
+    names, first = np.unique(ids, return_index=True)
+    if len(first) < len(rows):
+        again = np.setdiff1d(np.arange(len(rows)), first)[0]
+        raise DGLError(f"{table.line(rows[again])} has {what} {ids[again]}, which occurs twice; remove one of them")
+    return names, first
+
+
+def _numbered(table: CSVTable, end: int, rows: np.ndarray, names: np.ndarray, etype: Any) -> np.ndarray:
+    """Return the position of each id of an end of edges among the sorted ids of the nodes."""
+    ids = table.ids[end][rows]
     if not len(ids):
         return np.zeros(0, np.int64)
     ids = ids.astype(str) if names.dtype.kind == "U" else ids
+    found, missing = np.zeros(len(ids), np.int64), np.ones(len(ids), bool)
     if len(names) and (ids.dtype.kind == "U") == (names.dtype.kind == "U"):
         found = np.minimum(np.searchsorted(names, ids), len(names) - 1)
-        missing = ids[names[found] != ids]
-    else:
-        missing = ids
-    if len(missing):
-        raise DGLError(f"edges {etype} name node {missing[0]}, and no node of type {ntype!r} in the graph has that id")
+        missing = names[found] != ids
+    if missing.any():
+        wrong = int(missing.argmax())
+        raise DGLError(
+            f"{table.line(rows[wrong])}: edges {etype} name node {ids[wrong]}, and no node of type {etype[2 * end]!r} "
+            "in the graph has that id; add the node, or remove the edge"
+        )
     return found
 
 

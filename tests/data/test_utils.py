@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import hashlib
 import io
+import itertools
 import lzma
 import tarfile
 import threading
@@ -257,3 +258,30 @@ def test_an_archive_is_unpacked_in_whole_or_not_at_all(tmp_path: Path, there: bo
     with pytest.raises(DGLError, match=r"absent\.zip cannot be unpacked"):
         utils.extract_archive(tmp_path / "absent.zip", tmp_path / "out")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_an_interrupt_leaves_the_folder_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    names = ["a.txt", "inner/b.txt", "new.txt"]
+    archive = _archive(tmp_path / "x.zip", dict.fromkeys(names, b"new"))
+    for name in ("a.txt", "inner/b.txt", "inner/kept.txt"):
+        (tmp_path / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / name).write_bytes(b"old")
+    before = sorted(tmp_path.rglob("*"))
+    calls, replace = itertools.count(), Path.replace
+
+    def interrupted(place: Path, to: Path) -> Path:
+        if next(calls) == step:
+            raise KeyboardInterrupt
+        return replace(place, to)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    if step < 5:  # two files are put aside, three are moved
+        with pytest.raises(KeyboardInterrupt):
+            utils.extract_archive(archive, tmp_path / "out")
+        assert sorted(tmp_path.rglob("*")) == before
+    else:
+        utils.extract_archive(archive, tmp_path / "out")
+    content = {name: (tmp_path / "out" / name).read_bytes() for name in names if (tmp_path / "out" / name).exists()}
+    assert content == dict.fromkeys(names[: 2 if step < 5 else 3], b"old" if step < 5 else b"new")
+    assert (tmp_path / "out" / "inner" / "kept.txt").read_bytes() == b"old"
