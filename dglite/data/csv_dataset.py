@@ -16,7 +16,7 @@ from ..convert import heterograph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
-from .dataset import DGLDataset
+from .dataset import DGLDataset, text_of
 from .splits import Subset
 
 __all__ = ["CSVDataset"]
@@ -228,7 +228,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise DGLError(f"there is no {path}, which would describe the CSV files")
     try:
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))
+        said = yaml.safe_load(text_of(path))
     except yaml.YAMLError as error:
         raise DGLError(f"{path} is not YAML: {error}") from error
     given = said if isinstance(said, dict) else {}

@@ -96,8 +96,8 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
         kept = np.isin(film_ids, films)
-        src = _places(users, user_ids, self._folder, "user")
-        dst = _places(films, film_ids[kept], self._folder, "film")
+        src = _places(users, user_ids, self._folder / _FILES[self.name][-2], "user")
+        dst = _places(films, film_ids[kept], self._folder / _FILES[self.name][-1], "film")
         made = heterograph(
             {("user", "user-movie", "movie"): (src, dst), ("movie", "movie-user", "user"): (dst, src)},
             {"user": len(user_ids), "movie": int(kept.sum())},
@@ -200,12 +200,12 @@ def _ratings(path: Path, between: str) -> Ratings:
     return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
 
-def _places(ids: np.ndarray, known: np.ndarray, folder: Path, what: str) -> np.ndarray:
-    """Return where each id is among the known ones."""
+def _places(ids: np.ndarray, known: np.ndarray, path: Path, what: str) -> np.ndarray:
+    """Return where each id is among the known ones, which a file has."""
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known, ids, sorter=order)
     places: np.ndarray = order[np.minimum(found, len(known) - 1)] if len(known) else np.zeros(len(ids), np.int64)
     if len(ids) and (not len(known) or (known[places] != ids).any()):
         stranger = next(x for x in ids.tolist() if x not in set(known.tolist()))
-        raise DGLError(f"a rating in {folder} is of {what} {stranger}, whom the file of {what}s does not have")
+        raise DGLError(f"{path} has no {what} {stranger}, of whom there is a rating; it is cut short, or another file")
     return places
