@@ -136,6 +136,10 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
         ({"edges": "src_id,dst_id\n3,5\n3,4\n"}, r"line 3 of .*edges\.csv: .*name node 4, and no node of type '_V'"),
         ({"edges": "src_id,dst_id\n3,a\n"}, "name node a"),
         ({"edges": "src_id,dst_id,graph_id\n3,5,1\n"}, r"of graphs \['1'\]; graph_data, or 0 without it, has \[0\]"),
+        (
+            {"meta": HOMOGENEOUS + "graph_data: {file_name: graphs.csv}", "graphs": "graph_id,y\n0,1\n0,2\n"},
+            r"line 3 of .*graphs\.csv has graph 0, which occurs twice",
+        ),
         ({"meta": HOMOGENEOUS + "graph_data: {file_name: none.csv}"}, r"none\.csv is not readable"),
         ({"meta": "dataset_name: x"}, "needs node_data, a list; got None"),
         ({"meta": "- x"}, "needs dataset_name, a str"),
