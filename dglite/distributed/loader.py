@@ -113,6 +113,32 @@ class _DistLoader(Resumable):
         """Return the number of batches of an epoch, the same on all ranks."""
         return self._count
 
+    def state_dict(self) -> dict[str, int]:
+        """Return the place in the epoch; where batches are shared, ``position`` counts those of all ranks.
+
+        So another number of ranks may go on from it.
+        """
+        state = super().state_dict()
+        return state | {"position": state["position"] * self.exchange.world} if self.shared else state
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave, on any number of ranks if shared.
+
+        Raises
+        ------
+        DGLError
+            The state has other keys, or the batches taken until then are no whole steps of these ranks.
+        """
+        taken, world = int(state_dict.get("position", 0)), self.exchange.world
+        if self.shared:
+            if taken % world:
+                raise DGLError(
+                    f"the state is after {taken} shared batches, which are no whole steps of {world} ranks; go on with "
+                    "a number of ranks that divides it, or save after another step"
+                )
+            state_dict = {**state_dict, "position": taken // world} if "position" in state_dict else state_dict
+        super().load_state_dict(state_dict)
+
     def _order(self, epoch: int) -> np.ndarray:
         who = () if self.shared else (self.exchange.rank,)
         if not self.shuffle:
