@@ -138,7 +138,8 @@ class ParallelStep:
             values[program.slots[node]] = self._cut(node, x.to(self._device))
         for name, node in captured.hyper.items():
             group = self.optimizer.param_groups[int(name.rsplit(".", 1)[1])]
-            values[program.slots[node]] = torch.tensor(float(group["lr"]), dtype=node.meta["val"].dtype)
+            rate, dtype = float(group["lr"]), node.meta["val"].dtype
+            values[program.slots[node]] = torch.tensor(rate, dtype=dtype, device=self._device)
         for node in [n for n in self._parts if n in captured.updates]:
             values[program.slots[node]] = self._parts.pop(node)
         for node, part in self._parts.items():
