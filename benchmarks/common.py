@@ -65,6 +65,15 @@ def interleave(
     return {name: slow[name] if name in slow else statistics.median(times[name]) for name in runners}
 
 
+def best_forms(seconds: dict[str, float]) -> dict[str, float]:
+    """Return the fastest form of each library: ``DGL 2.1/csc`` is a form of ``DGL 2.1``."""
+    best: dict[str, float] = {}
+    for name, taken in seconds.items():
+        library = name.split("/")[0]
+        best[library] = min(taken, best.get(library, math.inf))
+    return best
+
+
 def timed(run: Callable[[], Any]) -> float:
     """Return how many seconds one call takes."""
     start = time.perf_counter()
@@ -117,6 +126,17 @@ def load_pyg() -> types.ModuleType | None:
     except ImportError as error:
         print(f"PyTorch Geometric is left out: {error}", file=sys.stderr)
         return None
+
+
+def sparse_tensor(edge_index: Any, num_nodes: int, values: Any = None) -> Any:
+    """Return a graph as PyTorch Geometric's ``SparseTensor``, ready for gradients, or None without torch-sparse."""
+    try:
+        torch_sparse = importlib.import_module("torch_sparse")
+    except ImportError as error:
+        print(f"torch-sparse is left out: {error}", file=sys.stderr)
+        return None
+    row, col = edge_index[1], edge_index[0]
+    return torch_sparse.SparseTensor(row=row, col=col, value=values, sparse_sizes=(num_nodes, num_nodes)).fill_cache_()
 
 
 def load_dynet() -> types.ModuleType | None:

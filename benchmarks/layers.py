@@ -7,8 +7,9 @@
 On an Erdos-Renyi graph of 32,768 nodes and 859k edges, with self-loops, features of width 64. A step is forward, mean
 of squares and backward, the gradient of the input included. DGL has the same weights, and its output must be the same
 to 1e-4; it gets its graph in the form in which it is faster, with 32-bit ids: CSC alone, or all formats made before.
-PyTorch Geometric is measured where it has the same layer. Memory is how far a process grows during the first step on a
-graph of a quarter of the size, whose formats are there; what a layer keeps with the graph counts.
+PyTorch Geometric is measured where it has the same layer, on the faster of ``edge_index`` and ``SparseTensor``. Memory
+is how far a process grows during the first step on a graph of a quarter of the size, whose formats are there; what a
+layer keeps with the graph counts.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from common import (
     load_pyg,
     parser,
     save,
+    sparse_tensor,
     table,
     timed,
 )
@@ -183,13 +185,18 @@ class Data:
         self.tensors["bias"] = torch.randn(NUM_GRAPHS, 36, 36, 8)
         self.tensors["pairs"] = torch.randn(NUM_GRAPHS, 36, 36, 16)
 
-    def graphs(self, name: str, where: str) -> list[Any]:
+    def graphs(self, name: str, case: Case) -> list[Any]:
         """Return the graph, or graphs, in every form that may suit a library."""
-        if name == PYG or where == "none":
+        if case.where == "none":
             return [None]
+        if name == PYG:
+            edge_index = self.tensors["edge_index"]
+            types = self.tensors["types"] if "types" in case.pyg_inputs else None
+            matrix = sparse_tensor(edge_index, self.num_nodes, types)
+            return [edge_index] if matrix is None else [edge_index, matrix]
         library = __import__("dglite") if name == OURS else load_dgl()
         assert library is not None
-        if where == "batch":
+        if case.where == "batch":
             rings = [torch.arange(size) for size in self.sizes.tolist()]
             batch = library.batch(
                 [library.graph((ring.repeat(2), torch.cat([ring.roll(1), ring.roll(2)]))) for ring in rings]
@@ -213,7 +220,7 @@ def prepared(case: Case, name: str, data: Data, graph: Any) -> tuple[nn.Module, 
         pyg = load_pyg()
         assert pyg is not None and case.pyg is not None
         layer = case.pyg(__import__("torch_geometric.nn", fromlist=["GCNConv"]))
-        inputs = [tensors[key] for key in case.pyg_inputs]
+        inputs = [graph if key == "edge_index" else tensors[key] for key in case.pyg_inputs]
         return layer, lambda: layer(*inputs)
     module = "dglite.nn" if name == OURS else "dgl.nn.pytorch"
     layer = getattr(__import__(module, fromlist=[case.name]), case.name)(*case.arguments())
@@ -248,7 +255,7 @@ def measure(case: Case, data: Data, names: list[str], quick: bool) -> dict[str, 
         if name == PYG and case.pyg is None:
             continue
         options = []
-        for graph in data.graphs(name, case.where):
+        for graph in data.graphs(name, case):
             layer, call = prepared(case, name, data, graph)
             if name == DGL:
                 layer.load_state_dict(layers[OURS].state_dict())
@@ -259,7 +266,8 @@ def measure(case: Case, data: Data, names: list[str], quick: bool) -> dict[str, 
             except Exception as error:  # a form that a peer cannot run: the other one counts
                 if name == OURS:
                     raise
-                print(f"{name} does not run {case.title} in one form: {str(error).splitlines()[0]}", file=sys.stderr)
+                reason = next(iter(str(error).splitlines()), repr(error))
+                print(f"{name} does not run {case.title} in one form: {reason}", file=sys.stderr)
         if options:
             _, layers[name], calls[name], steps[name] = min(options, key=lambda option: option[0])
     error = None
@@ -279,7 +287,7 @@ def growth(case: Case, name: str, num_nodes: int, num_edges: int) -> int:
 
     def prepare() -> Callable[[], None]:
         data = Data(num_nodes, num_edges)
-        graph = data.graphs(name, case.where)[0]
+        graph = data.graphs(name, case)[0]
         if name == OURS and graph is not None:
             graph.create_formats_()
         return step_of(*prepared(case, name, data, graph))

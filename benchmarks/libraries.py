@@ -1,8 +1,9 @@
 """The same networks written with dglite, with DGL and with PyTorch Geometric.
 
-Each library gets its graph in the form that suits it: DGL 32-bit ids and all sparse formats, PyTorch Geometric an
-``edge_index`` and cached normalisation. Hyper-parameters and the initial distributions of the weights are the same; a
-network for one library is made from the same code as for the others.
+Each library gets its graph in the form that suits it: DGL 32-bit ids and all sparse formats, PyTorch Geometric cached
+normalisation, and a ``SparseTensor`` for sums and means where torch-sparse is installed, an ``edge_index`` elsewhere.
+Hyper-parameters and the initial distributions of the weights are the same; a network for one library is made from the
+same code as for the others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
-from common import OURS, load_dgl, load_pyg
+from common import OURS, load_dgl, load_pyg, sparse_tensor
 from torch import nn
 
 __all__ = ["DGL", "GAT", "GCN", "PYG", "SAGE", "Library", "Network", "library", "train_step"]
@@ -68,8 +69,9 @@ class GeometricLibrary:
         self.nn = layers
 
     def graph(self, src: torch.Tensor, dst: torch.Tensor, num_nodes: int) -> Any:
-        """Return the ``edge_index``."""
-        return torch.stack([src, dst]).long()
+        """Return the ``edge_index``, and the matrix of the same graph, None without torch-sparse."""
+        edge_index = torch.stack([src, dst]).long()
+        return edge_index, sparse_tensor(edge_index, num_nodes)
 
     def layer(self, kind: str, in_feats: int, out_feats: int, heads: int, attn_drop: float) -> nn.Module:
         """Return one layer. Self-loops are those of the graph, as in the other libraries."""
@@ -80,8 +82,9 @@ class GeometricLibrary:
         return self.nn.SAGEConv(in_feats, out_feats)
 
     def apply(self, layer: nn.Module, graph: Any, x: Any) -> torch.Tensor:
-        """Apply a layer."""
-        return layer(x, graph)
+        """Apply a layer; attention computes a score per edge, for which a ``SparseTensor`` is no help."""
+        edge_index, matrix = graph
+        return layer(x, edge_index if matrix is None or isinstance(layer, self.nn.GATConv) else matrix)
 
 
 def library(name: str) -> Library | None:
