@@ -302,16 +302,23 @@ def cases_table(records: list[dict[str, Any]]) -> str:
 
 
 def summary_table(records: list[dict[str, Any]]) -> str:
-    """Return one row per peer: geometric means and the case that is least in our favour."""
+    """Return one row per peer: geometric means, how many cases we lead, and the case that is least in our favour.
+
+    Within 5% a case is level.
+    """
     rows = []
     for peer in peers_of(records):
-        means = {
-            direction: geometric_mean(ratios([r for r in records if r["direction"] == direction], peer).values())
+        found = ratios(records, peer)
+        means = [
+            geometric_mean(ratios([r for r in records if r["direction"] == direction], peer).values())
             for direction in ("forward", "backward")
-        }
-        worst, least = min(ratios(records, peer).items(), key=lambda item: item[1])
-        rows.append([peer, f"{means['forward']:.2f}", f"{means['backward']:.2f}", f"{least:.2f}", worst])
-    return table(["peer's time / ours", "forward, geometric mean", "backward, geometric mean", "least", "where"], rows)
+        ]
+        behind, ahead = (sum(ratio < 0.95 for ratio in found.values()), sum(ratio > 1.05 for ratio in found.values()))
+        worst, least = min(found.items(), key=lambda item: item[1])
+        counts = (ahead, len(found) - ahead - behind, behind)
+        rows.append([peer, *(f"{mean:.2f}" for mean in means), *map(str, counts), f"{least:.2f}", worst])
+    heads = ["forward, geometric mean", "backward, geometric mean", "cases ahead", "level", "behind", "least", "where"]
+    return table(["peer's time / ours", *heads], rows)
 
 
 def operations_table(records: list[dict[str, Any]], peer: str = "DGL 2.1") -> str:

@@ -327,9 +327,18 @@ class Backend(ABC):
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ``x @ weight.T + bias``, (rows, ..., out)."""
 
-    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return ``x @ weight + bias`` of matrices, large results in memory of the pool."""
-        return self.linear(x, self.swap_last(weight), bias)
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+        """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU; large results in memory of the pool."""
+        result = self.linear(x, self.swap_last(weight), bias)
+        return result.relu() if relu else result
+
+    def is_pooled(self, *tensors: Tensor) -> bool:
+        """Whether products and sums of these matrices are made in memory of the pool: large ones on the CPU."""
+        return False
+
+    def relu_gradient(self, grad: Tensor, result: Tensor) -> Tensor:
+        """Return ``grad``, 0 where ``result``, that of a ReLU, is; large ones in memory of the pool."""
+        return self.functions["where"](result <= 0, 0.0, grad)
 
     def add_product(self, total: Tensor, x: Tensor, weight: Tensor) -> Tensor:
         """Return ``total + x @ weight`` of matrices, in memory of ``total`` where that is large: it may be lost."""

@@ -27,7 +27,18 @@ _BY_TENSOR = (
     "sum max min prod require can_defer recipe_of pass_by watched detach"
 ).split()
 """The first argument is a tensor, and the only one, beside ids."""
-_BY_TENSORS = ("put", "linear", "product", "add_product", "times", "sparse_coo", "requires_grad", "waits")
+_BY_TENSORS = (
+    "put",
+    "linear",
+    "product",
+    "add_product",
+    "relu_gradient",
+    "is_pooled",
+    "times",
+    "sparse_coo",
+    "requires_grad",
+    "waits",
+)
 """Several arguments are tensors."""
 _BY_SEQUENCE = ("concat", "stack")
 """The first argument is a sequence of tensors."""

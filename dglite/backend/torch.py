@@ -187,8 +187,16 @@ class TorchBackend(Backend):
     def linear(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.nn.functional.linear(x, weight, bias)
 
-    def product(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        return torch_memory.product(x, weight, bias)
+    def product(
+        self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool = False
+    ) -> torch.Tensor:
+        return torch_memory.product(x, weight, bias, relu)
+
+    def is_pooled(self, *tensors: torch.Tensor) -> bool:
+        return torch_memory.is_pooled(*tensors)
+
+    def relu_gradient(self, grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        return torch_memory.relu_gradient(grad, result)
 
     def add_product(self, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch_memory.add_product(total, x, weight)

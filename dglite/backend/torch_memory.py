@@ -12,7 +12,7 @@ import torch
 from .memory import LARGE, pool, with_room
 from .torch_deferred import WaitingTensor
 
-__all__ = ["PLAIN", "add_product", "empty", "product", "times"]
+__all__ = ["PLAIN", "add_product", "empty", "is_pooled", "product", "relu_gradient", "times"]
 
 PLAIN = (torch.Tensor, torch.nn.Parameter, WaitingTensor)
 """Classes whose results are ordinary tensors; others, such as those without values, make their own."""
@@ -52,13 +52,30 @@ def times(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.mul(x, y, out=empty(x.shape, x.dtype, x.device))
 
 
-def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Return ``x @ weight + bias`` of matrices."""
+def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    """Return ``grad``, 0 where ``result``, that of a ReLU, is."""
+    backward = torch.ops.aten.threshold_backward
+    if grad.numel() < LARGE or not _ordinary(grad, result) or _recorded(grad, result):
+        return backward(grad, result, 0)  # type: ignore[no-any-return]
+    out = empty(result.shape, grad.dtype, grad.device)
+    return backward.grad_input(grad, result, 0, grad_input=out)  # type: ignore[no-any-return]
+
+
+def is_pooled(*tensors: torch.Tensor) -> bool:
+    """Whether products of these are made in memory of the pool; further ones are of matrices made of the first."""
+    x = tensors[0]
+    return x.ndim == 2 and _ordinary(*tensors) and x.shape[0] * max(y.shape[-1] for y in tensors) >= LARGE
+
+
+def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool = False) -> torch.Tensor:
+    """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU."""
     tensors = (x, weight) if bias is None else (x, weight, bias)
-    rows, *inner = x.shape
-    if len(inner) == 1 and rows * max(*inner, weight.shape[-1]) >= LARGE and _ordinary(*tensors):
-        return _PooledProduct.apply(x, weight, bias) if _recorded(*tensors) else _product(x, weight, bias)
-    return x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
+    if x.ndim != 2 or x.shape[0] * weight.shape[1] < LARGE or not _ordinary(*tensors) or _recorded(*tensors):
+        result = x.matmul(weight) if bias is None else torch.nn.functional.linear(x, weight.T, bias)
+        return result.relu() if relu else result
+    out = empty((x.shape[0], weight.shape[1]), x.dtype, x.device)
+    result = torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
+    return result.relu_() if relu else result
 
 
 def add_product(total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -82,25 +99,6 @@ def _recorded(*tensors: torch.Tensor) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 
-def _product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    shape = x.shape[0], weight.shape[1]
-    if prod(shape) < LARGE or _recorded(x, weight):
-        return x @ weight if bias is None else torch.addmm(bias, x, weight)
-    out = empty(shape, x.dtype, x.device)
-    return torch.mm(x, weight, out=out) if bias is None else torch.addmm(bias, x, weight, out=out)
-
-
-class _PooledProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, weight if ctx.needs_input_grad[0] else None)
-        return _product(x, weight, bias)
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        return *_of_factors(ctx.saved_tensors, grad), grad.sum(0) if ctx.needs_input_grad[2] else None
-
-
 class _AddProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, total: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -110,10 +108,6 @@ class _AddProduct(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        return grad, *_of_factors(ctx.saved_tensors, grad)
-
-
-def _of_factors(saved: Sequence[torch.Tensor | None], grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradients of both sides of a product, None of one whose other side was not kept."""
-    x, weight = saved
-    return None if weight is None else _product(grad, weight.T), None if x is None else _product(x.T, grad)
+        x, weight = ctx.saved_tensors
+        of_x = None if weight is None else product(grad, weight.T, None)
+        return grad, of_x, None if x is None else product(x.T, grad, None)

@@ -17,6 +17,7 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
 from .operands import broadcast, check_operands, reads_edges
+from .products import bias_gradient
 from .sparse import gradient, mean_gradient, run_spmm, saved_slots, spmm
 from .traced import is_traced
 
@@ -116,14 +117,15 @@ class _SpmmEpilogue:
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
-        if self.relu:
-            grad = active.functions["where"](result <= 0, 0.0, grad)  # type: ignore[operator]
         first = len(given) - self.num_more
         grads: list[Tensor | None] = [None] * len(needs)
-        for slot in range(first, len(needs)):
+        biases = [
+            needs[slot] and self.shapes[slot][0] == 1 != active.shape(grad)[0] for slot in range(first, len(needs))
+        ]
+        grad, sums = bias_gradient(grad, result if self.relu else None, any(biases))
+        for slot, is_bias in enumerate(biases, first):
             if needs[slot]:
-                alone = self.shapes[slot][0] == 1 and self.shapes[slot] != tuple(active.shape(grad))
-                grads[slot] = active.sum(grad, 0, keepdims=True) if alone else grad
+                grads[slot] = active.reshape(sums, self.shapes[slot]) if is_bias else grad
         if self.reducer is Reducer.MEAN:
             grad = mean_gradient(self.adj, grad)
         operands: list[Any] = [*given[:first], grad]

@@ -4,6 +4,8 @@ Each form reads rows x and, where it has labels, a class for each row, and write
 ``args``: 0 the kernel, 1 number of rows, 2 width, then address and stride in bytes of x (3, 4), of the labels, int64
 (5, 6), and of y (7, 8); for a gradient those of the gradient of y (9, 10) and of x (11, 12), and 13 is not 0 where it
 is added to what is there. 14 is the address of a word in which a label out of range is reported, as 2 label + 1.
+
+:func:`loss_source` is cross entropy and its gradient in one pass, for a gradient of y that is known before.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from ..spec import ITEM_BYTES
 from .sparse import indent
 
-__all__ = ["FORMS", "LABELLED", "rowwise_source"]
+__all__ = ["FORMS", "IGNORED", "LABELLED", "loss_source", "rowwise_source"]
 
 LABELLED = ("cross_entropy", "nll_loss")
 FORMS = (*LABELLED, "softmax", "log_softmax")
@@ -47,7 +49,7 @@ _LABEL = """
         if not known and label != {ignored}:
             store_word(word(args, 14), 2 * label + 1)
 """
-_LOG_SUM = """high = splat1(float("-inf"))
+_HIGH = """high = splat1(float("-inf"))
 if whole > 0:
     highs = splat(float("-inf"))
     for k in range(0, whole, LANES * ITEM):
@@ -55,7 +57,8 @@ if whole > 0:
     high = reduce_max(highs)
 for k in range(whole, end, ITEM):
     high = maximum(high, load1(x + k))
-sums, rest = splat(0.0), splat1(0.0)
+"""
+_LOG_SUM = f"""{_HIGH}sums, rest = splat(0.0), splat1(0.0)
 for k in range(0, whole, LANES * ITEM):
     sums = sums + exp(load(x + k) - splat(high))
 for k in range(whole, end, ITEM):
@@ -72,6 +75,40 @@ def rowwise_source(form: str, gradient: bool, dtype: str, lanes: int) -> str:
     if gradient:
         return head + _GRADIENT + label + indent("\n".join(_gradient(form)), 8)
     return head + label + _forward(form)
+
+
+_WITH_GRADIENT = f"""if known:
+{indent(_HIGH, 4)}
+    sums, rest = splat(0.0), splat1(0.0)
+    for k in range(0, whole, LANES * ITEM):
+        term = exp(load(x + k) - splat(high))
+        store(d + k, term)
+        sums = sums + term
+    for k in range(whole, end, ITEM):
+        term1 = exp(load1(x + k) - high)
+        store1(d + k, term1)
+        rest = rest + term1
+    total = rest + reduce_add(sums)
+    store1(y, high + log(total) - load1(x + label * ITEM))
+    scale = load1(g) / total
+    for k in range(0, whole, LANES * ITEM):
+        store(d + k, load(d + k) * splat(scale))
+    for k in range(whole, end, ITEM):
+        store1(d + k, load1(d + k) * scale)
+    store1(d + label * ITEM, load1(d + label * ITEM) - load1(g))
+else:
+    store1(y, 0.0)
+    for k in range(0, end, ITEM):
+        store1(d + k, 0.0)
+"""
+
+
+def loss_source(dtype: str, lanes: int) -> str:
+    """Return the kernel of cross entropy with its gradient; both are 0 in rows whose label is left out."""
+    head = _HEAD.format(
+        form="cross_entropy", what=" with its gradient", dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes
+    )
+    return head + _GRADIENT + _LABEL.format(ignored=IGNORED) + indent(_WITH_GRADIENT, 8)
 
 
 def _forward(form: str) -> str:

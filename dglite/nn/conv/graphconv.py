@@ -115,9 +115,9 @@ class GraphConv(InEdgesRequired):
             result = functional.normalised_sum(
                 adjacency, functional.product(source, weight), self._norm, edge_weight, bias, relu
             )
-        else:  # the product adds the bias in the same pass
+        else:  # bias and ReLU belong to the product
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
-            result, relu = functional.product(result, weight, bias), False
+            result = functional.product(result, weight, bias, relu)
         return result if relu or activation is None else activation(result)
 
     def _weight(self, given: Tensor | None) -> Tensor | None:

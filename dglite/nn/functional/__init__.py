@@ -5,6 +5,7 @@ Layers hold parameters and check what users give them; what is computed stands h
 
 from ...ops import edge_softmax
 from ...ops.core import require_in_edges
+from ...ops.losses import cross_entropy
 from ...ops.operands import adjacency_of
 from ..sparsefeatures import as_features
 from .attention import attention, attention_by_scores, attention_with_edges, cosine_attention
@@ -97,6 +98,7 @@ __all__ = [
     "by_head",
     "checked_edge_weight",
     "cosine_attention",
+    "cross_entropy",
     "degree_scaler",
     "difference",
     "directional",

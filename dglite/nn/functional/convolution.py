@@ -10,7 +10,7 @@ from ...backend import Tensor, active, framework
 from ...backend.memory import LARGE
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
-from ...ops import core
+from ...ops import core, products
 from ...opspec import Reducer
 from ...structure.adjacency import Adjacency
 from ..sparsefeatures import Features, SparseFeatures
@@ -102,17 +102,18 @@ def reduce_neighbours(
     return core.spmm_epilogue(adjacency, expr, reducer, operands, bias, residual, relu)
 
 
-def product(x: Features, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return ``x @ weight + bias``, (rows, out): a layer's own product, the result of which it need not share."""
+def product(x: Features, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
+    """Return ``x @ weight + bias``, with ``relu`` its ReLU, (rows, out): a layer's own, which it need not share."""
     if isinstance(x, SparseFeatures):
         result = x.matmul(weight)
-        return result if bias is None else result + bias
-    return active.product(x, weight, bias)
+        result = result if bias is None else result + bias
+        return result.relu() if relu else result
+    return products.product(x, weight, bias, relu)
 
 
 def projected(linear: Any, x: Features) -> Tensor:
     """Return ``linear(x)`` of a :class:`SparseLinear`, computed here where it is large and no hook waits."""
-    return active.product(x, linear.weight.t(), linear.bias) if _is_own_product(linear, x) else linear(x)
+    return products.product(x, linear.weight.t(), linear.bias) if _is_own_product(linear, x) else linear(x)
 
 
 def sum_of_projected(first: Any, x: Features, second: Any, y: Features) -> Tensor:
