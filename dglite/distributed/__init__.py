@@ -7,11 +7,12 @@ from .embedding import DistEmbedding
 from .feature_split import FeatureSplit
 from .full_graph import FullGraph
 from .full_graph_plan import FullGraphPlan, plan_full_graph
-from .graph import DistGraph, exit_client, initialize
+from .graph import DistGraph
 from .loader import DistEdgeDataLoader, DistNodeDataLoader
 from .partition import partition_graph
 from .parts import load_partition, load_partition_book, load_partition_feats
 from .split import edge_split, node_split
+from .start import exit_client, initialize
 from .tensor import DistTensor, PartitionPolicy
 
 __all__ = [

@@ -7,18 +7,21 @@ than the others, makes all ranks raise the same error at the same place, and non
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from ..errors import DGLError
 from ..locks import new_lock
-from ..tofu.links import Broken, Links
+from ..tofu.links import Links
+from .witness import RankError, witness
 
 __all__ = ["TIMEOUT", "Collectives", "RankError"]
 
@@ -29,35 +32,58 @@ _LINE = 3
 Result = TypeVar("Result")
 
 
-class RankError(DGLError):
-    """A rank failed, or did something else than the others. Raised by all ranks, with the same message."""
-
-
-@final
 class Collectives:
     """Exchanges between all processes of a job, over a group of their own; made by all of them, in the same order.
 
-    Bytes travel by gloo from the hosts' memory, whatever the model's gradients travel by. Two objects may be used by
-    two threads at a time, one by one only.
+    Two objects may be used by two threads at a time, one by one only.
+
+    Parameters
+    ----------
+    timeout
+        seconds after which an exchange that another rank does not take part in raises an error.
+    group
+        the processes; all by default.
+    backend
+        what bytes travel by: ``"gloo"``, from the hosts' memory, whatever the model's gradients travel by. None means
+        that of the group.
 
     Attributes
     ----------
     rank, world
         the number of this process, and how many there are.
-    timeout
-        seconds after which an exchange that another rank does not take part in raises an error.
-    sent
-        bytes sent to other ranks, by what they were.
+    sent, received
+        bytes sent to other ranks, and received from them, by what they were: ``"ids"``, ``"features"``,
+        ``"gradients"``, ``"halos"``, ``"columns"``; ``"counts"`` are the lines that exchanges begin with.
     """
 
-    def __init__(self, timeout: float = TIMEOUT) -> None:
+    def __init__(self, timeout: float = TIMEOUT, group: Any = None, backend: str | None = "gloo") -> None:
         if not dist.is_available() or not dist.is_initialized():
             raise DGLError("call dglite.distributed.initialize() first, in processes that torchrun starts")
-        self.rank, self.world, self.timeout = dist.get_rank(), dist.get_world_size(), timeout
-        group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
-        self._links = Links(self.rank, self.world, group, timeout)
+        self.rank, self.world, self.timeout = dist.get_rank(group), dist.get_world_size(group), timeout
         self.sent: Counter[str] = Counter()
-        self._entered = new_lock()
+        self.received: Counter[str] = Counter()
+        self._entered, self._witness, self._name = new_lock(), witness(), "new"
+        self._members = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
+        with self.watched("making a group of processes"):
+            own = dist.new_group(
+                self._members, timedelta(seconds=timeout), backend, use_local_synchronization=group is not None
+            )
+            self._links, self._name = Links(self.rank, self.world, own, timeout), own.group_name
+            found = self._gathered((dist.get_rank(), self._witness.address))
+        self._witness.meet(dict(found))
+
+    def watched(self, what: str) -> AbstractContextManager[None]:
+        """Raise `RankError` for an error of torch.distributed: who failed, and why."""
+        return self._witness.watched(self._name, self._members, what)
+
+    def _gathered(self, value: Any) -> list[Any]:
+        found: list[Any] = [None] * self.world
+        dist.all_gather_object(found, value, group=self._links.group)
+        return found
+
+    def close(self) -> None:
+        """End the group; all ranks call it, and make no more exchanges."""
+        dist.destroy_process_group(self._links.group)
 
     # -- agreement --------------------------------------------------------------------------------------------------
     def begin(self, what: str, counts: Sequence[int] | None = None, error: BaseException | None = None) -> list[int]:
@@ -66,9 +92,8 @@ class Collectives:
         Raises
         ------
         RankError
-            A rank has failed (``error``, there), or does something else. It names the first such rank, and the reason.
-        Broken
-            A rank did not answer in time, or is gone.
+            A rank has failed (``error``, there), does something else, is gone, or did not answer in time. It names the
+            first such rank, and the reason.
         """
         mine = torch.zeros(self.world, _LINE, dtype=torch.int64)
         mine[:, 0], mine[:, 1] = error is not None, zlib.crc32(what.encode())
@@ -90,9 +115,8 @@ class Collectives:
         """Return the error that all ranks raise."""
         agreed = isinstance(error, RankError)
         said = what, None if error is None else str(error) if agreed else f"{type(error).__name__}: {error}", agreed
-        found: list[Any] = [None] * self.world
-        with self._links.watched(what):
-            dist.all_gather_object(found, said, group=self._links.group)
+        with self.watched(what):
+            found = self._gathered(said)
         for rank, (_, text, agreed) in enumerate(found):
             if text is not None:
                 return RankError(text if agreed else f"rank {rank}: {text}")
@@ -119,10 +143,8 @@ class Collectives:
     def gather_objects(self, what: str, value: Any) -> list[Any]:
         """Return what all ranks have, by rank."""
         self.begin(what)
-        found: list[Any] = [None] * self.world
-        with self._links.watched(what):
-            dist.all_gather_object(found, value, group=self._links.group)
-        return found
+        with self.watched(what):
+            return self._gathered(value)
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -148,12 +170,26 @@ class Collectives:
     def _all_to_all(
         self, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int], what: str, kind: str
     ) -> torch.Tensor:
-        received = values.new_empty(sum(coming))
-        self.sent[kind] += (sum(counts) - counts[self.rank]) * values.element_size()
-        with self._links.watched(what):
-            self._links.start(values.contiguous(), received, counts, coming, few=False)()
+        received, wait = self.start(what, kind, values, counts, coming)
+        wait()
         return received
 
-    def failed(self, what: str) -> Broken:
-        """Return the error of an exchange that another process did not take part in."""
-        return self._links.broken(what)
+    def start(
+        self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
+    ) -> tuple[torch.Tensor, Callable[[], None]]:
+        """Begin to send ``counts[r]`` rows to each rank r, where all know how much comes.
+
+        Returns where rows arrive, and what waits for the last of them. Several may be on their way at a time.
+        """
+        received = values.new_empty((sum(coming), *values.shape[1:]))
+        row = values.element_size() * math.prod(values.shape[1:])
+        self.sent[kind] += (sum(counts) - counts[self.rank]) * row
+        self.received[kind] += (sum(coming) - coming[self.rank]) * row
+        with self.watched(what):
+            end = self._links.start(values.contiguous(), received, counts, coming, few=False)
+
+        def wait() -> None:
+            with self.watched(what):
+                end()
+
+        return received, wait

@@ -13,12 +13,13 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..ops.sparse import spmm
 from ..opspec import Reducer
-from .lockstep import Lockstep, check_starts, message_of
+from .collectives import TIMEOUT, Collectives
+from .full_graph_checks import check_starts, message_of
 
 __all__ = ["FeatureSplit"]
 
 
-class FeatureSplit(Lockstep):
+class FeatureSplit:
     """Sums over a whole graph, of which every process computes some columns of all rows (NeutronTP, Ai et al., 2024).
 
     Every process has the whole structure and owns a range of nodes, as in :class:`FullGraph`. Rows become columns
@@ -32,23 +33,29 @@ class FeatureSplit(Lockstep):
     starts
         as for :class:`FullGraph`.
 
+    Attributes
+    ----------
+    exchange, bytes
+        as of :class:`FullGraph`; what is counted is ``"columns"`` and ``"gradients"``.
+
     Raises
     ------
-    DGLError
+    RankError
         On every process alike: ``starts`` differ, or do not fit the processes or the graph.
     """
 
-    def __init__(self, graph: DGLGraph, starts: Sequence[int], group: Any = None, *, timeout: float = 300.0) -> None:
-        super().__init__(group, timeout)
+    def __init__(self, graph: DGLGraph, starts: Sequence[int], group: Any = None, *, timeout: float = TIMEOUT) -> None:
+        self.exchange = exchange = Collectives(timeout, group, None)
+        self.rank, self.world, self.bytes = exchange.rank, exchange.world, exchange.received
         self.graph, self.starts = graph, [int(start) for start in starts]
-        self.agreed(lambda: (self._check(), []), self.starts)
+        exchange.together("making a FeatureSplit", self._check)
+        exchange.same("the ranges of nodes (starts)", self.starts)
         self._counts = np.diff(self.starts).tolist()
 
-    def _check(self) -> bool:
+    def _check(self) -> None:
         check_starts(self.starts, self.world, "starts")
         if self.starts[-1] != self.graph.num_nodes():
             raise DGLError(f"starts end at {self.starts[-1]}; the graph has {self.graph.num_nodes()} nodes")
-        return True
 
     def aggregate(self, x: torch.Tensor, edge_weight: torch.Tensor | None = None, reduce: str = "sum") -> torch.Tensor:
         """Return the sum or mean over in-edges of the sources' rows, times weights; 0 for a node without in-edges.
@@ -87,13 +94,13 @@ class FeatureSplit(Lockstep):
         own = widths[self.rank]
         send = torch.cat([part.reshape(-1) for part in x.split(widths, 1)])
         given, taken = [len(x) * width for width in widths], [count * own for count in counts]
-        return self.exchange(send, given, taken, kind).view(sum(counts), own)
+        return self.exchange.reply("the exchange of columns", kind, send, given, taken).view(sum(counts), own)
 
     def to_rows(self, x: torch.Tensor, width: int, kind: str) -> torch.Tensor:
         """Return all columns of some rows for some columns of all rows."""
         widths, own = self._widths(width), self._counts[self.rank]
         given, taken = [count * x.shape[1] for count in self._counts], [own * width for width in widths]
-        parts = self.exchange(x.reshape(-1), given, taken, kind).split(taken)
+        parts = self.exchange.reply("the exchange of columns", kind, x.reshape(-1), given, taken).split(taken)
         return torch.cat(
             [part.view(own, -1) if own else part.view(0, w) for part, w in zip(parts, widths, strict=True)], 1
         )

@@ -20,8 +20,9 @@ from ..ops.rows import RowIndex, take_rows
 from ..ops.sparse import spmm
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
+from .collectives import TIMEOUT, Collectives
+from .full_graph_checks import check_range, check_starts, ids_of, message_of
 from .halo import Route
-from .lockstep import Lockstep, check_range, check_starts, ids_of, message_of
 
 __all__ = ["FullGraph"]
 
@@ -30,7 +31,7 @@ EdgeType = tuple[str, str, str]
 T = TypeVar("T")
 
 
-class FullGraph(Lockstep):
+class FullGraph:
     """The part of a graph that this process owns: some nodes, all their in-edges, and the sources of these.
 
     Made by all processes of the group together. Their nodes are numbered so that each owns a range of every type:
@@ -47,6 +48,8 @@ class FullGraph(Lockstep):
         every process.
     group
         processes of ``torch.distributed``; all by default.
+    timeout
+        seconds that exchanges wait for the slowest process.
 
     Attributes
     ----------
@@ -57,12 +60,15 @@ class FullGraph(Lockstep):
         ``"right"`` and :meth:`gcn_weights`.
     halo : dict of str to Tensor
         For each node type the ids of the sources that other processes own, ascending.
+    exchange : Collectives
+        What processes tell each other through, over a group of their own; ``exchange.sent`` and ``exchange.received``
+        count bytes: ``"ids"``, ``"halos"``, ``"gradients"``.
     bytes : Counter
-        Received so far by this process from others: ``"ids"``, ``"halos"``, ``"gradients"``.
+        ``exchange.received``.
 
     Raises
     ------
-    DGLError
+    RankError
         On every process alike: ``starts`` differ or do not fit the processes; an edge ends elsewhere; an id is none of
         the graph's; a type is unknown.
     """
@@ -73,18 +79,19 @@ class FullGraph(Lockstep):
         starts: Any,
         group: Any = None,
         *,
-        timeout: float = 300.0,
+        timeout: float = TIMEOUT,
     ) -> None:
-        super().__init__(group, timeout)
+        self.exchange = exchange = Collectives(timeout, group, None)
+        self.rank, self.world, self.bytes = exchange.rank, exchange.world, exchange.received
         self.starts = {
             ntype: [int(start) for start in own]
             for ntype, own in (starts if isinstance(starts, Mapping) else {ONLY_NODES: starts}).items()
         }
         given = dict(edges) if isinstance(edges, Mapping) else {ONLY_EDGES: edges}
-        found, etypes = self.agreed(
-            lambda: ({etype: self._checked(etype, *pair) for etype, pair in given.items()}, list(given)), self.starts
-        )
-        none = np.empty(0, np.int64)
+        what, none = "making a FullGraph", np.empty(0, np.int64)
+        found = exchange.together(what, lambda: {etype: self._checked(etype, *pair) for etype, pair in given.items()})
+        exchange.same("the ranges of nodes (starts)", self.starts)
+        etypes = sorted({etype for own in exchange.gather_objects(what, list(given)) for etype in own})
         ends = {etype: found.get(etype, (none, none)) for etype in etypes}
         self.halo: dict[str, torch.Tensor] = {}
         self._routes: dict[str, Route] = {}
@@ -117,11 +124,9 @@ class FullGraph(Lockstep):
         first, last = self._range(ntype)
         halo = np.unique(sources[(sources < first) | (sources >= last)])
         taken = np.diff(np.searchsorted(halo, self.starts[ntype])).tolist()
-        counts = torch.tensor(taken, dtype=torch.int64)
-        given: list[int] = self.exchange(counts, [1] * self.world, [1] * self.world, "ids").tolist()
-        wanted = self.exchange(torch.from_numpy(halo), taken, given, "ids")
+        wanted, given = self.exchange.send("finding halos", "ids", torch.from_numpy(halo), taken)
         self.halo[ntype] = torch.from_numpy(halo)
-        self._routes[ntype] = Route(self, last - first, wanted.numpy() - first, given, taken)
+        self._routes[ntype] = Route(self.exchange, last - first, wanted.numpy() - first, given, taken)
 
     def _local(self, ntype: str, ids: np.ndarray) -> np.ndarray:
         """Return the places of global ids among the sources: owned nodes, then the halo."""
@@ -227,10 +232,8 @@ class FullGraph(Lockstep):
         here = self.block.out_degrees(etype=etype).to(torch.int64)
         route = self._routes[etype[0]]
         found = here[:count].clone()
-        return found.index_add_(0, torch.from_numpy(route.rows.rows), self._exchange_back(route, here[count:]))
-
-    def _exchange_back(self, route: Route, rows: torch.Tensor) -> torch.Tensor:
-        return self.exchange(rows, route.taken, route.given, "ids")
+        others = self.exchange.reply("counting out-edges", "ids", here[count:], route.taken, route.given)
+        return found.index_add_(0, torch.from_numpy(route.rows.rows), others)
 
     def gcn_weights(self, etype: EdgeType | None = None) -> torch.Tensor:
         """Return 1 / sqrt(out-degree of the source * in-degree of the destination) of every edge, float32.

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any, final
-
-import torch.distributed as dist
 
 from ..backend import Tensor, active
 from ..errors import DGLError
@@ -18,42 +14,7 @@ from .config import PartConfig
 from .parts import Part, load_topology
 from .tensor import DistTensor, PartitionPolicy
 
-__all__ = ["DistGraph", "exit_client", "initialize"]
-
-
-def initialize(
-    ip_config: Any = None, backend: str | None = None, timeout: float = TIMEOUT, **ignored: Any
-) -> tuple[int, int]:
-    """Join the processes that torchrun started into a group, unless they are one; return rank and number.
-
-    A process that was started alone is a group of one.
-
-    Parameters
-    ----------
-    ip_config, ignored
-        accepted for DGL's sake: addresses come from torchrun.
-    backend
-        what gradients of the model travel by: ``"gloo"`` by default; ``"cpu:gloo,cuda:nccl"`` with GPUs. Features
-        travel by gloo in any case.
-    timeout
-        seconds to wait for the slowest rank.
-    """
-    if not dist.is_available():
-        raise DGLError("this build of torch has no torch.distributed; install one that has")
-    if not dist.is_initialized():
-        name, wait = backend or "gloo", timedelta(seconds=timeout)
-        if "RANK" in os.environ:
-            dist.init_process_group(name, timeout=wait)
-        else:
-            dist.init_process_group(name, timeout=wait, store=dist.HashStore(), rank=0, world_size=1)
-    return dist.get_rank(), dist.get_world_size()
-
-
-def exit_client() -> None:
-    """Leave the group, when all ranks are done."""
-    if dist.is_initialized():
-        dist.barrier()
-        dist.destroy_process_group()
+__all__ = ["DistGraph"]
 
 
 @final

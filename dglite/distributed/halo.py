@@ -10,7 +10,7 @@ import torch
 
 from ..errors import DGLError
 from ..ops.rows import RowIndex, take_rows
-from .lockstep import Lockstep
+from .collectives import Collectives
 
 __all__ = ["Flight", "Route"]
 
@@ -18,8 +18,16 @@ __all__ = ["Flight", "Route"]
 class Route:
     """Which rows of a node type go to which process, and come from which."""
 
-    def __init__(self, graph: Lockstep, num_rows: int, rows: np.ndarray, given: list[int], taken: list[int]) -> None:
-        self.graph, self.num_rows, self.rows, self.given, self.taken = graph, num_rows, RowIndex(rows), given, taken
+    def __init__(
+        self, exchange: Collectives, num_rows: int, rows: np.ndarray, given: list[int], taken: list[int]
+    ) -> None:
+        self.exchange, self.num_rows, self.rows, self.given, self.taken = (
+            exchange,
+            num_rows,
+            RowIndex(rows),
+            given,
+            taken,
+        )
 
     def send(self, x: torch.Tensor) -> Flight:
         """Begin to send rows of ``x`` (owned nodes, *feat) to those who need them."""
@@ -52,7 +60,7 @@ class _Leave(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, flight: Flight) -> torch.Tensor:  # type: ignore[override]
         ctx.flight, route = flight, flight.route
-        received, flight.wait = route.graph.start(rows, route.given, route.taken, "halos")
+        received, flight.wait = route.exchange.start("the exchange of halos", "halos", rows, route.given, route.taken)
         return received
 
     @staticmethod
@@ -73,5 +81,7 @@ class _Land(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
         flight, route = ctx.flight, ctx.flight.route
-        flight.returned, flight.wait = route.graph.start(grad, route.taken, route.given, "gradients")
+        flight.returned, flight.wait = route.exchange.start(
+            "the exchange of gradients", "gradients", grad, route.taken, route.given
+        )
         return grad, None

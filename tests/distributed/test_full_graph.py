@@ -112,7 +112,7 @@ def trained(graph: FullGraph, name: str, x: torch.Tensor) -> list[torch.Tensor]:
     (out.square() @ weights).sum().backward()
     grads = [p.grad for p in model.parameters()]
     for grad in grads:
-        dist.all_reduce(grad, group=graph._links.group)
+        dist.all_reduce(grad, group=graph.exchange._links.group)
     return [out.detach(), x.grad, *grads]
 
 
@@ -190,7 +190,7 @@ def by_features(rank: int) -> tuple[torch.Tensor, torch.Tensor, int]:
     linear = nn.Linear(WIDTH, 3).double()
     out = split.aggregate(linear(split.aggregate(own, weight)).reshape(-1, 3, 1), reduce="mean")
     out.square().sum().backward()
-    return out.detach(), own.grad, sum(split.bytes.values())
+    return out.detach(), own.grad, split.bytes["columns"] + split.bytes["gradients"]
 
 
 def test_bytes_are_those_of_the_plan(workers: Workers) -> None:
@@ -285,10 +285,10 @@ def refused(rank: int, case: str) -> str:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("another process's node", "process 1: .*got id 3; expected ids from 25 to 39"),
+        ("another process's node", "rank 1: .*got id 3; expected ids from 25 to 39"),
         ("no such source", "got id 40; expected ids from 0 to 39"),
-        ("floats", "process 1: .*sources"),
-        ("different starts", "processes 0 and 1 were given different ranges"),
+        ("floats", "rank 1: .*sources"),
+        ("different starts", r"ranges of nodes \(starts\) differs"),
         ("starts of three", "expected 3 ascending numbers"),
         ("unknown type", "has a node type that starts do not have"),
     ],

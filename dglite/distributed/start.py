@@ -1,0 +1,125 @@
+"""Joining the processes of a job, and leaving them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+import torch.distributed as dist
+
+from ..errors import DGLError
+from .collectives import TIMEOUT
+from .witness import Witness, forget, witness_of_group
+
+__all__ = ["exit_client", "initialize"]
+
+_READ = 1.0
+"""Seconds in which others read from the first process why it ends."""
+
+
+def initialize(
+    ip_config: Any = None, backend: str | None = None, timeout: float = TIMEOUT, **ignored: Any
+) -> tuple[int, int]:
+    """Join the processes that torchrun started into a group, unless they are one; return rank and number.
+
+    A process that was started alone is a group of one.
+
+    Parameters
+    ----------
+    ip_config, ignored
+        accepted for DGL's sake: addresses come from torchrun.
+    backend
+        what gradients of the model travel by: ``"gloo"`` by default; ``"cpu:gloo,cuda:nccl"`` with GPUs. Features
+        travel by gloo in any case.
+    timeout
+        seconds to wait for the slowest rank.
+
+    Raises
+    ------
+    DGLError
+        On every rank alike: some did not come in time, were started with another number of processes, or as the same
+        rank.
+    """
+    if not dist.is_available():
+        raise DGLError("this build of torch has no torch.distributed; install one that has")
+    if not dist.is_initialized():
+        name, wait = backend or "gloo", timedelta(seconds=timeout)
+        if "RANK" not in os.environ:
+            dist.init_process_group(name, timeout=wait, store=dist.HashStore(), rank=0, world_size=1)
+        else:
+            _join(name, wait)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def exit_client() -> None:
+    """Leave the group, when all ranks are done."""
+    if dist.is_initialized():
+        dist.barrier()
+        forget()
+        dist.destroy_process_group()
+
+
+def _join(backend: str, wait: timedelta) -> None:
+    rank, world = (_number(key) for key in ("RANK", "WORLD_SIZE"))
+    if not 0 <= rank < world:
+        raise DGLError(f"RANK={rank}, but WORLD_SIZE={world}: ranks are counted from 0; start processes by torchrun")
+    own, agent = Witness(rank), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    host, port, hosts = os.environ.get("MASTER_ADDR", "127.0.0.1"), _number("MASTER_PORT"), rank == 0 and not agent
+    try:
+        store = dist.TCPStore(host, port, world, hosts, wait, wait_for_workers=False, multi_tenant=hosts)
+    except RuntimeError as error:
+        raise DGLError(f"rank 0 did not come to {host}:{port} within {wait.total_seconds():g} s: {error}") from error
+    joined = dist.PrefixStore(f"dglite/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    try:
+        own.meet(_met(joined, rank, world, own, wait))
+    except BaseException:
+        own.close()
+        if hosts:
+            time.sleep(_READ)
+        raise
+    with own.watched("the job", range(world), "making a group of processes"):
+        dist.init_process_group(backend, timeout=wait, store=store, rank=rank, world_size=world)
+    witness_of_group(own)
+
+
+def _number(key: str) -> int:
+    try:
+        return int(os.environ[key])
+    except (KeyError, ValueError):
+        raise DGLError(
+            f"the environment has {key}={os.environ.get(key)!r}; expected a number: start processes by torchrun"
+        ) from None
+
+
+def _met(store: dist.Store, rank: int, world: int, own: Witness, wait: timedelta) -> dict[int, Any]:
+    """Return where all ranks are asked, by rank."""
+    if store.add(f"count {rank}", 1) > 1:
+        raise DGLError(f"two processes have RANK={rank}; start processes by torchrun")
+    store.set(f"rank {rank}", json.dumps([world, own.address]))
+    end, found = time.monotonic() + wait.total_seconds(), {}
+    for other in range(world):
+        left = max(end - time.monotonic(), 0.001)
+        try:
+            store.wait([f"rank {other}"], timedelta(seconds=left))
+            theirs, found[other] = json.loads(store.get(f"rank {other}"))
+        except RuntimeError as error:
+            missing = [r for r in range(world) if r not in found and not _is_there(store, r)]
+            raise DGLError(
+                f"ranks {missing} of {world} did not come within {wait.total_seconds():g} s; see their messages"
+            ) from error
+        if theirs != world:
+            (a, size), (b, other_size) = sorted([(rank, world), (other, theirs)])
+            raise DGLError(
+                f"rank {a} was started with WORLD_SIZE={size}, rank {b} with {other_size}; it must be the same on all"
+            )
+    return found
+
+
+def _is_there(store: dist.Store, rank: int) -> bool:
+    try:
+        return bool(store.check([f"rank {rank}"]))
+    except RuntimeError:  # the store is gone with the first process
+        return rank != 0
