@@ -2,6 +2,7 @@
 
 from . import optim
 from .book import PartitionBook
+from .checkpoint import load_checkpoint, save_checkpoint
 from .collectives import Collectives, RankError
 from .embedding import DistEmbedding
 from .feature_split import FeatureSplit
@@ -31,6 +32,7 @@ __all__ = [
     "edge_split",
     "exit_client",
     "initialize",
+    "load_checkpoint",
     "load_partition",
     "load_partition_book",
     "load_partition_feats",
@@ -38,4 +40,5 @@ __all__ = [
     "optim",
     "partition_graph",
     "plan_full_graph",
+    "save_checkpoint",
 ]

@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 
 from ..errors import DGLError
 from ..locks import new_lock
@@ -75,6 +77,16 @@ class Collectives:
     def watched(self, what: str) -> AbstractContextManager[None]:
         """Raise `RankError` for an error of torch.distributed: who failed, and why."""
         return self._witness.watched(self._name, self._members, what)
+
+    @property
+    def group(self) -> Any:
+        """The group of processes, which nothing else may be exchanged over at the same time."""
+        return self._links.group
+
+    @cached_property
+    def mesh(self) -> DeviceMesh:
+        """The processes as a mesh of one dimension, on the CPU."""
+        return DeviceMesh.from_group(self._links.group, "cpu")
 
     def _gathered(self, value: Any) -> list[Any]:
         found: list[Any] = [None] * self.world

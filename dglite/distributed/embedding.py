@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from ..backend import Tensor
 from ..errors import DGLError
 from ..nn import NodeEmbedding
+from .checkpoint import from_original_order, in_original_order
 from .tensor import DistTensor, PartitionPolicy
 
 __all__ = ["DistEmbedding"]
@@ -29,7 +30,7 @@ class DistEmbedding(NodeEmbedding):
     num_embeddings, embedding_dim
         rows, as many as there are nodes, and columns.
     name
-        the key of the table's state in an optimizer's ``state_dict()``, which has this rank's rows.
+        the key of the table's state in an optimizer's ``state_dict()``.
     init_func
         fills the rows that this rank owns, float32 (rows, embedding_dim), and returns them; 0 unless given.
     part_policy
@@ -115,3 +116,30 @@ class DistEmbedding(NodeEmbedding):
     def all_get_embedding(self) -> Tensor:
         """Return the whole table, on the CPU; an exchange."""
         return self._rows.rows(np.arange(self._num_embeddings))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return ``weight``, a ``DTensor`` of rows in the nodes' order before partitioning; an exchange.
+
+        ``torch.distributed.checkpoint`` saves and loads it, and that of a sparse optimizer, for any number of ranks.
+        """
+        return {"weight": in_original_order(self._rows, self._tensor)}
+
+    def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> None:
+        """Read what :meth:`state_dict` gave, or a whole table in that order; an exchange.
+
+        Raises
+        ------
+        DGLError
+            The state has other keys, or another shape.
+        """
+        if set(state_dict) != {"weight"} or tuple(state_dict["weight"].shape) != self._rows.shape:
+            shapes = {key: tuple(value.shape) for key, value in state_dict.items()}
+            raise DGLError(f"{self._rows.name}: expected a weight of shape {self._rows.shape}, got {shapes}")
+        self._tensor.copy_(from_original_order(self._rows, state_dict["weight"]))
+        self._rows.keep(())
+
+    def _all_get_optm_state(self) -> list[Tensor]:
+        return [in_original_order(self._rows, state) for state in self._optm_state or ()]
+
+    def _all_set_optm_state(self, states: Sequence[Tensor]) -> None:
+        super()._all_set_optm_state([from_original_order(self._rows, state) for state in states])

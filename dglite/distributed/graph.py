@@ -8,7 +8,7 @@ from typing import Any, final
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .book import CanonicalEtype, PartitionBook
+from .book import CanonicalEtype, PartitionBook, Ranges
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
 from .parts import Part, load_topology
@@ -85,7 +85,7 @@ class DistGraph:
         return Part(self.config, self.exchange.rank, verify), load_topology(self.config, verify)
 
     def _tensors(self, kind: str, type_: Any, columns: Mapping[str, Tensor]) -> dict[str, DistTensor]:
-        policy, found = PartitionPolicy(self.exchange, self._book.ranges_of(kind, type_)), {}
+        policy, found = self._policy(kind, type_), {}
         for name, rows in columns.items():
             shape = (policy.get_size(), *rows.shape[1:])
             found[name] = DistTensor(
@@ -100,11 +100,22 @@ class DistGraph:
 
     def get_node_partition_policy(self, ntype: str | None = None) -> PartitionPolicy:
         """Return who owns which nodes of a type, to make a :class:`DistTensor` of."""
-        return PartitionPolicy(self.exchange, self._book.ranges_of("node", ntype))
+        return self._policy("node", ntype)
 
     def get_edge_partition_policy(self, etype: Any = None) -> PartitionPolicy:
         """Return who owns which edges of a type."""
-        return PartitionPolicy(self.exchange, self._book.ranges_of("edge", etype))
+        return self._policy("edge", etype)
+
+    def _policy(self, kind: str, type_: Any) -> PartitionPolicy:
+        ranges = self._book.ranges_of(kind, type_)
+        first, last = ranges.of(self.exchange.rank)
+        return PartitionPolicy(self.exchange, ranges, self._column(kind, ranges)[first:last])
+
+    def _column(self, kind: str, ranges: Ranges) -> Tensor:
+        """Return the ids that all nodes, or edges, of a type had before the graph was partitioned."""
+        of = self._book.nodes if kind == "node" else self._book.edges
+        (column,) = [c for c, own in zip(self._original[kind], of.values(), strict=True) if own is ranges]
+        return column
 
     @property
     def ntypes(self) -> list[str]:
@@ -156,9 +167,7 @@ class DistGraph:
     def original_ids(self, kind: str, type_: Any, ids: Any) -> Tensor:
         """Return the ids that nodes, or edges, of a type had before the graph was partitioned."""
         ranges = self._book.ranges_of(kind, type_)
-        of = self._book.nodes if kind == "node" else self._book.edges
-        (column,) = [c for c, own in zip(self._original[kind], of.values(), strict=True) if own is ranges]
-        return active.take(column, ranges.checked(ids))
+        return active.take(self._column(kind, ranges), ranges.checked(ids))
 
     # -- features ----------------------------------------------------------------------------------------------------
     @property

@@ -21,10 +21,13 @@ Initializer = Callable[[tuple[int, ...], Any], Tensor]
 
 @final
 class PartitionPolicy:
-    """Who owns which rows of a tensor, and what ranks tell each other through."""
+    """Who owns which rows of a tensor, and what ranks tell each other through.
 
-    def __init__(self, exchange: Collectives, ranges: Ranges) -> None:
-        self.exchange, self.ranges = exchange, ranges
+    ``original`` has the ids of this rank's rows before the graph was partitioned; None where they are the same.
+    """
+
+    def __init__(self, exchange: Collectives, ranges: Ranges, original: Tensor | None = None) -> None:
+        self.exchange, self.ranges, self.original = exchange, ranges, original
 
     @property
     def part_id(self) -> int:

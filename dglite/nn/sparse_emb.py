@@ -154,7 +154,7 @@ class NodeEmbedding:
         """Return the whole table, on the CPU."""
         return self._tensor.detach().cpu()
 
-    def _all_get_optm_state(self) -> tuple[Tensor, ...]:
+    def _all_get_optm_state(self) -> Sequence[Tensor]:
         """Return what an optimizer keeps, on the CPU."""
         return tuple(state.cpu() for state in self._optm_state or ())
 
