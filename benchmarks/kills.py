@@ -1,7 +1,8 @@
 """Kill a rank of a training job at a random moment, and see what the others do, and what a new job makes of it.
 
     python benchmarks/kills.py                 200 kills, some minutes
-    python benchmarks/kills.py --runs 6        fewer; results are not kept
+    python benchmarks/kills.py --runs 6        fewer; results of less than 100 are not kept
+    python benchmarks/kills.py --seed 200 --runs 100 --add    more, beside those that there are
     python benchmarks/kills.py --seed 17 --runs 1 --show    one again, with what its ranks said
 
 Each run starts 2 or 3 processes that train on a small graph and save checkpoints: GraphSAGE and a table of embeddings
@@ -37,7 +38,7 @@ os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # a process wi
 
 import numpy as np
 import torch
-from common import parser, save, table
+from common import RESULTS, parser, save, table
 from torch import distributed, nn
 
 import dglite
@@ -273,7 +274,9 @@ def drawn(seed: int) -> tuple[Kill, str, int, int]:
     job = {"sampling": "mini-batches", "exchange": "mini-batches", "halos": "full graph"}.get(place)
     job = job or draw.choice([*JOBS])
     world = draw.choice([2, 3])
-    most, delay = {"start": (1, 0.15), "sampling": (9, 0.001), "checkpoint": (3, 0.06), "halos": (30, 0.002)}.get(place, (90, 0.002))
+    most, delay = {"start": (1, 0.15), "sampling": (9, 0.001), "checkpoint": (3, 0.06), "halos": (20, 0.002)}.get(
+        place, (70, 0.002)
+    )
     kill = Kill(place, draw.randrange(world), draw.randint(1, most), draw.random() * delay)
     return kill, job, world, draw.choice([1, 2, 3])
 
@@ -374,6 +377,7 @@ def main() -> None:
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--runs", type=int, default=200)
     options.add_argument("--seed", type=int, default=0, help="of the first run")
+    options.add_argument("--add", action="store_true", help="keep the results that there are, of other seeds")
     options.add_argument("--show", action="store_true", help="what the other ranks said")
     given = options.parse_args()
     place = Path(tempfile.mkdtemp())
@@ -390,8 +394,11 @@ def main() -> None:
         records.append(record)
     shutil.rmtree(place)
     print(kills_table(records))
-    if given.runs >= 200 and not given.quick:
-        save("kills", {"timeout": TIMEOUT, "records": records})
+    if given.runs >= 100 and not given.quick:
+        path, seeds = RESULTS / "kills.json", {record["seed"] for record in records}
+        old = json.loads(path.read_text())["records"] if given.add and path.exists() else []
+        records += [record for record in old if record["seed"] not in seeds]
+        save("kills", {"timeout": TIMEOUT, "records": sorted(records, key=lambda record: record["seed"])})
     if any(record["wrong"] for record in records):
         sys.exit(1)
     print(json.dumps({"kills": len(records)}))

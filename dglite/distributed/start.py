@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ..errors import DGLError
 from .collectives import TIMEOUT
-from .witness import Witness, forget, witness_of_group
+from .witness import Witness, forget, witness, witness_of_group
 
 __all__ = ["exit_client", "initialize"]
 
@@ -57,7 +57,8 @@ def initialize(
 def exit_client() -> None:
     """Leave the group, when all ranks are done."""
     if dist.is_initialized():
-        dist.barrier()
+        with witness().watched("the job", range(dist.get_world_size()), "leaving the job"):
+            dist.barrier()
         forget()
         dist.destroy_process_group()
 
