@@ -299,7 +299,7 @@ def run(seed: int, place: Path, expected: dict[str, dict[int, float]], show: boo
         said.append((folder / f"killed{rank}.log").read_text())
         if not os.WIFEXITED(status) or os.WEXITSTATUS(status) != 1:
             wrong.append(f"rank {rank} ended with status {status}")
-        if not re.search(rf"\b(rank {victim} is gone|ranks \[{victim}\] of {world} did not come)", said[-1]):
+        if not re.search(rf"\brank(s \[{victim}\] of {world}| {victim}) (is gone|did not come)", said[-1]):
             wrong.append(f"rank {rank} does not name rank {victim}")
     if seconds > TIMEOUT + SLACK:
         wrong.append(f"the others ended after {seconds:.1f} s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,8 @@ __all__ = ["exit_client", "initialize"]
 
 _READ = 1.0
 """Seconds in which others read from the first process why it ends."""
+_PAUSE = 0.05
+"""Seconds between two attempts."""
 
 
 def initialize(
@@ -67,15 +70,21 @@ def _join(backend: str, wait: timedelta) -> None:
     rank, world = (_number(key) for key in ("RANK", "WORLD_SIZE"))
     if not 0 <= rank < world:
         raise DGLError(f"RANK={rank}, but WORLD_SIZE={world}: ranks are counted from 0; start processes by torchrun")
-    own, agent = Witness(rank), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    own, agent = Witness(rank, world), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     host, port, hosts = os.environ.get("MASTER_ADDR", "127.0.0.1"), _number("MASTER_PORT"), rank == 0 and not agent
+    end = time.monotonic() + wait.total_seconds()
+    if not hosts:
+        _reach(host, port, end, wait)
     try:
         store = dist.TCPStore(host, port, world, hosts, wait, wait_for_workers=False, multi_tenant=hosts)
     except RuntimeError as error:
-        raise DGLError(f"rank 0 did not come to {host}:{port} within {wait.total_seconds():g} s: {error}") from error
+        raise DGLError(
+            f"{host}:{port} (MASTER_ADDR and MASTER_PORT) cannot be used, perhaps because another job or rank 0 does: "
+            f"{error}"
+        ) from error
     joined = dist.PrefixStore(f"dglite/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     try:
-        own.meet(_met(joined, rank, world, own, wait))
+        own.meet(_met(joined, rank, world, own, end))
     except BaseException:
         own.close()
         if hosts:
@@ -84,6 +93,19 @@ def _join(backend: str, wait: timedelta) -> None:
     with own.watched("the job", range(world), "making a group of processes"):
         dist.init_process_group(backend, timeout=wait, store=store, rank=rank, world_size=world)
     witness_of_group(own)
+
+
+def _reach(host: str, port: int, end: float, wait: timedelta) -> None:
+    """Wait for the first process; torch would wait twice as long, once for each kind of address."""
+    while True:
+        try:
+            return socket.create_connection((host, port), max(end - time.monotonic(), _PAUSE)).close()
+        except OSError as error:
+            if time.monotonic() > end:
+                raise DGLError(
+                    f"rank 0 did not come to {host}:{port} within {wait.total_seconds():g} s: {error}; see its messages"
+                ) from error
+        time.sleep(_PAUSE)
 
 
 def _number(key: str) -> int:
@@ -95,12 +117,12 @@ def _number(key: str) -> int:
         ) from None
 
 
-def _met(store: dist.Store, rank: int, world: int, own: Witness, wait: timedelta) -> dict[int, Any]:
+def _met(store: dist.Store, rank: int, world: int, own: Witness, end: float) -> dict[int, Any]:
     """Return where all ranks are asked, by rank."""
     if store.add(f"count {rank}", 1) > 1:
         raise DGLError(f"two processes have RANK={rank}; start processes by torchrun")
     store.set(f"rank {rank}", json.dumps([world, own.address]))
-    end, found = time.monotonic() + wait.total_seconds(), {}
+    found = {}
     for other in range(world):
         left = max(end - time.monotonic(), 0.001)
         try:
@@ -108,9 +130,7 @@ def _met(store: dist.Store, rank: int, world: int, own: Witness, wait: timedelta
             theirs, found[other] = json.loads(store.get(f"rank {other}"))
         except RuntimeError as error:
             missing = [r for r in range(world) if r not in found and not _is_there(store, r)]
-            raise DGLError(
-                f"ranks {missing} of {world} did not come within {wait.total_seconds():g} s; see their messages"
-            ) from error
+            raise DGLError(f"ranks {missing} of {world} did not come in time; see their messages") from error
         if theirs != world:
             (a, size), (b, other_size) = sorted([(rank, world), (other, theirs)])
             raise DGLError(

@@ -21,6 +21,7 @@ from typing import Any, final
 import torch.distributed as dist
 
 from ..errors import DGLError
+from ..locks import new_lock
 
 __all__ = ["Address", "RankError", "Witness", "forget", "witness", "witness_of_group"]
 
@@ -46,17 +47,21 @@ class Witness:
         the number of this process in the job.
     reason
         why the job has failed, once that is known; the same on all ranks.
+    address
+        where others ask this process.
     """
 
-    def __init__(self, rank: int) -> None:
-        self.rank, self.reason = rank, ""
+    def __init__(self, rank: int, world: int) -> None:
+        self.rank, self.reason, self.process = rank, "", os.getpid()
+        self.address: Address = "", 0, "", ""
         self._peers: dict[int, Address] = {}
         self._doing: dict[str, str] = {}
-        self._lock = threading.Lock()
-        self._socket = _listening()
-        host, port = self._socket.getsockname()[:2]
-        self.address: Address = host, port, secrets.token_hex(8), socket.gethostname()
-        threading.Thread(target=self._listen, name="dglite-witness", daemon=True).start()
+        self._lock = new_lock()
+        self._socket = _listening() if world > 1 else None
+        if self._socket is not None:
+            host, port = self._socket.getsockname()[:2]
+            self.address = host, port, secrets.token_hex(8), socket.gethostname()
+            threading.Thread(target=self._listen, args=(self._socket,), name="dglite-witness", daemon=True).start()
 
     def meet(self, peers: Mapping[int, Address]) -> None:
         """Learn where others are asked. One that only its own machine can reach says nothing elsewhere."""
@@ -137,13 +142,13 @@ class Witness:
             return None
 
     # -- what others ask -----------------------------------------------------------------------------------------------
-    def _listen(self) -> None:
+    def _listen(self, own: socket.socket) -> None:
         while True:
             try:
-                connection, _ = self._socket.accept()
+                connection, _ = own.accept()
             except OSError:  # closed
                 return
-            with connection, suppress(OSError, ValueError):
+            with connection, suppress(OSError, ValueError, TypeError):  # strangers may say anything
                 connection.settimeout(PATIENCE)
                 secret, reason = json.loads(_read(connection))
                 if secret == self.address[2]:
@@ -153,9 +158,10 @@ class Witness:
 
     def close(self) -> None:
         """Answer nobody any more: this rank is done."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept() keeps it open otherwise
-        self._socket.close()
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept() keeps it open otherwise
+            self._socket.close()
         self._peers.clear()
 
 
@@ -166,7 +172,7 @@ _current: list[tuple[Any, Witness]] = []
 def witness() -> Witness:
     """Return that of this process in the default group."""
     if not _current or _current[0][0] is not dist.group.WORLD:
-        witness_of_group(Witness(dist.get_rank()))
+        witness_of_group(Witness(dist.get_rank(), dist.get_world_size()))
     return _current[0][1]
 
 
@@ -192,12 +198,14 @@ _previous: list[Any] = []
 def _say_why(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Tell other processes the error that ends this one, or name in it the process that is gone."""
     for _, own in _current:
-        reason = "" if isinstance(error, RankError) else own.found(error)
-        if reason:
-            error.add_note(reason)
-        own.tell(
-            own.reason or (str(error) if isinstance(error, RankError) else f"rank {own.rank}: {kind.__name__}: {error}")
-        )
+        if own.process != os.getpid():  # a child, whose end says nothing of this rank
+            continue
+        if isinstance(error, RankError):
+            own.tell(str(error))
+        elif own.found(error):
+            error.add_note(own.reason)
+        else:
+            own.tell(f"rank {own.rank}: {kind.__name__}: {error}")
     _previous[-1](kind, error, trace)
 
 

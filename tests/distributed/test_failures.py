@@ -1,0 +1,78 @@
+"""A rank that fails, or that is killed at any moment, ends all others with an error that names it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FULL = os.environ.get("DGLITE_TEST_FULL") == "1"
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+
+
+def run(*command: object, seconds: float) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'benchmarks'}", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Return what each rank of each case wrote to the error output."""
+    done = run("-m", "tests.distributed.failing", tmp_path_factory.mktemp("said"), seconds=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+GONE = "rank 1 is gone: killed, or ended without an error of its own"
+MISSING = r"ranks \[1\] of 3 did not come in time"
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    {
+        "raises": {0: "RankError: rank 1: ValueError: no more", 1: "ValueError: no more", 2: "rank 1: ValueError"},
+        "raises_beside_torch": {0: "RuntimeError(.|\n)*rank 1: ValueError: no more"},
+        "leaves": {0: GONE},
+        "is_killed_while_others_compute": {0: GONE, 2: GONE},
+        "is_busy": {0: (busy := "RankError: rank 1 did not take part in barrier in time"), 1: busy},
+        "stops": {0: "rank 1 has stopped, or its machine cannot be reached"},
+        "leaves_before_the_end": {0: GONE},
+        "does_not_come": {0: MISSING, 2: MISSING},
+        "is_there_twice": {0: r"ranks \[2\] of 3 did not come in time"},
+        "has_another_number_of_ranks": {
+            0: (worlds := "DGLError: rank 0 was started with WORLD_SIZE=2, rank 1 with 3; it must be the same on all"),
+            1: worlds,
+        },
+        "is_too_many": {0: "RANK=2, but WORLD_SIZE=2", 1: "RANK=3, but WORLD_SIZE=2"},
+    }.items(),
+)
+def test_others_say_who_failed(said: dict[str, list[str]], case: str, expected: dict[int, str]) -> None:
+    for rank, text in expected.items():
+        assert re.search(text, said[case][rank]), f"rank {rank}: {said[case][rank]}"
+
+
+def test_of_two_processes_of_one_rank_the_second_says_so(said: dict[str, list[str]]) -> None:
+    assert sum("DGLError: two processes have RANK=1" in text for text in said["is_there_twice"][1:]) == 1
+
+
+def test_killed_ranks_are_named_and_jobs_go_on() -> None:
+    """A job is killed in each place; see benchmarks/kills.py."""
+    runs = 200 if FULL else 5
+    done = run("benchmarks/kills.py", "--quick", f"--runs={runs}", seconds=60 + 20 * runs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f'"kills": {runs}' in done.stdout
