@@ -61,7 +61,7 @@ from dglite.nn import SAGEConv
 
 PLACES = "start", "sampling", "exchange", "halos", "checkpoint"
 TIMEOUT = 8.0
-SLACK = 6.0
+SLACK = 8.0
 """Seconds in which processes ask each other, and end, after an exchange has."""
 NODES, EDGES, WIDTH, CLASSES = 60, 400, 4, 3
 STEPS, BATCHES = 6, 6

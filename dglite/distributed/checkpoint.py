@@ -118,7 +118,7 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
     return own
 
 
-def load_checkpoint(state: Mapping[str, Any], folder: Any, timeout: float = TIMEOUT) -> int | None:
+def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT) -> int | None:
     """Read the last checkpoint that is complete into modules, optimizers, loaders and tables; an exchange.
 
     Another number of ranks than wrote it may read it: rows of tables find the nodes that they were of before
@@ -127,7 +127,7 @@ def load_checkpoint(state: Mapping[str, Any], folder: Any, timeout: float = TIME
     Parameters
     ----------
     state
-        what was saved, made as it was then; changed in place.
+        what was saved, made as it was then; changed in place, and numbers are replaced.
     folder, timeout
         as for :func:`save_checkpoint`.
 
@@ -150,7 +150,7 @@ def load_checkpoint(state: Mapping[str, Any], folder: Any, timeout: float = TIME
         own = place / names[0]
         exchange.together(f"finding {_WHAT}", lambda: _prepare(state, own))
         with _errors(exchange, f"reading {own}"):
-            dcp.load(dict(state), checkpoint_id=own, process_group=exchange.group)
+            dcp.load(state, checkpoint_id=own, process_group=exchange.group)
     exchange.close()
     return int(names[0].partition("-")[0]) if names else None
 

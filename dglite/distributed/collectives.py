@@ -66,11 +66,15 @@ class Collectives:
         self.received: Counter[str] = Counter()
         self._entered, self._witness, self._name = new_lock(), witness(), "new"
         self._members = list(range(dist.get_world_size())) if group is None else dist.get_process_group_ranks(group)
-        with self.watched("making a group of processes"):
-            own = dist.new_group(
-                self._members, timedelta(seconds=timeout), backend, use_local_synchronization=group is not None
-            )
-            self._links, self._name = Links(self.rank, self.world, own, timeout), own.group_name
+        what, local, wait = "making a group of processes", group is not None, timedelta(seconds=timeout)
+        own = self._witness.made(
+            self._name,
+            self._members,
+            what,
+            lambda: dist.new_group(self._members, wait, backend, use_local_synchronization=local),
+        )
+        self._links, self._name = Links(self.rank, self.world, own, timeout), own.group_name
+        with self.watched(what):
             found = self._gathered((dist.get_rank(), self._witness.address))
         self._witness.meet(dict(found))
 

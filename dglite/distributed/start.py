@@ -90,8 +90,12 @@ def _join(backend: str, wait: timedelta) -> None:
         if hosts:
             time.sleep(_READ)
         raise
-    with own.watched("the job", range(world), "making a group of processes"):
-        dist.init_process_group(backend, timeout=wait, store=store, rank=rank, world_size=world)
+    own.made(
+        "the job",
+        range(world),
+        "making a group of processes",
+        lambda: dist.init_process_group(backend, timeout=wait, store=store, rank=rank, world_size=world),
+    )
     witness_of_group(own)
 
 

@@ -13,10 +13,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import torch.distributed as dist
 
@@ -25,12 +25,13 @@ from ..locks import new_lock
 
 __all__ = ["Address", "RankError", "Witness", "forget", "witness", "witness_of_group"]
 
+Result = TypeVar("Result")
 Address = tuple[str, int, str, str]
 """Host and port of a process's socket, what it wants to hear first, and the name of its machine."""
 
 PATIENCE = 5.0
 """Seconds that a process has for an answer."""
-_PAUSE, _MOST = 0.1, 1 << 16
+_PAUSE, _GLANCE, _MOST = 0.1, 1.0, 1 << 16
 
 
 class RankError(DGLError):
@@ -81,18 +82,44 @@ class Witness:
         finally:
             self._doing.pop(group, None)
 
+    def made(self, group: str, members: Sequence[int], what: str, make: Callable[[], Result]) -> Result:
+        """Return what a call gives that makes a group: gloo waits several times as long as it was told to.
+
+        A rank that is gone meanwhile raises `RankError`, and leaves the call to a thread of its own.
+        """
+        results: list[Result] = []
+        errors: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                results.append(make())
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work, name="dglite-group", daemon=True)
+        thread.start()
+        with self.watched(group, members, what):
+            while True:
+                thread.join(_GLANCE)
+                if errors:
+                    raise errors[0]
+                if results:
+                    return results[0]
+                if self.found():
+                    raise self.error(self.reason)
+
     def error(self, reason: str) -> RankError:
         """Return the error to raise, and tell the others its reason."""
         self.tell(reason)
         return RankError(f"{self.reason}. Start all ranks again, from the last checkpoint")
 
     # -- what others are asked -----------------------------------------------------------------------------------------
-    def found(self, error: BaseException) -> str:
+    def found(self, error: BaseException | None = None) -> str:
         """Return why the job has failed: what one has said, or that one is gone; empty where nobody knows.
 
         Where the error says that a connection is lost, this waits for the other process to end.
         """
-        end = time.monotonic() + (PATIENCE if _is_loss(error) else 0)
+        end = time.monotonic() + (PATIENCE if error is not None and _is_loss(error) else 0)
         while True:
             gone = []
             for rank in sorted(self._peers):

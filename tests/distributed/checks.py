@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import distributed, nn
+from torch.distributed import checkpoint as dcp
 from torch.nn.parallel import DistributedDataParallel
 
 import dglite
@@ -22,9 +23,14 @@ from dglite.distributed import (
     DistGraph,
     DistNodeDataLoader,
     DistTensor,
+    PartitionPolicy,
     edge_split,
+    load_checkpoint,
     node_split,
+    save_checkpoint,
 )
+from dglite.distributed.book import Ranges
+from dglite.distributed.checkpoint import from_original_order, in_original_order
 from dglite.distributed.optim import SparseAdagrad, SparseAdam
 from dglite.errors import DGLError
 from dglite.nn import NodeEmbedding, SAGEConv
@@ -47,6 +53,10 @@ NAMES = [
     "a_place_in_an_epoch_is_kept",
     "gradients_of_graphsage",
     "embeddings_are_trained_where_they_are",
+    "a_checkpoint_is_gone_on_from",
+    "torch_saves_and_loads_what_has_a_state",
+    "a_checkpoint_is_whole_or_not_there",
+    "checkpoints_that_do_not_fit",
     "partitions_that_do_not_fit",
 ]
 
@@ -373,6 +383,121 @@ def embeddings_are_trained_where_they_are(folder: Path) -> None:
         assert "not finite" in message(distributed_step.step)
     with pytest.raises(DGLError, match="expected 60 rows"):
         DistEmbedding(61, 3, "table", part_policy=g.get_node_partition_policy())
+
+
+class Training:
+    """A model, a table, their optimizers, and a loader, whose steps are of four batches for any number of ranks."""
+
+    def __init__(self, g: DistGraph) -> None:
+        torch.manual_seed(0), dglite.seed(2 + rank())
+        self.model = Model().double()
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.rows = DistEmbedding(60, 4, "rows", part_policy=g.get_node_partition_policy())
+        self.sparse = SparseAdam([self.rows], lr=0.1)
+        self.batches = loader(g, sorted_by_original(g)[:48], batch_size=4, shuffle=True, shared=True, num_workers=1)
+        self.running: Any = None
+
+    @property
+    def state(self) -> dict[str, Any]:
+        names = "model", "optimizer", "rows", "sparse", "batches"
+        return {name: getattr(self, name) for name in names}
+
+    def step(self) -> float:
+        total = torch.zeros((), dtype=torch.float64)
+        for _ in range(4 // world()):
+            if (batch := next(self.running, None) if self.running else None) is None:
+                self.running = iter(self.batches)
+                batch = next(self.running)
+            inputs, _, blocks = batch
+            logits = self.model(blocks, (blocks[0].srcdata["x"] + self.rows(inputs)).double())
+            loss = nn.functional.cross_entropy(logits, blocks[-1].dstdata["y"]) / 4
+            loss.backward()
+            total += loss.detach()
+        for value in (total, *(param.grad for param in self.model.parameters())):
+            distributed.all_reduce(value)
+        for one in (self.optimizer, self.sparse):
+            one.step(), one.zero_grad()
+        return total.item()
+
+
+def a_checkpoint_is_gone_on_from(folder: Path) -> Any:
+    """Return losses of a training, from a checkpoint of other ranks if there is one, in the middle of an epoch."""
+    training, given = Training(opened(folder)), folder / "given"
+    first = load_checkpoint(training.state, given) if given.exists() else 0
+    losses = {first + i: training.step() for i in range(2)}
+    save_checkpoint(training.state, folder / "own", first + 2)
+    return losses | {first + 2 + i: training.step() for i in range(2 if given.exists() else 6)}
+
+
+def torch_saves_and_loads_what_has_a_state(folder: Path) -> None:
+    g = opened(folder)
+    names = "model", "rows", "sparse", "batches"
+    one, other = Training(g), Training(g)
+    one.step()
+    dcp.save({name: one.state[name] for name in names}, checkpoint_id=folder / "torch")
+    dcp.load({name: other.state[name] for name in names}, checkpoint_id=folder / "torch")
+    assert torch.equal(one.rows.weight, other.rows.weight) and other.rows.weight.any()
+    assert all(map(torch.equal, one.rows.optm_state, other.rows.optm_state))
+    assert one.batches.state_dict() == other.batches.state_dict()
+    whole = one.rows.state_dict()["weight"].full_tensor()
+    other.rows.all_set_embedding(torch.zeros(60, 4))
+    other.rows.load_state_dict({"weight": whole})
+    assert torch.equal(one.rows.weight, other.rows.weight)
+    nodes = range(60)
+    assert torch.equal(one.rows.dist_tensor[nodes], whole[g.original_ids("node", None, nodes)])
+    assert "expected a weight" in message(lambda: other.rows.load_state_dict({"weight": whole[1:]}))
+    few = DistTensor((3, 2), torch.int32, "few", None, PartitionPolicy(g.exchange, Ranges([0] + [3] * world(), "row")))
+    few.local += 1
+    saved = in_original_order(few, few.local)
+    assert torch.equal(saved.full_tensor(), torch.ones(3, 2, dtype=torch.int32))
+    assert torch.equal(from_original_order(few, saved), few.local)
+
+
+class Unwritable(torch.Tensor):
+    """A tensor that cannot be saved."""
+
+    def detach(self) -> Any:
+        raise OSError("the disk is full")
+
+
+def a_checkpoint_is_whole_or_not_there(folder: Path) -> None:
+    place = folder / "several"
+    assert load_checkpoint({}, place) is None
+    for step in range(3):
+        save_checkpoint({"x": torch.tensor([step]), "epoch": step}, place, step)
+    assert len(list(place.iterdir())) == 3
+    assert "the disk is full" in message(lambda: save_checkpoint({"x": Unwritable(torch.zeros(2))}, place, 3))
+    left = sorted(path.name for path in place.iterdir())
+    assert len(left) == 4 and left[2].startswith("00000003")
+    found = {"x": torch.tensor([7]), "epoch": 0}
+    assert load_checkpoint(found, place) == 2 and found["x"].tolist() == [2] and found["epoch"] == 2
+    save_checkpoint(found, place, 2, keep=1)
+    distributed.barrier()
+    assert len(list(place.iterdir())) == 2
+
+
+def checkpoints_that_do_not_fit(folder: Path) -> None:
+    place, last = folder / "odd", world() - 1
+    assert "step=-1" in message(lambda: save_checkpoint({}, place, -1 if rank() == last else 0))
+    if world() > 1:
+        assert "differs between ranks" in message(lambda: save_checkpoint({}, place, rank()))
+        assert "differs between ranks" in message(lambda: load_checkpoint({str(rank()): 1}, place))
+        own = folder / f"own{rank()}"
+        assert "give a folder that all ranks share" in message(lambda: save_checkpoint({}, own, 1))
+    assert not place.exists()
+    x = torch.ones(2)
+    own = save_checkpoint({"x": x}, place, 1)
+    assert "missing" in message(lambda: load_checkpoint({"x": x, "y": x}, place)).lower()
+    assert "Size mismatch" in message(lambda: load_checkpoint({"x": torch.ones(3)}, place))
+    distributed.barrier()
+    if rank() == 0:
+        shutil.rmtree(own)
+    distributed.barrier()
+    assert "is not there" in message(lambda: load_checkpoint({"x": x}, place))
+    if rank() == 0:
+        (place / "checkpoints.json").write_text("[1]")
+    distributed.barrier()
+    assert "checkpoints.json is damaged" in message(lambda: load_checkpoint({"x": x}, place))
 
 
 def partitions_that_do_not_fit(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
             partition_graph(checks.reference(name), name, size, folder / name, part_method="random")
         partition_graph(checks.reference(), "g", size, folder / "again", part_method="locality", num_hops=2)
         partition_graph(checks.reference(), "g", 3, folder / "three", part_method="random")
+        if size > 1:  # each goes on from where half as many ranks have stopped
+            own = run(size // 2)[0]["a_checkpoint_is_gone_on_from"]
+            assert own[0], own[1]
+            shutil.copytree(folders[size // 2] / "own", folder / "given")
+        folders[size] = folder
         return results(folder, size, "tests.distributed.checks")
+
+    folders: dict[int, Path] = {}
 
     return run
 
@@ -62,3 +70,13 @@ def test_losses_and_gradients_are_those_of_one_process(found) -> None:
                 np.testing.assert_allclose(loss, expected, rtol=1e-9)
                 for grad, other in zip(grads, others, strict=True):
                     np.testing.assert_allclose(grad, other, rtol=1e-6, atol=1e-12)
+
+
+def test_losses_go_on_from_checkpoints_of_other_numbers_of_ranks(found) -> None:
+    (alone,) = found(1)
+    whole = alone["a_checkpoint_is_gone_on_from"][1]
+    assert sorted(whole) == list(range(8)) and len(set(whole.values())) == 8
+    for size, first in ((2, 2), (4, 4)):
+        for of in found(size):
+            losses = of["a_checkpoint_is_gone_on_from"][1]
+            assert losses == pytest.approx({step: whole[step] for step in range(first, first + 4)}, rel=1e-6)
