@@ -21,6 +21,7 @@ from common import RESULTS, ROOT
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
+from kills import kills_table
 from layers import layers_table as convolutions_table
 from layers import summary as convolutions_summary
 from lazy import lazy_table
@@ -191,6 +192,11 @@ def scaling(results: dict[str, Any]) -> str:
     return scaling_table(results["records"])
 
 
+def kills(results: dict[str, Any]) -> str:
+    """Return one row for each place that a process was killed in."""
+    return kills_table(results["records"])
+
+
 SECTIONS = (
     (spmm, "spmm"),
     (spmm_retained, "spmm_retained"),
@@ -216,6 +222,7 @@ SECTIONS = (
     (out_of_core, "out_of_core"),
     (before_after, "before_after"),
     (scaling, "scaling"),
+    (kills, "kills"),
     (tofu_search, "tofu_search"),
     (tofu_train, "tofu_train"),
 )

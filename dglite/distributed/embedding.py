@@ -21,7 +21,7 @@ class DistEmbedding(NodeEmbedding):
     """A table with a row for each node of a type, which is cut as the graph is.
 
     :class:`dglite.distributed.optim.SparseAdam` and ``SparseAdagrad`` train it, row by row; each row, and what an
-    optimizer keeps for it, is on the rank that owns the node. Calls of the table and ``optimizer.step()`` are
+    optimizer keeps for it, is on the rank that owns the node. Making the table, calls of it and ``optimizer.step()`` are
     exchanges: all ranks make them, also those that have nothing to read. A row that was read several times, by
     whichever ranks, has the mean of its gradients.
 
@@ -39,7 +39,7 @@ class DistEmbedding(NodeEmbedding):
     Raises
     ------
     DGLError
-        There is no policy, it is for another number of rows, or ``init_func`` returns another shape.
+        There is no policy; on any rank, it is for another number of rows, or ``init_func`` returns another shape.
     """
 
     def __init__(
@@ -54,8 +54,12 @@ class DistEmbedding(NodeEmbedding):
             table = torch.zeros(shape, dtype=dtype)
             return table if init_func is None else init_func(table)
 
-        shape = num_embeddings, embedding_dim
-        self._rows = DistTensor(shape, torch.float32, f"embeddings {name!r}", rows, part_policy)
+        def table() -> DistTensor:
+            shape = num_embeddings, embedding_dim
+            return DistTensor(shape, torch.float32, f"embeddings {name!r}", rows, part_policy)
+
+        there = isinstance(part_policy, PartitionPolicy)
+        self._rows = part_policy.exchange.together(f"making embeddings {name!r}", table) if there else table()
         self._tensor, self._optm_state, self._trace = self._rows.local, None, []
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
         self._world_size = self._rows.exchange.world

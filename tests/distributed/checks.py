@@ -152,12 +152,27 @@ def errors_are_the_same_everywhere(folder: Path) -> None:
     assert "batch_size" in message(lambda: loader(g, [1], batch_size=0 if rank() == last else 1))
     if world() > 1:
         assert "differs between ranks" in message(lambda: loader(g, [1], batch_size=1 + rank()))
+    assert "integers" in message(lambda: loader(g, [0.5] if rank() == last else [1]))
+    assert "feature 'v'" in message(lambda: DistEdgeDataLoader(g, [1], edges("v" if rank() == last else "w")))
+    policy = g.get_node_partition_policy()
+    rows = 59 if rank() == last else 60
+    assert f"rank {last}: DGLError" in message(lambda: DistEmbedding(rows, 3, "table", part_policy=policy))
+    typed, given = opened(folder, "h"), {"user": [1]} if rank() != last else {"robot": [1]}
+    assert "robot" in message(lambda: DistNodeDataLoader(typed, given, NeighborSampler([2])))
+    names = {"user": ["x"]} if rank() != last else {"robot": ["x"]}
+    assert "robot" in message(
+        lambda: DistNodeDataLoader(typed, {"user": [1]}, NeighborSampler([2], prefetch_labels=names))
+    )
     assert torch.equal(x[[5]], reference().ndata["x"][g.original_ids("node", None, [5])])  # and nothing hangs
 
 
 def loader(g: DistGraph, ids: Any, names: Any = ("x",), **options: Any) -> DistNodeDataLoader:
     sampler = NeighborSampler([3, 2], prefetch_node_feats=list(names), prefetch_labels=["y"])
     return DistNodeDataLoader(g, ids, sampler, **options)
+
+
+def edges(name: str) -> Any:
+    return as_edge_prediction_sampler(NeighborSampler([2]), prefetch_labels=[name])
 
 
 def nodes_and_edges_are_split(folder: Path) -> None:
