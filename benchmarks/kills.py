@@ -18,6 +18,7 @@ Processes are forked from one that has imported all there is to import.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -336,6 +337,8 @@ def warm() -> None:
     model(blocks, torch.ones(blocks[0].num_src_nodes(), 2 * WIDTH)).sum().backward()
     optimizer.step()
     dglite.ops.copy_u_mean(g, g.ndata["x"].requires_grad_()).sum().backward()
+    gc.collect()
+    gc.freeze()  # or each process would copy all memory to count references in it
 
 
 def undisturbed(place: Path) -> dict[str, dict[int, float]] | None:
@@ -378,6 +381,7 @@ def main() -> None:
     options = parser(__doc__.split("\n")[0])
     options.add_argument("--runs", type=int, default=200)
     options.add_argument("--seed", type=int, default=0, help="of the first run")
+    options.add_argument("--minutes", type=float, default=60, help="begin no run after so many")
     options.add_argument("--add", action="store_true", help="keep the results that there are, of other seeds")
     options.add_argument("--show", action="store_true", help="what the other ranks said")
     given = options.parse_args()
@@ -389,7 +393,10 @@ def main() -> None:
     if expected is None:
         return
     records = []
+    end = time.monotonic() + 60 * given.minutes
     for seed in range(given.seed, given.seed + given.runs):
+        if time.monotonic() > end:
+            break
         if (record := run(seed, place, expected, given.show)) is None:
             return
         records.append(record)

@@ -21,8 +21,8 @@ class DistEmbedding(NodeEmbedding):
     """A table with a row for each node of a type, which is cut as the graph is.
 
     :class:`dglite.distributed.optim.SparseAdam` and ``SparseAdagrad`` train it, row by row; each row, and what an
-    optimizer keeps for it, is on the rank that owns the node. Making the table, calls of it and ``optimizer.step()`` are
-    exchanges: all ranks make them, also those that have nothing to read. A row that was read several times, by
+    optimizer keeps for it, is on the rank that owns the node. Making and calling the table, and ``optimizer.step()``,
+    are exchanges: all ranks make them, also those that have nothing to read. A row that was read several times, by
     whichever ranks, has the mean of its gradients.
 
     Parameters

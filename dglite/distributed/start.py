@@ -19,8 +19,8 @@ __all__ = ["exit_client", "initialize"]
 
 _READ = 1.0
 """Seconds in which others read from the first process why it ends."""
-_PAUSE = 0.05
-"""Seconds between two attempts."""
+_PAUSE, _ATTEMPT = 0.05, timedelta(seconds=1)
+"""Between two attempts to connect, in seconds, and for one."""
 
 
 def initialize(
@@ -73,15 +73,7 @@ def _join(backend: str, wait: timedelta) -> None:
     own, agent = Witness(rank, world), os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     host, port, hosts = os.environ.get("MASTER_ADDR", "127.0.0.1"), _number("MASTER_PORT"), rank == 0 and not agent
     end = time.monotonic() + wait.total_seconds()
-    if not hosts:
-        _reach(host, port, end, wait)
-    try:
-        store = dist.TCPStore(host, port, world, hosts, wait, wait_for_workers=False, multi_tenant=hosts)
-    except RuntimeError as error:
-        raise DGLError(
-            f"{host}:{port} (MASTER_ADDR and MASTER_PORT) cannot be used, perhaps because another job or rank 0 does: "
-            f"{error}"
-        ) from error
+    store = _hosted(host, port, world, wait) if hosts else _reached(host, port, world, wait)
     joined = dist.PrefixStore(f"dglite/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     try:
         own.meet(_met(joined, rank, world, own, end))
@@ -99,12 +91,27 @@ def _join(backend: str, wait: timedelta) -> None:
     witness_of_group(own)
 
 
-def _reach(host: str, port: int, end: float, wait: timedelta) -> None:
-    """Wait for the first process; torch would wait twice as long, once for each kind of address."""
+def _hosted(host: str, port: int, world: int, wait: timedelta) -> dist.Store:
+    """Open the store that ranks meet in."""
+    try:
+        return dist.TCPStore(host, port, world, True, wait, wait_for_workers=False, multi_tenant=True)
+    except RuntimeError as error:
+        raise DGLError(
+            f"{host}:{port} (MASTER_ADDR and MASTER_PORT) cannot be used, perhaps because another job or rank 0 does: "
+            f"{error}"
+        ) from error
+
+
+def _reached(host: str, port: int, world: int, wait: timedelta) -> dist.Store:
+    """Return the store of the first process. Torch would wait for it three times as long as it is told to."""
+    end = time.monotonic() + wait.total_seconds()
     while True:
         try:
-            return socket.create_connection((host, port), max(end - time.monotonic(), _PAUSE)).close()
-        except OSError as error:
+            socket.create_connection((host, port), _ATTEMPT.total_seconds()).close()
+            store = dist.TCPStore(host, port, world, False, _ATTEMPT, wait_for_workers=False)
+            store.set_timeout(wait)
+            return store
+        except (OSError, RuntimeError) as error:
             if time.monotonic() > end:
                 raise DGLError(
                     f"rank 0 did not come to {host}:{port} within {wait.total_seconds():g} s: {error}; see its messages"

@@ -6,6 +6,7 @@ that is gone, so that a process that was killed is told from one that is slow.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -106,6 +107,7 @@ class Witness:
                 if results:
                     return results[0]
                 if self.found():
+                    atexit.register(_leave, thread)
                     raise self.error(self.reason)
 
     def error(self, reason: str) -> RankError:
@@ -234,6 +236,14 @@ def _say_why(kind: type[BaseException], error: BaseException, trace: TracebackTy
         else:
             own.tell(f"rank {own.rank}: {kind.__name__}: {error}")
     _previous[-1](kind, error, trace)
+
+
+def _leave(thread: threading.Thread) -> None:
+    """End without a thread that is inside of gloo: it would abort when Python ends."""
+    if thread.is_alive():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _is_loss(error: BaseException) -> bool:
