@@ -182,15 +182,14 @@ def test_the_command_cuts_a_file(tmp_path, capsys) -> None:
 
 @pytest.mark.parametrize("g", [homogeneous(), hetero(), dglite.graph(([], []), num_nodes=4)])
 def test_edges_that_are_too_many_for_memory_are_cut_the_same(tmp_path, monkeypatch, g) -> None:
-    wide = tmp_path / "wide"
-    for folder in (tmp_path / "narrow", wide):
-        dglite.seed(1)
-        partition_graph(g, "g", 2, folder, part_method="random")
-        made = []
-        monkeypatch.setattr(scratch, "IN_MEMORY", 0)
-        monkeypatch.setattr(scratch, "EDGES_AT_A_TIME", 7)
-        memmap = np.memmap
-        monkeypatch.setattr(np, "memmap", lambda *args, m=memmap, **kw: made.append(args) or m(*args, **kw))
+    wide, made, memmap = tmp_path / "wide", [], np.memmap
+    dglite.seed(1)
+    partition_graph(g, "g", 2, tmp_path / "narrow", part_method="random")
+    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
+    monkeypatch.setattr(scratch, "EDGES_AT_A_TIME", 7)
+    monkeypatch.setattr(np, "memmap", lambda *args, **options: made.append(args) or memmap(*args, **options))
+    dglite.seed(1)
+    partition_graph(g, "g", 2, wide, part_method="random")
     assert bool(made) == (g.num_edges() > 0)
     assert PartConfig.read(wide / "g.json").hash == PartConfig.read(tmp_path / "narrow" / "g.json").hash
     assert {path.name for path in wide.iterdir()} == {"g.json", "g.graph", "part0", "part1"}  # and nothing else
