@@ -27,7 +27,7 @@ from ..structure.ids import integer_array
 from .collectives import Collectives
 from .graph import DistGraph
 from .prefetch import Ahead
-from .sampling import PartSampler
+from .sampling import PartSampler, sampler_of_nodes
 from .tensor import DistTensor, fetch
 
 __all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
@@ -68,16 +68,16 @@ class _DistLoader(Resumable):
         self.num_workers = together(what, lambda: check_count(num_workers, "num_workers", 0))
         self._ahead = together(what, lambda: check_count(prefetch_factor, "prefetch_factor", 1))
         self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
-        self._drawn = together(what, lambda: None if g.partitioned is None else _drawn(g, self.graph_sampler))
+        self._drawn = together(what, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler))
         self._items = together(what, lambda: self._checked(kind, indices))
         about = None if self._drawn is None else self._drawn.about()
         given = self.batch_size, shuffle, drop_last, shared, self._digest(), about
         self.exchange.same(f"what a {type(self).__name__} is given", given)
         if shared:
             self._items = self._in_original_order(kind, indices)
-        drawing = getattr(self.graph_sampler, "sampler", self.graph_sampler)
-        if isinstance(drawing, LaborSampler):
-            drawing.named = g.original_sources()
+        of_nodes = sampler_of_nodes(self.graph_sampler)
+        if isinstance(of_nodes, LaborSampler):
+            of_nodes.named = g.original_sources()
         self._seed = self.exchange.gather_objects(what, seed_from(generator))[0]
         self._next = Progress(0, 0)
         self._now = None
@@ -295,17 +295,6 @@ def _without_features(g: DistGraph, sampler: Any) -> tuple[_Features, Any]:
             "as_edge_prediction_sampler(NeighborSampler(...))"
         )
     return _Features(g, sampler), _bare(sampler)
-
-
-def _drawn(g: DistGraph, sampler: Any) -> PartSampler:
-    """Return what samples a partitioned topology as a sampler does."""
-    assert g.partitioned is not None
-    made = PartSampler(g.partitioned, sampler)
-    prob = getattr(sampler, "sampler", sampler).prob
-    if prob is not None:
-        columns = [g.frame("edge", etype).get(prob) for etype in g.canonical_etypes]
-        g.partitioned.weigh(prob, [None if column is None else column.local for column in columns])
-    return made
 
 
 def _bare(sampler: BlockSampler) -> BlockSampler:

@@ -29,9 +29,10 @@ from ..structure.compressed import expand_ranges
 from ..transforms import compact_graphs
 from ..transforms.block import index_dtype_of
 from .collectives import Collectives
+from .graph import DistGraph
 from .topology import PartTopology, ask, packed, unpacked
 
-__all__ = ["PartSampler"]
+__all__ = ["PartSampler", "sampler_of_nodes"]
 
 _NO_IDS = np.empty(0, np.int64)
 _NUMBERS = 4
@@ -120,6 +121,11 @@ def _law_of(sampler: Any) -> _Uniform:
     return _Uniform(sampler) if sampler.prob is None else _Weighted(sampler)
 
 
+def sampler_of_nodes(sampler: Any) -> Any:
+    """Return a sampler, or the one that an :class:`EdgePredictionSampler` calls."""
+    return sampler.sampler if isinstance(sampler, EdgePredictionSampler) else sampler
+
+
 # -- batches -----------------------------------------------------------------------------------------------------------
 @final
 class PartSampler:
@@ -127,6 +133,8 @@ class PartSampler:
 
     Parameters
     ----------
+    g
+        a graph whose topology is partitioned. Weights are its edge features, as they are when the sampler is made.
     sampler
         a :class:`NeighborSampler`, a :class:`LaborSampler`, or an :class:`EdgePredictionSampler` of one.
 
@@ -136,8 +144,9 @@ class PartSampler:
         The sampler draws in a way that needs the whole structure.
     """
 
-    def __init__(self, topology: PartTopology, sampler: Any) -> None:
-        self._topology, self._pairs = topology, None
+    def __init__(self, g: DistGraph, sampler: Any) -> None:
+        assert g.partitioned is not None
+        self._topology, self._pairs = g.partitioned, None
         if isinstance(sampler, EdgePredictionSampler):
             self._pairs = sampler
             negatives = sampler.negative_sampler
@@ -148,8 +157,11 @@ class PartSampler:
                 )
             if sampler.g_sampling is not None:
                 raise DGLError("g_sampling is a graph of one process; use topology='replicated'")
-            sampler = sampler.sampler
-        self._sampler, self._law = sampler, _law_of(sampler)
+        self._sampler = sampler_of_nodes(sampler)
+        self._law, prob = _law_of(self._sampler), self._sampler.prob
+        if prob is not None:
+            columns = [g.frame("edge", etype).get(prob) for etype in g.canonical_etypes]
+            self._topology.weigh(prob, [None if column is None else column.local for column in columns])
 
     def check(self, kind: str, indices: Any) -> None:
         """Raise ``DGLError`` where seeds, fan-outs or weights do not fit the graph."""

@@ -20,7 +20,7 @@ __all__ = ["edges_at_a_time", "graph_of_edge_file", "scratch_array"]
 
 IN_MEMORY = 1 << 28
 """Bytes up to which an array is in memory."""
-EDGES_AT_A_TIME = 1 << 22
+EDGES_AT_A_TIME = 1 << 20
 
 
 def scratch_array(count: int, dtype: Any, folder: Path) -> np.ndarray:
@@ -34,7 +34,7 @@ def scratch_array(count: int, dtype: Any, folder: Path) -> np.ndarray:
 
 
 def edges_at_a_time(indptr: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows that have a few million entries each, or one row that has more."""
+    """Yield ranges of rows that have about a million entries each, or one row that has more."""
     last = len(indptr) - 1
     cuts = np.searchsorted(indptr, np.arange(0, int(indptr[-1]), EDGES_AT_A_TIME), "right") - 1
     cuts = np.unique(np.concatenate([[0], cuts, [last]]))
@@ -80,7 +80,7 @@ def graph_of_edge_file(path: Any, folder: Any) -> DGLGraph:
 
 
 def _pieces(edges: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield a few million edges after the other: the id of the first, sources, destinations."""
+    """Yield a million edges after the other: the id of the first, sources, destinations."""
     for first in range(0, edges.shape[1], EDGES_AT_A_TIME):
         src, dst = edges[:, first : first + EDGES_AT_A_TIME].astype(np.int64)
         yield first, src, dst
