@@ -20,10 +20,10 @@ from ..random import draw_key
 from ..sampling.arguments import excluded_edges, fanouts_of, seed_sets
 from ..sampling.frontier import Drawn, IncidentEdges, compiled, edge_frame
 from ..structure import Adjacency
-from ..transforms.block import index_dtype_of, numbered_block
+from ..transforms.block import block_of_rows, index_dtype_of, numbered_block
 from .buffers import Buffers, current_buffers
 
-__all__ = ["sample_layers", "uniform_draws"]
+__all__ = ["block_of_drawn", "sample_layers", "uniform_draw", "uniform_draws"]
 
 LARGEST_TABLE = 1 << 26
 """Nodes of a type up to which there is a table with a place for each; beyond, numbers are looked up in hash tables."""
@@ -52,6 +52,16 @@ def sample_layers(g: DGLGraph, nodes: Any, draws: Iterable[Draw]) -> list[DGLGra
             numberings[i].reserve(len(ids))
             numberings[i].place(ids.astype(dtype, copy=False))
         return [_layer(g, numberings, draw) for draw in draws]
+
+
+def block_of_drawn(
+    g: DGLGraph, dst_ids: list[np.ndarray], found: Sequence[Drawn | None]
+) -> tuple[DGLGraph, list[np.ndarray]]:
+    """Return the block of edges drawn around nodes, by node set, and its source nodes, which begin with these."""
+    rows = [None if drawn is None else (drawn.offsets, drawn.far) for drawn in found]
+    block, src_ids = block_of_rows(g, dst_ids, rows)
+    block._edge_frames = [_edge_columns(g, block, i, drawn) for i, drawn in enumerate(found)]
+    return block, src_ids
 
 
 @contextmanager
@@ -116,10 +126,12 @@ def uniform_draws(g: DGLGraph, fanouts: Sequence[Any], replace: bool, exclude: A
     """Yield what draws the edges of each layer with equal probability, last layer first; none of ``exclude``."""
     excluded = [None if ids is None else compiled().hashing.id_set(ids) for ids in excluded_edges(g, exclude)]
     for fanout in reversed(fanouts):
-        yield _uniform_draw(g, fanouts_of(g, fanout), replace, excluded, draw_key())
+        yield uniform_draw(g, fanouts_of(g, fanout), replace, excluded, draw_key())
 
 
-def _uniform_draw(g: DGLGraph, fanouts: list[int], replace: bool, excluded: list[np.ndarray | None], key: int) -> Draw:
+def uniform_draw(g: DGLGraph, fanouts: list[int], replace: bool, excluded: list[np.ndarray | None], key: int) -> Draw:
+    """Return what draws the edges of one layer, by a key; ``excluded`` has sets of ids."""
+
     def draw(i: int, seeds: np.ndarray, by_entry: bool) -> Drawn | None:
         if fanouts[i] == 0:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..sampling.temporal import edge_times, sample_blocks_at, sample_blocks_unti
 from ..structure.ids import count_of
 from ..transforms import to_block
 from .base import BlockSampler, Names, listed_fanouts
-from .layered import Draw, sample_layers, uniform_draws
+from .layered import Draw, block_of_drawn, sample_layers, uniform_draws
 
 __all__ = ["LaborSampler", "MultiLayerFullNeighborSampler", "MultiLayerNeighborSampler", "NeighborSampler"]
 
@@ -39,6 +39,10 @@ class _Layered(BlockSampler):
         for layer, fanout in enumerate(self.fanouts):
             fanouts_of(g, fanout, f"the fan-out of layer {layer}")
         edge_weights(g, self.prob)
+
+    def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return blocks, last layer first, as the sampler gives them."""
+        return _result(blocks[-1].srcdata[NID], seed_nodes, blocks, self.output_device)
 
 
 class NeighborSampler(_Layered):
@@ -194,6 +198,7 @@ class LaborSampler(_Layered):
             raise ValueError(f"batch_dependency must be at least 1, got {batch_dependency}")
         self.importance_sampling, self.layer_dependency = importance_sampling, layer_dependency
         self.batch_dependency = batch_dependency
+        self.named: Callable[[int, np.ndarray], np.ndarray] | None = None  # see Labor; for graphs in parts
         self.set_seed()
 
     def set_seed(self, random_seed: int | None = None) -> None:
@@ -208,16 +213,28 @@ class LaborSampler(_Layered):
         made = sample_layers(g, seed_nodes, self._draws(g, seeds, share, exclude_eids))
         if made is None:
             made = self._one_by_one(g, seed_nodes, seeds, share, exclude_eids)
+        return self.finished(made, seed_nodes)
+
+    def finished(self, blocks: list[DGLGraph], seed_nodes: Any) -> tuple[Any, Any, list[DGLGraph]]:
+        """Return blocks, last layer first, as the sampler gives them; blocks without edges have weights too."""
         if self.prob is not None or self.importance_sampling != 0:
-            for columns in (block._edge_frame(i) for block in made for i in range(len(block.adjacencies))):
+            for columns in (block._edge_frame(i) for block in blocks for i in range(len(block.adjacencies))):
                 if columns.num_rows == 0 and "edge_weights" not in columns:
-                    columns["edge_weights"] = active.empty((0,), "float32", g.device)
-        return _result(made[-1].srcdata[NID], seed_nodes, made, self.output_device)
+                    columns["edge_weights"] = active.empty((0,), "float32", blocks[0].device)
+        return super().finished(blocks, seed_nodes)
 
     def _one_by_one(
         self, g: DGLGraph, seed_nodes: Any, seeds: np.ndarray, share: float, exclude_eids: Any
     ) -> list[DGLGraph]:
-        blocks = []
+        blocks: list[DGLGraph] = []
+        if self.named is not None:
+            sets, ends = seed_sets(g, seed_nodes, True), g._metagraph.ends
+            ids = [sets.get(i, np.empty(0, np.int64)) for i in range(len(g._num_nodes))]
+            for draw in self._draws(g, seeds, share, exclude_eids):
+                found = [draw(i, ids[dst], False) if len(ids[dst]) else None for i, (_, dst) in enumerate(ends)]
+                block, ids = block_of_drawn(g, ids, found)
+                blocks.append(block)
+            return blocks
         for layer, fanout in enumerate(reversed(self.fanouts)):
             frontier, weights = sample_labors(
                 g,
@@ -243,7 +260,7 @@ class LaborSampler(_Layered):
     def _draws(self, g: DGLGraph, seeds: np.ndarray, share: float, exclude_eids: Any) -> Iterator[Draw]:
         for layer, fanout in enumerate(reversed(self.fanouts)):
             own = seeds if self.layer_dependency else seeds + layer
-            options = self.prob, self.importance_sampling, own, share, exclude_eids
+            options = self.prob, self.importance_sampling, own, share, exclude_eids, self.named
             yield Labor(g, fanouts_of(g, fanout), True, *options).draw
 
     def _random_seeds(self) -> tuple[np.ndarray, float]:

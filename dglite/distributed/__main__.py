@@ -9,14 +9,17 @@ from ..errors import DGLError
 from ..io import load_graphs
 from .config import PartConfig
 from .partition import partition_graph
+from .scratch import graph_of_edge_file
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command and return 0, or 1 where it failed."""
     parser = argparse.ArgumentParser(prog="python -m dglite.distributed", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    cut = commands.add_parser("partition", help="cut a graph that dglite.save_graphs wrote")
-    cut.add_argument("graph", help="file of graphs; the first one is cut")
+    cut = commands.add_parser("partition", help="cut a graph that dglite.save_graphs wrote, or edges that NumPy did")
+    cut.add_argument(
+        "graph", help="file of graphs, of which the first is cut; or NAME.npy, edges: integers of shape (2, num_edges)"
+    )
     cut.add_argument("out", help="folder for the parts")
     cut.add_argument("--name", default="graph", help="name of the files")
     cut.add_argument("--parts", type=int, required=True, help="one for each process")
@@ -28,7 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         if given.command == "partition":
-            (g,), _ = load_graphs(given.graph, [0], mmap=True)
+            if given.graph.endswith(".npy"):
+                g = graph_of_edge_file(given.graph, given.out)
+            else:
+                (g,), _ = load_graphs(given.graph, [0], mmap=True)
             partition_graph(
                 g,
                 given.name,

@@ -60,6 +60,8 @@ class PartConfig:
     ----------
     graph_name, part_method, num_hops
         as given to :func:`partition_graph`.
+    idtype
+        dtype of the graph's ids, ``"int32"`` or ``"int64"``.
     nodes, edges
         by type, the bounds of the parts' ranges.
     features
@@ -77,6 +79,7 @@ class PartConfig:
         self.graph_name: str = fields["graph_name"]
         self.part_method: str = fields["part_method"]
         self.num_hops: int = fields["num_hops"]
+        self.idtype = str(np.dtype(fields["idtype"]))
         self.nodes: dict[str, list[int]] = dict(fields["nodes"])
         self.edges: dict[CanonicalEtype, list[int]] = {
             (src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]
@@ -99,7 +102,7 @@ class PartConfig:
         """Return that of a graph that has been cut; sizes and files are to be filled in."""
         nodes = [[ntype, bounds.tolist()] for ntype, bounds in zip(g.ntypes, node_bounds, strict=True)]
         edges = [[etype, bounds.tolist()] for etype, bounds in zip(g.canonical_etypes, edge_bounds, strict=True)]
-        about = {"graph_name": graph_name, "part_method": part_method, "num_hops": num_hops}
+        about = {"graph_name": graph_name, "part_method": part_method, "num_hops": num_hops, "idtype": str(g._idtype)}
         return cls({**about, "nodes": nodes, "edges": edges, "features": feature_names(g), "sizes": [], "files": {}})
 
     @classmethod
@@ -141,6 +144,7 @@ class PartConfig:
             "graph_name": self.graph_name,
             "part_method": self.part_method,
             "num_hops": self.num_hops,
+            "idtype": self.idtype,
             "nodes": list(self.nodes.items()),
             "edges": list(self.edges.items()),
             "features": self.features,

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
+
+import numpy as np
 
 from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
+from ..structure.ids import integer_array
 from .book import CanonicalEtype, PartitionBook, Ranges
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
 from .parts import Part, load_topology
-from .tensor import DistTensor, PartitionPolicy
+from .tensor import DistTensor, PartitionPolicy, fetch
+from .topology import PartTopology
 
 __all__ = ["DistGraph"]
 
 
 @final
 class DistGraph:
-    """A partitioned graph, of which each rank has the features that its part owns.
+    """A partitioned graph, of which each rank has the features that its part owns. Made by all ranks together.
 
-    The structure of the whole graph is mapped from a file, which the processes of a machine share, so that sampling
-    asks nobody. Made by all ranks together.
+    Its structure is replicated: that of the whole graph is mapped from a file, which the processes of a machine share,
+    so that sampling asks nobody. Or it is partitioned: each rank has the in-edges of its own nodes, and sampling a hop
+    is an exchange; batches are the same.
 
     Parameters
     ----------
@@ -34,14 +39,16 @@ class DistGraph:
         read this part's files and the structure in full and compare them with what was written; sizes always are.
     timeout
         seconds that exchanges wait for the slowest rank.
+    topology
+        ``"replicated"`` or ``"partitioned"``, where a machine needs its own parts' folders and the JSON file only, and
+        :meth:`find_edges`, :meth:`in_degrees` and :meth:`original_ids` are exchanges.
 
     Attributes
     ----------
     exchange
         what ranks tell each other through, in the thread that trains.
-    topology
-        the structure of the whole graph, without features; those that sampling reads, such as weights of edges, can be
-        put there.
+    partitioned
+        what this rank knows of a partitioned structure, else None.
     ndata, edata
         features of the only node type and of the only edge type, :class:`DistTensor` by name.
 
@@ -49,21 +56,28 @@ class DistGraph:
     ------
     RankError
         On any rank: files are missing, damaged, of another graph, or of another partition than that of the other
-        ranks; or there are not as many ranks as parts.
+        ranks; there are not as many ranks as parts; or ``topology`` is something else, or differs.
     """
 
-    def __init__(self, graph_name: str, part_config: Any, verify: bool = False, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        graph_name: str,
+        part_config: Any,
+        verify: bool = False,
+        timeout: float = TIMEOUT,
+        topology: str = "replicated",
+    ) -> None:
         self.exchange = exchange = Collectives(timeout)
         self.timeout, self.graph_name = timeout, graph_name
         config = exchange.together("reading the partition's JSON file", lambda: self._config(part_config))
         exchange.same("the version of the partition", config.hash[:16])
+        exchange.same("topology", topology)
         self.config = config
-        self._part, self.topology = exchange.together("opening the parts", lambda: self._opened(verify))
+        self._part, structure = exchange.together("opening the parts", lambda: self._opened(verify, topology))
         self._book = self._part.book
-        self._original = {
-            "node": [self.topology._node_frame(i).pop("orig_id") for i in range(len(self._book.nodes))],
-            "edge": [self.topology._edge_frame(i).pop("orig_id") for i in range(len(self._book.edges))],
-        }
+        self.partitioned = structure if isinstance(structure, PartTopology) else None
+        self._replicated = structure if isinstance(structure, DGLGraph) else None
+        self._original = {kind: self._original_ids(kind) for kind in ("node", "edge")}
         self._frames: dict[str, dict[Any, dict[str, DistTensor]]] = {}
         for kind in ("node", "edge"):
             features = self._part.features(kind)
@@ -81,8 +95,22 @@ class DistGraph:
             )
         return config
 
-    def _opened(self, verify: bool) -> tuple[Part, DGLGraph]:
-        return Part(self.config, self.exchange.rank, verify), load_topology(self.config, verify)
+    def _opened(self, verify: bool, topology: str) -> tuple[Part, DGLGraph | PartTopology]:
+        if topology not in ("replicated", "partitioned"):
+            raise DGLError(f"topology={topology!r} is not understood; expected 'replicated' or 'partitioned'")
+        part = Part(self.config, self.exchange.rank, verify)
+        return part, load_topology(self.config, verify) if topology == "replicated" else PartTopology(part)
+
+    def _original_ids(self, kind: str) -> list[Any]:
+        """Return by type the ids before the graph was partitioned: of all, or those of this rank's part."""
+        of: Mapping[Any, Any] = self._book.nodes if kind == "node" else self._book.edges
+        whole = self._replicated
+        if whole is not None:
+            return [
+                (whole._node_frame if kind == "node" else whole._edge_frame)(i).pop("orig_id") for i in range(len(of))
+            ]
+        columns = [active.from_numpy(self._part.array(f"{kind}s.{i}.orig_id")) for i in range(len(of))]
+        return [self._tensors(kind, type_, {"orig_id": own})["orig_id"] for type_, own in zip(of, columns, strict=True)]
 
     def _tensors(self, kind: str, type_: Any, columns: Mapping[str, Tensor]) -> dict[str, DistTensor]:
         policy, found = self._policy(kind, type_), {}
@@ -94,6 +122,17 @@ class DistGraph:
         return found
 
     # -- what is there -----------------------------------------------------------------------------------------------
+    @property
+    def topology(self) -> DGLGraph:
+        """The replicated structure of the whole graph, without features.
+
+        Those that sampling reads, such as weights of edges, can be put there. Raises ``DGLError`` for a partitioned
+        one, of which sampling reads the graph's own features.
+        """
+        if self._replicated is None:
+            raise DGLError("the topology is partitioned: no process has it all; open the graph with 'replicated'")
+        return self._replicated
+
     def get_partition_book(self) -> PartitionBook:
         """Return who owns what."""
         return self._book
@@ -108,14 +147,13 @@ class DistGraph:
 
     def _policy(self, kind: str, type_: Any) -> PartitionPolicy:
         ranges = self._book.ranges_of(kind, type_)
-        first, last = ranges.of(self.exchange.rank)
-        return PartitionPolicy(self.exchange, ranges, self._column(kind, ranges)[first:last])
+        own = self._part.array(f"{kind}s.{self._number(kind, ranges)}.orig_id")
+        return PartitionPolicy(self.exchange, ranges, active.from_numpy(own))
 
-    def _column(self, kind: str, ranges: Ranges) -> Tensor:
-        """Return the ids that all nodes, or edges, of a type had before the graph was partitioned."""
+    def _number(self, kind: str, ranges: Ranges) -> int:
+        """Return the place of a type among those of its kind."""
         of = self._book.nodes if kind == "node" else self._book.edges
-        (column,) = [c for c, own in zip(self._original[kind], of.values(), strict=True) if own is ranges]
-        return column
+        return next(i for i, own in enumerate(of.values()) if own is ranges)
 
     @property
     def ntypes(self) -> list[str]:
@@ -158,16 +196,41 @@ class DistGraph:
 
     def in_degrees(self, v: Any, etype: Any = None) -> Tensor:
         """Return the in-degrees of nodes, wherever they are."""
-        return self.topology.in_degrees(v, etype)
+        if self.partitioned is None:
+            return self.topology.in_degrees(v, etype)
+        whole = self.partitioned.whole
+        relation = whole.etype_id(etype)
+        ranges = self.partitioned.node_ranges[self.partitioned.ends[relation][1]]
+        return whole._ids_tensor(self.partitioned.in_degrees(self.exchange, relation, lambda: ranges.checked(v)))
 
     def find_edges(self, edges: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
         """Return the ends of edges, wherever they are."""
-        return self.topology.find_edges(edges, etype)
+        if self.partitioned is None:
+            return self.topology.find_edges(edges, etype)
+        whole = self.partitioned.whole
+        relation = whole.etype_id(etype)
+        wanted = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
+        ((src, dst),) = wanted
+        return whole._ids_tensor(src), whole._ids_tensor(dst)
 
     def original_ids(self, kind: str, type_: Any, ids: Any) -> Tensor:
         """Return the ids that nodes, or edges, of a type had before the graph was partitioned."""
         ranges = self._book.ranges_of(kind, type_)
-        return active.take(self._column(kind, ranges), ranges.checked(ids))
+        column = self._original[kind][self._number(kind, ranges)]
+        return column.rows(ids) if isinstance(column, DistTensor) else active.take(column, ranges.checked(ids))
+
+    def original_sources(self) -> Callable[[int, np.ndarray], np.ndarray]:
+        """Return what tells sources of edges that this rank draws, of relation i, the ids that they had before.
+
+        An exchange where the topology is partitioned.
+        """
+        columns = self._original["node"]
+        if self.partitioned is None:
+            before, types = [integer_array(column) for column in columns], self.topology._metagraph.ends
+            return lambda i, far: before[types[i][0]][far]
+        known, ends = self.partitioned.sources(), self.partitioned.ends
+        found = [integer_array(ids) for ids in fetch(self.exchange, list(zip(columns, known, strict=True)))]
+        return lambda i, far: found[ends[i][0]][np.searchsorted(known[ends[i][0]], far)]
 
     # -- features ----------------------------------------------------------------------------------------------------
     @property

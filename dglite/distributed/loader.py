@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from ..backend import Tensor
-from ..dataloading import EdgePredictionSampler, as_edge_prediction_sampler, hot_rows
+from ..dataloading import EdgePredictionSampler, LaborSampler, as_edge_prediction_sampler, hot_rows
 from ..dataloading.base import BlockSampler, Sampler, names_by_type
 from ..dataloading.buffers import Buffers
 from ..dataloading.dataloader import make_formats
@@ -26,6 +27,7 @@ from ..structure.ids import integer_array
 from .collectives import Collectives
 from .graph import DistGraph
 from .prefetch import Ahead
+from .sampling import PartSampler, sampler_of_nodes
 from .tensor import DistTensor, fetch
 
 __all__ = ["DistEdgeDataLoader", "DistNodeDataLoader"]
@@ -66,10 +68,16 @@ class _DistLoader(Resumable):
         self.num_workers = together(what, lambda: check_count(num_workers, "num_workers", 0))
         self._ahead = together(what, lambda: check_count(prefetch_factor, "prefetch_factor", 1))
         self._features, self.graph_sampler = together(what, lambda: _without_features(g, sampler))
+        self._drawn = together(what, lambda: None if g.partitioned is None else PartSampler(g, self.graph_sampler))
         self._items = together(what, lambda: self._checked(kind, indices))
-        self.exchange.same(
-            f"what a {type(self).__name__} is given", (self.batch_size, shuffle, drop_last, shared, self._digest())
-        )
+        about = None if self._drawn is None else self._drawn.about()
+        given = self.batch_size, shuffle, drop_last, shared, self._digest(), about
+        self.exchange.same(f"what a {type(self).__name__} is given", given)
+        if shared:
+            self._items = self._in_original_order(kind, indices)
+        of_nodes = sampler_of_nodes(self.graph_sampler)
+        if isinstance(of_nodes, LaborSampler):
+            of_nodes.named = g.original_sources()
         self._seed = self.exchange.gather_objects(what, seed_from(generator))[0]
         self._next = Progress(0, 0)
         self._now = None
@@ -78,20 +86,23 @@ class _DistLoader(Resumable):
         self._running: Ahead | None = None
 
     def _checked(self, kind: str, indices: Any) -> Items:
-        """Return the items, those of a shared loader in the order of the graph that was partitioned."""
-        items, g = Items(indices), self.graph
-        if isinstance(self.graph_sampler, Sampler):
-            self.graph_sampler.check(g.topology, indices)
-        if not self.shared:
-            return items
-        if items.types is None:
-            ids = integer_array(indices)
-            return Items(ids[np.argsort(integer_array(g.original_ids(kind, None, ids)), kind="stable")])
-        by_type = {}
-        for type_ in items.types:
-            ids = integer_array(indices[type_])
-            by_type[type_] = ids[np.argsort(integer_array(g.original_ids(kind, type_, ids)), kind="stable")]
-        return Items(by_type)
+        items = Items(indices)
+        if self._drawn is not None:
+            self._drawn.check(kind, indices)
+        elif isinstance(self.graph_sampler, Sampler):
+            self.graph_sampler.check(self.graph.topology, indices)
+        return items
+
+    def _in_original_order(self, kind: str, indices: Any) -> Items:
+        """Return the items in the order of the graph that was partitioned."""
+
+        def ordered(type_: Any, given: Any) -> np.ndarray:
+            ids = integer_array(given)
+            return ids[np.argsort(integer_array(self.graph.original_ids(kind, type_, ids)), kind="stable")]
+
+        if not isinstance(indices, Mapping):
+            return Items(ordered(None, indices))
+        return Items({type_: ordered(type_, ids) for type_, ids in indices.items()})
 
     def _digest(self) -> str:
         """Return the hash of all items where they are shared, which all ranks must have alike."""
@@ -148,8 +159,11 @@ class _DistLoader(Resumable):
     def _sampled(self, epoch: int, first: int, workers: int) -> Ordered:
         """Return the batches of an epoch without their features."""
         order, size, rank, world = self._order(epoch), self.batch_size, self.exchange.rank, self.exchange.world
-        seed, buffers, items, sampler, g = self._seed, self._buffers, self._items, self.graph_sampler, self.graph
-        shared = self.shared
+        seed, buffers, items, shared = self._seed, self._buffers, self._items, self.shared
+        if self._drawn is None:
+            make = partial(self.graph_sampler.sample, self.graph.topology)
+        else:  # by exchanges, in the thread that fetches features
+            make, workers = partial(self._drawn.sample, self.exchange), 0
 
         def sample(position: int) -> Any:
             number = position * world + rank if shared else position
@@ -161,7 +175,7 @@ class _DistLoader(Resumable):
                 found = {items.types[0]: np.empty(0, np.int64)}
             try:
                 with draws_keyed_by(*key), buffers.in_use():
-                    return sampler.sample(g.topology, found)
+                    return make(found)
             except Exception as error:
                 error.add_note(f"(batch {position} of epoch {epoch} on rank {rank})")
                 raise
@@ -173,7 +187,7 @@ class _DistLoader(Resumable):
         if self._running is not None:
             self._running.close()
         progress = self._begin()
-        if self.num_workers:
+        if self.num_workers and self._drawn is None:
             make_formats(self.graph.topology, self.graph_sampler)
         sampled = self._sampled(progress.epoch, progress.position, self.num_workers)
         ahead = self._ahead if self.num_workers else 0
@@ -198,7 +212,8 @@ class _DistLoader(Resumable):
     def hot_rows(self, capacity: int, ntype: str | None = None) -> np.ndarray:
         """Return the nodes of others that this rank's next epoch needs most, for :meth:`DistTensor.cache`.
 
-        The epoch is sampled once, without features (pre-sampling, as GNNLab does). No exchange.
+        The epoch is sampled once, without features (pre-sampling, as GNNLab does). No exchange, unless the topology is
+        partitioned: all ranks call it then, and before they begin an epoch.
 
         Parameters
         ----------
@@ -333,8 +348,12 @@ class DistNodeDataLoader(_DistLoader):
     Notes
     -----
     Features other than those that the sampler prefetches are read by ``g.ndata[name][input_nodes]``, by all ranks.
-    A loop that is left early is left by all ranks after as many batches. Draws of
-    :class:`dglite.dataloading.LaborSampler` are by a node's new id: they are the same for one partition only.
+    A loop that is left early is left by all ranks after as many batches.
+
+    Where the topology is partitioned, samplers are :class:`dglite.dataloading.NeighborSampler`, without times, and
+    :class:`dglite.dataloading.LaborSampler`, without importance sampling, both of in-edges; ``prob`` and ``mask`` are
+    features of ``g``. Batches are those of a replicated topology. They are sampled by exchanges in the thread that
+    fetches features, whatever the number of workers above 0.
     """
 
     def __init__(self, g: DistGraph, nids: Any, graph_sampler: Any, device: Any = None, **kwargs: Any) -> None:
@@ -355,6 +374,8 @@ class DistEdgeDataLoader(_DistLoader):
         a sampler of blocks, or what :func:`dglite.dataloading.as_edge_prediction_sampler` made of one.
     exclude, reverse_eids, reverse_etypes, negative_sampler
         as for :func:`dglite.dataloading.as_edge_prediction_sampler`, where ``graph_sampler`` is a sampler of blocks.
+        Where the topology is partitioned, negative pairs are those of
+        :class:`dglite.dataloading.negative_sampler.Uniform`.
     """
 
     def __init__(

@@ -18,6 +18,7 @@ from ..structure.compressed import expand_ranges
 from ..structure.ids import count_of
 from .assign import assign_parts
 from .config import PartConfig, feature_names, part_files, sha256_of
+from .scratch import edges_at_a_time, scratch_array
 
 __all__ = ["partition_graph"]
 
@@ -82,7 +83,7 @@ def partition_graph(
     num_parts = count_of(num_parts, "num_parts", 1)
     hops, folder = count_of(num_hops, "num_hops"), local_path(out_path)
     parts = assign_parts(g, num_parts, part_method, balance_ntypes, balance_edges)
-    new = _Renumbered(g, parts, num_parts)
+    new = _Renumbered(g, parts, num_parts, folder)
     names = part_files(graph_name, num_parts)
     save_graphs(folder / names.graph, new.graph, formats="csc")
     sizes = [_write_part(g, new, part, hops, folder, names.parts[part]) for part in range(num_parts)]
@@ -118,7 +119,7 @@ class _Renumbered:
         by edge type, whether each new edge joins two parts.
     """
 
-    def __init__(self, g: DGLGraph, parts: list[np.ndarray], num_parts: int) -> None:
+    def __init__(self, g: DGLGraph, parts: list[np.ndarray], num_parts: int, folder: Path) -> None:
         self.old_nodes = [np.argsort(own, kind="stable") for own in parts]
         self.node_bounds = [_bounds(own, num_parts) for own in parts]
         new_ids = [np.empty(len(own), np.int64) for own in parts]
@@ -128,7 +129,7 @@ class _Renumbered:
         self.edge_bounds: list[np.ndarray] = []
         relations = []
         for adjacency, (src, dst) in zip(g.adjacencies, g._metagraph.ends, strict=True):
-            relation, old = _renumbered(adjacency, new_ids[src], self.old_nodes[dst])
+            relation, old = _renumbered(adjacency, new_ids[src], self.old_nodes[dst], folder)
             relations.append(relation)
             self.old_edges.append(old)
             self.edge_bounds.append(relation.csc().indptr[self.node_bounds[dst]].astype(np.int64))
@@ -166,18 +167,22 @@ def _bounds(parts: np.ndarray, num_parts: int) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.bincount(parts, minlength=num_parts))])
 
 
-def _renumbered(adjacency: Adjacency, new_src: np.ndarray, old_dst: np.ndarray) -> tuple[Adjacency, np.ndarray]:
+def _renumbered(
+    adjacency: Adjacency, new_src: np.ndarray, old_dst: np.ndarray, folder: Path
+) -> tuple[Adjacency, np.ndarray]:
     """Return the relation with new ids, in which entry j of the rows is edge j, and the old id of each edge."""
     rows = adjacency.csc()
-    counts = np.diff(rows.indptr)[old_dst]
-    entries = expand_ranges(rows.indptr[old_dst].astype(np.int64), counts)
-    ids = rows.edge_ids
-    old = entries if ids is None else ids[entries].astype(np.int64)
+    counts, ids = np.diff(rows.indptr)[old_dst], rows.edge_ids
     indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-    indices = new_src[rows.indices[entries]]
-    made = Adjacency.from_csc(
-        adjacency.num_src, adjacency.num_dst, indptr, indices, idtype=adjacency.idtype, validate=False
-    )
+    indices = scratch_array(adjacency.num_edges, adjacency.index_dtype, folder)
+    old = scratch_array(adjacency.num_edges, np.int64, folder)
+    for first, last in edges_at_a_time(indptr):
+        entries = expand_ranges(rows.indptr[old_dst[first:last]].astype(np.int64), counts[first:last])
+        here = slice(indptr[first], indptr[last])
+        old[here] = entries if ids is None else ids[entries]
+        indices[here] = new_src[rows.indices[entries]]
+    counts_of = adjacency.num_src, adjacency.num_dst
+    made = Adjacency.from_csc(*counts_of, indptr, indices, idtype=adjacency.idtype, copy=False, validate=False)
     return made, old
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,11 @@ def sample_labors(
 
 
 class Labor:
-    """How the edges of one layer are drawn. Arguments are those of :func:`sample_labors`."""
+    """How the edges of one layer are drawn. Arguments are those of :func:`sample_labors`.
+
+    ``named(i, far)`` returns, for far ends of relation ``i``, the ids that their random numbers belong to: those of
+    another numbering, in which samples are to be the same. By default these are the ids themselves.
+    """
 
     def __init__(
         self,
@@ -98,7 +103,9 @@ class Labor:
         random_seed: Any = None,
         seed2_contribution: float = 0,
         exclude_edges: Any = None,
+        named: Callable[[int, np.ndarray], np.ndarray] | None = None,
     ) -> None:
+        self._named = named
         self._adjacencies, self._etypes, self._fanouts, self._inward = (
             g.adjacencies,
             g._metagraph.etypes,
@@ -123,13 +130,15 @@ class Labor:
         if fanout == 0:
             return None
         alike = weights is None and excluded is None and self._rounds == 0 and self._mixing[1] == 0
+        alike = alike and self._named is None
         by_entry = by_entry and alike
         rows = IncidentEdges(adjacency, seeds, self._inward, -1, by_entry=by_entry)
         if alike:
             return Drawn(*_sample_alike(rows, adjacency, fanout, self._keys[0]), rows.by_entry_of)
         places = rows.places(near=False)
         candidates = _weights_of(rows, places, weights, excluded, f"{self._etypes[i]!r} edge")
-        rule = candidates, fanout, self._rounds, self._keys, self._mixing
+        vertices = places.far if self._named is None else self._named(i, places.far).astype(places.far.dtype)
+        rule = vertices, candidates, fanout, self._rounds, self._keys, self._mixing
         offsets, far, edges, results = _sample(rows, places, adjacency, *rule)
         uniform = self._rounds == 0 and weights is None
         return Drawn(offsets, far, edges, None, None if uniform else results.astype(np.float32))
@@ -185,6 +194,7 @@ def _sample(
     rows: IncidentEdges,
     places: Any,
     adjacency: Adjacency,
+    vertices: np.ndarray,
     weights: np.ndarray,
     fanout: int,
     rounds: int,
@@ -199,7 +209,7 @@ def _sample(
     run_rows, threads, count = compiled().rows.run_rows, active.num_threads(), len(factors)
     run_rows(kernels.solve_rows, count, rows.room, threads, offsets, weights, importance, fanout, factors)
     taken, results = np.empty(rows.room, np.uint8), np.zeros(rows.room)
-    inputs = offsets, places.far, weights, importance, factors, *keys, mixing
+    inputs = offsets, vertices, weights, importance, factors, *keys, mixing
     run_rows(kernels.take_rows, count, rows.room, threads, *inputs, taken, results)
     keep = taken.nonzero()[0]
     return np.searchsorted(keep, offsets), places.far[keep], places.edges[keep], results[keep]

@@ -108,9 +108,25 @@ def choose(
 
     ``times`` has those of each edge type that has some.
     """
-    fanouts = fanouts_of(g, fanout)
-    weights, excluded = edge_weights(g, prob), excluded_edges(g, exclude_edges)
-    key, processor = draw_key(), processor_on(g._device)
+    return choose_by_key(g, seeds, fanout, inward, prob, replace, excluded_edges(g, exclude_edges), draw_key(), times)
+
+
+def choose_by_key(
+    g: DGLGraph,
+    seeds: list[np.ndarray | None],
+    fanout: Any,
+    inward: bool,
+    prob: Any,
+    replace: bool,
+    excluded: Sequence[np.ndarray | None],
+    key: int,
+    times: Sequence[Times | None] | None = None,
+) -> list[Chosen]:
+    """Return what :func:`choose` does, which depends on a key and on the seeds' positions.
+
+    Edges to leave out are ids by edge type; an empty array draws as if there were some.
+    """
+    fanouts, weights, processor = fanouts_of(g, fanout), edge_weights(g, prob), processor_on(g._device)
     chosen = []
     for i, adjacency in enumerate(g.adjacencies):
         ids = seeds[i]

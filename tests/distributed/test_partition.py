@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 
 import dglite
-from dglite.distributed import PartitionBook, load_partition, load_partition_book, partition_graph
+from dglite.distributed import PartitionBook, load_partition, load_partition_book, partition_graph, scratch
 from dglite.distributed.__main__ import main
+from dglite.distributed.assign import assign_parts
 from dglite.distributed.config import PartConfig
 from dglite.distributed.parts import load_topology
 from dglite.errors import DGLError
@@ -84,8 +86,6 @@ def test_a_halo_of_two_hops(tmp_path) -> None:
 
 
 def test_a_stream_cuts_few_edges_and_balances() -> None:
-    from dglite.distributed.assign import assign_parts
-
     rng = np.random.default_rng(0)
     block = np.repeat(np.arange(4), 250)[rng.permutation(1000)]
     src = np.repeat(np.arange(1000), 8)
@@ -178,3 +178,55 @@ def test_the_command_cuts_a_file(tmp_path, capsys) -> None:
     assert load_partition_book(tmp_path / "out" / "ring.json", 0)[1] == "ring"
     assert main(["partition", str(tmp_path / "no.bin"), str(tmp_path / "out"), *options]) == 1
     assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("g", [homogeneous(), hetero(), dglite.graph(([], []), num_nodes=4)])
+def test_edges_that_are_too_many_for_memory_are_cut_the_same(tmp_path, monkeypatch, g) -> None:
+    wide, made, memmap = tmp_path / "wide", [], np.memmap
+    dglite.seed(1)
+    partition_graph(g, "g", 2, tmp_path / "narrow", part_method="random")
+    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
+    monkeypatch.setattr(scratch, "EDGES_AT_A_TIME", 7)
+    monkeypatch.setattr(np, "memmap", lambda *args, **options: made.append(args) or memmap(*args, **options))
+    dglite.seed(1)
+    partition_graph(g, "g", 2, wide, part_method="random")
+    assert bool(made) == (g.num_edges() > 0)
+    assert PartConfig.read(wide / "g.json").hash == PartConfig.read(tmp_path / "narrow" / "g.json").hash
+    assert {path.name for path in wide.iterdir()} == {"g.json", "g.graph", "part0", "part1"}  # and nothing else
+
+
+def test_the_command_cuts_edges_on_the_disk(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(scratch, "IN_MEMORY", 0)
+    monkeypatch.setattr(scratch, "EDGES_AT_A_TIME", 7)
+    g, options = homogeneous(), ["--parts", "2", "--method", "locality"]
+    src, dst = g.edges()
+    np.save(tmp_path / "edges.npy", torch.stack([src, dst]).numpy().astype(np.int32))
+    assert main(["partition", str(tmp_path / "edges.npy"), str(tmp_path / "out"), *options]) == 0
+    cut(tmp_path, dglite.graph((src, dst)), 2, "locality")  # without the isolated nodes of highest ids
+    for path in ("g.graph", "part0/structure.safetensors", "part1/structure.safetensors"):
+        name = path.replace("g.graph", "graph.graph")
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / path).read_bytes()
+    for wrong, said in (
+        (np.zeros((3, 2), np.int64), "expected integers of shape"),
+        (np.zeros((2, 3)), "expected integers of shape"),
+        (np.array([[0, -1], [1, 1]]), "negative id among edges 0 to 1"),
+    ):
+        np.save(tmp_path / "wrong.npy", wrong)
+        assert main(["partition", str(tmp_path / "wrong.npy"), str(tmp_path / "no"), *options]) == 1
+        assert said in capsys.readouterr().err
+    assert main(["partition", str(tmp_path / "none.npy"), str(tmp_path / "no"), *options]) == 1
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_a_stream_keeps_numbers_by_node_only(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    g = dglite.graph((rng.integers(0, 1000, 200_000), rng.integers(0, 1000, 200_000)))
+    dglite.save_graphs(tmp_path / "g.bin", [g], formats="csc")
+    (mapped,), _ = dglite.load_graphs(tmp_path / "g.bin", mmap=True)
+    mapped.adjacencies[0].csc()
+    assign_parts(mapped, 4, "locality")  # compiles
+    tracemalloc.start()
+    assign_parts(mapped, 4, "locality")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 1000  # a byte for each edge would be twice that

@@ -50,3 +50,59 @@ def test_a_graph_in_parts_trains_in_two_processes(tmp_path: Path) -> None:
     assert done.stdout.count("validation accuracy") == 3 and "MiB of features" in done.stdout
     wrong = run("several_machines.py", 1, f"--folder={tmp_path}")
     assert wrong.returncode and "2 parts, but there are 1 processes" in wrong.stderr
+
+
+RAY = """
+def init(runtime_env):
+    assert "working_dir" in runtime_env
+"""
+RAY_TRAIN = """
+from types import SimpleNamespace
+
+reported = []
+
+def report(metrics):
+    reported.append(metrics)
+
+class ScalingConfig(SimpleNamespace):
+    pass
+"""
+RAY_TORCH = """
+from types import SimpleNamespace
+
+from torch import distributed
+
+from . import reported
+
+class TorchConfig(SimpleNamespace):
+    pass
+
+class TorchTrainer(SimpleNamespace):
+    def __init__(self, work, train_loop_config, torch_config, scaling_config):
+        assert scaling_config.num_workers == 1
+        self.work, self.options, self.backend = work, train_loop_config, torch_config.backend
+
+    def fit(self):
+        distributed.init_process_group(self.backend, store=distributed.HashStore(), rank=0, world_size=1)
+        self.work(self.options)
+        distributed.destroy_process_group()
+        return SimpleNamespace(metrics=reported[-1])
+"""
+
+
+def test_a_worker_of_ray_trains(tmp_path: Path) -> None:
+    """Ray itself is not needed: a stand-in with the names that the example takes from it runs the one worker."""
+    (tmp_path / "ray" / "train").mkdir(parents=True)
+    for name, text in (("__init__", RAY), ("train/__init__", RAY_TRAIN), ("train/torch", RAY_TORCH)):
+        (tmp_path / "ray" / f"{name}.py").write_text(text)
+    assert run("several_machines.py", 1, "--partition=1", f"--folder={tmp_path}").returncode == 0
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples/ray_train.py", f"--folder={tmp_path}", "--workers=1", "--epochs=2"],
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy 0." in done.stdout

@@ -1,0 +1,175 @@
+"""Structure in parts: each rank has the in-edges of its own nodes, and answers what others ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from ..graph.storage import make_graph
+from ..io.unpack import metagraph_of
+from ..structure import Adjacency
+from .collectives import Collectives
+from .parts import Part
+
+__all__ = ["PartTopology", "ask", "packed", "unpacked"]
+
+
+@final
+class PartTopology:
+    """What a rank knows of the structure: types and numbers of all, and the in-edges of its part's nodes.
+
+    Attributes
+    ----------
+    whole
+        a graph with the types, numbers of nodes and numbers of edges of the whole graph, which has no edges to read.
+    rows
+        the part's edges, as a block: its sources are all nodes, its destinations the part's nodes, and after those of
+        each type one without edges. Edges count from 0.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.book, book, idtype = part.book, part.book, np.dtype(part.config.idtype)
+        ntypes, etypes = book.ntypes, book.canonical_etypes
+        counts = [ranges.count for ranges in book.nodes.values()]
+        own = [last - first for first, last in (ranges.of(book.partid) for ranges in book.nodes.values())]
+        relations, rows = [], []
+        for i, (etype, ranges) in enumerate(book.edges.items()):
+            src, dst = ntypes.index(etype[0]), ntypes.index(etype[2])
+            relations.append(Adjacency(counts[src], counts[dst], ranges.count, idtype))
+            indptr, indices = part.rows(i)
+            matrix = np.append(indptr, indptr[-1]), indices, None, idtype
+            rows.append(Adjacency.from_csc(counts[src], own[dst] + 1, *matrix, copy=False, validate=False))
+        self.whole = make_graph(metagraph_of(ntypes, etypes), tuple(relations), counts)
+        self.rows = make_graph(metagraph_of(ntypes, etypes, ntypes), tuple(rows), [*counts, *(n + 1 for n in own)])
+        self.whole._idtype = self.rows._idtype = idtype
+        self.node_ranges, self.edge_ranges = list(book.nodes.values()), list(book.edges.values())
+
+    def first_edge(self, relation: int) -> int:
+        """Return the id of the part's first edge of a relation."""
+        return self.edge_ranges[relation].of(self.book.partid)[0]
+
+    def first_node(self, node_set: int) -> int:
+        """Return the id of the part's first node of a type."""
+        return self.node_ranges[node_set].of(self.book.partid)[0]
+
+    def find_edges(
+        self, exchange: Collectives, wanted: Callable[[], list[tuple[int, np.ndarray]]]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the ends of edges, wherever they are, for each (relation, ids) of ``wanted``; an exchange."""
+        own: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
+
+        def requests() -> list[np.ndarray]:
+            for i, ids in wanted():
+                order = np.argsort(ids, kind="stable")
+                own.append((i, order, ids[order], self.edge_ranges[i].cuts(ids[order])))
+            return [
+                packed(
+                    [
+                        np.array([i for i, *_ in own], np.int64),
+                        *(ids[cuts[rank] : cuts[rank + 1]] for _, _, ids, cuts in own),
+                    ]
+                )
+                for rank in range(exchange.world)
+            ]
+
+        def answer(request: np.ndarray) -> list[np.ndarray]:
+            relations, *asked = unpacked(request, [np.int64])
+            found = []
+            for i, ids in zip(relations.tolist(), asked, strict=True):
+                stored, at, dst = self.rows.adjacencies[i].csc(), ids - self.first_edge(i), self.ends[i][1]
+                found.append(stored.indices[at].astype(np.int64))
+                found.append(np.searchsorted(stored.indptr, at, "right") - 1 + self.first_node(dst))
+            return found
+
+        answers = [unpacked(one, [np.int64]) for one in ask(exchange, "finding edges", requests, answer)]
+        ends = []
+        for k, (_, order, _, _) in enumerate(own):
+            src, dst = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+            src[order] = np.concatenate([one[2 * k] for one in answers])
+            dst[order] = np.concatenate([one[2 * k + 1] for one in answers])
+            ends.append((src, dst))
+        return ends
+
+    def in_degrees(self, exchange: Collectives, relation: int, wanted: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return the in-degrees of nodes, wherever they are; an exchange."""
+        dst, places = self.ends[relation][1], np.empty(0, np.int64)
+
+        def requests() -> list[np.ndarray]:
+            nonlocal places
+            ids = wanted()
+            places = np.argsort(ids, kind="stable")
+            return [packed([own]) for own in np.split(ids[places], self.node_ranges[dst].cuts(ids[places])[1:-1])]
+
+        def answer(request: np.ndarray) -> list[np.ndarray]:
+            (ids,) = unpacked(request, [np.int64])
+            return [np.diff(self.rows.adjacencies[relation].csc().indptr)[ids - self.first_node(dst)].astype(np.int64)]
+
+        answers = ask(exchange, "reading in-degrees", requests, answer)
+        found = np.empty(len(places), np.int64)
+        found[places] = np.concatenate([unpacked(one, [np.int64])[0] for one in answers])
+        return found
+
+    @property
+    def ends(self) -> Sequence[tuple[int, int]]:
+        """The source and the destination node set of each relation."""
+        return self.whole._metagraph.ends
+
+    def sources(self) -> list[np.ndarray]:
+        """Return by node set the sources of the part's edges, ascending."""
+        found = [[np.empty(0, np.int64)] for _ in self.node_ranges]
+        for adjacency, (src, _) in zip(self.rows.adjacencies, self.ends, strict=True):
+            found[src].append(np.unique(adjacency.csc().indices))
+        return [np.unique(np.concatenate(ids)).astype(np.int64) for ids in found]
+
+    def weigh(self, name: str, columns: Sequence[Any]) -> None:
+        """Give the part's edges a feature; None for a relation without it."""
+        for i, column in enumerate(columns):
+            if column is not None:
+                self.rows._edge_frame(i)[name] = column
+
+
+# -- questions and answers ---------------------------------------------------------------------------------------------
+def ask(
+    exchange: Collectives,
+    what: str,
+    requests: Callable[[], list[np.ndarray]],
+    answer: Callable[[np.ndarray], list[np.ndarray]],
+) -> list[np.ndarray]:
+    """Send bytes to each rank, and return what each answers: :func:`packed` arrays. Two messages to each.
+
+    All ranks raise the same error where one fails in ``requests`` or in ``answer``.
+    """
+    asked = _told(exchange, what, "requests", requests)
+    return _told(exchange, what, "neighbours", lambda: [packed(answer(request)) for request in asked])
+
+
+def _told(exchange: Collectives, what: str, kind: str, make: Callable[[], list[np.ndarray]]) -> list[np.ndarray]:
+    pieces, failed = [np.empty(0, np.uint8)] * exchange.world, None
+    try:
+        pieces = make()
+    except Exception as error:
+        failed = error
+    sizes = [len(piece) for piece in pieces]
+    received, coming = exchange.send(what, kind, torch.from_numpy(np.concatenate(pieces)), sizes, failed)
+    return np.split(received.numpy(), np.cumsum(coming)[:-1])
+
+
+def packed(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the bytes of some arrays, each of which begins at a multiple of 8."""
+    pieces: list[np.ndarray] = [np.array([len(arrays), *(array.nbytes for array in arrays)], np.int64).view(np.uint8)]
+    for array in arrays:
+        pieces += [np.ascontiguousarray(array).view(np.uint8).reshape(-1), np.zeros(-array.nbytes % 8, np.uint8)]
+    return np.concatenate(pieces)
+
+
+def unpacked(data: np.ndarray, dtypes: Sequence[Any]) -> list[np.ndarray]:
+    """Return the arrays that were :func:`packed`; the last one of ``dtypes`` is that of all that follow."""
+    count = int(data[:8].view(np.int64)[0])
+    at, found = 8 * (count + 1), []
+    for i, size in enumerate(data[8:at].view(np.int64).tolist()):
+        found.append(data[at : at + size].view(dtypes[min(i, len(dtypes) - 1)]))
+        at += size + -size % 8
+    return found

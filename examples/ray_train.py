@@ -1,0 +1,51 @@
+"""Train GraphSAGE on a graph in parts with processes that Ray Train starts, instead of torchrun.
+
+    pip install "ray[train]"
+    python examples/several_machines.py --partition 2 --folder parts
+    python examples/ray_train.py --folder parts --workers 2
+
+Ray joins its workers into a group of torch.distributed, which dglite.distributed finds; the rest is that of
+several_machines.py. Every machine needs the folder of parts under the same path. Prints the test accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import ray
+import several_machines
+from ray.train import ScalingConfig, report
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from dglite.distributed import DistGraph, initialize
+
+
+def work(options: dict[str, Any]) -> None:
+    """Train in one of Ray's workers, of which there is one for each part."""
+    initialize()  # Ray has made the group, and ends it
+    g = DistGraph(several_machines.NAME, Path(options["folder"]) / f"{several_machines.NAME}.json")
+    model, history = several_machines.train(g, options["epochs"], options["batch_size"])
+    report({"loss": history[-1][0], "test_accuracy": several_machines.accuracy(model, g, "test_mask")})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", default="parts", help="where the parts are")
+    parser.add_argument("--workers", type=int, default=2, help="as many as there are parts")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=100)
+    options = parser.parse_args()
+    ray.init(runtime_env={"working_dir": str(Path(__file__).parent)})  # for several_machines.py
+    trainer = TorchTrainer(
+        work,
+        train_loop_config={**vars(options), "folder": str(Path(options.folder).resolve())},
+        torch_config=TorchConfig(backend="gloo"),
+        scaling_config=ScalingConfig(num_workers=options.workers),
+    )
+    print(f"test accuracy {trainer.fit().metrics['test_accuracy']:.3f}")
+
+
+if __name__ == "__main__":
+    main()
