@@ -1,6 +1,7 @@
 """What an epoch on papers100M would take on 2 to 64 machines: rates measured here, sizes of batches by a model.
 
     python benchmarks/cluster.py            measure rates, compare the model with sampled batches, predict, draw
+    python benchmarks/cluster.py rates      rates alone, or "batches"; the other stays as it is
     python benchmarks/cluster.py --quick    on a small graph; results are not kept
 
 docs/decisions/0174 explains the model. It has three parts. *Batches*: how many nodes a batch needs, and how many of
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import parser, save, table
+from common import RESULTS, parser, save, table
 from distributed_ranks import NAME, together
 from scipy.special import pdtrc
 from torch import nn
@@ -134,7 +136,7 @@ class GraphSAGE(nn.Module):
 
 
 def rates_of_rank(rank: int, config: str, batches: int) -> dict[str, float]:
-    """Return seconds per sampled edge, per row gathered here, per row of another rank, per request and per edge trained.
+    """Return seconds of an edge sampled, a row gathered here, a row of another rank, a request and an edge trained on.
 
     ``whole`` is the seconds of a batch that is sampled, fetched and trained on, ``edges``, ``inputs`` and ``remote``
     what it has on average.
@@ -339,16 +341,28 @@ def plot(checks: list[dict[str, Any]], records: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Measure, compare, predict, save, draw."""
-    quick = parser(__doc__.split("\n")[0]).parse_args().quick
-    rates = measure_rates(1 << 15, 3) if quick else measure_rates(1 << 19, 8)
-    print(rates_table(rates), flush=True)
-    checks = check_batches([1 << 15] if quick else [1 << 17, 1 << 18, 1 << 19, 1 << 20], 2 if quick else 4)
-    print(f"\n{check_table(checks)}")
-    records = predict(rates)
+    options = parser(__doc__.split("\n")[0])
+    options.add_argument("parts", nargs="*", choices=["rates", "batches", []], help="what to measure; both by default")
+    given = options.parse_args()
+    path, parts = RESULTS / "cluster.json", given.parts or ["rates", "batches"]
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() and not given.quick else {}
+    found.pop("machine", None)
+    if "rates" in parts:
+        found["rates"] = measure_rates(1 << 15, 3) if given.quick else measure_rates(1 << 19, 8)
+        print(rates_table(found["rates"]), flush=True)
+    if "batches" in parts:
+        sizes = [1 << 15] if given.quick else [1 << 17, 1 << 18, 1 << 19, 1 << 20]
+        found["batches"] = check_batches(sizes, 2 if given.quick else 4)
+        print(f"\n{check_table(found['batches'])}")
+    if len(found) == 1:
+        if not given.quick:
+            save("cluster", found)
+        return
+    records = predict(found["rates"])
     print(f"\n{epochs_table(records)}")
-    if not quick:
-        plot(checks, records)
-        save("cluster", {"rates": rates, "checks": checks, "records": records})
+    if not given.quick:
+        plot(found["batches"], records)
+        save("cluster", found)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Training over 2 and 4 processes of this machine by gloo: bytes sent beside predictions, caches, memory, DGL 2.1.
 
     python benchmarks/distributed.py              all cases
-    python benchmarks/distributed.py bytes dgl    some cases; the results of others stay as they are
+    python benchmarks/distributed.py bytes cache  some cases; the results of others stay as they are
     python benchmarks/distributed.py --quick      small graphs; results are not kept
 
 bytes    an epoch of GraphSAGE on batches, with features and trained embeddings; a step of a GCN on the whole graph
 cache    hit rates of the rows that a rank keeps of others
 memory   of a rank, beside its share of the features and the structure
-dgl      sampling and fetching, beside DGL 2.1's servers and clients
+dgl-2    sampling and fetching over 2 processes, beside DGL 2.1's servers and clients
+dgl-4    over 4
 
 The loopback network shows what is sent and that it is right, not how fast several machines are: see cluster.py.
 """
@@ -17,6 +18,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import torch
 from common import OURS, RESULTS, measured, parser, save, table
 from distributed_dgl import time_dgl
 from distributed_ranks import (
+    AHEAD,
     CLASSES,
     NAME,
     cache_rates,
@@ -137,7 +141,7 @@ def _off(counted: float, predicted: float) -> str:
 
 
 def batch_bytes_table(records: list[dict[str, Any]]) -> str:
-    """Return one row per graph, number of processes and cut: MB by kind, as counted, and how far off predictions are."""
+    """Return one row per graph, number of processes and cut: MB by kind, and how far off predictions are."""
     kinds = list(records[0]["predicted"])
     rows = []
     for r in records:
@@ -231,31 +235,28 @@ def memory_table(records: list[dict[str, Any]]) -> str:
 
 
 # -- beside DGL --------------------------------------------------------------------------------------------------------
-def measure_dgl(quick: bool) -> dict[str, Any]:
-    """Return seconds per batch of both, for each number of processes and cut."""
+def measure_dgl(world: int, quick: bool) -> dict[str, Any]:
+    """Return seconds per batch of both, for each cut."""
     num_nodes, batch_size, epochs = (4_000, 100, 1) if quick else (100_000, 500, 3)
     g, records = made_graph(num_nodes, 128), []
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "edges.npz")
         src, dst = (end.numpy().astype(np.int64) for end in g.edges())
         np.savez(path, src=src, dst=dst, x=g.ndata["x"].numpy(), train=g.ndata["train"].numpy())
-        for world in WORLDS:
-            for ours, theirs in (("locality", "metis"), ("random", "random")):
-                with tempfile.TemporaryDirectory() as folder:
-                    config = Cut(g, world, ours, folder).config
-                    found = {
-                        f"{OURS}, {workers} workers": together(world, time_batches, config, batch_size, workers, epochs)
-                        for workers in (0, 1)
-                    }
-                of_peer = time_dgl(path, world, theirs, batch_size, epochs)
-                why = of_peer if isinstance(of_peer, str) else ""
-                if not isinstance(of_peer, str):
-                    found[PEER] = of_peer
-                seconds = {key: max(rank["seconds"] for rank in of) for key, of in found.items()}
-                rows = {key: float(np.mean([rank["rows"] for rank in of])) for key, of in found.items()}
-                record = {"world": world, "methods": [ours, theirs], "seconds": seconds, "rows": rows, "why": why}
-                records.append(record)
-                print(dgl_table(records[-1:]), flush=True)
+        for ours, theirs in (("locality", "metis"), ("random", "random")):
+            with tempfile.TemporaryDirectory() as folder:
+                config = Cut(g, world, ours, folder).config
+                of_ranks = together(world, time_batches, config, batch_size, epochs)
+            found = {key: [of[key] for of in of_ranks] for key in of_ranks[0]}
+            of_peer = time_dgl(path, world, theirs, batch_size, epochs)
+            why = of_peer if isinstance(of_peer, str) else ""
+            if not isinstance(of_peer, str):
+                found[PEER] = of_peer
+            seconds = {key: max(rank["seconds"] for rank in of) for key, of in found.items()}
+            rows = {key: float(np.mean([rank["rows"] for rank in of])) for key, of in found.items()}
+            record = {"world": world, "methods": [ours, theirs], "seconds": seconds, "rows": rows, "why": why}
+            records.append(record)
+            print(dgl_table(records[-1:]), flush=True)
     return {"nodes": num_nodes, "edges": g.num_edges(), "batch_size": batch_size, "records": records, **measured()}
 
 
@@ -263,18 +264,23 @@ def dgl_table(records: list[dict[str, Any]]) -> str:
     """Return one row per number of processes and cut: milliseconds per batch, and the ratio."""
     rows = []
     for r in records:
-        own, ahead = f"{OURS}, 0 workers", f"{OURS}, 1 workers"
-        cells = [f"{1e3 * r['seconds'][key]:.1f}" for key in (own, ahead)]
+        cells = [f"{1e3 * r['seconds'][key]:.1f}" for key in (OURS, AHEAD)]
         if PEER in r["seconds"]:
-            cells += [f"{1e3 * r['seconds'][PEER]:.1f}", f"{r['seconds'][PEER] / r['seconds'][own]:.2f}"]
+            cells += [f"{1e3 * r['seconds'][PEER]:.1f}", f"{r['seconds'][PEER] / r['seconds'][OURS]:.2f}"]
         else:
             cells += [r["why"], ""]
-        rows.append([str(r["world"]), " / ".join(dict.fromkeys(r["methods"])), f"{r['rows'][own]:,.0f}", *cells])
-    header = ["processes", "cut", "rows", f"{OURS}, ms", "with a worker ahead", f"{PEER}, ms", f"{PEER} / {OURS}"]
+        sizes = [f"{r['rows'][key]:,.0f}" if key in r["rows"] else "" for key in (OURS, PEER)]
+        rows.append([str(r["world"]), " / ".join(dict.fromkeys(r["methods"])), *sizes, *cells])
+    header = ["processes", "cut", "rows", f"{PEER}, rows", f"{OURS}, ms", AHEAD, f"{PEER}, ms", f"{PEER} / {OURS}"]
     return table(header, rows)
 
 
-CASES = {"bytes": measure_bytes, "cache": measure_cache, "memory": measure_memory, "dgl": measure_dgl}
+CASES: dict[str, Callable[[bool], dict[str, Any]]] = {
+    "bytes": measure_bytes,
+    "cache": measure_cache,
+    "memory": measure_memory,
+}
+CASES |= {f"dgl-{world}": partial(measure_dgl, world) for world in WORLDS}
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ mount (``unshare``). GraphBolt has no compiled part for this torch: DGL's own sa
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -51,10 +52,9 @@ def partition(path: str, folder: str, parts: str, method: str) -> None:
 def rank(addresses: str, config: str, machine: str, batch_size: str, epochs: str, out: str) -> None:
     """Serve a part, or train on it, as DGL_ROLE says; write seconds per batch."""
     dgl = load()
-    import dgl.distributed.rpc_client
-
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // int(os.environ["DGL_NUM_CLIENT"])))
-    dgl.distributed.rpc_client.get_local_machine_id = lambda book: int(machine)
+    rpc = importlib.import_module("dgl.distributed.rpc_client")
+    rpc.get_local_machine_id = lambda book: int(machine)  # type: ignore[attr-defined]
     dgl.distributed.initialize(addresses)
     g = dgl.distributed.DistGraph(NAME, part_config=config)
     nodes = dgl.distributed.node_split(g.ndata["train"], g.get_partition_book(), force_even=True)
