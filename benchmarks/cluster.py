@@ -26,6 +26,7 @@ import torch
 from common import RESULTS, parser, save, table
 from distributed_ranks import NAME, together
 from scipy.special import pdtrc
+from scipy.stats import poisson
 from torch import nn
 
 import dglite
@@ -54,7 +55,7 @@ def expected_batch(num_nodes: int, parts: int, inside: float, cache: float, batc
     """Return how many edges and different nodes a batch has on average, and how many of these others own.
 
     Nodes are taken by rank, in steps, each a share of this part and of the others. A node is needed unless no draw of
-    any hop was it: draws are independent, so that their numbers are Poisson's.
+    any hop was it: draws are independent, but for those of an edge that was drawn before.
     """
     bounds = np.unique(np.concatenate([[0], np.geomspace(1, num_nodes, 3000).astype(np.int64)]))
     counts = np.diff(bounds)
@@ -64,15 +65,20 @@ def expected_batch(num_nodes: int, parts: int, inside: float, cache: float, batc
     of_own, of_others = counts / parts, counts * others / parts
     own, other = np.full(len(counts), min(1.0, batch * parts / num_nodes)), np.zeros(len(counts))
     edges, stays = 0.0, inside + (1 - inside) / parts
+    met: list[tuple[int, np.ndarray, np.ndarray]] = []  # nodes by the hop that needed them first
+    new_own, new_other = own, other
     for fanout in FANOUTS:
-        drawn = sum(pdtrc(k, degree) for k in range(fanout))  # the mean of min(degree, fanout)
-        from_own, from_others = (of_own * own) @ drawn, (of_others * other) @ drawn
+        edges += float((of_own * own + of_others * other) @ fresh_draws(degree, fanout, 0))
+        met.append((0, new_own, new_other))
+        drawn = [(fresh_draws(degree, fanout, before), o, t) for before, o, t in met]
+        from_own = sum(of_own @ (o * d) for d, o, _ in drawn)
+        from_others = sum(of_others @ (t * d) for d, _, t in drawn)
+        met[-1] = fanout, new_own, new_other
         to_own = from_own * stays + from_others * (1 - inside) / parts
         to_others = from_own + from_others - to_own
-        edges += from_own + from_others
-        own = 1 - (1 - own) * np.exp(-to_own * share * parts)
-        if others:
-            other = 1 - (1 - other) * np.exp(-to_others * share * parts / others)
+        new_own = (1 - own) * -np.expm1(-to_own * share * parts)
+        new_other = (1 - other) * -np.expm1(-to_others * share * parts / max(others, 1))
+        own, other = own + new_own, other + new_other
     remote = of_others * other
     kept = np.clip(cache * num_nodes - np.concatenate([[0], np.cumsum(of_others)[:-1]]), 0, of_others)
     hits = float((kept * other).sum())
@@ -84,21 +90,35 @@ def expected_batch(num_nodes: int, parts: int, inside: float, cache: float, batc
     }
 
 
+def fresh_draws(degree: np.ndarray, fanout: int, before: int) -> np.ndarray:
+    """Return how many edges nodes of such Poisson degrees draw on average that they did not draw before.
+
+    A node that is in a batch already draws again in the next hop, of the same edges; ``before`` is the larger fanout
+    of its first time, 0 where this is the first.
+    """
+    if not before:
+        return sum(pdtrc(k, degree) for k in range(fanout))
+    above = np.arange(before + 1, before + 150)
+    inverse = (poisson.pmf(above, np.minimum(degree, 100)[:, None]) / above).sum(1)
+    inverse = np.where(degree > 100, 1 / np.maximum(degree, 1), inverse)
+    return fanout * (pdtrc(before, degree) - before * inverse)
+
+
 def sampled_batch(g: dglite.DGLGraph, parts: int, planted: bool, count: int) -> dict[str, float]:
-    """Return the same of batches that were sampled, the most needed rows of others kept by another set of batches."""
+    """Return the same of batches that were sampled, the most needed rows of others kept by other batches."""
     num_nodes = g.num_nodes()
     ids = np.arange(num_nodes)
     draw = np.random.default_rng(parts)
     owner = ids % COMMUNITIES * parts // COMMUNITIES if planted else draw.integers(0, parts, num_nodes)
     mine, sampler = np.flatnonzero(owner == 0), NeighborSampler(FANOUTS[::-1])
     times, found = np.zeros(num_nodes, np.int64), []
-    for step in range(2 * count):
+    for step in range(4 * count):
         inputs, _, blocks = sampler.sample(g, torch.from_numpy(draw.choice(mine, min(BATCH, len(mine)), False)))
         far = inputs.numpy()[owner[inputs.numpy()] != 0]
-        if step < count:
+        if step < 3 * count:
             times[far] += 1
             continue
-        if step == count:
+        if step == 3 * count:
             kept = np.zeros(num_nodes, bool)
             kept[np.argsort(-times, kind="stable")[: int(CACHE * num_nodes)]] = True
         found.append([sum(b.num_edges() for b in blocks), len(inputs), len(far), int(kept[far].sum())])
