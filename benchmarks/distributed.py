@@ -290,12 +290,13 @@ def main() -> None:
     given = options.parse_args()
     if unknown := set(given.cases) - set(CASES):
         sys.exit(f"unknown cases {sorted(unknown)}; there are {list(CASES)}")
-    found = {case: CASES[case](given.quick) for case in given.cases or CASES}
-    if not given.quick:
-        path = RESULTS / "distributed.json"
-        before = json.loads(path.read_text()) if path.is_file() else {}
-        before.pop("machine", None)
-        save("distributed", before | found)
+    path = RESULTS / "distributed.json"
+    for case in given.cases or CASES:
+        found = CASES[case](given.quick)
+        if not given.quick:
+            before = json.loads(path.read_text()) if path.is_file() else {}
+            before.pop("machine", None)
+            save("distributed", before | {case: found})
 
 
 if __name__ == "__main__":
