@@ -374,15 +374,13 @@ def main() -> None:
         sizes = [1 << 15] if given.quick else [1 << 17, 1 << 18, 1 << 19, 1 << 20]
         found["batches"] = check_batches(sizes, 2 if given.quick else 4)
         print(f"\n{check_table(found['batches'])}")
-    if len(found) == 1:
-        if not given.quick:
-            save("cluster", found)
-        return
-    records = predict(found["rates"])
-    print(f"\n{epochs_table(records)}")
+    if "rates" in found:
+        found["epochs"] = predict(found["rates"])
+        print(f"\n{epochs_table(found['epochs'])}")
     if not given.quick:
-        plot(found["batches"], records)
         save("cluster", found)
+        if "rates" in found and "batches" in found:
+            plot(found["batches"], found["epochs"])
 
 
 if __name__ == "__main__":

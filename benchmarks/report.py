@@ -17,7 +17,7 @@ from attention import steps_table as layers_table
 from backends import backends_table
 from batching import batching_table
 from before_after import changes_table
-from cluster import check_table, predict
+from cluster import check_table
 from cluster import epochs_table as clusters_table
 from cluster import rates_table as ranks_rates_table
 from common import RESULTS, ROOT
@@ -221,7 +221,7 @@ def cluster(results: dict[str, Any]) -> str:
     """Return the measured rates, the model of batches beside sampled ones, and epochs on papers100M, extrapolated."""
     rates, checks = ranks_rates_table(results["rates"]), check_table(results["batches"])
     folded = f"<details><summary>The model of batches beside sampled batches</summary>\n\n{checks}\n\n</details>"
-    epochs = clusters_table(predict(results["rates"]))
+    epochs = clusters_table(results["epochs"])
     return f"{rates}\n\n{folded}\n\npapers100M, an epoch; all of it extrapolated:\n\n{epochs}"
 
 
