@@ -349,7 +349,7 @@ def plot(checks: list[dict[str, Any]], records: list[dict[str, Any]]) -> None:
                 axis.loglog([r["machines"] for r in of], [r["seconds"] for r in of], "--", **style)
         axis.set_xticks(MACHINES, [str(m) for m in MACHINES])
         axis.minorticks_off()
-        title = "papers100M" if scaling == "strong" else "a 64th of papers100M a machine"
+        title = "papers100M" if scaling == "strong" else "a 64th a machine"
         axis.set(title=f"{scaling} scaling: {title}", xlabel="machines", ylabel="seconds of an epoch, extrapolated")
     for axis in (batches, strong, weak):
         axis.grid(alpha=0.3)

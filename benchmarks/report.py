@@ -199,7 +199,7 @@ def scaling(results: dict[str, Any]) -> str:
 def distributed(results: dict[str, Any]) -> str:
     """Return bytes of batches and of steps on whole graphs, caches, memory of a rank, and DGL's servers."""
     sent, cache, memory = results["bytes"], results["cache"], results["memory"]
-    beside = [record for world in ("dgl-2", "dgl-4") for record in results[world]["records"]]
+    beside = [record for world in ("dgl-2", "dgl-4") if world in results for record in results[world]["records"]]
     size = results["dgl-2"]
     parts = [
         "Bytes that all processes send in an epoch on batches, in MB:",
