@@ -17,7 +17,12 @@ from attention import steps_table as layers_table
 from backends import backends_table
 from batching import batching_table
 from before_after import changes_table
+from cluster import check_table
+from cluster import epochs_table as clusters_table
+from cluster import rates_table as ranks_rates_table
 from common import RESULTS, ROOT
+from distributed import batch_bytes_table, cache_table, dgl_table, step_bytes_table
+from distributed import memory_table as ranks_memory_table
 from dynamic import ablation_table, complete_table, trees_table
 from dynamic import steps_table as ways_table
 from giant import conversions_table, shapes_table
@@ -197,6 +202,35 @@ def kills(results: dict[str, Any]) -> str:
     return kills_table(results["records"])
 
 
+def distributed(results: dict[str, Any]) -> str:
+    """Return bytes of batches and of steps on whole graphs, caches, memory of a rank, and DGL's servers."""
+    sent, cache, memory = results["bytes"], results["cache"], results["memory"]
+    beside = [record for world in ("dgl-2", "dgl-4") if world in results for record in results[world]["records"]]
+    size = results["dgl-2"]
+    parts = [
+        "Bytes that all processes send in an epoch on batches, in MB:",
+        batch_bytes_table(sent["batches"]),
+        "Bytes that all receive in a step on the whole graph:",
+        step_bytes_table(sent["steps"]),
+        f"Rows of others that each of {cache['world']} processes keeps, of {cache['nodes']:,} nodes:",
+        cache_table(cache["records"]),
+        f"Memory of a process; {memory['nodes']:,} nodes, {memory['edges']:,} edges, {memory['width']} features:",
+        ranks_memory_table(memory["records"]),
+        f"A batch of {size['batch_size']} seeds, sampled and with its features, of {size['nodes']:,} nodes and "
+        f"{size['edges']:,} edges; the slowest process:",
+        dgl_table(beside),
+    ]
+    return "\n\n".join(parts)
+
+
+def cluster(results: dict[str, Any]) -> str:
+    """Return the measured rates, the model of batches beside sampled ones, and epochs on papers100M, extrapolated."""
+    rates, checks = ranks_rates_table(results["rates"]), check_table(results["batches"])
+    folded = f"<details><summary>The model of batches beside sampled batches</summary>\n\n{checks}\n\n</details>"
+    epochs = clusters_table(results["epochs"])
+    return f"{rates}\n\n{folded}\n\npapers100M, an epoch; all of it extrapolated:\n\n{epochs}"
+
+
 SECTIONS = (
     (spmm, "spmm"),
     (spmm_retained, "spmm_retained"),
@@ -225,6 +259,8 @@ SECTIONS = (
     (kills, "kills"),
     (tofu_search, "tofu_search"),
     (tofu_train, "tofu_train"),
+    (distributed, "distributed"),
+    (cluster, "cluster"),
 )
 """What is written between the marks of its name, and from which file."""
 

@@ -191,7 +191,7 @@ class DistTensor:
 
     def kept_rows(self, places: np.ndarray) -> Tensor:
         """Return rows of the cache."""
-        return self._kept[torch.from_numpy(places)]
+        return _taken(self._kept, places)
 
 
 Request = tuple[DistTensor, Any]
@@ -261,12 +261,12 @@ class _Wanted:
         """Return the rows that were asked for; ``received`` are those of others, in the order of the ids."""
         tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
         found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
-        found[self.local] = tensor.local[torch.from_numpy(self.ids[self.local] - first)]
+        found[self.local] = _taken(tensor.local, self.ids[self.local] - first)
         found[torch.from_numpy(self.places)] = received
         kept = np.flatnonzero(self.cached >= 0)
         if len(kept):
             found[torch.from_numpy(kept)] = tensor.kept_rows(self.cached[kept])
-        return found[torch.from_numpy(self.inverse)]
+        return _taken(found, self.inverse)
 
 
 def _serve(
@@ -278,7 +278,7 @@ def _serve(
         counts, place, size = line[: len(tensors)], len(tensors), 0
         for tensor, count in zip(tensors, counts.tolist(), strict=True):
             own = line[place : place + count] - tensor.ranges.of(exchange.rank)[0]
-            piece = _bytes(tensor.local[torch.from_numpy(own)])
+            piece = _bytes(_taken(tensor.local, own))
             pieces.append(piece)
             place, size = place + count, size + len(piece)
         sizes.append(size)
@@ -305,6 +305,11 @@ def _width(like: Tensor) -> int:
 
 def _bytes(rows: Tensor) -> Tensor:
     return rows.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _taken(rows: Tensor, places: np.ndarray) -> Tensor:
+    """Return some rows. ``rows[places]`` goes through their numbers one by one, which takes three times as long."""
+    return rows.index_select(0, torch.from_numpy(places))
 
 
 def _rows(packed: Tensor, like: Tensor, count: int) -> Tensor:

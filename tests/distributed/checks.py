@@ -33,8 +33,9 @@ from dglite.distributed.book import Ranges
 from dglite.distributed.checkpoint import from_original_order, in_original_order
 from dglite.distributed.optim import SparseAdagrad, SparseAdam
 from dglite.errors import DGLError
-from dglite.nn import NodeEmbedding, SAGEConv
+from dglite.nn import NodeEmbedding
 from tests.distributed.graphs import hetero, homogeneous
+from tests.distributed.networks import NETWORKS
 
 TIMEOUT = 20.0
 NAMES = [
@@ -51,7 +52,7 @@ NAMES = [
     "typed_batches_have_features",
     "batches_of_edges",
     "a_place_in_an_epoch_is_kept",
-    "gradients_of_graphsage",
+    "gradients_of_networks",
     "embeddings_are_trained_where_they_are",
     "a_checkpoint_is_gone_on_from",
     "torch_saves_and_loads_what_has_a_state",
@@ -338,34 +339,37 @@ def a_place_in_an_epoch_is_kept(folder: Path) -> None:
     assert batches.state_dict() == again.state_dict() == state | {"epoch": 1, "position": 0}
 
 
-class Model(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = SAGEConv(4, 8, "mean", activation=torch.tanh), SAGEConv(8, 3, "mean")
-
-    def forward(self, blocks: Any, x: torch.Tensor) -> torch.Tensor:
-        return self.second(blocks[1], self.first(blocks[0], x))
+def gradients_of_networks(folder: Path) -> Any:
+    """Return by network the losses and gradients of steps of four batches each, however many ranks make them."""
+    dglite.seed(1)
+    return {name: losses_and_gradients(folder, name) for name in NETWORKS}
 
 
-def gradients_of_graphsage(folder: Path) -> Any:
-    """Return losses and gradients of steps of four batches each, however many ranks make them."""
-    g = opened(folder)
-    torch.manual_seed(rank()), dglite.seed(1)
+def losses_and_gradients(folder: Path, network: str) -> list[tuple[float, dict[str, np.ndarray]]]:
+    typed = network == "RGCN"
+    g = opened(folder, "h" if typed else "g")
     torch.manual_seed(0)
-    model = DistributedDataParallel(Model().double())
+    # A relation without edges in a batch, or to items in the last layer, has no gradient.
+    model = DistributedDataParallel(NETWORKS[network]().double(), find_unused_parameters=typed)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batches = iter(loader(g, sorted_by_original(g)[:48], batch_size=6, shuffle=True, shared=True))
+    if typed:
+        old = torch.argsort(g.original_ids("node", "user", range(13)))[:12]
+        names, labels = {"user": ["x"], "item": ["x"]}, {"user": ["y"]}
+        sampler = NeighborSampler([2, 2], prefetch_node_feats=names, prefetch_labels=labels)
+        batches = DistNodeDataLoader(g, {"user": old}, sampler, batch_size=3, shuffle=True, shared=True)
+    else:
+        batches = loader(g, sorted_by_original(g)[:24], batch_size=6, shuffle=True, shared=True)
     found = []
     for _ in range(2):
         total = torch.zeros((), dtype=torch.float64)
-        for _ in range(4 // world()):
-            _, _, blocks = next(batches)
-            logits = model(blocks, blocks[0].srcdata["x"].double())
-            loss = nn.functional.cross_entropy(logits, blocks[-1].dstdata["y"]) / (4 // world())
+        for _, _, blocks in batches:
+            labels = blocks[-1].dstnodes["user"].data["y"] if typed else blocks[-1].dstdata["y"]
+            loss = nn.functional.cross_entropy(model(blocks), labels) / len(batches)
             loss.backward()  # each call averages over ranks, so that sums of averages are averages
             total += loss.detach()
         distributed.all_reduce(total)
-        found.append((total.item() / world(), [p.grad.clone().numpy() for p in model.parameters()]))
+        grads = {key: p.grad.clone().numpy() for key, p in model.named_parameters() if p.grad is not None}
+        found.append((total.item() / world(), grads))
         optimizer.step()
         optimizer.zero_grad()
     return found
@@ -405,7 +409,7 @@ class Training:
 
     def __init__(self, g: DistGraph) -> None:
         torch.manual_seed(0), dglite.seed(2 + rank())
-        self.model = Model().double()
+        self.model = NETWORKS["GraphSAGE"]().double()
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
         self.rows = DistEmbedding(60, 4, "rows", part_policy=g.get_node_partition_policy())
         self.sparse = SparseAdam([self.rows], lr=0.1)
@@ -424,8 +428,8 @@ class Training:
                 self.running = iter(self.batches)
                 batch = next(self.running)
             inputs, _, blocks = batch
-            logits = self.model(blocks, (blocks[0].srcdata["x"] + self.rows(inputs)).double())
-            loss = nn.functional.cross_entropy(logits, blocks[-1].dstdata["y"]) / 4
+            blocks[0].srcdata["x"] = blocks[0].srcdata["x"] + self.rows(inputs)
+            loss = nn.functional.cross_entropy(self.model(blocks), blocks[-1].dstdata["y"]) / 4
             loss.backward()
             total += loss.detach()
         for value in (total, *(param.grad for param in self.model.parameters())):

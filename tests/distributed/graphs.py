@@ -40,5 +40,6 @@ def hetero() -> dglite.DGLGraph:
     g = dglite.heterograph(edges, {"user": 13, "item": 9})
     g.nodes["user"].data["x"] = torch.rand(13, 4, generator=draw)
     g.nodes["item"].data["x"] = torch.rand(9, 3, generator=draw)
+    g.nodes["user"].data["y"] = torch.arange(13) % 3
     g.edges["buys"].data["w"] = torch.rand(50, generator=draw)
     return g
