@@ -49,7 +49,7 @@ Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
-_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 12
+_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 """Places of words; see ``driver.py``."""
 
 
@@ -58,7 +58,7 @@ class _Bound:
 
     def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: BroadcastLayout, mode: int) -> None:
         self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
-        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode))
+        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode, layout.width))
         self.slots = [operand.slot for operand in spec.operands]
         for slot in self.slots:
             self.fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))

@@ -58,12 +58,28 @@ def _store_word(typingctx: Any, address: Any, i: Any, value: Any) -> Any:
 
 @intrinsic
 def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, last: Any, out: Any, winners: Any) -> Any:
+    """Call a kernel of one row."""
+
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
         builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 7), codegen
+
+
+@intrinsic
+def _call_rows(
+    typingctx: Any, address: Any, args: Any, row: Any, stop: Any, begin: Any, end: Any, out: Any, winners: Any
+) -> Any:
+    """Call a kernel of a run of rows, which takes their entries from ``begin`` to ``end``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 7)
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8), codegen
 
 
 _index32, _index64 = index_loader("int32"), index_loader("int64")
@@ -169,7 +185,7 @@ def _finish(args: int, num_tasks: int, width: int, item: int) -> None:
     for task in range(1, num_tasks):
         row = word(carry, task)
         if row >= 0 and row != done:
-            _call_row(word(args, 7), args, row, -1, -1, word(args, 8) + row * width * item, 0)
+            _call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
             done = row
 
 
@@ -196,14 +212,9 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
             _store_word(carry, task, row - 1)
             late = carry + 8 * num_tasks
             late_ids = late + num_tasks * parts * width * item + task * _num_selecting(mode) * width * id_bytes
-            _call_row(kernel, args, row - 1, begin, min(first, end), late + task * parts * width * item, late_ids)
-    while row < num_rows:
-        first = _index(wide, indptr, row)
-        if first >= end and task + 1 < num_tasks:
-            break
-        last = min(_index(wide, indptr, row + 1), end)
-        _call_row(kernel, args, row, first, last, out + row * width * item, winners + row * width * id_bytes)
-        row += 1
+            _call_rows(kernel, args, row - 1, row, begin, end, late + task * parts * width * item, late_ids)
+    stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
+    _call_rows(kernel, args, row, stop, begin, end, out + row * width * item, winners + row * width * id_bytes)
 
 
 @cfunc(SIGNATURE, error_model="numpy")
