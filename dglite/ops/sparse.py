@@ -133,7 +133,14 @@ def run_spmm(
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(processor.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
-    kernel(structure, addresses, active.address(out), processor.worker, kept)
+    room = kernel.panels and kernel.panels.scratch(adj.num_src, structure, processor.worker)
+    if room:
+        scratch = active.empty((room,), "uint8", active.device(out))
+        kernel.in_panels(
+            structure, adj.num_src, addresses, active.address(out), processor.worker, kept, active.address(scratch)
+        )
+    else:
+        kernel(structure, addresses, active.address(out), processor.worker, kept)
     return out
 
 

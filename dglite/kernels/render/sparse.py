@@ -350,7 +350,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines.append("source = index(indices, j)")
     if _reads(spec, Side.E):
         lines.append("edge = edge_index(edge_ids, j)")
-    if _lines_per_entry(spec) == 1:
+    if not _asks_ahead(spec):
         return lines
     if _reads(spec, Side.U):
         lines.append("source_ahead = index_ahead(indices, j, num_entries)")
@@ -370,6 +370,11 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
 def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
     return min(max(LINES_IN_FLIGHT // max(_lines_per_entry(spec), 1), LEAST_AHEAD), MOST_AHEAD)
+
+
+def _asks_ahead(spec: KernelSpec) -> bool:
+    """Whether rows are prefetched. Of single lines a processor has enough on their way by itself."""
+    return _lines_per_entry(spec) > 1 and not (isinstance(spec, SpmmSpec) and spec.near)
 
 
 def _lines_per_entry(spec: KernelSpec) -> int:

@@ -42,6 +42,7 @@ from ..run.launch import (
     num_tasks,
     num_threads,
 )
+from .panels import Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
@@ -75,7 +76,10 @@ class _Bound:
 
 
 class SpmmKernel(_Bound):
-    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width).
+
+    ``panels`` is another way for wide rows of few sources, None where the expression has none.
+    """
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
         reducers = (reducer for _, reducer in spec.parts)
@@ -83,6 +87,24 @@ class SpmmKernel(_Bound):
         super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+        operand = panelled_operand(spec)
+        self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
+
+    def in_panels(
+        self,
+        structure: Structure,
+        num_sources: int,
+        operands: Sequence[int],
+        out: int,
+        threads: int,
+        winners: int,
+        scratch: int,
+    ) -> None:
+        """Run by ``panels``, in memory at the address ``scratch``."""
+        assert self.panels is not None
+        words = self.words(structure, operands, out)
+        words[_WINNERS] = winners
+        self.panels.run(words, num_sources, scratch, threads)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
