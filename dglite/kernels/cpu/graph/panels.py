@@ -16,7 +16,8 @@ from ....expr import Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, pieces_of
 from ..compile.jit import compile_kernels
-from ..run.launch import launch, num_calls, num_tasks, num_threads
+from ..run.launch import launch, num_calls, num_threads
+from .order import order
 
 __all__ = ["Panels", "panelled_operand"]
 
@@ -27,14 +28,12 @@ SHARES = 8
 """Runs of rows that a panel is cut into, for threads that have done their own panels."""
 _INNER, _OUT, _WINNERS, _FIRST_OPERAND, _WORDS = 5, 8, 9, 13, 64
 
-_SOURCE = '''"""g-SpMM in panels, and numbers of edges in the order of entries ({dtype}, {index} ids)."""
+_SOURCE = '''"""g-SpMM in panels ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
 from dglite.kernels.cpu.lanes.atomic import add_to_word, call_rows, put_word
 
 ITEM, INDEX, LINE, ROOM = {item}, {id_item}, {line}, {room}
-word, prefetch = simd.word, simd.prefetch
-index, edge_index = simd.index_loader("{index}"), simd.edge_index_loader("{index}")
-edge_ahead = simd.edge_ahead_loader("{index}", 32)
+word, index = simd.word, simd.index_loader("{index}")
 load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 load_line, store_line = simd.loader("float32", 16), simd.storer("float32", 16)
 
@@ -92,15 +91,6 @@ def panels(args, task, num_tasks):
             kernel = last if panel + 1 == num_panels else whole
             call_rows(kernel, mine, row, after, 0, num_entries, out, winners)
             share = add_to_word(counters + 8 * panel, 1)
-
-
-def order(args, task, num_tasks):
-    edge_ids, num_entries, source, target = word(args, 0), word(args, 1), word(args, 2), word(args, 3)
-    if task < 0:
-        return
-    for j in range(num_entries * task // num_tasks, num_entries * (task + 1) // num_tasks):
-        prefetch(source + edge_ahead(edge_ids, j, num_entries) * ITEM)
-        store(target + j * ITEM, load(source + edge_index(edge_ids, j) * ITEM))
 '''
 
 
@@ -115,12 +105,11 @@ def cache_bytes() -> int:
 
 
 @cache
-def _addresses(dtype: str, index: str) -> tuple[int, int]:
+def _address(dtype: str, index: str) -> int:
     places = {"inner": _INNER, "out": _OUT, "winners": _WINNERS, "line": LINE, "room": 8 * _WORDS}
     id_item = 4 if index == "int32" else 8
     text = _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype], id_item=id_item, **places)
-    found = compile_kernels("panels", text)
-    return found["panels"], found["order"]
+    return compile_kernels("panels", text)["panels"]
 
 
 def panelled_operand(spec: SpmmSpec) -> Operand | None:
@@ -181,24 +170,24 @@ class Panels:
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
-        run, order = _addresses(self.spec.dtype, self.spec.index)
-        self._order_edges(order, words, scratch + each * threads, threads)
+        self._order_edges(words, scratch + each * threads, threads)
         kernels = [self._kernel(n) for n in (columns, self.width - columns * (num_panels - 1))]
         counters = array("q", bytes(8 * num_panels))
         base = [words.buffer_info()[0], len(words), SHARES, counters.buffer_info()[0]]
         shape = [columns, self.width, *kernels, num_panels, self.place, num_sources, scratch, each]
+        address = _address(self.spec.dtype, self.spec.index)
         calls = min(num_calls(work, threads), num_panels)
         for call in range(calls):
             bounds = [num_panels * call // calls, num_panels * (call + 1) // calls]
-            launch(run, [*base, *bounds, *shape, len(self.along), *self.along], threads, threads)
+            launch(address, [*base, *bounds, *shape, len(self.along), *self.along], threads, threads)
 
-    def _order_edges(self, order: int, words: array[int], target: int, threads: int) -> None:
+    def _order_edges(self, words: array[int], target: int, threads: int) -> None:
         """Bring numbers of edges in the order of entries: every panel reads them."""
         edge_ids, num_entries = words[2], words[4]
         if not edge_ids:
             return
         for place in self.of_edges:
-            launch(order, [edge_ids, num_entries, words[place], target], num_tasks(threads, num_entries), threads)
+            order(self.spec.dtype, self.spec.index, edge_ids, num_entries, words[place], target, threads)
             words[place] = target
             target += num_entries * self.item
         words[2] = 0

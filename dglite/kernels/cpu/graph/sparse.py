@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TypeAlias
 
-from ....expr import Expr
+from ....expr import Expr, Side
 from ....opspec import Reducer
 from ...layout import (
     BroadcastLayout,
@@ -78,7 +78,8 @@ class _Bound:
 class SpmmKernel(_Bound):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width).
 
-    ``panels`` is another way for wide rows of few sources, None where the expression has none.
+    ``panels`` is another way for wide rows of few sources, None where the expression has none. ``weights`` is the slot
+    of the only operand of edges where that is a number for each, else -1.
     """
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
@@ -87,6 +88,8 @@ class SpmmKernel(_Bound):
         super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+        weights = [x.slot for x in spec.operands if x.side is Side.E]
+        self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
         operand = panelled_operand(spec)
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
 

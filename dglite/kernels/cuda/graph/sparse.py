@@ -128,8 +128,8 @@ class _BoundProgram:
 class CudaSpmmKernel(_BoundProgram):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
-    panels = None
-    """Columns are taken together: a GPU's threads share one cache."""
+    panels, weights = None, -1
+    """Columns are taken together: a GPU's threads share one cache. Weights are read where they lie."""
 
     def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
         super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
