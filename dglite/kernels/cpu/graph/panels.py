@@ -26,7 +26,10 @@ LEAST_DEGREE = 8
 """Entries for each row and each source from which on a copy and another pass over the rows pay."""
 SHARES = 8
 """Runs of rows that a panel is cut into, for threads that have done their own panels."""
-_INNER, _OUT, _WINNERS, _FIRST_OPERAND, _WORDS = 5, 8, 9, 13, 64
+_EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
+"""Places of words; see ``driver.py``."""
+_WORDS = 64
+"""Words that a kernel's arguments take at most."""
 
 _SOURCE = '''"""g-SpMM in panels ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
@@ -152,10 +155,11 @@ class Panels:
 
     def scratch(self, num_sources: int, structure: array[int], threads: int) -> int:
         """Return how many bytes of memory panels need, 0 where they do not pay."""
-        num_rows, num_entries = structure[3], structure[4]
+        num_rows, num_entries = structure[_NUM_ROWS], structure[_NUM_ENTRIES]
         if not self.pay(num_sources, num_rows, num_entries):
             return 0
-        return threads * self.bytes_of_thread(num_sources) + len(self.of_edges) * num_entries * self.item
+        ordered = len(self.of_edges) if structure[_EDGE_IDS] else 0
+        return threads * self.bytes_of_thread(num_sources) + ordered * num_entries * self.item
 
     def bytes_of_thread(self, num_sources: int) -> int:
         """Return how large the part of the scratch is that one thread has: its arguments and its panel."""
@@ -165,8 +169,7 @@ class Panels:
 
     def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
         """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
-        num_entries = words[4]
-        work = (num_entries + words[3]) * self.width
+        work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
@@ -183,14 +186,14 @@ class Panels:
 
     def _order_edges(self, words: array[int], target: int, threads: int) -> None:
         """Bring numbers of edges in the order of entries: every panel reads them."""
-        edge_ids, num_entries = words[2], words[4]
+        edge_ids, num_entries = words[_EDGE_IDS], words[_NUM_ENTRIES]
         if not edge_ids:
             return
         for place in self.of_edges:
             order(self.spec.dtype, self.spec.index, edge_ids, num_entries, words[place], target, threads)
             words[place] = target
             target += num_entries * self.item
-        words[2] = 0
+        words[_EDGE_IDS] = 0
 
     def _kernel(self, columns: int) -> int:
         blocks = columns >= self.spec.lanes
