@@ -137,7 +137,7 @@ def run_spmm(
     if kernel.weights >= 0:
         ordered = in_order(adj, structure, index, dense[kernel.weights], processor)
         if ordered is not None:
-            structure = structure[:]
+            kernel, structure = kernel.of_ordered, structure[:]
             structure[EDGE_IDS], addresses[kernel.weights] = 0, active.address(ordered)
     room = kernel.panels and kernel.panels.scratch(adj.num_src, structure, processor.worker)
     if room:

@@ -19,9 +19,10 @@ from ..compile.jit import compile_kernels
 from ..run.launch import launch, num_calls, num_threads
 from .order import order
 
-__all__ = ["Panels", "panelled_operand"]
+__all__ = ["LINE", "Panels", "panelled_operand"]
 
 LINE = 64
+"""Bytes of a cache line."""
 LEAST_DEGREE = 8
 """Entries for each row and each source from which on a copy and another pass over the rows pay."""
 SHARES = 8

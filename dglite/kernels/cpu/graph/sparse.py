@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import TypeAlias
 
 from ....expr import Expr, Side
@@ -42,7 +43,7 @@ from ..run.launch import (
     num_tasks,
     num_threads,
 )
-from .panels import Panels, panelled_operand
+from .panels import LINE, Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
@@ -90,8 +91,16 @@ class SpmmKernel(_Bound):
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
         weights = [x.slot for x in spec.operands if x.side is Side.E]
         self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
-        operand = panelled_operand(spec)
+        self.spec, operand = spec, panelled_operand(spec)
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
+
+    @cached_property
+    def of_ordered(self) -> SpmmKernel:
+        """The kernel for weights that lie in the order of the entries. Beside them narrow rows need no prefetching."""
+        if self.width * ITEM_BYTES[self.spec.dtype] > LINE:
+            return self
+        spec = replace(self.spec, near=True)
+        return SpmmKernel(_spmm_address(spec), spec, self.layout)
 
     def in_panels(
         self,
