@@ -137,9 +137,14 @@ def run_spmm(
     if kernel.weights >= 0:
         ordered = in_order(adj, structure, index, dense[kernel.weights], processor)
         if ordered is not None:
-            kernel, structure = kernel.of_ordered, structure[:]
+            structure = structure[:]
             structure[EDGE_IDS], addresses[kernel.weights] = 0, active.address(ordered)
-    room = kernel.panels and kernel.panels.scratch(adj.num_src, structure, processor.worker)
+    panels, room = kernel.panels, 0
+    if panels is not None:
+        if not panels.needless(adj.num_src):
+            room = panels.scratch(adj.num_src, structure, processor.worker)
+        elif not panels.of_edges or not structure[EDGE_IDS]:
+            kernel = kernel.near
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
         kernel.in_panels(

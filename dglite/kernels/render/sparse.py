@@ -38,7 +38,7 @@ from .factors import (
 
 __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
 
-LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 64, 8, 32
+LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
 PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
@@ -350,7 +350,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines.append("source = index(indices, j)")
     if _reads(spec, Side.E):
         lines.append("edge = edge_index(edge_ids, j)")
-    if not _asks_ahead(spec):
+    if isinstance(spec, SpmmSpec) and spec.near:
         return lines
     if _reads(spec, Side.U):
         lines.append("source_ahead = index_ahead(indices, j, num_entries)")
@@ -369,18 +369,9 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
 
 def _distance(spec: KernelSpec) -> int:
     """Return how many entries ahead of its use a row is prefetched."""
-    return min(max(LINES_IN_FLIGHT // max(_lines_per_entry(spec), 1), LEAST_AHEAD), MOST_AHEAD)
-
-
-def _asks_ahead(spec: KernelSpec) -> bool:
-    """Whether rows are prefetched. Of single lines a processor has enough on their way by itself."""
-    return _lines_per_entry(spec) > 1 and not (isinstance(spec, SpmmSpec) and spec.near)
-
-
-def _lines_per_entry(spec: KernelSpec) -> int:
-    """Return how many cache lines one pass reads at places that each entry has anew."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
-    return sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
+    lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
+    return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)
 
 
 def _cache_lines(spec: KernelSpec, operand: Operand, pieces: tuple[int, ...]) -> int:

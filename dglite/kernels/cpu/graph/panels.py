@@ -19,7 +19,7 @@ from ..compile.jit import compile_kernels
 from ..run.launch import launch, num_calls, num_threads
 from .order import order
 
-__all__ = ["LINE", "Panels", "panelled_operand"]
+__all__ = ["Panels", "panelled_operand"]
 
 LINE = 64
 """Bytes of a cache line."""
@@ -138,11 +138,15 @@ class Panels:
         self.along = [places[x] for x in full if x is not operand]
         self.row_bytes = self.width * self.item
 
+    def needless(self, num_sources: int) -> bool:
+        """Whether all columns of the sources lie in a core's cache together."""
+        return num_sources * self.row_bytes <= cache_bytes()
+
     def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
         """Whether sources lie in no core's cache, but a panel of them does, and is read often enough."""
         own = cache_bytes()
         return (
-            num_sources * self.row_bytes > own
+            not self.needless(num_sources)
             and num_sources * LINE <= 0.7 * own
             and num_entries >= LEAST_DEGREE * max(num_sources, num_rows)
         )

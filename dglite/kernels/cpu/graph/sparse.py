@@ -43,7 +43,7 @@ from ..run.launch import (
     num_tasks,
     num_threads,
 )
-from .panels import LINE, Panels, panelled_operand
+from .panels import Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
@@ -95,10 +95,8 @@ class SpmmKernel(_Bound):
         self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
 
     @cached_property
-    def of_ordered(self) -> SpmmKernel:
-        """The kernel for weights that lie in the order of the entries. Beside them narrow rows need no prefetching."""
-        if self.width * ITEM_BYTES[self.spec.dtype] > LINE:
-            return self
+    def near(self) -> SpmmKernel:
+        """The kernel for sources that lie in a cache: it prefetches nothing."""
         spec = replace(self.spec, near=True)
         return SpmmKernel(_spmm_address(spec), spec, self.layout)
 
