@@ -53,13 +53,15 @@ class SpmmSpec(KernelSpec):
     """Everything that a g-SpMM kernel is compiled for. ``more`` are reductions made beside the first, in one pass.
 
     ``epilogue`` is what becomes of a single sum or mean before it is written: an expression of :data:`REDUCED` and of
-    what the row's entries share.
+    what the row's entries share. ``near`` tells that what entries read lies in a cache, or one after the other: nothing
+    is asked for ahead of its use.
     """
 
     reducer: Reducer
     winners: bool = False
     more: tuple[tuple[Expr, Reducer], ...] = ()
     epilogue: Expr | None = None
+    near: bool = False
 
     @property
     def parts(self) -> tuple[tuple[Expr, Reducer], ...]:

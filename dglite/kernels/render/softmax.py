@@ -52,7 +52,7 @@ def {name}(args, row, first, last, out, unused):
 def _by_entries(lanes: int) -> str:
     """Return the kernels for one head: vectors of ``lanes`` entries, then single ones."""
     return (
-        _HEAD.format(name="forward", operands="logits = word(args, 12)")
+        _HEAD.format(name="forward", operands="logits = word(args, 13)")
         + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(float("-inf"))
     for j in range(first, rest, {lanes}):
@@ -81,7 +81,7 @@ def _by_entries(lanes: int) -> str:
         at = edge_index(edge_ids, j) * ITEM
         store1(out + at, load1(out + at) * scale)
 """
-        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 12), word(args, 15)")
+        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 13), word(args, 16)")
         + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(0.0)
     for j in range(first, rest, {lanes}):
@@ -135,8 +135,8 @@ def _by_heads(heads: int, lanes: int) -> str:
         store{width}(out + at, load{width}(softmax + at) * (load{width}(grad + at) - total{i}))
 """
     return (
-        _HEAD.format(name="forward", operands="logits = word(args, 12)")
+        _HEAD.format(name="forward", operands="logits = word(args, 13)")
         + text["forward"]
-        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 12), word(args, 15)")
+        + _HEAD.format(name="backward", operands="softmax, grad = word(args, 13), word(args, 16)")
         + text["backward"]
     )

@@ -40,29 +40,43 @@ __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text"
 
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
-WORDS_BEFORE_OPERANDS = 12
+PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
 
 # -- g-SpMM ------------------------------------------------------------------------------------------------------------
 def spmm_source(spec: SpmmSpec) -> str:
-    """Return the source of the kernel that reduces ``spec.expr`` over entries ``first`` to ``last`` of a row.
+    """Return the source of the kernel that reduces ``spec.expr`` over the entries of each of a run of rows.
 
-    It is called by ``kernels/cpu/run/driver.py``, which lays down the words of ``args``.
+    Of those rows it takes the entries from ``begin`` to ``end``, or none where ``begin`` is -1. It is called by
+    ``kernels/cpu/run/driver.py``, which lays down the words of ``args``.
     """
     names = [repr(operand) for operand in spec.operands]
     scale = _ROW_SCALE if any(reducer is Reducer.MEAN for _, reducer in spec.parts) else ""
     what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in spec.parts)
     passes = _group_offsets(spec, names) + _spmm_passes(spec)
+    row = _bounds(spec) + scale + _apart(spec) + _finished(spec) + _in_groups(spec, passes) + _next_row(spec)
     return f'''"""g-SpMM: {what} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
-def kernel(args, row, first, last, out, winners):
-{_read_operands(spec)}{scale}{_apart(spec)}{_finished(spec)}{_in_groups(spec, passes)}'''
+def kernel(args, row, stop, begin, end, out, winners):
+{_read_operands(spec)}    indptr, pitch = word(args, 0), word(args, {PITCH})
+    for row in range(row, stop):
+{indent(row, 4)}'''
 
 
-_ROW_SCALE = """    count = index(word(args, 0), row + 1) - index(word(args, 0), row)
+_ROW_SCALE = """    count = index(indptr, row + 1) - index(indptr, row)
     scale = splat1(1.0 / max(count, 1))
 """
+
+
+def _bounds(spec: SpmmSpec) -> str:
+    """Return what finds the entries of a row: ``first`` to ``last``."""
+    text = "    first, last = max(index(indptr, row), begin), min(index(indptr, row + 1), end)\n"
+    return text if spec.epilogue is None else text + "    if begin < 0:\n        first, last = -1, -1\n"
+
+
+def _next_row(spec: SpmmSpec) -> str:
+    return "    out = out + pitch * ITEM\n" + ("    winners = winners + pitch * INDEX\n" if spec.winners else "")
 
 
 def _finished(spec: SpmmSpec) -> str:
@@ -70,8 +84,8 @@ def _finished(spec: SpmmSpec) -> str:
     if spec.epilogue is None:
         return ""
     return """    finished = first < 0
-    if first == index(word(args, 0), row):
-        finished = last == index(word(args, 0), row + 1)
+    if first == index(indptr, row):
+        finished = last == index(indptr, row + 1)
 """
 
 
@@ -82,9 +96,9 @@ def _apart(spec: SpmmSpec) -> str:
     """
     if not spec.more:
         return ""
-    return f"""    apart = inner{" * groups" if spec.grouped else ""}
-    if index(word(args, 0), row) == first:
-        apart = apart * word(args, 3)
+    return """    apart = pitch
+    if index(indptr, row) == first:
+        apart = pitch * word(args, 3)
 """
 
 
@@ -333,9 +347,15 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     """Return the lines that find an entry's source and edge, and prefetch the rows of an entry further on."""
     lines = []
     if _reads(spec, Side.U):
-        lines += ["source = index(indices, j)", "source_ahead = index_ahead(indices, j, num_entries)"]
+        lines.append("source = index(indices, j)")
     if _reads(spec, Side.E):
-        lines += ["edge = edge_index(edge_ids, j)", "edge_ahead = edge_index_ahead(edge_ids, j, num_entries)"]
+        lines.append("edge = edge_index(edge_ids, j)")
+    if isinstance(spec, SpmmSpec) and spec.near:
+        return lines
+    if _reads(spec, Side.U):
+        lines.append("source_ahead = index_ahead(indices, j, num_entries)")
+    if _reads(spec, Side.E):
+        lines.append("edge_ahead = edge_index_ahead(edge_ids, j, num_entries)")
     for operand in spec.operands:
         if operand.side in OF_ROW:
             continue

@@ -57,7 +57,8 @@ def specify(
 
 def attend(spec: AttentionSpec, structure: Structure, arguments: Mapping[str, int | float], threads: int) -> None:
     """Run one phase. ``arguments`` are addresses, strides and numbers by the names of ``WORDS``."""
-    words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode_word(spec.dtype, spec.index, Reducer.SUM)]
+    mode = mode_word(spec.dtype, spec.index, Reducer.SUM)
+    words = [*structure, spec.width, 1, _address(spec), 0, 0, 0, mode, spec.width]
     words += [_as_word(arguments.get(name, 0)) for name in WORDS]
     work = (structure[4] + structure[3]) * spec.width
     threads = num_threads(work, threads)

@@ -56,7 +56,7 @@ def _run(
     threads: int,
 ) -> None:
     kernel = _addresses(dtype, index, heads)[which]
-    words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM)]
+    words = [*structure, heads, 1, kernel, out, 0, 0, mode_word(dtype, index, Reducer.SUM), heads]
     for address in operands:
         words += (address, heads, 0)
     work = 4 * structure[4] * heads

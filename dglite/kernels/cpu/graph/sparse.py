@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, cached_property
 from typing import TypeAlias
 
-from ....expr import Expr
+from ....expr import Expr, Side
 from ....opspec import Reducer
 from ...layout import (
     BroadcastLayout,
@@ -42,6 +43,7 @@ from ..run.launch import (
     num_tasks,
     num_threads,
 )
+from .panels import Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
 
@@ -49,7 +51,7 @@ Structure: TypeAlias = "array[int]"
 Shapes = tuple[tuple[int, ...], ...]
 Parts = tuple[tuple[Expr, Reducer], ...]
 LEAST_LANES = 4
-_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 12
+_OUT, _WINNERS, _CARRY, _FIRST_OPERAND = 8, 9, 10, 13
 """Places of words; see ``driver.py``."""
 
 
@@ -58,7 +60,7 @@ class _Bound:
 
     def __init__(self, driver: int, kernel: int, spec: KernelSpec, layout: BroadcastLayout, mode: int) -> None:
         self.driver, self.layout, self.width, self.mode = driver, layout, layout.width, mode
-        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode))
+        self.fixed = array("q", (layout.inner, layout.groups, kernel, 0, 0, 0, mode, layout.width))
         self.slots = [operand.slot for operand in spec.operands]
         for slot in self.slots:
             self.fixed.extend((0, layout.strides[slot], layout.tables[slot].ctypes.data))
@@ -75,7 +77,11 @@ class _Bound:
 
 
 class SpmmKernel(_Bound):
-    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
+    """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width).
+
+    ``panels`` is another way for wide rows of few sources, None where the expression has none. ``weights`` is the slot
+    of the only operand of edges where that is a number for each, else -1.
+    """
 
     def __init__(self, kernel: int, spec: SpmmSpec, layout: BroadcastLayout) -> None:
         reducers = (reducer for _, reducer in spec.parts)
@@ -83,6 +89,32 @@ class SpmmKernel(_Bound):
         super().__init__(reduce_driver.address, kernel, spec, layout, mode)
         index_bytes = (4 if spec.index == "int32" else 8) * spec.num_selecting if spec.winners else 0
         self.carry_bytes = 8 + layout.width * (len(spec.parts) * ITEM_BYTES[spec.dtype] + index_bytes)
+        weights = [x.slot for x in spec.operands if x.side is Side.E]
+        self.weights = weights[0] if len(weights) == 1 and layout.strides[weights[0]] == 1 else -1
+        self.spec, operand = spec, panelled_operand(spec)
+        self.panels = None if operand is None else Panels(spec, layout.width, operand, _spmm_address)
+
+    @cached_property
+    def near(self) -> SpmmKernel:
+        """The kernel for sources that lie in a cache: it prefetches nothing."""
+        spec = replace(self.spec, near=True)
+        return SpmmKernel(_spmm_address(spec), spec, self.layout)
+
+    def in_panels(
+        self,
+        structure: Structure,
+        num_sources: int,
+        operands: Sequence[int],
+        out: int,
+        threads: int,
+        winners: int,
+        scratch: int,
+    ) -> None:
+        """Run by ``panels``, in memory at the address ``scratch``."""
+        assert self.panels is not None
+        words = self.words(structure, operands, out)
+        words[_WINNERS] = winners
+        self.panels.run(words, num_sources, scratch, threads)
 
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.

@@ -13,7 +13,7 @@ from .vec import (
     I64,
 )
 
-__all__ = ["add_to_word", "call_int", "put_word", "read_word", "take_bit"]
+__all__ = ["add_to_word", "call_int", "call_rows", "put_word", "read_word", "take_bit"]
 
 
 def _at(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -73,3 +73,17 @@ def call_int(typingctx: Any, function: Any, x: Any, y: Any) -> Any:
         return builder.sext(builder.call(called, [args[1], builder.trunc(args[2], I32)]), I64)
 
     return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def call_rows(
+    typingctx: Any, address: Any, args: Any, row: Any, stop: Any, begin: Any, end: Any, out: Any, winners: Any
+) -> Any:
+    """Call the g-SpMM kernel at an address for the rows from ``row`` to ``stop``, see ``render/sparse.py``."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 7)
+        builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8), codegen

@@ -1,14 +1,14 @@
-"""The loop around every row kernel: which task does which rows, and what becomes of a row that two tasks share.
+"""What starts row kernels: which task does which rows, and what becomes of a row that two tasks share.
 
 Work is split by entries, not by rows, so a power-law graph balances: each task takes an equal run of entries. A row cut
 by such a boundary is finished by the later task in a row of its own (the carry), merged when all tasks are done.
 
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
-7 the row kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
-11 mode. A kernel of several reductions writes (reductions, num_rows, width) to ``out`` and to ``winners``, where there
-are maxima and minima alone; in the carry a task's rows of all reductions lie side by side. A kernel with an epilogue is
-called once more for each row that tasks shared, when that is merged. Then (address, row stride, group table) for every
-operand.
+7 the kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
+11 mode, 12 elements from a row of ``out`` to the next. A kernel of several reductions writes (reductions, num_rows,
+width) to ``out`` and to ``winners``, where there are maxima and minima alone; in the carry a task's rows of all
+reductions lie side by side. A kernel with an epilogue is called once more for each row that tasks shared, when that is
+merged. Then (address, row stride, group table) for every operand.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ....opspec import Reducer
 from ...spec import ITEM_BYTES
 from ..compile.cached import cfunc
 from ..lanes import simd
+from ..lanes.atomic import call_rows, put_word
 from ..lanes.simd import (
     index_loader,
     word,
@@ -48,16 +49,9 @@ def mode_word(dtype: str, index: str, *reducers: Reducer, epilogue: bool = False
 
 
 @intrinsic
-def _store_word(typingctx: Any, address: Any, i: Any, value: Any) -> Any:
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        builder.store(args[2], builder.gep(builder.inttoptr(args[0], I64.as_pointer()), [args[1]]))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
-
-
-@intrinsic
 def _call_row(typingctx: Any, address: Any, args: Any, row: Any, first: Any, last: Any, out: Any, winners: Any) -> Any:
+    """Call a kernel of one row."""
+
     def codegen(context: Any, builder: ir.IRBuilder, sig: Any, values: tuple[ir.Value, ...]) -> ir.Value:
         kind = ir.FunctionType(ir.VoidType(), [I64] * 6)
         builder.call(builder.inttoptr(values[0], kind.as_pointer()), values[1:])
@@ -169,7 +163,7 @@ def _finish(args: int, num_tasks: int, width: int, item: int) -> None:
     for task in range(1, num_tasks):
         row = word(carry, task)
         if row >= 0 and row != done:
-            _call_row(word(args, 7), args, row, -1, -1, word(args, 8) + row * width * item, 0)
+            call_rows(word(args, 7), args, row, row + 1, -1, -1, word(args, 8) + row * width * item, 0)
             done = row
 
 
@@ -191,19 +185,14 @@ def reduce_driver(args, task, num_tasks):  # type: ignore[no-untyped-def]
     if task > 0:
         row = _first_row_from(wide, indptr, num_rows, begin)
         first = _index(wide, indptr, row)
-        _store_word(carry, task, -1)
+        put_word(carry, task, -1)
         if begin < end and first > begin:
-            _store_word(carry, task, row - 1)
+            put_word(carry, task, row - 1)
             late = carry + 8 * num_tasks
             late_ids = late + num_tasks * parts * width * item + task * _num_selecting(mode) * width * id_bytes
-            _call_row(kernel, args, row - 1, begin, min(first, end), late + task * parts * width * item, late_ids)
-    while row < num_rows:
-        first = _index(wide, indptr, row)
-        if first >= end and task + 1 < num_tasks:
-            break
-        last = min(_index(wide, indptr, row + 1), end)
-        _call_row(kernel, args, row, first, last, out + row * width * item, winners + row * width * id_bytes)
-        row += 1
+            call_rows(kernel, args, row - 1, row, begin, end, late + task * parts * width * item, late_ids)
+    stop = num_rows if task + 1 == num_tasks else _first_row_from(wide, indptr, num_rows, end)
+    call_rows(kernel, args, row, stop, begin, end, out + row * width * item, winners + row * width * id_bytes)
 
 
 @cfunc(SIGNATURE, error_model="numpy")

@@ -128,6 +128,9 @@ class _BoundProgram:
 class CudaSpmmKernel(_BoundProgram):
     """Reduces the messages of every row; ``out`` is (num_rows, width), of several (reductions, num_rows, width)."""
 
+    panels, weights = None, -1
+    """Columns are taken together: a GPU's threads share one cache. Weights are read where they lie."""
+
     def __init__(self, parts: Parts, dtype: str, index: str, layout: BroadcastLayout, winners: bool) -> None:
         super().__init__(tuple(expr for expr, _ in parts), dtype, index, layout)
         self.reducers, self.winners = tuple(reducer for _, reducer in parts), winners

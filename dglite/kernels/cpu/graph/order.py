@@ -1,0 +1,77 @@
+"""Numbers of edges in the order of a structure's entries, and whether two runs of numbers are the same bits."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from functools import cache
+
+from ...spec import ITEM_BYTES
+from ..compile.jit import compile_kernels
+from ..run.launch import launch, launch_at, num_tasks, num_threads
+
+__all__ = ["copy", "equal", "order"]
+
+_SOURCE = '''"""Numbers of edges in the order of entries ({dtype}, {index} ids)."""
+from dglite.kernels.cpu.lanes import simd
+from dglite.kernels.cpu.lanes.atomic import put_word, read_word
+
+ITEM, CHUNK = {item}, 4096
+word, prefetch = simd.word, simd.prefetch
+edge_index, edge_ahead = simd.edge_index_loader("{index}"), simd.edge_ahead_loader("{index}", 32)
+load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
+
+
+def order(args, task, num_tasks):
+    edge_ids, count, source, target = word(args, 0), word(args, 1), word(args, 2), word(args, 3)
+    if task < 0:
+        return
+    for j in range(count * task // num_tasks, count * (task + 1) // num_tasks):
+        if edge_ids != 0:
+            prefetch(source + edge_ahead(edge_ids, j, count) * ITEM)
+        store(target + j * ITEM, load(source + edge_index(edge_ids, j) * ITEM))
+
+
+def equal(args, task, num_tasks):
+    ours, theirs, count = word(args, 0), word(args, 1), word(args, 2)
+    if task < 0:
+        return
+    last = count * (task + 1) // num_tasks
+    for start in range(count * task // num_tasks, last, CHUNK):
+        if read_word(args + 24) != 0:
+            return
+        different = 0
+        for i in range(start, min(start + CHUNK, last)):
+            different = different | (word(ours, i) - word(theirs, i))
+        if different != 0:
+            put_word(args, 3, 1)
+'''
+
+
+@cache
+def _addresses(dtype: str, index: str) -> dict[str, int]:
+    return compile_kernels("order", _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype]))
+
+
+def order(dtype: str, index: str, edge_ids: int, count: int, source: int, target: int, threads: int) -> None:
+    """Let ``target[j]`` be ``source[edge_ids[j]]``; without ``edge_ids`` (address 0), ``source[j]``."""
+    threads = num_threads(count, threads)
+    address = _addresses(dtype, index)["order"]
+    launch(address, [edge_ids, count, source, target], num_tasks(threads, count), threads)
+
+
+def copy(dtype: str, index: str, count: int, source: int, target: int, threads: int) -> None:
+    """Copy ``count`` numbers."""
+    order(dtype, index, 0, count, source, target, threads)
+
+
+def equal(dtype: str, index: str, count: int, ours: int, theirs: int, threads: int) -> bool:
+    """Return whether ``count`` numbers, 8 bytes of them at least, are the same bit by bit: NaN, and signs of zeros."""
+    size = count * ITEM_BYTES[dtype]
+    ours_last, theirs_last = (ctypes.c_int64.from_address(address + size - 8).value for address in (ours, theirs))
+    if ours_last != theirs_last:
+        return False
+    threads = num_threads(count, threads)
+    words = array("q", (ours, theirs, size // 8, 0))
+    launch_at(_addresses(dtype, index)["equal"], words.buffer_info()[0], num_tasks(threads, count), threads)
+    return words[3] == 0

@@ -1,0 +1,206 @@
+"""g-SpMM of few sources and wide rows, some columns after the other: each thread copies a panel of the sources' columns
+to where its own cache holds all of it, and goes through the edges with that.
+
+See docs/decisions/0177-wide-sums-are-made-in-panels.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from ....expr import Operand, Side
+from ...layout import Pattern
+from ...spec import ITEM_BYTES, SpmmSpec, pieces_of
+from ..compile.jit import compile_kernels
+from ..run.launch import launch, num_calls, num_threads
+from .order import order
+
+__all__ = ["Panels", "panelled_operand"]
+
+LINE = 64
+"""Bytes of a cache line."""
+LEAST_DEGREE = 8
+"""Entries for each row and each source from which on a copy and another pass over the rows pay."""
+SHARES = 8
+"""Runs of rows that a panel is cut into, for threads that have done their own panels."""
+_EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
+"""Places of words; see ``driver.py``."""
+_WORDS = 64
+"""Words that a kernel's arguments take at most."""
+
+_SOURCE = '''"""g-SpMM in panels ({dtype}, {index} ids)."""
+from dglite.kernels.cpu.lanes import simd
+from dglite.kernels.cpu.lanes.atomic import add_to_word, call_rows, put_word
+
+ITEM, INDEX, LINE, ROOM = {item}, {id_item}, {line}, {room}
+word, index = simd.word, simd.index_loader("{index}")
+load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
+load_line, store_line = simd.loader("float32", 16), simd.storer("float32", 16)
+
+
+def panels(args, task, num_tasks):
+    common, num_words, shares, counters = word(args, 0), word(args, 1), word(args, 2), word(args, 3)
+    first, stop, columns, width = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
+    whole, last, num_panels = word(args, 8), word(args, 9), word(args, 10)
+    place, num_sources, mine = word(args, 11), word(args, 12), word(args, 13) + task * word(args, 14)
+    if task < 0:
+        return
+    indptr, num_rows, num_entries = word(common, 0), word(common, 3), word(common, 4)
+    source, buffer = word(common, place), mine + ROOM
+    for i in range(num_words):
+        put_word(mine, i, word(common, i))
+    for turn in range(first, stop):
+        panel = first + (turn - first + (stop - first) * task // num_tasks) % (stop - first)
+        start = panel * columns
+        size = width - start if panel + 1 == num_panels else columns
+        share = add_to_word(counters + 8 * panel, 1)
+        if share >= shares:
+            continue
+        for i in range(num_sources):
+            here, there = source + (i * width + start) * ITEM, buffer + i * size * ITEM
+            rest = size * ITEM // LINE * (LINE // ITEM)
+            for k in range(0, rest, LINE // ITEM):
+                store_line(there + k * ITEM, load_line(here + k * ITEM))
+            for k in range(rest, size):
+                store(there + k * ITEM, load(here + k * ITEM))
+        put_word(mine, {inner}, size)
+        put_word(mine, place, buffer)
+        put_word(mine, place + 1, size)
+        for i in range(word(args, 15)):
+            along = word(args, 16 + i)
+            put_word(mine, along, word(common, along) + start * ITEM)
+        while share < shares:
+            row, high, begin, end = 0, num_rows, num_entries * share // shares, num_entries * (share + 1) // shares
+            while row < high:
+                middle = (row + high) // 2
+                if index(indptr, middle) < begin:
+                    row = middle + 1
+                else:
+                    high = middle
+            after, high = num_rows, num_rows
+            if share + 1 < shares:
+                after = row
+                while after < high:
+                    middle = (after + high) // 2
+                    if index(indptr, middle) < end:
+                        after = middle + 1
+                    else:
+                        high = middle
+            out = word(common, {out}) + (row * width + start) * ITEM
+            winners = word(common, {winners}) + (row * width + start) * INDEX
+            kernel = last if panel + 1 == num_panels else whole
+            call_rows(kernel, mine, row, after, 0, num_entries, out, winners)
+            share = add_to_word(counters + 8 * panel, 1)
+'''
+
+
+@cache
+def cache_bytes() -> int:
+    """Return how large a core's own cache is, the second one; 0 where the system does not tell."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
+        return int(text.strip().removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        return 0
+
+
+@cache
+def _address(dtype: str, index: str) -> int:
+    places = {"inner": _INNER, "out": _OUT, "winners": _WINNERS, "line": LINE, "room": 8 * _WORDS}
+    id_item = 4 if index == "int32" else 8
+    text = _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype], id_item=id_item, **places)
+    return compile_kernels("panels", text)["panels"]
+
+
+def panelled_operand(spec: SpmmSpec) -> Operand | None:
+    """Return the operand whose columns can be taken in panels: the only one of as many columns that sources have."""
+    full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
+    of_entries = [x for x in full if x.side in (Side.U, Side.E)]
+    plain = not spec.grouped and not spec.more and Pattern.REPEAT not in spec.patterns
+    plain = plain and _FIRST_OPERAND + 3 * len(spec.operands) <= _WORDS
+    return of_entries[0] if plain and len(of_entries) == 1 and of_entries[0].side is Side.U else None
+
+
+class Panels:
+    """The way in panels of one kernel. ``address`` compiles a kernel for another specification."""
+
+    def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
+        self.spec, self.width, self.address = spec, width, address
+        self.item = ITEM_BYTES[spec.dtype]
+        places = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        self.place = places[operand]
+        self.of_edges = [place for x, place in places.items() if x.side is Side.E]
+        full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
+        self.along = [places[x] for x in full if x is not operand]
+        self.row_bytes = self.width * self.item
+
+    def needless(self, num_sources: int) -> bool:
+        """Whether all columns of the sources lie in a core's cache together."""
+        return num_sources * self.row_bytes <= cache_bytes()
+
+    def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
+        """Whether sources lie in no core's cache, but a panel of them does, and is read often enough."""
+        own = cache_bytes()
+        return (
+            not self.needless(num_sources)
+            and num_sources * LINE <= 0.7 * own
+            and num_entries >= LEAST_DEGREE * max(num_sources, num_rows)
+        )
+
+    def columns(self, num_sources: int) -> tuple[int, int]:
+        """Return how many columns a panel has, and how many panels there are. The last may have a quarter more."""
+        lines = max(int(0.7 * cache_bytes()) // (num_sources * LINE), 1)
+        most = max(self.spec.lanes * self.item // LINE, 1)
+        columns = min(1 << lines.bit_length() - 1, most) * LINE // self.item
+        return columns, max((self.width + columns * 3 // 4 - 1) // columns, 1)
+
+    def scratch(self, num_sources: int, structure: array[int], threads: int) -> int:
+        """Return how many bytes of memory panels need, 0 where they do not pay."""
+        num_rows, num_entries = structure[_NUM_ROWS], structure[_NUM_ENTRIES]
+        if not self.pay(num_sources, num_rows, num_entries):
+            return 0
+        ordered = len(self.of_edges) if structure[_EDGE_IDS] else 0
+        return threads * self.bytes_of_thread(num_sources) + ordered * num_entries * self.item
+
+    def bytes_of_thread(self, num_sources: int) -> int:
+        """Return how large the part of the scratch is that one thread has: its arguments and its panel."""
+        columns, num_panels = self.columns(num_sources)
+        size = max(columns, self.width - columns * (num_panels - 1))
+        return -(-(8 * _WORDS + num_sources * size * self.item) // 4096) * 4096
+
+    def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
+        """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
+        work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
+        threads = num_threads(work, threads)
+        columns, num_panels = self.columns(num_sources)
+        each = self.bytes_of_thread(num_sources)
+        self._order_edges(words, scratch + each * threads, threads)
+        kernels = [self._kernel(n) for n in (columns, self.width - columns * (num_panels - 1))]
+        counters = array("q", bytes(8 * num_panels))
+        base = [words.buffer_info()[0], len(words), SHARES, counters.buffer_info()[0]]
+        shape = [columns, self.width, *kernels, num_panels, self.place, num_sources, scratch, each]
+        address = _address(self.spec.dtype, self.spec.index)
+        calls = min(num_calls(work, threads), num_panels)
+        for call in range(calls):
+            bounds = [num_panels * call // calls, num_panels * (call + 1) // calls]
+            launch(address, [*base, *bounds, *shape, len(self.along), *self.along], threads, threads)
+
+    def _order_edges(self, words: array[int], target: int, threads: int) -> None:
+        """Bring numbers of edges in the order of entries: every panel reads them."""
+        edge_ids, num_entries = words[_EDGE_IDS], words[_NUM_ENTRIES]
+        if not edge_ids:
+            return
+        for place in self.of_edges:
+            order(self.spec.dtype, self.spec.index, edge_ids, num_entries, words[place], target, threads)
+            words[place] = target
+            target += num_entries * self.item
+        words[_EDGE_IDS] = 0
+
+    def _kernel(self, columns: int) -> int:
+        blocks = columns >= self.spec.lanes
+        pieces = pieces_of(columns % self.spec.lanes)
+        return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, near=True))

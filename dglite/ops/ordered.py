@@ -1,0 +1,78 @@
+"""Weights of edges in the order of a structure's entries, kept as long as they stay the same.
+
+A g-SpMM reads weights in the order of its rows, by a permutation of the edges: of narrow rows that takes longer than
+all else. Weights that come again, bit by bit, are read in a copy in that order. See
+docs/decisions/0178-weights-that-come-again-are-kept-in-order.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from ..backend import Tensor, active
+from ..structure.adjacency import Adjacency
+
+__all__ = ["EDGE_IDS", "in_order"]
+
+LEAST, MOST = 1 << 18, 1 << 23
+"""Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
+SAMPLES = 8
+EDGE_IDS, NUM_ENTRIES = 2, 4
+"""Places of words of a structure."""
+
+
+class _Ordered:
+    """What is known of the weights that were read with a structure."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.seen: Any = None
+        self.times, self.needed = 0, 1
+        self.kept: tuple[str, Tensor, Tensor] | None = None
+        """Their dtype, a copy of them, and the copy in the order of entries."""
+
+    def find(self, structure: Any, index: str, weights: Tensor, threads: int, kernels: Any) -> Tensor | None:
+        """Return ``weights`` in the order of entries, None where they are new."""
+        dtype, count, address = active.dtype(weights), structure[NUM_ENTRIES], active.address(weights)
+        if self.kept is not None:
+            kept, copy, ordered = self.kept
+            if kept == dtype and kernels.equal(dtype, index, count, address, active.address(copy), threads):
+                return ordered
+            self.kept, self.needed = None, 2 * self.needed
+        sample = dtype, address, *_sample(address, count)
+        self.times = self.times + 1 if sample == self.seen else 0
+        self.seen = sample
+        if self.times < self.needed:
+            return None
+        copy, ordered = (active.empty((count,), dtype, active.device(weights)) for _ in range(2))
+        kernels.copy(dtype, index, count, address, active.address(copy), threads)
+        # Of the copy: the weights may be changing at this moment.
+        kernels.order(dtype, index, structure[EDGE_IDS], count, active.address(copy), active.address(ordered), threads)
+        self.kept, self.times = (dtype, copy, ordered), 0
+        return ordered
+
+
+def _sample(address: int, count: int) -> tuple[int, ...]:
+    """Return a few of ``count`` numbers of at least 32 bits, as bits."""
+    return tuple([ctypes.c_int32.from_address(address + 4 * (count * i // SAMPLES)).value for i in range(SAMPLES)])
+
+
+def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, processor: Any) -> Tensor | None:
+    """Return ``weights`` (num_edges, 1), in memory in one piece, in the order of the entries, if they are known."""
+    if (
+        not LEAST <= structure[NUM_ENTRIES] <= MOST
+        or not structure[EDGE_IDS]
+        or active.dtype(weights) not in ("float32", "float64")
+    ):
+        return None
+    found = adj.cache.get("ordered weights")
+    if found is None:
+        found = adj.cache.setdefault("ordered weights", _Ordered())
+    if not found.lock.acquire(blocking=False):
+        return None
+    try:
+        return found.find(structure, index, weights, processor.worker, processor.kernels("graph.order"))
+    finally:
+        found.lock.release()

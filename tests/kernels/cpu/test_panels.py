@@ -1,0 +1,141 @@
+"""g-SpMM in panels of columns: against the oracle, and when that way is taken."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pytest
+import torch
+
+import dglite
+from dglite import ops
+from dglite.expr import Operand, Side
+from dglite.kernels.cpu.graph import panels
+from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_several, bind_spmm
+from dglite.kernels.cpu.run import launch
+from dglite.kernels.spec import REDUCED
+from dglite.opspec import Reducer
+from tests import reference
+from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, assert_close, expression, graph, operands
+from tests.pairs import cases
+
+KINDS = [kind for kind in GRAPHS if kind != "no nodes"]  # without sources they do not pay
+OPS = {"copy_u": ("full",), "u_mul_e": ("full", "one"), "u_div_v": ("full", "full"), "u_sub_v": ("full", "one")}
+
+
+@pytest.fixture(autouse=True)
+def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let panels of small graphs have one cache line of each source, and return to Python between them."""
+    monkeypatch.setattr(panels, "cache_bytes", lambda: 3000)
+    monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(launch, "WORK_PER_CALL", 5000)
+
+
+def in_panels(coo, index, dtype, bound, values, threads, winners=0, order=True):
+    """Return the result of a bound kernel, made in panels, as float64, and the operands as they were rounded."""
+    tensors = [torch.from_numpy(value).to(TORCH[dtype]).contiguous() for value in values]
+    indptr, indices, edge_ids = coo.csc(index)
+    ids = edge_ids.ctypes.data if order else 0
+    words = array("q", (indptr.ctypes.data, indices.ctypes.data, ids, coo.num_dst, len(coo.src)))
+    out = torch.full((coo.num_dst, *bound.layout.shape), 99.0, dtype=TORCH[dtype])
+    way = bound.panels
+    size = threads * way.bytes_of_thread(coo.num_src) + len(way.of_edges) * len(coo.src) * out.itemsize
+    scratch = torch.full((size + 64,), 77, dtype=torch.uint8)
+    addresses = [tensor.data_ptr() for tensor in tensors]
+    bound.in_panels(words, coo.num_src, addresses, out.data_ptr(), threads, winners, scratch.data_ptr())
+    assert (scratch[size:] == 77).all(), "wrote behind its memory"
+    return out.double().numpy(), [tensor.double().numpy() for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    ("op", "reducer", "dtype", "index", "width", "kind", "threads"),
+    cases(list(OPS), ["sum", "mean", "max", "min"], DTYPES, IDS, [33, 64, 100, 130], KINDS, [1, 3]),
+)
+def test_panels_equal_the_oracle(op, reducer, dtype, index, width, kind, threads):
+    expr, coo = expression(op), graph(kind)
+    values = operands(expr, coo, tuple((width,) if shape == "full" else (1,) for shape in OPS[op]))
+    bound = bind_spmm(expr, Reducer(reducer), dtype, index, tuple(value.shape[1:] for value in values))
+    got, rounded = in_panels(coo, index, dtype, bound, values, threads)
+    want = reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded)
+    assert_close(got, want, dtype)
+
+
+@pytest.mark.parametrize("index", IDS)
+def test_winners_lie_in_the_columns_of_their_panel(index):
+    coo, expr = graph("star"), expression("copy_u")
+    values = [np.round(operands(expr, coo, ((100,),))[0])]  # many ties
+    bound = bind_spmm(expr, Reducer.MAX, "float32", index, ((100,),), winners=True)
+    winners = np.full((coo.num_dst, 100), -9, index)
+    in_panels(coo, index, "float32", bound, values, 2, winners.ctypes.data)
+    indptr, indices, _ = coo.csc(index)
+    for node in range(coo.num_dst):
+        messages = values[0][indices[indptr[node] : indptr[node + 1]]]
+        best = indptr[node] + messages.argmax(0) if len(messages) else -1
+        assert (winners[node] == best).all()
+
+
+def test_weights_in_the_order_of_entries_are_read_where_they_lie():
+    expr, coo = expression("u_mul_e"), graph("random")
+    coo.src, coo.dst = (ends[np.argsort(coo.dst, kind="stable")] for ends in (coo.src, coo.dst))
+    values = operands(expr, coo, ((64,), (1,)))
+    bound = bind_spmm(expr, Reducer.SUM, "float32", "int32", ((64,), (1,)))
+    got, rounded = in_panels(coo, "int32", "float32", bound, values, 2, order=False)
+    assert_close(got, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, rounded), "float32")
+
+
+def test_an_epilogue_reads_the_columns_of_its_panel():
+    coo, expr, bias = graph("random"), Operand(Side.U, 0), Operand(Side.G, 1)
+    x = operands(expr, coo, ((100,),))[0]
+    given = np.random.default_rng(0).random((1, 100))
+    bound = bind_epilogue(expr, Reducer.SUM, REDUCED + bias, "float64", "int32", ((100,), (100,)))
+    got, _ = in_panels(coo, "int32", "float64", bound, [x, given], 2)
+    assert_close(got, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, [x]) + given, "float64")
+
+
+@pytest.mark.parametrize(
+    ("expr", "shapes"),
+    [
+        (expression("u_mul_e"), ((4, 16), (4, 1))),  # weights of heads
+        (expression("u_mul_e"), ((64,), (64,))),  # rows of edges
+        (expression("copy_e"), ((64,),)),
+        (expression("u_mul_v"), ((3, 1), (1, 64))),  # groups
+    ],
+)
+def test_other_kernels_have_no_panels(expr, shapes):
+    assert bind_spmm(expr, Reducer.SUM, "float32", "int32", shapes).panels is None
+
+
+def test_several_reductions_have_no_panels():
+    parts = ((Operand(Side.U, 0), Reducer.SUM), (Operand(Side.U, 0), Reducer.MAX))
+    assert bind_several(parts, "float32", "int32", ((64,),)).panels is None
+
+
+def test_panels_are_of_what_a_cache_holds(monkeypatch):
+    way = bind_spmm(expression("copy_u"), Reducer.SUM, "float32", "int32", ((128,),)).panels
+    monkeypatch.setattr(panels, "cache_bytes", lambda: 1 << 21)
+    assert way.pay(20_000, 20_000, 1_000_000)
+    assert not way.pay(4_000, 20_000, 1_000_000)  # all of it lies in the cache
+    assert not way.pay(30_000, 20_000, 1_000_000)  # not even a line of each
+    assert not way.pay(20_000, 20_000, 100_000)  # read too seldom
+    assert way.columns(20_000) == (16, 8) and way.columns(8_000) == (32, 4)
+    monkeypatch.setattr(panels, "cache_bytes", lambda: 0)  # unknown
+    assert not way.pay(20_000, 20_000, 1_000_000)
+
+
+def test_operations_take_panels_where_they_pay(monkeypatch):
+    taken = []
+    run = panels.Panels.run
+    monkeypatch.setattr(panels.Panels, "run", lambda self, *args: (taken.append(self.spec.expr), run(self, *args))[1])
+    generator = torch.Generator().manual_seed(0)
+    src, dst = torch.randint(0, 40, (2, 500), generator=generator)
+    g = dglite.graph((src, dst), num_nodes=40)
+    x = torch.rand(40, 80, dtype=torch.float64, generator=generator, requires_grad=True)
+    e = torch.rand(500, 1, dtype=torch.float64, generator=generator, requires_grad=True)
+    results = []
+    for size in (0, 40 * 64 * 2):
+        monkeypatch.setattr(panels, "cache_bytes", lambda size=size: size)
+        out = ops.u_mul_e_sum(g, x, e)
+        results.append((out, *torch.autograd.grad(out.square().sum(), (x, e))))
+    assert len(taken) == 2  # forward, and the gradient of x
+    torch.testing.assert_close(*results)
