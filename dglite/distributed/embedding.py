@@ -58,8 +58,10 @@ class DistEmbedding(NodeEmbedding):
             shape = num_embeddings, embedding_dim
             return DistTensor(shape, torch.float32, f"embeddings {name!r}", rows, part_policy)
 
-        there = isinstance(part_policy, PartitionPolicy)
-        self._rows = part_policy.exchange.together(f"making embeddings {name!r}", table) if there else table()
+        if isinstance(part_policy, PartitionPolicy):
+            self._rows = part_policy.exchange.together(f"making embeddings {name!r}", table)
+        else:
+            self._rows = table()  # raises
         self._tensor, self._optm_state, self._trace = self._rows.local, None, []
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
         self._world_size = self._rows.exchange.world
