@@ -60,8 +60,8 @@ class DistEmbedding(NodeEmbedding):
 
         if isinstance(part_policy, PartitionPolicy):
             self._rows = part_policy.exchange.together(f"making embeddings {name!r}", table)
-        else:  # refused there, in words
-            self._rows = table()
+        else:
+            self._rows = table()  # raises
         self._tensor, self._optm_state, self._trace = self._rows.local, None, []
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
         self._world_size = self._rows.exchange.world
