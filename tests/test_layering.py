@@ -134,8 +134,8 @@ INSIDE = {
     1: "kernels.render kernels.cpu.lanes kernels.cuda.run dynamic.program",
     2: "kernels.cpu.compile kernels.cuda dynamic.execution",
     3: "kernels.cpu.run kernels.cuda.graph kernels.cuda.dynamic dynamic.batching",
-    4: "kernels.cpu.graph kernels.cpu.sample kernels.cpu.dynamic kernels.cuda.sample dynamic.processors",
-    5: "dynamic",
+    4: "kernels.cpu.rows kernels.cuda.sample dynamic.processors",
+    5: "kernels.cpu.graph kernels.cpu.sample kernels.cpu.dynamic dynamic",
 }
 """Folders and modules of two large packages, each of which imports its own modules and those of lower layers."""
 INSIDE_OF = {name: layer for layer, names in INSIDE.items() for name in names.split()}

@@ -111,7 +111,7 @@ class _CrossEntropy:
         losses = active.new_empty(logits, shape[:1])
         kept = active.new_empty(logits, shape) if keeps else None
         addresses = active.address(logits), self.labels.ctypes.data, active.address(losses)
-        kernel = processor.kernels("graph.losses").cross_entropy
+        kernel = processor.kernels("rows.losses").cross_entropy
         grad, scale = 0 if kept is None else active.address(kept), 1 / max(self.count, 1)
         wrong = kernel(active.dtype(logits), shape, *addresses, grad, scale, processor.worker)
         if wrong is not None:

@@ -73,6 +73,6 @@ def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, proces
     if not found.lock.acquire(blocking=False):
         return None
     try:
-        return found.find(structure, index, weights, processor.worker, processor.kernels("graph.order"))
+        return found.find(structure, index, weights, processor.worker, processor.kernels("rows.order"))
     finally:
         found.lock.release()

@@ -47,5 +47,5 @@ def bias_gradient(grad: Tensor, result: Tensor | None, summed: bool) -> tuple[Te
     grad, shape, processor = active.contiguous(grad), tuple(active.shape(grad)), processor_of(grad)
     result, masked = (None, None) if result is None else (active.contiguous(result), active.new_empty(grad, shape))
     addresses = [0 if x is None else active.address(x) for x in (grad, result, masked)]
-    sums = processor.kernels("graph.bias").bias_gradient(active.dtype(grad), shape, *addresses, processor.worker)
+    sums = processor.kernels("rows.bias").bias_gradient(active.dtype(grad), shape, *addresses, processor.worker)
     return grad if masked is None else masked, active.from_numpy(sums[0])

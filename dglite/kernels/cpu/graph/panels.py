@@ -16,8 +16,8 @@ from ....expr import Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, pieces_of
 from ..compile.jit import compile_kernels
+from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
-from .order import order
 
 __all__ = ["Panels", "panelled_operand"]
 

@@ -1,0 +1,1 @@
+"""Kernels over the rows of dense matrices: losses, biases, orders."""
