@@ -14,7 +14,7 @@ from typing import Any
 from ..backend import Tensor, active
 from ..structure.adjacency import Adjacency
 
-__all__ = ["EDGE_IDS", "in_order"]
+__all__ = ["EDGE_IDS", "LEAST", "NUM_ENTRIES", "in_order"]
 
 LEAST, MOST = 1 << 18, 1 << 23
 """Numbers of edges between which weights are kept. Fewer lie in a cache; more would take memory for seconds."""
@@ -61,11 +61,8 @@ def _sample(address: int, count: int) -> tuple[int, ...]:
 
 def in_order(adj: Adjacency, structure: Any, index: str, weights: Tensor, processor: Any) -> Tensor | None:
     """Return ``weights`` (num_edges, 1), in memory in one piece, in the order of the entries, if they are known."""
-    if (
-        not LEAST <= structure[NUM_ENTRIES] <= MOST
-        or not structure[EDGE_IDS]
-        or active.dtype(weights) not in ("float32", "float64")
-    ):
+    is_permuted = structure[EDGE_IDS] and LEAST <= structure[NUM_ENTRIES] <= MOST
+    if not is_permuted or active.dtype(weights) not in ("float32", "float64"):
         return None
     found = adj.cache.get("ordered weights")
     if found is None:

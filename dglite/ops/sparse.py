@@ -17,10 +17,9 @@ from ..backend import Tensor, active
 from ..expr import Constant, Expr, Operand, Side, compact, derivative, operands_of, swap_sides
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
-from . import fallback
+from . import fallback, ordered
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to
-from .ordered import EDGE_IDS, in_order
 from .processors import processor_of
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
@@ -134,16 +133,16 @@ def run_spmm(
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(processor.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
-    if kernel.weights >= 0:
-        ordered = in_order(adj, structure, index, dense[kernel.weights], processor)
-        if ordered is not None:
+    if kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST:
+        weights = ordered.in_order(adj, structure, index, dense[kernel.weights], processor)
+        if weights is not None:
             structure = structure[:]
-            structure[EDGE_IDS], addresses[kernel.weights] = 0, active.address(ordered)
+            structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
     panels, room = kernel.panels, 0
     if panels is not None:
         if not panels.needless(adj.num_src):
             room = panels.scratch(adj.num_src, structure, processor.worker)
-        elif not panels.of_edges or not structure[EDGE_IDS]:
+        elif not panels.of_edges or not structure[ordered.EDGE_IDS]:
             kernel = kernel.near
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))
