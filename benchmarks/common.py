@@ -43,6 +43,7 @@ def interleave(
     most: int = 15,
     least: int = 3,
     slow_from: float = SLOW_SECONDS,
+    turn: float = 0.0,
 ) -> dict[str, float]:
     """Return each runner's median seconds, taken in turns after one call of each to warm up.
 
@@ -51,6 +52,11 @@ def interleave(
 
     Rounds go on until they have taken ``budget`` seconds together, but at least ``least`` and at most ``most`` of them.
     A peer whose first call takes longer than ``slow_from`` is not called again.
+
+    With ``turn`` each runs for about so many seconds at a time, and more, the first quarter of them not timed: what
+    follows itself, as steps of training do, finds caches, memory and threads as it has left them, not as a peer has,
+    which takes some ten steps of 10 ms. The mean of a turn counts. What takes longer than ``SLOW_SECONDS``, once it is
+    warm, is timed alone.
     """
     times: dict[str, list[float]] = {name: [] for name in runners}
     first = {name: timed(run) for name, run in runners.items()}
@@ -61,7 +67,11 @@ def interleave(
         if done >= least and time.perf_counter() - start > budget:
             break
         for name in order.sample(names, len(names)):
-            times[name].append(timed(runners[name]))
+            many = 1
+            if turn and (once := timed(runners[name])) <= SLOW_SECONDS:
+                many = max(int(turn / once), 5)
+                repeated(runners[name], many // 3)()
+            times[name].append(timed(repeated(runners[name], many)) / many)
     return {name: slow[name] if name in slow else statistics.median(times[name]) for name in runners}
 
 

@@ -4,9 +4,9 @@
     python benchmarks/models.py --quick    a small graph, few epochs
 
 On an Erdos-Renyi graph of 32,768 nodes and 859k edges (the setting of M. Wang's dissertation, 2020, Figures 4.5 to 4.7)
-and on Cora, where each library is also trained to the end. The libraries take turns, of a few steps on the random
-graph, in one process. Cora is read from DGLITE_DATA_DIR, or downloaded; "sparse features" hands dglite the 1.3% of them
-that are not 0.
+and on Cora, where each library is also trained to the end. The libraries take turns in one process, of a quarter of a
+second each after some steps that are not timed. Cora is read from DGLITE_DATA_DIR, or downloaded; "sparse features"
+hands dglite the 1.3% of them that are not 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse
 import torch
-from common import OURS, SLOW_SECONDS, erdos_renyi, interleave, parser, repeated, save, table, timed
+from common import OURS, erdos_renyi, interleave, parser, save, table
 from libraries import DGL, GAT, GCN, PYG, SAGE, Network, library, train_step
 
 import dglite
@@ -29,7 +29,7 @@ from dglite.data import CoraGraphDataset
 
 SPARSE = f"{OURS}, sparse features"
 PEERS = (DGL, PYG)
-STEPS_PER_TURN = 5
+SECONDS_PER_TURN = 0.25
 
 
 class Case(NamedTuple):
@@ -146,23 +146,12 @@ def synthetic_records(quick: bool) -> list[dict[str, Any]]:
         runners: dict[str, Callable[[], Any]] = {
             name: Contender(name, case, sizes, task, 0.0, seed=0).step for name in contenders(False)
         }
-        seconds = seconds_per_step(runners, budget=2 if quick else 20)
+        seconds = interleave(runners, budget=2 if quick else 20, most=30, slow_from=math.inf, turn=SECONDS_PER_TURN)
         records.append({"case": case.name, "num_nodes": num_nodes, "num_edges": num_edges, "seconds": seconds})
         print("\n".join(steps_table(records[-1:]).split("\n")[2:]), flush=True)
         del runners
         gc.collect()
     return records
-
-
-def seconds_per_step(steps: dict[str, Callable[[], Any]], budget: float) -> dict[str, float]:
-    """Return each library's seconds of a step, in turns of several: in training, steps follow each other.
-
-    So each finds in caches, and in the memory that it keeps, what its own last step has left.
-    """
-    lengths = {name: 1 if timed(step) > SLOW_SECONDS else STEPS_PER_TURN for name, step in steps.items()}
-    turns = {name: repeated(step, lengths[name]) for name, step in steps.items()}
-    taken = interleave(turns, budget=budget, most=30, slow_from=math.inf)
-    return {name: seconds / lengths[name] for name, seconds in taken.items()}
 
 
 def cora_records(quick: bool) -> list[dict[str, Any]]:
@@ -179,7 +168,9 @@ def cora_records(quick: bool) -> list[dict[str, Any]]:
             return Contender(name, case, sizes, task, DROPOUT[case.kind], seed)
 
         names = contenders(True)
-        seconds = interleave({name: contender(name, 0).step for name in names}, budget=10, most=200)
+        seconds = interleave(
+            {name: contender(name, 0).step for name in names}, budget=10, most=200, turn=SECONDS_PER_TURN
+        )
         found = {name: [contender(name, seed).test_accuracy(epochs) for seed in range(seeds)] for name in names}
         means = {name: statistics.fmean(values) for name, values in found.items()}
         records.append({"case": case.name, "seconds": seconds, "accuracy": means})

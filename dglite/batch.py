@@ -13,6 +13,7 @@ from .frame import EID, NID, Frame
 from .graph import DGLGraph
 from .graph.storage import make_graph
 from .structure import ALL, Adjacency, is_all
+from .structure.adjacency import FORMATS
 from .structure.ids import LARGEST_COUNT, count_of
 
 __all__ = ["batch", "merge", "slice_batch", "unbatch"]
@@ -86,12 +87,11 @@ def batch(
 
 
 def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
-    """Return the batch of one graph, which may be a batch itself: ends of edges are shared, features copied."""
-    adjacencies = []
-    for known in g.adjacencies:
-        adjacency = Adjacency(known.num_src, known.num_dst, known.num_edges, known.idtype)
-        adjacency._endpoints = known.endpoints()
-        adjacencies.append(adjacency)
+    """Return the batch of one graph, which may be a batch itself: structures are shared, features copied.
+
+    So what is made of a structure once, its CSC or the order of its levels, is there in the next epoch, too.
+    """
+    adjacencies = [known if known.allowed == FORMATS else _unrestricted(known) for known in g.adjacencies]
     made = make_graph(g._metagraph, tuple(adjacencies), g._num_nodes, g._device)
     made._idtype = g._idtype
     num_edges = [adjacency.num_edges for adjacency in adjacencies]
@@ -104,6 +104,13 @@ def _alone(g: DGLGraph, ndata: Any, edata: Any) -> DGLGraph:
     _join_frames(made._node_frame, [(frame,) for frame in g._node_frames], [[n] for n in g._num_nodes], ndata, "ndata")
     _join_frames(made._edge_frame, [(frame,) for frame in g._edge_frames], [[n] for n in num_edges], edata, "edata")
     return made
+
+
+def _unrestricted(known: Adjacency) -> Adjacency:
+    """Return a structure of the same edges that may have any format, as that of a batch may."""
+    adjacency = Adjacency(known.num_src, known.num_dst, known.num_edges, known.idtype)
+    adjacency._endpoints = known.endpoints()
+    return adjacency
 
 
 def _listed(graphs: Iterable[DGLGraph], verb: str) -> list[DGLGraph]:

@@ -29,7 +29,7 @@ import platformdirs
 
 from .errors import DGLError
 
-__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level", "pool_limit"]
+__all__ = ["backend_name", "cache_dir", "cache_limit", "compiler", "data_dir", "debug_level", "num_cores", "pool_limit"]
 
 _BACKEND_ALIASES = {"pytorch": "torch"}
 
@@ -95,6 +95,11 @@ def debug_level() -> int:
     if value not in ("0", "1", "2"):
         raise DGLError(f"DGLITE_DEBUG={value!r} is not understood; expected 0, 1 or 2")
     return int(value)
+
+
+def num_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30}

@@ -106,6 +106,17 @@ class Operand(Expr):
 
     side: Side
     slot: int
+    _hash: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Hash once: kernels are looked up by expression at every call."""
+        object.__setattr__(self, "_hash", hash((self.side, self.slot)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Operand, (self.side, self.slot)  # made anew: another process hashes sides differently
 
     def __repr__(self) -> str:
         return f"{self.side.value}{self.slot}"
@@ -132,7 +143,7 @@ class Call(Expr):
     _hash: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Hash once: kernels are looked up by expression at every call."""
+        """Hash once, as an operand does."""
         object.__setattr__(self, "size", 1 + sum(arg.size for arg in self.args if isinstance(arg, Call)))
         object.__setattr__(self, "_hash", hash((self.op, self.args)))
 
@@ -140,7 +151,7 @@ class Call(Expr):
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Call, (self.op, self.args)  # made anew: another process hashes sides differently
+        return Call, (self.op, self.args)
 
     def __repr__(self) -> str:
         return formula(self)

@@ -12,7 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .expr import Call, Expr, Operand, Side
@@ -54,7 +54,7 @@ class Formula:
     required: int
     options: Mapping[str, Any]
 
-    @property
+    @cached_property
     def signature(self) -> inspect.Signature:
         """The parameters."""
         return inspect.signature(self.expression)

@@ -108,6 +108,17 @@ def test_a_batch_of_one_is_a_graph_of_its_own(nested: bool) -> None:
     assert not batch([g], ndata=None, edata=["w"]).ndata
 
 
+def test_a_batch_of_one_has_what_was_made_of_the_structure() -> None:
+    g = graph(([0, 1], [2, 2]))
+    known = g.adjacency().csc()
+    made = batch([g])
+    assert made.adjacency().csc() is known
+    made.add_edges(0, 1)
+    assert g.num_edges() == 2 and g.adjacency().csc() is known
+    restricted = batch([g.formats(["coo"])])
+    assert set(restricted.formats()["created"] + restricted.formats()["not created"]) == {"coo", "csr", "csc"}
+
+
 def test_features_are_chosen_by_name() -> None:
     g1, g2 = graph(([0], [1])), graph(([0], [1]))
     for g in (g1, g2):

@@ -122,8 +122,10 @@ class Pool:
         for _ in range(larger + 1):
             waiting = self._free.get(size)
             if waiting:
-                with suppress(IndexError):  # another thread was faster
+                try:
                     return waiting.pop()
+                except IndexError:
+                    continue  # another thread was faster
             size = rounded(size + 1)
         return None
 

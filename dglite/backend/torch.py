@@ -96,10 +96,9 @@ class TorchBackend(Backend):
         return x.shape, _NAMES.get(x.dtype) or str(x.dtype), x.device
 
     def requires_grad(self, *xs: torch.Tensor) -> bool:
-        if torch.is_grad_enabled():
-            for x in xs:
-                if x.requires_grad:
-                    return True
+        for x in xs:
+            if x.requires_grad:
+                return torch.is_grad_enabled()
         return False
 
     def stream(self, device: Any) -> int:
@@ -295,7 +294,9 @@ class TorchBackend(Backend):
     def draw_seed(self) -> int:
         return int(torch.randint(2**63 - 1, ()))
 
-    compiling = staticmethod(torch.compiler.is_compiling)  # no call in between: every operation asks
+    # No call in between: every operation asks.
+    compiling = staticmethod(torch.compiler.is_compiling)
+    num_threads = staticmethod(torch.get_num_threads)
 
     def register(self, name: str, make: MakeOp) -> None:
         torch_library.register(name, make, _DTYPES)
@@ -318,9 +319,6 @@ class TorchBackend(Backend):
             if torch.is_autocast_enabled(kind):
                 return _NAMES[torch.get_autocast_dtype(kind)]
         return None
-
-    def num_threads(self) -> int:
-        return torch.get_num_threads()
 
     def set_num_threads(self, count: int) -> None:
         torch.set_num_threads(count)

@@ -64,7 +64,7 @@ def relu_gradient(grad: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
 def is_pooled(*tensors: torch.Tensor) -> bool:
     """Whether products of these are made in memory of the pool; further ones are of matrices made of the first."""
     x = tensors[0]
-    return x.ndim == 2 and _ordinary(*tensors) and x.shape[0] * max(y.shape[-1] for y in tensors) >= LARGE
+    return x.ndim == 2 and x.shape[0] * max([y.shape[-1] for y in tensors]) >= LARGE and _ordinary(*tensors)
 
 
 def product(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, relu: bool = False) -> torch.Tensor:
@@ -92,7 +92,10 @@ def _ordinary(*tensors: torch.Tensor) -> bool:
     dtype = tensors[0].dtype
     if torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"):
         return False
-    return all(type(x) in PLAIN[:2] and x.dtype is dtype and x.is_cpu and x.layout is torch.strided for x in tensors)
+    for x in tensors:
+        if type(x) not in PLAIN[:2] or x.dtype is not dtype or not x.is_cpu or x.layout is not torch.strided:
+            return False
+    return True
 
 
 def _recorded(*tensors: torch.Tensor) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ..config import num_cores
 from ..errors import DGLError
 from ..random import draws_keyed_by
 from .buffers import Buffers
@@ -166,7 +166,7 @@ class Loader(Resumable):
         """Return how many batches may be in the making or wait: by default one for each core at work, and two more."""
         if self.prefetch_factor is not None:
             return self.prefetch_factor * self.num_workers
-        return min(2 * self.num_workers, _cores() + 2)
+        return min(2 * self.num_workers, num_cores() + 2)
 
     def _prepare(self) -> None:
         """Make what threads would otherwise each make for themselves."""
@@ -188,11 +188,6 @@ class Loader(Resumable):
     ) -> Iterator[None]:
         """Do nothing: threads are placed by the operating system. There for scripts that call it."""
         yield
-
-
-def _cores() -> int:
-    """Return how many cores the process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Epoch:

@@ -52,10 +52,9 @@ _MOST_TRACES = 16
 
 @dataclass
 class _Pulled:
-    """One input: its values, the vertices that have one (None: all), and where each vertex's value lies."""
+    """One input: its values, and where each vertex's lies, -1 where it has none (None: as the vertices do)."""
 
     values: torch.Tensor | LazyTensor
-    present: np.ndarray | None
     rows: torch.Tensor | None
 
 
@@ -80,7 +79,6 @@ class _TracedProgram:
         first = self.programs[0]
         self.slots = max(program.slots for program in self.programs)
         self.gathers_all = any(program.gathers_all for program in self.programs)
-        self.push_shapes = [node.shape for node in first.pushes]
         self.pushed = [(node.shape, node.dtype) for node in first.pushes]
         _check_programs(functions, self.programs)
         roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
@@ -95,7 +93,6 @@ class _TracedProgram:
         recorder = Recorder(self.builder, sizes, key.dtype)
         if self.programs:
             recorder.program.shared = self.programs[0].shared
-        recorder.program.num_pulls = len(key.inputs)
         make = self.builder.make
         pulls = [make(NodeKind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
         trace_function(function.forward, recorder, pulls)
@@ -116,25 +113,11 @@ class _TracedProgram:
 
         def resolve(index: int) -> torch.Tensor:
             if index not in values:
-                shared = self.shared[index]
-                if shared.tensor is not None:
-                    values[index] = shared.tensor
-                else:
-                    args, kwargs = shared.arguments(resolve)
-                    result = shared.function(*args, **kwargs)
-                    values[index] = result if shared.output is None else result[shared.output]
+                x = self.shared[index]
+                values[index] = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
             return values[index]
 
         return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
-
-    def _pushed_states(self) -> dict[int, int]:
-        """Return the pushed values that are a state in every function, with the number of that state."""
-        found = {}
-        for k in range(len(self.push_shapes)):
-            states = [p.states.index(p.pushes[k]) if p.pushes[k] in p.states else -1 for p in self.programs]
-            if states[0] >= 0 and set(states) == {states[0]}:
-                found[k] = states[0]
-        return found
 
     def engine(self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options) -> Engine:
         """Return the engine for the gradients that are wanted and the options in force."""
@@ -147,7 +130,6 @@ class _TracedProgram:
                 for by_slot in (True, False)
                 if (self.slots if by_slot else self.gathers_all)
             ]
-            pushed = self._pushed_states()
             plans: dict[int, ClassPlan] = {}
 
             def plan_of(c: int) -> ClassPlan:
@@ -161,7 +143,6 @@ class _TracedProgram:
                         bool(c & 1),
                         absent,
                         collected,
-                        pushed,
                         needs,
                         options,
                     )
@@ -172,8 +153,6 @@ class _TracedProgram:
                 self.slots,
                 [node.width for node in first.states],
                 [node.width for node in first.pushes],
-                pushed,
-                collected,
                 (first.states or first.pushes)[0].dtype,
                 strides=strides,
             )
@@ -277,8 +256,8 @@ class VertexCall:
         engine = self.engine(shared, [grad and x.requires_grad for x in values], wanted)
         inputs = [Input(p.rows, width(x)) for p, x in zip(self.pulled, values, strict=True)]
         outs = Sweep.apply(engine, order, inputs, again, *values, *[_NOTHING if x is None else x for x in shared])
-        shapes = self.traced.push_shapes
-        shaped = [out.view(order.num_nodes, *shape) for out, shape in zip(outs, shapes, strict=True)]
+        pairs = zip(outs, self.traced.pushed, strict=True)
+        shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
         return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
 
@@ -311,14 +290,14 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return _Pulled(values, places >= 0, torch.from_numpy(places))
+        return _Pulled(values, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
             f"input {i} is {what}; expected a tensor with a row for each of the {num_nodes} nodes, or "
             "dynamic.Partial(nodes, values)"
         )
-    return _Pulled(x, None, None)
+    return _Pulled(x, None)
 
 
 def _vector(nodes: Any) -> np.ndarray:
@@ -358,7 +337,7 @@ def _modules(functions: Sequence[Any]) -> list[Any]:
 
 def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]) -> tuple[np.ndarray | None, int]:
     """Return the kind of each vertex and how many there are: its function, and which inputs it does not have."""
-    partial = [(i, p.present) for i, p in enumerate(pulled) if p.present is not None]
+    partial = [(i, p.rows) for i, p in enumerate(pulled) if p.rows is not None]
     numbers = None
     if kinds is not None:
         given = torch.as_tensor(kinds).flatten()
@@ -370,9 +349,9 @@ def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pul
         numbers = given.numpy().astype(np.int64) << len(pulled)
     if partial and numbers is None:
         numbers = np.zeros(num_nodes, np.int64)
-    for i, present in partial:
+    for i, rows in partial:
         assert numbers is not None
-        numbers += ~present * (1 << i)
+        numbers += (rows.numpy() < 0) * (1 << i)
     return numbers, (1 if numbers is None else num_functions << len(pulled))
 
 

@@ -22,6 +22,7 @@ from ..scheduler import (
     RelationUpdate,
     Sent,
     UserFunction,
+    applier_of,
     compiled,
     cross_signature,
     execute,
@@ -331,7 +332,9 @@ class MessageMixin(RegistryMixin):
         if active.adjacency.num_edges:
             run(
                 lambda refused: update_plan(
-                    message, reducer_of(reduce_func, 1, active, message, refused), apply is not None
+                    message,
+                    reducer_of(reduce_func, 1, active, message, refused),
+                    applier_of(apply_node_func, 2, active),
                 ),
                 (active,),
                 functions,
@@ -736,12 +739,13 @@ def _update(graph: GraphBase, index: int, relation: Relation | None, message: An
         return
     functions = (message, reduce, apply)
     if type(message) is MessageFunction and type(reduce) is ReduceFunction:  # nothing to record, nothing to try twice
-        execute(update_plan((message,), (reduce,), apply is not None), (relation,), functions)
+        applied = None if apply is None else applier_of(apply, 2, relation)
+        execute(update_plan((message,), (reduce,), applied), (relation,), functions)
         return
-    messages = messages_of(message, 0, relation)
+    messages, applied = messages_of(message, 0, relation), applier_of(apply, 2, relation)
 
     def plan(refused: Refused) -> Plan:
-        return update_plan(messages, reducer_of(reduce, 1, relation, messages, refused), apply is not None)
+        return update_plan(messages, reducer_of(reduce, 1, relation, messages, refused), applied)
 
     run(plan, (relation,), functions)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .attention import Attention, Score, attention, attention_weights, attention_with_edges
+from .biases import Activation, slope_of
 from .degrees import DEGREE_SCALES, degree_scale, require_in_edges
-from .epilogue import spmm_epilogue
+from .epilogue import After, is_one_kernel, spmm_epilogue, spmm_then
 from .grouped import Groups, group_rows, grouped_mm
 from .rows import RowIndex, segment_reduce, take_rows
 from .scores import attends, edge_scores, edge_softmax, scores_wait
@@ -14,6 +15,8 @@ from .traced import reversed_of
 
 __all__ = [
     "DEGREE_SCALES",
+    "Activation",
+    "After",
     "Attention",
     "Groups",
     "RowIndex",
@@ -27,13 +30,16 @@ __all__ = [
     "edge_softmax",
     "group_rows",
     "grouped_mm",
+    "is_one_kernel",
     "require_in_edges",
     "reversed_of",
     "scores_wait",
     "sddmm",
     "segment_reduce",
+    "slope_of",
     "spmm",
     "spmm_epilogue",
     "spmm_several",
+    "spmm_then",
     "take_rows",
 ]

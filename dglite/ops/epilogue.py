@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backend import RESULT, Tensor, active
-from ..expr import Expr, Operand, Side
+from ..expr import Constant, Expr, Operand, Side, derivative, operands_of
+from ..formulas import FORMULAS
 from ..kernels.spec import REDUCED
 from ..opspec import Reducer
 from ..structure.adjacency import Adjacency
 from . import fallback
-from .operands import broadcast, check_operands, reads_edges
-from .products import bias_gradient
+from .biases import RELU, Activation, bias_gradient
+from .operands import broadcast, check_operands, evaluated, reads_edges, sum_to
 from .sparse import gradient, mean_gradient, run_spmm, saved_slots, spmm
 from .traced import is_traced
 
-__all__ = ["spmm_epilogue"]
+__all__ = ["After", "is_one_kernel", "spmm_epilogue", "spmm_then"]
 
 
 def spmm_epilogue(
@@ -51,7 +52,7 @@ def spmm_epilogue(
         return spmm(adj, expr, reducer, operands)
     more: list[Any] = [] if bias is None else [active.reshape(bias, (1, *active.shape(bias)))]
     more += [] if residual is None else [residual]
-    if reducer not in _SUMS or not _is_one_kernel(adj, operands, more):
+    if not is_one_kernel(adj, reducer, operands, more):
         result = spmm(adj, expr, reducer, operands)
         for x in more:
             if reducer in _SUMS and _agree((result, x)):
@@ -59,19 +60,38 @@ def spmm_epilogue(
             else:
                 result = result + x
         return result.relu() if relu else result
-    epilogue, every = _epilogue(expr, len(operands), bias is not None, residual is not None, relu)
-    operands = check_operands(adj, every, (*operands, *more))
-    op = _SpmmEpilogue(adj, expr, reducer, epilogue, len(more), relu, tuple(map(active.requires_grad, operands)))
+    added = _added(len(operands), bias is not None, residual is not None)
+    return spmm_then(adj, expr, reducer, (*operands, *more), After(added, RELU if relu else None))
+
+
+class After(NamedTuple):
+    """What becomes of a reduction: ``activation(reduced * factor + added)``.
+
+    ``added`` and ``factor`` are expressions of operands behind those of the reduction: rows of destinations, or one
+    that all share. Operands of ``factor`` want no gradient, for which the sum would have to be kept. ``activation`` is
+    one whose :func:`~.biases.slope_of` is known.
+    """
+
+    added: Expr | None = None
+    activation: Activation | None = None
+    factor: Expr = Constant(1.0)
+
+
+def spmm_then(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor], after: After) -> Tensor:
+    """Return what ``after`` makes of a reduction, where :func:`is_one_kernel`."""
+    operands = check_operands(adj, _every(expr, after), operands)
+    op = _SpmmThen(adj, expr, reducer, after, tuple(map(active.requires_grad, operands)))
     return active.apply(op, *operands)
 
 
-def _is_one_kernel(adj: Adjacency, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
-    if is_traced(adj) or active.waits(*operands) or not active.on_cpu(operands[0]):
+def is_one_kernel(adj: Adjacency, reducer: Reducer, operands: Sequence[Tensor], more: Sequence[Tensor]) -> bool:
+    """Whether a kernel reduces ``operands`` and does what follows with ``more``: see :func:`spmm_epilogue`."""
+    if reducer not in _SUMS or is_traced(adj) or active.waits(*operands) or not active.on_cpu(operands[0]):
         return False
     if fallback.lacks_kernels(operands[0]) or not _agree((operands[0], *more)):
         return False
     feat = broadcast(tuple(tuple(active.shape(x)[1:]) for x in operands))
-    return len(feat) == 1 and all(tuple(active.shape(x)[1:]) == feat for x in more)
+    return len(feat) == 1 and all(tuple(active.shape(x)[1:]) in (feat, (1,), ()) for x in more)
 
 
 def _agree(tensors: Sequence[Tensor]) -> bool:
@@ -84,52 +104,90 @@ _SUMS = (Reducer.SUM, Reducer.MEAN)
 
 
 @lru_cache(maxsize=1024)
-def _epilogue(expr: Expr, num_operands: int, bias: bool, residual: bool, relu: bool) -> tuple[Expr, Expr]:
-    """Return the epilogue, and an expression of all operands; those of the epilogue follow the others."""
+def _added(num_operands: int, bias: bool, residual: bool) -> Expr | None:
+    """Return the sum of a bias and a residual, operands behind the others."""
     sides = [Side.G] * bias + [Side.V] * residual
-    total: Expr = REDUCED
-    for i, side in enumerate(sides):
-        total, expr = total + Operand(side, num_operands + i), expr + Operand(side, num_operands + i)
-    return total.call("le", 0.0).call("where", 0.0, total) if relu else total, expr
+    terms: list[Expr] = [Operand(side, num_operands + i) for i, side in enumerate(sides)]
+    return sum(terms[1:], terms[0]) if terms else None
 
 
-class _SpmmEpilogue:
-    """One recorded call. Of ReLU it keeps the result, which is 0 where the gradient is."""
+@lru_cache(maxsize=1024)
+def _every(expr: Expr, after: After) -> Expr:
+    """Return an expression of all operands."""
+    return expr + after.factor + (Constant(0.0) if after.added is None else after.added)
 
-    def __init__(
-        self,
-        adj: Adjacency,
-        expr: Expr,
-        reducer: Reducer,
-        epilogue: Expr,
-        num_more: int,
-        relu: bool,
-        needs: tuple[bool, ...],
-    ) -> None:
-        self.adj, self.expr, self.reducer, self.epilogue = adj, expr, reducer, epilogue
-        self.num_more, self.relu = num_more, relu
-        self.saved = (*saved_slots((expr,), needs), *((RESULT,) if relu else ()))
+
+@lru_cache(maxsize=1024)
+def _epilogue(after: After) -> Expr:
+    """Return what becomes of what the reduction has found, as an expression."""
+    total = REDUCED * after.factor
+    total = total if after.added is None else total + after.added
+    return (
+        total
+        if after.activation is None
+        else FORMULAS[after.activation[0]].expression(total, **dict(after.activation[1]))
+    )
+
+
+class _SpmmThen:
+    """One recorded call. Of an activation it keeps the result, which tells its gradient."""
+
+    def __init__(self, adj: Adjacency, expr: Expr, reducer: Reducer, after: After, needs: tuple[bool, ...]) -> None:
+        self.adj, self.expr, self.reducer, self.after = adj, expr, reducer, after
+        self.slopes = {} if after.added is None else _slopes(after.added)
+        factors = {operand.slot for operand in operands_of(after.factor)}
+        self.count = len(needs) - len(factors.union(self.slopes))
+        exprs = (expr,) if after.added is None else (expr, after.added)
+        kept = sorted(factors.union(saved_slots(exprs, needs)))
+        self.saved = (*kept, *(() if after.activation is None else (RESULT,)))
 
     def forward(self, *operands: Tensor) -> Tensor:
         self.shapes = [tuple(active.shape(x)) for x in operands]
-        what, edges = (self.expr, self.reducer, self.epilogue), reads_edges(self.expr)
-        return run_spmm("bind_epilogue", self.adj, what, edges, (), operands, None)
+        what = self.expr, self.reducer, _epilogue(self.after)
+        return run_spmm("bind_epilogue", self.adj, what, reads_edges(self.expr), (), operands, None)
 
     def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
         *given, result = inputs
-        first = len(given) - self.num_more
+        bias = [slot for slot in self.slopes if needs[slot] and self._is_bias(slot, active.shape(grad)[1:])]
+        grad, sums = bias_gradient(grad, result, bool(bias), self.after.activation or RELU)
         grads: list[Tensor | None] = [None] * len(needs)
-        biases = [
-            needs[slot] and self.shapes[slot][0] == 1 != active.shape(grad)[0] for slot in range(first, len(needs))
-        ]
-        grad, sums = bias_gradient(grad, result if self.relu else None, any(biases))
-        for slot, is_bias in enumerate(biases, first):
-            if needs[slot]:
-                grads[slot] = active.reshape(sums, self.shapes[slot]) if is_bias else grad
-        if self.reducer is Reducer.MEAN:
-            grad = mean_gradient(self.adj, grad)
-        operands: list[Any] = [*given[:first], grad]
-        for slot in range(first):
+        for slot, (side, slope) in self.slopes.items():
+            if slot in bias:
+                grads[slot] = active.reshape(sums, self.shapes[slot])
+            elif needs[slot]:
+                grads[slot] = _to_operand(side, slope, given, grad, self.shapes[slot])
+        if any(needs[: self.count]):
+            grad = grad if self.after.factor == _ONE else active.times(grad, self._factor(given, grad))
+            grad = mean_gradient(self.adj, grad) if self.reducer is Reducer.MEAN else grad
+        operands: list[Any] = [*given[: self.count], grad]
+        for slot in range(self.count):
             if needs[slot]:
                 grads[slot] = gradient(self.adj, (self.expr,), slot, operands, self.shapes[slot], Side.V)
         return grads
+
+    def _is_bias(self, slot: int, feat: Sequence[int]) -> bool:
+        """Whether the gradient of an operand is the sum of all rows' gradients."""
+        return self.slopes[slot] == (Side.G, _ONE) and tuple(self.shapes[slot][1:]) == tuple(feat)
+
+    def _factor(self, given: Sequence[Tensor | None], like: Tensor) -> Tensor:
+        found = evaluated(self.after.factor, given)
+        return found if active.is_tensor(found) else active.full((1, 1), found, active.dtype(like), active.device(like))
+
+
+_ONE = Constant(1.0)
+
+
+@lru_cache(maxsize=1024)
+def _slopes(added: Expr) -> dict[int, tuple[Side, Expr]]:
+    """Return the side of each operand of ``added``, and its derivative."""
+    return {operand.slot: (operand.side, derivative(added, operand)) for operand in operands_of(added)}
+
+
+def _to_operand(
+    side: Side, slope: Expr, given: Sequence[Tensor | None], grad: Tensor, shape: tuple[int, ...]
+) -> Tensor:
+    """Return the gradient of an operand of what is added, of ``shape``."""
+    grad = grad if slope == _ONE else grad * evaluated(slope, given)
+    if side is Side.G and active.shape(grad)[0] != 1:
+        grad = active.sum(grad, 0, keepdims=True)
+    return sum_to(grad, shape)

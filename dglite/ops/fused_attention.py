@@ -17,6 +17,7 @@ from ..kernels.render.tiles import (
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
 from .processors import processor_of
+from .products import product, weight_gradient
 
 __all__ = ["Attention", "FusedAttention"]
 
@@ -25,6 +26,8 @@ _OPERANDS = {
     Score.GATED: ("x", "right", "attn"),
     Score.DOT: ("x", "right"),
 }
+_SIDES = ("left", "right", "left_grad", "right_grad")
+"""What lies side by side, left before right, where scores are projected."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class FusedAttention:
         shared |= self._parts(("out", "edge_out"), self.kept.get("out", inputs[RESULT]), x)
         shared |= self._parts(("grad", "edge_out_grad"), active.contiguous(grad), x)
         sides = {**named, **self.kept}
-        results = {"right_grad": _rows(adj, active.shape(sides["right"]), x)}
+        results = self._side_gradients(x, sides["right"])
         if how.score is Score.GATED:
             results["attn_grad"] = _rows(adj, active.shape(sides["right"]), x)
         # What edges have gets its gradient at destinations where scores have a term of the edge, else at sources.
@@ -139,7 +142,7 @@ class FusedAttention:
         if wanted - {"right", "attn"} - (at_edges if how.edges else set()) or how.projected:
             behind, results = adj.reverse(), {**results, **of_edges}
             for name in ("x", "left"):
-                if name in sides:
+                if name in sides and f"{name}_grad" not in results:
                     results[f"{name}_grad"] = _rows(behind, active.shape(sides[name]), x)
             self._run(Phase.SOURCE, behind, given, {**shared, **results}, projected=how.projected, **second)
         if how.projected:
@@ -169,27 +172,31 @@ class FusedAttention:
             active.reshape(active.reshape(named[name], (heads, features, 1)) * own, (heads * features, heads))
             for name in ("attn", "attn_right")
         ]
-        scores = active.reshape(x, (rows, heads * features)) @ active.concat(columns, 1)
-        return {
-            "left": active.contiguous(scores[:, :heads]),
-            "right": active.contiguous(scores[: self.adj.num_dst, heads:]),
-        }
+        scores = product(active.reshape(x, (rows, heads * features)), active.concat(columns, 1))
+        return {"left": scores[:, :heads], "right": scores[: self.adj.num_dst, heads:]}
+
+    def _side_gradients(self, x: Tensor, right: Tensor) -> dict[str, Tensor]:
+        """Return memory for the gradient of ``right``; where it is projected, of both sides: ``sides_grad``."""
+        if not self.how.projected:
+            return {"right_grad": _rows(self.adj, active.shape(right), x)}
+        rows, heads, _ = active.shape(x)
+        shape, dtype, device = (rows, 2 * heads), compute_dtype(active.dtype(x)), active.device(x)
+        whole = rows == self.adj.num_dst and _all_rows_used(self.adj) and _all_rows_used(self.adj.reverse())
+        both = active.empty(shape, dtype, device) if whole else active.full(shape, 0.0, dtype, device)
+        return {"sides_grad": both, "left_grad": both[:, :heads], "right_grad": both[: self.adj.num_dst, heads:]}
 
     def _through_projections(self, named: dict[str, Tensor], results: dict[str, Tensor]) -> None:
         """Add the gradients of the vectors, and that of x for sources without an out-edge, where no kernel has been."""
-        left, right = results["left_grad"], results["right_grad"]
+        both, right = results.pop("sides_grad"), results["right_grad"]
         num_dst, (rows, heads, features) = self.adj.num_dst, active.shape(named["x"])
-        x = active.reshape(active.astype(named["x"], active.dtype(left)), (rows, heads * features))
-        if num_dst == rows:
-            products = active.concat([left, right], 1).T @ x
-        else:
-            products = active.concat([left.T @ x, right.T @ x[:num_dst]])
-        own = _identity(heads, left)[:, :, None]
-        for name, product in zip(("attn", "attn_right"), (products[:heads], products[heads:]), strict=True):
-            results[f"{name}_grad"] = active.sum(active.reshape(product, (heads, heads, features)) * own, 0)
+        x = active.reshape(active.astype(named["x"], active.dtype(both)), (rows, heads * features))
+        found = active.swap_last(weight_gradient(x, both))
+        own = _identity(heads, both)[:, :, None]
+        for name, of_side in zip(("attn", "attn_right"), (found[:heads], found[heads:]), strict=True):
+            results[f"{name}_grad"] = active.sum(active.reshape(of_side, (heads, heads, features)) * own, 0)
         if not _all_rows_used(self.adj.reverse()):
             idle = np.flatnonzero(self.adj.out_degrees()[:num_dst] == 0)
-            passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(left))
+            passed = active.take(right, idle)[:, :, None] * active.astype(named["attn_right"], active.dtype(both))
             results["x_grad"] = active.put(results["x_grad"], idle, passed)
 
     def _run(
@@ -204,10 +211,11 @@ class FusedAttention:
         flags |= {"dropout": how.dropout > 0, "weighted": "weight" in named, "edges": how.edges}
         of_edge = active.shape(named["edge_feat"])[1] if how.edge_features else 0
         spec = compiled.specify(how.score, phase, active.dtype(inputs[0]), index, heads, features, of_edge, **flags)
+        paired = _SIDES if how.projected else ()
         arguments: dict[str, int | float] = {"slope": float(how.slope), "score_scale": float(how.scale)}
         for name, tensor in {**named, **others}.items():
             arguments[name] = active.address(tensor)
-            arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:])
+            arguments[f"{name}_stride"] = math.prod(active.shape(tensor)[1:]) * (2 if name in paired else 1)
         if how.seed is not None:
             arguments |= compiled.dropout_words(how.dropout, how.seed)
         compiled.attend(spec, structure, {**arguments, "num_right": self.adj.num_dst}, processor.worker)

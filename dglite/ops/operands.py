@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any
 
 from ..backend import Tensor, active, require_one_library
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
+_feat = itemgetter(slice(1, None))
+"""The shape of a row."""
 _SIDES = (Side.U, Side.E, Side.V, Side.G)
 _OWNERS = ("source node", "edge", "destination node", "relation")
 
@@ -69,10 +72,10 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
     if active.guest is not None:
         require_one_library(operands)
     num_rows = (adj.num_src, adj.num_edges, adj.num_dst, 1)
-    feats, first = [], None
+    shapes, first = [], None
     for slot, owner in _slots(expr):
         found = check_tensor(operands[slot], num_rows[owner], _OWNERS[owner])
-        feats.append(found[0][1:])
+        shapes.append(found[0])
         if first is None:
             first = found
             continue
@@ -80,8 +83,10 @@ def check_operands(adj: Adjacency | Reference, expr: Expr, operands: Sequence[Te
             operands = agreed(operands)
         if found[2] != first[2]:
             raise DGLError(f"got features on {first[2]} and on {found[2]}; move them to one device")
-    if len(feats) > 1 and feats.count(feats[0]) < len(feats):
-        broadcast(tuple(feats))
+    if len(shapes) > 1:
+        feats = tuple(map(_feat, shapes))
+        if feats.count(feats[0]) < len(feats):
+            broadcast(feats)
     return operands
 
 

@@ -1,21 +1,46 @@
-"""The linear part of a layer, with bias and ReLU, and the gradients of these two."""
+"""The linear part of a layer, with bias and ReLU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ..backend import RESULT, Tensor, active
+from .biases import bias_gradient
 from .processors import processor_of
 
-__all__ = ["bias_gradient", "product"]
+__all__ = ["product", "weight_gradient"]
+
+NARROW, LINE = 2048, 64
+"""Elements of a matrix up to which a product of many rows with it takes as long as memory does; bytes of a line."""
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, relu: bool = False) -> Tensor:
     """Return ``x @ weight + bias`` of matrices, with ``relu`` its ReLU: large ones in memory of the pool."""
     operands = (x, weight) if bias is None else (x, weight, bias)
-    if not (active.is_pooled(*operands) and active.requires_grad(*operands)):
+    if not active.is_pooled(*operands):
         return active.product(x, weight, bias, relu)
-    return active.apply(_LayerProduct(tuple(map(active.requires_grad, operands)), relu), *operands)
+    needs, narrow = tuple(map(active.requires_grad, operands)), _is_narrow(active.shape(weight), active.dtype(x))
+    if not narrow and not any(needs):
+        return active.product(x, weight, bias, relu)
+    return active.apply((_NarrowProduct if narrow else _LayerProduct)(needs, relu), *operands)
+
+
+def weight_gradient(x: Tensor, grad: Tensor) -> Tensor:
+    """Return the transpose of ``x`` times ``grad``, of which no gradient is recorded."""
+    sizes, dtype = (active.shape(x)[1], active.shape(grad)[1]), active.dtype(x)
+    if not (active.is_pooled(x, grad) and _is_narrow(sizes, dtype)):
+        return active.swap_last(x) @ grad
+    x, grad, processor = active.contiguous(x), active.contiguous(grad), processor_of(x)
+    kernel, addresses = processor.kernels("rows.narrow").gradients, (active.address(grad), 0, active.address(x))
+    found, _ = kernel(dtype, (active.shape(x)[0], *sizes), *addresses, (0, 0), False, processor.worker)
+    return active.from_numpy(found)
+
+
+def _is_narrow(sizes: Sequence[int], dtype: str) -> bool:
+    """Whether our kernels are faster than a GEMM: few columns, whole lines of them or, on a side of one, halves."""
+    item = {"float32": 4, "float64": 8}.get(dtype, 0)
+    part = LINE // 2 if min(sizes) * item <= LINE else LINE
+    return item > 0 and 0 < sizes[0] * sizes[1] <= NARROW and sizes[0] * item % part == sizes[1] * item % part == 0
 
 
 class _LayerProduct:
@@ -37,15 +62,33 @@ class _LayerProduct:
         return [*grads, sums][: len(needs)]
 
 
-def bias_gradient(grad: Tensor, result: Tensor | None, summed: bool) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient before a ReLU, whose ``result`` it is unless None, and its sum over rows if ``summed``."""
-    operands = (grad,) if result is None else (grad, result)
-    has_kernel = active.is_pooled(*operands) and active.dtype(grad) in ("float32", "float64")
-    if not (summed and has_kernel) or active.requires_grad(*operands):
-        grad = grad if result is None else active.relu_gradient(grad, result)
-        return grad, active.sum(grad, 0) if summed else None
-    grad, shape, processor = active.contiguous(grad), tuple(active.shape(grad)), processor_of(grad)
-    result, masked = (None, None) if result is None else (active.contiguous(result), active.new_empty(grad, shape))
-    addresses = [0 if x is None else active.address(x) for x in (grad, result, masked)]
-    sums = processor.kernels("rows.bias").bias_gradient(active.dtype(grad), shape, *addresses, processor.worker)
-    return grad if masked is None else masked, active.from_numpy(sums[0])
+class _NarrowProduct(_LayerProduct):
+    """One of a few columns: a pass over its rows in each direction, unless gradients of gradients may follow."""
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        self.shape = (*active.shape(x), active.shape(weight)[1])
+        dense = [None if each is None else active.contiguous(each) for each in (x, weight, bias)]
+        out, processor = active.new_empty(x, (self.shape[0], self.shape[2])), processor_of(x)
+        kernel = processor.kernels("rows.narrow").product
+        kernel(active.dtype(x), self.shape, *map(_address, dense), self.relu, active.address(out), processor.worker)
+        return out
+
+    def backward(self, inputs: Sequence[Tensor | None], grad: Tensor, needs: Sequence[bool]) -> list[Tensor | None]:
+        x, weight = inputs[:2]
+        if active.requires_grad(grad, *(y for y in (x, weight) if y is not None)):
+            return super().backward(inputs, grad, needs)
+        grad = active.contiguous(grad)
+        x = active.contiguous(x) if needs[1] else None
+        turned = active.contiguous(active.swap_last(weight)) if needs[0] else None
+        x_grad = active.new_empty(grad, self.shape[:2]) if needs[0] else None
+        result = active.contiguous(inputs[RESULT]) if self.relu else None
+        addresses = [_address(y) for y in (grad, result, x)]
+        processor, summed = processor_of(grad), len(needs) > 2 and needs[2]
+        of_x = _address(turned), _address(x_grad)
+        kernel = processor.kernels("rows.narrow").gradients
+        found = kernel(active.dtype(grad), self.shape, *addresses, of_x, summed, processor.worker)
+        return [x_grad, *(None if y is None else active.from_numpy(y) for y in found)][: len(needs)]
+
+
+def _address(x: Tensor | None) -> int:
+    return 0 if x is None else active.address(x)

@@ -140,7 +140,7 @@ def run_spmm(
             structure[ordered.EDGE_IDS], addresses[kernel.weights] = 0, active.address(weights)
     panels, room = kernel.panels, 0
     if panels is not None:
-        if not panels.needless(adj.num_src):
+        if adj.num_src > panels.most_sources:
             room = panels.scratch(adj.num_src, structure, processor.worker)
         elif not panels.of_edges or not structure[ordered.EDGE_IDS]:
             kernel = kernel.near

@@ -5,11 +5,11 @@ from __future__ import annotations
 import builtins
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..backend import active as backend
-from .bytecode import Code, called, code_of, known
+from .bytecode import Code, called, known
 from .found import MISSING, Found
 from .mailbox import MAILBOX
 
@@ -114,10 +114,10 @@ def captured(function: Any) -> list[tuple[str, Any]]:
     return Found().captured(found)
 
 
-def read_of_modules(function: Any) -> Iterator[Any]:
-    """Yield what the modules that a function captured have under the names that it reads of them."""
-    code = known(code_of(function))  # type: ignore[arg-type]
-    for name, module in captured(function):
+def read_of_modules(code: types.CodeType, around: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+    """Yield what modules among ``around``, which :func:`captured` found, have under the names that ``code`` reads."""
+    paths_of = known(code).paths_of
+    for name, module in around:
         if isinstance(module, types.ModuleType):
-            for path in code.paths_of(name):
+            for path in paths_of(name):
                 yield from (value for _, _, value in through(module, path, Found()))

@@ -23,7 +23,7 @@ from .lower import (
     reduce_signature,
 )
 from .plan import Plan, UserFunction
-from .record import Refused, messages_of, reducer_of, run
+from .record import Refused, applier_of, messages_of, reducer_of, run
 from .relation import Relation, node_batch
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "RelationUpdate",
     "Sent",
     "UserFunction",
+    "applier_of",
     "compiled",
     "cross_signature",
     "execute",

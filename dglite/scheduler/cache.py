@@ -26,14 +26,14 @@ def compiled(lower: Callable[..., Plan], *signatures: Any) -> Plan:
     return rewrite(lower(*signatures))
 
 
-def update_plan(message: MessageSignature, reduce: ReduceSignature, apply: bool) -> Plan:
+def update_plan(message: MessageSignature, reduce: ReduceSignature, apply: UserFunction | None) -> Plan:
     """Return the plan of send, reduce and apply over one relation; its functions are numbers 0, 1 and 2 of the call.
 
     A pair that has been seen is looked up by identity before it is by value: hashing the values takes 5 microseconds, a
     third of what the whole call takes on a small graph, and built-ins of equal arguments are one object anyway.
     """
-    if apply:
-        return compiled(lower_update, message, reduce, UserFunction(2))
+    if apply is not None:
+        return compiled(lower_update, message, reduce, apply)
     if not isinstance(message, tuple) or not isinstance(reduce, tuple) or len(message) > 1 or len(reduce) > 1:
         return compiled(lower_update, message, reduce, None)
     known = _PAIRS.get((id(message[0]), id(reduce[0])))

@@ -16,9 +16,11 @@ from ..expr import Side
 from ..ops import core
 from ..opspec import Reducer
 from ..udf import checked
+from .after import apply_after, apply_as_written
 from .bucket import buckets_of, group_edges, product_in_buckets, reduce_in_buckets
 from .plan import (
     Apply,
+    ApplyAfter,
     BucketReduce,
     ColumnRead,
     CopyColumn,
@@ -173,9 +175,12 @@ def _reduce_once(step: ReduceOnce, relation: Relation, run: Run) -> Table:
 
 
 def _apply(step: Apply, relation: Relation, run: Run) -> Table:
-    function = run.functions[step.function.slot]
-    batch = relation.node_batch(function, run.merged(step.tables))
-    return checked(function(batch), (len(batch),), "nodes", relation.device, function)
+    return apply_as_written(run.functions[step.function.slot], relation, run.merged(step.tables))
+
+
+def _apply_after(step: ApplyAfter, relation: Relation, run: Run) -> Table:
+    operands = run.operands(step.reduce.operands, relation)
+    return apply_after(run.functions[step.function.slot], relation, step.reduce, operands)
 
 
 def _cross_reduce(step: CrossReduce, relation: Relation, run: Run) -> Table:
@@ -241,6 +246,7 @@ _HANDLERS: dict[type[Instruction], Callable[[Any, Relation, Run], Table]] = {
     BucketReduce: _bucket_reduce,
     ReduceOnce: _reduce_once,
     Apply: _apply,
+    ApplyAfter: _apply_after,
     CrossReduce: _cross_reduce,
     Write: _write,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -18,11 +18,13 @@ from ..ops import core
 from ..recorder import Unrecordable, refusal
 from ..structure.adjacency import Adjacency
 from ..udf import function_name
+from .after import apply_after
 from .bucket import buckets_of
 from .learned import bucket, why_bucketed
 from .lower import MessageSignature, lower_edges, lower_update
 from .plan import (
     Apply,
+    ApplyAfter,
     BucketReduce,
     ColumnRead,
     CopyColumn,
@@ -39,7 +41,7 @@ from .plan import (
     UserFunction,
     Write,
 )
-from .record import messages_of, reducer_of
+from .record import applier_of, messages_of, reducer_of
 from .relation import Relation
 from .rewrite import rewrite
 from .tape import reduce_once
@@ -156,7 +158,7 @@ def _planned(
         if reduce is None:
             semantic = lower_edges(messages)
         else:
-            applied = None if apply is None else UserFunction(2)
+            applied = applier_of(apply, 2, relation)
             semantic = lower_update(messages, reducer_of(reduce, 1, relation, messages, refused), applied)
         executable = rewrite(semantic)
         try:
@@ -193,6 +195,8 @@ class _Accountant:
                 lines.append(self._bucket_reduce(step, reason))
             elif isinstance(step, ReduceOnce):
                 lines.append(self._reduce_once(step, reason))
+            elif isinstance(step, ApplyAfter):
+                lines.append(self._apply_after(step, reason))
             elif isinstance(step, RunEdgeUDF | Apply):
                 lines.append(Line(step, "user function", "", None, None, reason))
             elif isinstance(step, Write):
@@ -212,6 +216,15 @@ class _Accountant:
         kernel = "attention" if not step.more and self._is_attention(step) else f"g-SpMM {reducers}, {pattern}"
         written = _times(adjacency.num_dst * len(step.parts), shape)
         return Line(step, kernel, "CSC; CSR in backward", read, written, reason)
+
+    def _apply_after(self, step: ApplyAfter, reason: str) -> Line:
+        """Call the function on a reduced column without values, unless its messages are known to a run alone."""
+        made, log = self._fused_reduce(step.reduce, reason), list[str]()
+        operands = [self.relation.column(x.side, x.name) for x in step.reduce.operands if isinstance(x, ColumnRead)]
+        if len(operands) == len(step.reduce.operands):
+            apply_after(self.functions[step.function.slot], self.relation, step.reduce, operands, log)
+        told = f"then, in the kernel: {log[0]}" if log else "its function runs on the result: not element by element"
+        return replace(made, instruction=step, reason=f"{reason}; {told}")
 
     def _is_attention(self, step: FusedReduce) -> bool:
         """Whether an operand is the weights of an attention that have not been computed yet."""

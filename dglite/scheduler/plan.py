@@ -18,6 +18,7 @@ from ..opspec import Reducer
 
 __all__ = [
     "Apply",
+    "ApplyAfter",
     "BucketReduce",
     "ColumnRead",
     "CopyColumn",
@@ -325,6 +326,22 @@ class Apply(Instruction):
     @property
     def text(self) -> str:
         return f"{self.function} of {_registers(self.tables)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyAfter(Instruction):
+    """A reduction, and a user's function of its result that may become part of the kernel."""
+
+    reduce: FusedReduce
+    function: UserFunction
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        return self.reduce.inputs
+
+    @property
+    def text(self) -> str:
+        return f"{self.function} of {self.reduce.text}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from .plan import Plan, UserFunction
 from .relation import Relation, Table, has_kernels
 from .tape import RelationTape
 
-__all__ = ["messages_of", "reducer_of", "run"]
+__all__ = ["applier_of", "messages_of", "reducer_of", "run"]
 
 
 # -- message functions -------------------------------------------------------------------------------------------------
@@ -96,6 +96,18 @@ def _have_kernels(messages: MessageSignature, relation: Relation) -> bool:
             if not has_kernels(relation.column(side, name)):
                 return False
     return True
+
+
+WORTH_RECORDING = 1 << 16
+"""Receiving nodes from which on a kernel that does an apply function's work saves more than recording it takes."""
+
+
+def applier_of(function: Any, slot: int, relation: Relation) -> UserFunction | None:
+    """Return the signature of an apply argument, marked where it shall be recorded; None where there is none."""
+    if function is None:
+        return None
+    few = relation.adjacency.num_dst < WORTH_RECORDING
+    return UserFunction(slot, recorded=not few and refusal(function) is None and why_bucketed(function) is None)
 
 
 Refused = Collection[int]

@@ -14,8 +14,11 @@ from typing import Any
 from ..config import debug_level
 from ..expr import Operand, Side
 from ..function import MessageFunction, ReduceFunction
+from ..opspec import Reducer
 from .attend import leaky_sum
 from .plan import (
+    Apply,
+    ApplyAfter,
     BucketReduce,
     ColumnRead,
     CopyColumn,
@@ -238,7 +241,7 @@ def rewrite(plan: Plan) -> Plan:
                 reasons[index] = f"{rule.name}: {rule.reason}"
         if check:
             verify(Plan(tuple(steps), tuple(reasons)))
-    rewritten = _drop_dead(_reduce_together(Plan(tuple(steps), tuple(reasons))))
+    rewritten = _drop_dead(_apply_in_kernels(_reduce_together(Plan(tuple(steps), tuple(reasons)))))
     if check:
         verify(rewritten, executable=True)
     return rewritten
@@ -265,6 +268,25 @@ def _reduce_together(plan: Plan) -> Plan:
         if made.more:
             steps[first] = made
             reasons[first] = "reduce together: the messages are made of the same operands, which are read once for all"
+    return Plan(tuple(steps), tuple(reasons))
+
+
+def _is_one_sum(step: Instruction) -> bool:
+    return isinstance(step, FusedReduce) and step.reducer in (Reducer.SUM, Reducer.MEAN) and not step.more
+
+
+def _apply_in_kernels(plan: Plan) -> Plan:
+    """Put a function that shall be recorded, and reads one sum or mean that nothing else reads, behind it."""
+    steps, reasons = list(plan.steps), list(plan.reasons)
+    makers = {step.out: step for step in steps}
+    read = [register for step in steps for register in step.inputs]
+    for index, step in enumerate(steps):
+        if isinstance(step, Apply) and step.function.recorded and len(step.tables) == 1:
+            made = makers[step.tables[0]]
+            if _is_one_sum(made) and read.count(made.out) == 1:
+                assert isinstance(made, FusedReduce)
+                steps[index] = ApplyAfter(step.out, step.relation, made, step.function)
+                reasons[index] = "apply in the kernel: the reduced column is computed when the function wants values"
     return Plan(tuple(steps), tuple(reasons))
 
 

@@ -77,6 +77,26 @@ assert not ops.copy_u_sum(g, x).requires_grad
 """)
 
 
+def test_an_apply_function_is_part_of_the_kernel_with_either_library() -> None:
+    run("""
+from dglite.scheduler import record
+record.WORTH_RECORDING = 0
+b = toolkit.ones(2)
+apply = lambda nodes: {"y": (nodes.data["y"] + nodes.data["x"] * 2).relu()}
+own = lambda nodes: {"y": toolkit.relu(nodes.data["y"] + b)}
+for values in (t, x):
+    g = dglite.graph(([0, 1, 2], [1, 2, 2]))
+    g.ndata["x"] = values
+    sums = fn.copy_u("x", "m"), fn.sum("m", "y")
+    assert "then, in the kernel" in str(dglite.explain(g, *sums, apply))
+    g.update_all(*sums, apply)
+    np.testing.assert_array_equal(g.ndata["y"].numpy(), [[0, 2], [4, 7], [14, 18]])
+g.update_all(*sums, own)
+np.testing.assert_array_equal(g.ndata["y"].numpy(), [[1, 1], [1, 2], [7, 9]])
+assert isinstance(g.ndata["y"], toolkit.Tensor)
+""")
+
+
 def test_ids_are_taken_from_any_library() -> None:
     run("""
 assert g.in_degrees(np.array([2])).tolist() == g.in_degrees(toolkit.tensor([2])).tolist() == [2]

@@ -197,7 +197,7 @@ def test_what_is_no_graph_or_sampler():
     ("num_workers", "given", "expected"), [(0, None, 0), (1, None, 2), (3, None, 6), (8, None, 6), (8, 2, 16)]
 )
 def test_more_threads_than_cores_hold_no_more_batches(monkeypatch, num_workers, given, expected):
-    monkeypatch.setattr(loader, "_cores", lambda: 4)
+    monkeypatch.setattr(loader, "num_cores", lambda: 4)
     held = []
     monkeypatch.setattr(loader, "Ordered", lambda produce, first, count, workers, ahead, begin: held.append(ahead))
     iter(DataLoader(ring(), range(12), NeighborSampler([2]), num_workers=num_workers, prefetch_factor=given))

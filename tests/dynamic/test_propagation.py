@@ -12,7 +12,9 @@ from torch import nn
 import dglite
 from dglite import DGLGraph
 from dglite import function as fn
+from dglite.dynamic.program.identity import FunctionIdentity
 from dglite.dynamic.propagation import propagate_as_program
+from dglite.recorder.found import Found
 
 TREE = ([0, 1, 2, 3, 5, 6], [2, 2, 4, 4, 7, 7])
 DAG = ([0, 0, 1, 2, 2, 0, 3, 3, 6], [1, 2, 3, 3, 4, 4, 4, 5, 5])
@@ -148,6 +150,20 @@ def test_a_function_of_a_module_that_is_replaced_is_seen(monkeypatch: pytest.Mon
     check(lambda: featured(TREE), lambda: functions, [])
     monkeypatch.setattr(torch, "tanh", torch.sin)
     check(lambda: featured(TREE), lambda: functions, [])
+
+
+def test_what_functions_capture_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step of one small tree takes about a millisecond, so what is done for each call counts."""
+    looked, captured = list[Any](), Found.captured
+
+    def counted(found: Found, called: Any, outermost: bool = True) -> Any:
+        looked.append(called[0])
+        return captured(found, called, outermost)
+
+    monkeypatch.setattr(Found, "captured", counted)
+    cell = Cell(4)
+    FunctionIdentity([cell.message, cell.apply])
+    assert looked == [Cell.message, Cell.apply]
 
 
 def test_second_derivatives_are_those_of_message_passing() -> None:

@@ -91,7 +91,7 @@ def compare(program: nn.Module, call: Call, x: torch.Tensor, rate: float = 0.1) 
         torch.testing.assert_close(p.grad, q.grad)
     start = nn.Parameter(x.detach().clone())
     parameters, grads = [start, *trained.parameters()], [x.grad for x in (given, *theirs.parameters())]
-    handle = dynamic.persistent(parameters, SGD(parameters, lr=rate))
+    handle = dynamic.persistent(parameters, SGD(parameters, lr=rate), processors=2)
     for _ in range(2):  # a plan is made, then filled in
         handle.step(total(call(trained, dynamic.lazy(start)), [dynamic.lazy(w) for w in weights]))
         assert handle.sync() == pytest.approx(loss.item())
@@ -133,7 +133,7 @@ def test_float32_and_widths_that_fill_no_vector(size: int) -> None:
     g, x = graph(TREE), torch.randn(7, 4)
     program, theirs = BinaryTreeLSTM(4, size), BinaryTreeLSTM(4, size)
     theirs.load_state_dict(program.state_dict())
-    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=0.1))
+    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=0.1), processors=2)
     handle.step(program(g, dynamic.lazy(x)).sum())
     loss = theirs(g, x).sum()
     loss.backward()
@@ -201,7 +201,7 @@ def test_what_has_no_kernel_is_run_by_torch() -> None:
     words = torch.randint(9, (7,))
     program, theirs = Words(4), Words(4)
     theirs.load_state_dict(program.state_dict())
-    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=0.1))
+    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=0.1), processors=2)
     with pytest.warns(UserWarning, match="no instruction for embedding.default in a vertex program"):
         handle.step(program(g, dynamic.lazy(words)).sum())
     theirs(g, words).sum().backward()
@@ -223,7 +223,7 @@ def test_a_deep_chain() -> None:
     g = dglite.graph((list(range(count - 1)), list(range(1, count))))
     program, x = Chain(2, 3), torch.randn(count, 2)
     theirs = copy.deepcopy(program)
-    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=1e-3))
+    handle = dynamic.persistent(program.parameters(), SGD(program.parameters(), lr=1e-3), processors=2)
     handle.step(program(g, dynamic.lazy(x)).sum())
     loss = theirs(g, x).sum()
     loss.backward()
@@ -277,7 +277,7 @@ def test_training_takes_torchs_steps(name: str, reduction: str, monkeypatch: pyt
     model = Classifier().double()
     theirs = copy.deepcopy(model)
     ours, torchs = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](theirs.parameters())
-    handle = dynamic.persistent(model.parameters(), ours)
+    handle = dynamic.persistent(model.parameters(), ours, processors=2)
     for step in range(8):
         g = graph((TREE, TWO, ([4, 3, 2, 5], [0, 0, 1, 1]))[step % 3])
         words, labels = torch.randint(40, (7,)), torch.randint(5, (7,))
@@ -304,7 +304,7 @@ def test_a_parameter_that_no_gradient_reaches_is_left_alone(name: str) -> None:
     model = Classifier().double()
     theirs = copy.deepcopy(model)
     ours, torchs = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](theirs.parameters())
-    handle = dynamic.persistent(model.parameters(), ours)
+    handle = dynamic.persistent(model.parameters(), ours, processors=2)
     for count in (3, 1, 9, 1, 3, 9):
         g = dglite.graph(
             ([*range(count - 1)], [node // 2 + count // 2 + 1 for node in range(count - 1)]), num_nodes=count
@@ -335,7 +335,7 @@ def test_a_plan_is_made_anew_where_a_parameter_is_elsewhere(monkeypatch: pytest.
     planned = count_plans(monkeypatch)
     torch.manual_seed(0)
     model, g = Classifier(), graph(TREE)
-    handle = dynamic.persistent(model.parameters(), SGD(model.parameters(), lr=0.1))
+    handle = dynamic.persistent(model.parameters(), SGD(model.parameters(), lr=0.1), processors=2)
     words, labels = torch.randint(40, (7,)), torch.randint(5, (7,))
 
     def step() -> float:
@@ -360,7 +360,7 @@ def test_a_plan_is_made_anew_where_a_parameter_is_elsewhere(monkeypatch: pytest.
 
 def test_a_label_out_of_range_undoes_a_step_that_was_filled_in() -> None:
     model, g = Classifier(), graph(TREE)
-    handle = dynamic.persistent(model.parameters(), SGD(model.parameters(), lr=0.1))
+    handle = dynamic.persistent(model.parameters(), SGD(model.parameters(), lr=0.1), processors=2)
     words, labels = torch.randint(40, (7,)), torch.randint(5, (7,))
     handle.step(model.loss(g, dynamic.lazy(words), dynamic.lazy(labels)))
     handle.sync()
@@ -384,7 +384,7 @@ def test_lookups_outside_of_the_table(numbers: list[int]) -> None:
 def test_a_row_that_is_padding_has_no_gradient() -> None:
     words, numbers = nn.Embedding(6, 3, padding_idx=2), torch.tensor([2, 1, 1, 5])
     theirs = copy.deepcopy(words)
-    handle = dynamic.persistent(words.parameters(), SGD(words.parameters(), lr=0.1))
+    handle = dynamic.persistent(words.parameters(), SGD(words.parameters(), lr=0.1), processors=2)
     handle.step((words(dynamic.lazy(numbers)) * 2.0).sum())
     (theirs(numbers) * 2.0).sum().backward()
     handle.sync()

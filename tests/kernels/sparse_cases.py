@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 
 from dglite.expr import Expr, operands_of
 from dglite.function import message_function
+from dglite.kernels.cpu.graph import panels
+from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_several, bind_spmm
 
 DTYPES = ["float32", "float64", "float16", "bfloat16"]
 IDS = ["int32", "int64"]
@@ -79,3 +82,10 @@ def assert_close(got: np.ndarray, want: np.ndarray, dtype: str) -> None:
     scale = max(1.0, np.abs(want).max(initial=0.0))
     assert not np.isnan(error), "the result holds NaN"
     assert error <= TOLERANCE[dtype] * scale, f"off by {error} at values up to {scale}"
+
+
+def set_cache_bytes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Let kernels that are bound from now on believe that a core's cache has ``size`` bytes; forget those of before."""
+    monkeypatch.setattr(panels, "cache_bytes", lambda: size)
+    for bind in (bind_spmm, bind_epilogue, bind_several):
+        bind.cache_clear()

@@ -10,9 +10,9 @@ import torch
 
 import dglite
 from dglite import ops
-from dglite.kernels.cpu.graph import panels
 from dglite.kernels.cpu.run import launch
 from dglite.ops import ordered
+from tests.kernels.sparse_cases import set_cache_bytes
 
 EDGES = 601  # float32 weights do not fill the last word
 
@@ -72,7 +72,7 @@ def test_weights_that_were_written_to_are_new(write, at, dtype):
 
 @pytest.mark.parametrize("width", [6, 80])
 def test_the_gradients_read_what_is_kept(width, monkeypatch):
-    monkeypatch.setattr(panels, "cache_bytes", lambda: 2500)  # 80 columns are taken in panels
+    set_cache_bytes(monkeypatch, 2500)  # 80 columns are taken in panels
     g, src, dst = relation()
     x, w = (a.double().requires_grad_() for a in (numbers(20, width), numbers(EDGES, 1)))
     want = torch.zeros_like(x).index_add(0, dst, x[src] * w).square().sum()

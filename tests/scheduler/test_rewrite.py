@@ -158,10 +158,10 @@ def test_debug_level_1_verifies_every_pass(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_plans_are_kept_by_value_and_shared_by_all_user_functions() -> None:
-    first = update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False)
-    assert update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), False) is first
-    assert update_plan((copy.deepcopy(COPY),), (copy.deepcopy(SUM),), False) is first
+    first = update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), None)
+    assert update_plan((fn.copy_u("h", "m"),), (fn.sum("m", "x"),), None) is first
+    assert update_plan((copy.deepcopy(COPY),), (copy.deepcopy(SUM),), None) is first
     assert compiled(lower_update, (COPY,), (SUM,), None) is first
-    assert update_plan((COPY,), (SUM,), True) is not first
-    assert update_plan(MESSAGE, REDUCE, False) is update_plan(UserFunction(0), UserFunction(1), False)
-    assert update_plan(MESSAGE, RECORDED, False) is not update_plan(MESSAGE, REDUCE, False)
+    assert update_plan((COPY,), (SUM,), UserFunction(2)) is not first
+    assert update_plan(MESSAGE, REDUCE, None) is update_plan(UserFunction(0), UserFunction(1), None)
+    assert update_plan(MESSAGE, RECORDED, None) is not update_plan(MESSAGE, REDUCE, None)

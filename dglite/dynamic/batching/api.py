@@ -23,7 +23,7 @@ from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
 from .recording import recurrent
 from .recording.pointwise import same_session
-from .recording.signatures import TensorKind
+from .recording.signatures import DTYPES, TensorKind
 from .recording.tensor import (
     METHODS,
     LazyTensor,
@@ -31,7 +31,7 @@ from .recording.tensor import (
 from .report import describe, remember
 from .session import Session, before_computing, current_session, end_session
 
-__all__ = ["backward", "lazy", "run"]
+__all__ = ["backward", "checked_losses", "lazy", "run"]
 
 _RECORDERS = recurrent
 """Loaded, with what it imports, for what they install: operators and torch functions of lazy tensors."""
@@ -103,11 +103,8 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     This does what ``torch.stack(run(losses)).sum().backward()`` would do, and ends the session. ``losses`` is a lazy
     tensor or a list of them.
     """
-    lazies = _checked([losses] if type(losses) is LazyTensor else losses, "backward")
+    lazies = checked_losses(losses, "backward")
     session = lazies[0]._session
-    for kind in {loss._kind for loss in lazies}:
-        if kind.numel != 1:
-            raise DGLError(f"a loss has one element; got shape {list(kind.shape)}: sum or average it")
     _compute(session, lazies, strategy)
     groups = _groups(lazies)
     values = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
@@ -170,6 +167,15 @@ def _checked(lazies: Any, name: str) -> list[LazyTensor]:
             )
         if x._session is not first._session:
             same_session(first, x)
+    return lazies
+
+
+def checked_losses(losses: Any, name: str) -> list[LazyTensor]:
+    """Return the losses that a function of this name was given as a list; raise if they are none."""
+    lazies = _checked([losses] if type(losses) is LazyTensor else losses, name)
+    for kind in {loss._kind for loss in lazies}:
+        if kind.numel != 1 or kind.dtype not in DTYPES:
+            raise DGLError(f"a loss is one floating-point number; got {kind!r}: sum or average it")
     return lazies
 
 

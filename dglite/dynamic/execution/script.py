@@ -109,13 +109,12 @@ class Script:
         strides: Sequence[tuple[int, ...]],
         state_widths: Sequence[int],
         push_widths: Sequence[int],
-        pushed_states: Mapping[int, int],
         dtype: torch.dtype,
         input_widths: Sequence[tuple[int, torch.dtype]],
         returns: bool,
     ) -> None:
         self.plans, self._num_classes, self._slots = plans, num_classes, slots
-        self._item, self._pushed_states = dtype.itemsize, pushed_states
+        self._item = dtype.itemsize
         self._memory: dict[Any, tuple[int, int]] = {}
         """By source: (number of what tells how many rows there are, bytes of a row); see :meth:`_counts`."""
         self._alias: dict[Buffer, Any] = {}
@@ -208,11 +207,10 @@ class Script:
                     for i, buffer in plan.pulls.items()
                 ]
                 found[c] = StagePhase.EAGER, moves
-            into = []
-            for k, width in enumerate(push_widths):
-                known = self._pushed_states.get(k)
-                source = _VertexRows("push", k) if known is None else StateSource(known)
-                into.append(Move(width, dtype, source, "places", _Given("result", k)))
+            into = [
+                Move(width, dtype, _VertexRows("push", k), "places", _Given("result", k))
+                for k, width in enumerate(push_widths)
+            ]
             return {**found, every: (StagePhase.LATE, into)}
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
         rows = [

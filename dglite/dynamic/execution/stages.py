@@ -21,7 +21,7 @@ from ..program.recipe import (
     Place,
 )
 
-__all__ = ["Own", "SweepCall", "bind", "lies_by_columns"]
+__all__ = ["Own", "SweepCall", "bind"]
 
 Own = Callable[[int, int], None]
 """Runs a stage without kernels for some rows of the graph's order: from the first to before the last."""
@@ -87,11 +87,6 @@ def _bind_gradient(stage: Heavy, call: SweepCall) -> Own:
         _accumulate(call, stage.node, x.sum(0) if len(sides) == 1 else x.t() @ y)
 
     return run
-
-
-def lies_by_columns(weight: torch.Tensor) -> bool:
-    """Whether a matrix lies by columns; its gradient does likewise."""
-    return weight.dim() == 2 and weight.stride(0) == 1 and weight.shape[0] > 1
 
 
 def _accumulate(call: SweepCall, shared: Node, term: torch.Tensor) -> None:

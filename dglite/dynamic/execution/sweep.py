@@ -25,7 +25,6 @@ from .stages import (
     Own,
     SweepCall,
     bind,
-    lies_by_columns,
 )
 
 __all__ = ["MOST_NODES", "Engine", "Input", "Sweep"]
@@ -54,8 +53,6 @@ class Engine:
     slots: int
     state_widths: list[int]
     push_widths: list[int]
-    pushed_states: dict[int, int]
-    collected: list[tuple[int, bool]]
     dtype: torch.dtype
     strides: tuple[tuple[int, ...], ...] = ()
     scripts: dict[Any, Script] = field(default_factory=dict)
@@ -68,7 +65,7 @@ class Engine:
         key = inputs, order.filled, len(order.classes), returns
         if key not in self.scripts:
             plans = {c: self.plan_of(c) for c in order.filled}
-            sizes = self.state_widths, self.push_widths, self.pushed_states, self.dtype, inputs
+            sizes = self.state_widths, self.push_widths, self.dtype, inputs
             self.scripts[key] = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes, returns)
         return self.scripts[key]
 
@@ -222,13 +219,10 @@ class _Run:
         """Add up what the rows of all classes give to each shared tensor."""
         words, work = list[tuple[Any, ...]](), 0
         for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
-            weight, first, outer = self._shared[part.shared], found[part.shared] is None, part.form == "outer"
-            turned = outer and lies_by_columns(weight)
-            into = found[part.shared] = self._like(weight, turned) if first else found[part.shared]
-            assert into is not None
-            into = into.t() if turned else into if outer else into.view(1, -1)
-            if turned:
-                rows = rows[2:] + rows[:2]
+            weight, known = self._shared[part.shared], found[part.shared]
+            first = known is None
+            made = found[part.shared] = empty(weight.shape, weight.dtype) if known is None else known
+            into = made if part.form == "outer" else made.view(1, -1)
             if self._small:
                 height, width = into.shape
                 words.append(_gradient_words(part.form, first, into, count, rows))
@@ -241,11 +235,6 @@ class _Run:
             compiled("dynamic.steps").run_steps(
                 table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads
             )
-
-    def _like(self, weight: torch.Tensor, turned: bool) -> torch.Tensor:
-        """Return memory for a gradient, in the layout of the weight."""
-        made = empty(weight.shape[::-1] if turned else weight.shape, weight.dtype)
-        return made.t() if turned else made
 
 
 def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:

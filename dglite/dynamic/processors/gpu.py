@@ -13,7 +13,6 @@ import numpy as np
 from torch import Tensor
 
 from ...errors import DGLError
-from ...expr import Expr
 from ...kernels.cpu.dynamic.rowwise import CLEAR as HOST_CLEAR
 from ...kernels.cpu.dynamic.rowwise import TOTALS
 from ...kernels.cpu.dynamic.script import ALONGSIDE
@@ -24,6 +23,7 @@ from ...kernels.cuda.run.program import (
     Memory,
     Runner,
 )
+from ...kernels.render.rows import StepSpec
 from ...ops import processors as ops
 from ..batching.execution.matrices import Product
 from ..batching.recording.recorded import ProgramCall
@@ -170,21 +170,13 @@ class GpuBlocks:
             elif operation == TOTALS:
                 case = cuda.LOSSES
             else:
-                case = cuda.FormulaStep.of(step_of(operation))
+                case = cuda.FormulaStep(**vars(step_of(operation)))
             found = self._of_address[operation] = self.number(case)
         return found
 
-    def step(
-        self,
-        formulas: tuple[Expr, ...],
-        spread: tuple[bool, ...],
-        add: bool,
-        total: bool,
-        dtype: str,
-        late: bool = True,
-    ) -> int:
+    def step(self, spec: StepSpec, late: bool = True) -> int:
         """Return the operation of formulas, of an update unless it is not ``late``."""
-        return self.number(cuda.FormulaStep(formulas, spread, add, total, dtype, late))
+        return self.number(cuda.FormulaStep(**vars(spec), late=late))
 
     def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
         """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
@@ -270,6 +262,10 @@ class GpuBlocks:
     def submit(self, job: GpuJob) -> None:
         """Start a job."""
         job.start()
+
+    def wait(self, job: GpuJob) -> None:
+        """Wait until a job has ended."""
+        job.wait()
 
 
 def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:

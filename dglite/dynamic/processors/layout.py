@@ -22,6 +22,7 @@ from ...kernels.cpu.dynamic.script import (
     BatchOperations,
     Stage,
 )
+from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import (
     Lookup,
@@ -252,7 +253,7 @@ class StepLayout(Placement):
         item, width = table.element_size(), table.shape[1]
         looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
         looked.read(session, lookup)
-        kernel = self.machine.step((operand(0),), (False,), False, False, DTYPES[table.dtype], False)
+        kernel = self.machine.step(StepSpec((operand(0),), (False,), False, False, DTYPES[table.dtype]), late=False)
         result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
         words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]
         looked.words = np.array(words, np.int64)

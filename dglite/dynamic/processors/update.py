@@ -22,6 +22,7 @@ from ...kernels.cpu.dynamic.script import (
     FOLLOWS,
     touched_rows,
 )
+from ...kernels.render.rows import StepSpec
 from ..batching.execution.matrices import (
     Lookup,
     Product,
@@ -274,7 +275,7 @@ def _add_rows(listing: Listing, part: _GradientSource, into: Tensor, numbers: np
     """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
     assert part.looked is not None
     item, row = into.element_size(), into.stride(0) * into.element_size()
-    kernel = listing.machine.step((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype])
+    kernel = listing.machine.step(StepSpec((operand(0) * operand(1),), (False, True), True, False, DTYPES[into.dtype]))
     places = np.empty(part.rows, np.int64)
     _place_rows(places, part.looked, into.data_ptr(), row)
     listing.keep.append(places)
@@ -338,7 +339,7 @@ def _add_formulas(listing: Listing, one: Trained, rule: UpdateRule, rows: np.nda
     clearing = [(1, Constant(0.0))] if rows is not None else []
     for target, formula in (*rule.formulas, *clearing):
         compacted, slots, spread = _reads(formula, len(tensors))
-        kernel = listing.machine.step((compacted,), spread, False, False, dtype)
+        kernel = listing.machine.step(StepSpec((compacted,), spread, False, False, dtype))
         words = [kernel, count, width, *places[target]]
         for slot in slots:
             words += places[slot]

@@ -49,8 +49,9 @@ class FunctionIdentity:
         owner = getattr(function, "__self__", None)
         self.kept.append(code)
         found = [id(code), None if owner is None else self._value(owner, depth)]
-        found += [self._value(value, depth) for _, value in captured(function)]
-        inside = list(read_of_modules(function))
+        around = captured(function)
+        found += [self._value(value, depth) for _, value in around]
+        inside = list(read_of_modules(code, around))
         self.kept += inside
         return tuple(found + [id(value) for value in inside])
 

@@ -29,7 +29,7 @@ from ...opspec import (
     OPERATORS,
 )
 
-__all__ = ["Builder", "Domain", "Node", "NodeKind"]
+__all__ = ["GRADIENT_KINDS", "Builder", "Domain", "Node", "NodeKind"]
 
 
 class Domain(Enum):
@@ -70,9 +70,8 @@ class NodeKind(Enum):
     __hash__ = object.__hash__
 
 
-GIVEN_KINDS = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN, NodeKind.COLLECT)
-VIEWS = (NodeKind.SLICE, NodeKind.EACH, NodeKind.CAT, NodeKind.STOP)
-"""Kinds that compute nothing by themselves: they tell where values are found."""
+GRADIENT_KINDS = (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM)
+"""Kinds of results that all rows share."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -105,16 +104,19 @@ class Node:
 
 @dataclass(frozen=True)
 class OpaqueCall:
-    """A torch function that runs on whole batches of rows; ``arguments`` fills in the tensors of the node's inputs."""
+    """A torch function that is called again: as a node on whole batches of rows, whose number is given as well.
+
+    ``arguments`` fills in tensors; ``output`` is which of several results is meant.
+    """
 
     function: Callable[..., Any] = field(compare=False)
-    arguments: Callable[[Sequence[torch.Tensor], int], tuple[tuple[Any, ...], dict[str, Any]]] = field(compare=False)
+    arguments: Callable[..., tuple[tuple[Any, ...], dict[str, Any]]] = field(compare=False)
     output: int | None = None
     token: int = 0
 
-    def __call__(self, values: Sequence[torch.Tensor], num_rows: int) -> torch.Tensor:
-        """Return the result for ``num_rows`` rows."""
-        args, kwargs = self.arguments(values, num_rows)
+    def __call__(self, values: Sequence[torch.Tensor], *num_rows: int) -> torch.Tensor:
+        """Return the result."""
+        args, kwargs = self.arguments(values, *num_rows)
         result = self.function(*args, **kwargs)
         return result if self.output is None else result[self.output]
 

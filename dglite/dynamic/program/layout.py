@@ -21,6 +21,7 @@ from ...expr import (
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from .ir import (
+    GRADIENT_KINDS,
     Domain,
     Node,
     NodeKind,
@@ -41,7 +42,6 @@ DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""
 _ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
-_GRADIENTS = (NodeKind.WEIGHT_GRAD, NodeKind.COLUMN_SUM)
 _ANY_NUMBER = 1 << 62
 
 NOTHING, WORDS = "nothing", "words"
@@ -149,7 +149,7 @@ class StageTable:
         if isinstance(stage, Move):
             return self._without_kernel(stage, stage.domain, f"{stage.dtype} inputs")
         node = stage.node
-        if node.kind in _GRADIENTS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
+        if node.kind in GRADIENT_KINDS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
             self.parts.append(stage)
             return None
         domain = node.domain if node.domain is not Domain.SHARED else domain_of(node)

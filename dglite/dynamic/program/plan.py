@@ -26,6 +26,7 @@ from ...opspec import (
 from ..options import Options
 from .gradient import ancestors
 from .ir import (
+    GRADIENT_KINDS,
     Builder,
     Domain,
     Node,
@@ -47,9 +48,7 @@ __all__ = ["make_plan"]
 
 
 _GIVEN_OUTSIDE = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN)
-_OWN_PLACE = (
-    NodeKind.POINTWISE,
-    NodeKind.COPY,
+_MADE_ALONE = (
     NodeKind.MATMUL,
     NodeKind.SUM,
     NodeKind.OPAQUE,
@@ -57,16 +56,8 @@ _OWN_PLACE = (
     NodeKind.RANDOM,
     NodeKind.COLLECT,
 )
-_HEAVY = (
-    NodeKind.MATMUL,
-    NodeKind.SUM,
-    NodeKind.OPAQUE,
-    NodeKind.VJP,
-    NodeKind.RANDOM,
-    NodeKind.COLLECT,
-    NodeKind.WEIGHT_GRAD,
-    NodeKind.COLUMN_SUM,
-)
+_OWN_PLACE = (NodeKind.POINTWISE, NodeKind.COPY, *_MADE_ALONE)
+_HEAVY = (*_MADE_ALONE, *GRADIENT_KINDS)
 
 
 def make_plan(
@@ -84,7 +75,6 @@ class _Planner:
         self.given, self.places, self.buffers = given, dict(given), list[Buffer]()
         self.copies: dict[Node, Node] = {}
         self.cat_parts: dict[Node, list[Node]] = {}
-        self._all_cats: list[Node] | None = None
         self.pending: list[Node] = []
         self.executed: list[Node] = []
         self.sources = (NodeKind.COLLECT,) if backward else (NodeKind.GATHER, NodeKind.CHILD)
@@ -148,17 +138,7 @@ class _Planner:
         return self.places[node]
 
     def _place_parts(self, node: Node) -> None:
-        """Give a concatenation memory, and its parts places in it where they have none yet.
-
-        One whose parts lie side by side in a longer one is part of that.
-        """
-        for longer in self._cats():
-            at = _position(node.inputs, longer.inputs)
-            if at is not None and longer is not node:
-                start = sum(part.width for part in longer.inputs[:at])
-                self.places[node] = self._require_place(longer).part(start, start + node.width)
-                self.cat_parts[node] = self.cat_parts[longer]
-                return
+        """Give a concatenation memory, and its parts places in it where they have none yet."""
         place = self.places[node] = self._own(node)
         self.cat_parts[node], at = [], 0
         for part in node.inputs:
@@ -169,14 +149,6 @@ class _Planner:
             self.cat_parts[node].append(owned)
             self._execute(owned)
             at += part.width
-
-    def _cats(self) -> list[Node]:
-        """Return the concatenations of this program, longest first."""
-        if self._all_cats is None:
-            every = ancestors((root.node for root in self.roots), self.given)
-            cats = [node for node in every if node.kind is NodeKind.CAT and node not in self.given]
-            self._all_cats = sorted(cats, key=lambda node: -len(node.inputs))
-        return self._all_cats
 
     def _require_inputs(self, node: Node) -> None:
         """Arrange that what an executed node reads is there."""
@@ -350,11 +322,3 @@ class _Planner:
             place = self.places[source.inputs[0]]
             return Reading(RowAccess.INDEXED, place.part(column, column + node.width))
         return None
-
-
-def _position(parts: Sequence[Node], longer: Sequence[Node]) -> int | None:
-    """Return where ``parts`` follow each other in ``longer``, None where they do not."""
-    for at in range(len(longer) - len(parts) + 1):
-        if all(x is y for x, y in zip(parts, longer[at:], strict=False)):
-            return at
-    return None

@@ -1,4 +1,4 @@
-"""Arguments of torch functions that are called again with other tensors."""
+"""Arguments of torch functions that are called again with other values in the places of some."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ from .ir import (
 __all__ = ["batch_filler", "filler"]
 
 
-def filler(flat: list, spec: Any, indices: list[int | None]) -> Any:
-    """Return what puts the tensors that ``resolve`` finds by number in the places of those that were seen."""
-    kept = [None if isinstance(x, torch.Tensor) else x for x in flat]
-    at = [i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
+def filler(call: Any, is_place: Callable[[Any], bool]) -> Callable[[Sequence[Any]], Any]:
+    """Return what puts values in the places of a call's arguments that ``is_place`` tells, and keeps all others."""
+    leaves, spec = pytree.tree_flatten(call)
+    places = [i for i, x in enumerate(leaves) if is_place(x)]
+    kept = [None if is_place(x) else x for x in leaves]
 
-    def arguments(resolve: Callable[[int], torch.Tensor]) -> Any:
-        filled = list(kept)
-        for i, index in zip(at, indices, strict=True):
-            filled[i] = resolve(index)  # type: ignore[arg-type,call-overload]
-        return pytree.tree_unflatten(filled, spec)
+    def filled(values: Sequence[Any]) -> Any:
+        every = list(kept)
+        for place, value in zip(places, values, strict=True):
+            every[place] = value
+        return pytree.tree_unflatten(every, spec)
 
-    return arguments
+    return filled
 
 
-def batch_filler(flat: list, spec: Any, nodes: list[Node], rows: int) -> Any:
+def batch_filler(call: Any, nodes: Sequence[Node], rows: int) -> Callable[[Sequence[torch.Tensor], int], Any]:
     """Return what puts batches of rows in the places of made-up ones, and their number where that was given."""
-    kept = [None if isinstance(x, torch.Tensor) else x for x in flat]
-    at = [i for i, x in enumerate(flat) if isinstance(x, torch.Tensor)]
-    counts = [i for i, x in enumerate(flat) if isinstance(x, int) and not isinstance(x, bool) and x == rows]
+
+    def is_count(x: Any) -> bool:
+        return type(x) is int and x == rows
+
+    counts = [is_count(x) for x in pytree.tree_leaves(call) if is_count(x) or isinstance(x, torch.Tensor)]
+    filled = filler(call, lambda x: is_count(x) or isinstance(x, torch.Tensor))
     shapes = [None if node.domain is Domain.SHARED else node.shape for node in nodes]
 
     def arguments(values: Sequence[torch.Tensor], num_rows: int) -> Any:
-        filled = list(kept)
-        for i in counts:
-            filled[i] = num_rows
-        for i, x, shape in zip(at, values, shapes, strict=True):
-            filled[i] = x if shape is None else x.reshape(num_rows, *shape)
-        return pytree.tree_unflatten(filled, spec)
+        pairs = zip(values, shapes, strict=True)
+        rows_of = (x if shape is None else x.reshape(num_rows, *shape) for x, shape in pairs)
+        return filled([num_rows if counted else next(rows_of) for counted in counts])
 
     return arguments

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,17 +41,16 @@ _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording",
 
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
-_NEW_FACTORIES = {"new_zeros": 0.0, "new_ones": 1.0, "new_empty": 0.0, "new_full": None}
+_FACTORIES |= {f"new_{name}": value for name, value in _FACTORIES.items()}
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A tensor without rows: one that F refers to, or what ``function`` makes from others by torch's rules."""
+    """A tensor without rows: one that F refers to, or what ``function`` makes of others, the ``inputs``."""
 
     tensor: torch.Tensor | None = None
-    function: Callable[..., Any] | None = None
-    arguments: Callable[[Callable[[int], torch.Tensor]], tuple[tuple[Any, ...], dict[str, Any]]] | None = None
-    output: int | None = None
+    function: Callable[[Sequence[torch.Tensor]], Any] | None = None
+    inputs: Sequence[int] = ()
 
 
 @dataclass
@@ -62,7 +62,6 @@ class TracedFunction:
     shared: list[Shared] = field(default_factory=list)
     slots: int = 0
     gathers_all: bool = False
-    num_pulls: int = 0
 
 
 class Recorder(TorchDispatchMode):
@@ -128,7 +127,7 @@ class Recorder(TorchDispatchMode):
         name = func.overloadpacket.__name__
         self._refuse(name)
         flat, spec = pytree.tree_flatten((args, kwargs))
-        tensors = [x for x in flat if isinstance(x, torch.Tensor)]
+        tensors = [x for x in flat if _is_tensor(x)]
         if any(id(x) in self._mixed for x in tensors):
             return self._mix(func(*args, **kwargs), next(self._mixed[id(x)] for x in tensors if id(x) in self._mixed))
         nodes = [self.node(x) for x in tensors]
@@ -141,18 +140,21 @@ class Recorder(TorchDispatchMode):
         if written is not None:
             self._check_write(written, name, kwargs)
         result = func(*args, **kwargs)
+        made = self._factory(name, args, kwargs, result)
+        if made is not None:
+            return self.bind(result, made)
         if not any(node.domain is not Domain.SHARED for node in nodes):
-            return self._without_rows(func, name, args, kwargs, flat, spec, nodes, result, written)
+            return self._without_rows(func, name, (args, kwargs), nodes, result, written)
         lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
         if lowered is NotImplemented:
-            lowered = self._opaque(func, name, flat, spec, nodes, result)
+            lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
             return self._mix(result, name)
         if written is not None:
             self._spoil(written)
         outputs = result if isinstance(result, list | tuple) else [result]
-        made = lowered if isinstance(lowered, list) else [lowered]
-        for tensor, node in zip(outputs, made, strict=True):
+        results = lowered if isinstance(lowered, list) else [lowered]
+        for tensor, node in zip(outputs, results, strict=True):
             if isinstance(tensor, torch.Tensor) and node is not None:
                 self.bind(tensor, node)
         return result
@@ -202,24 +204,9 @@ class Recorder(TorchDispatchMode):
                 self._stale.add(id(tensor))
 
     # -- without rows -------------------------------------------------------------------------------------------
-    def _without_rows(
-        self,
-        func: Any,
-        name: str,
-        args: Any,
-        kwargs: Any,
-        flat: list,
-        spec: Any,
-        nodes: list,
-        result: Any,
-        written: Any,
-    ) -> Any:
-        """Record an operation on parameters and constants: made-up rows, or something to replay at each call."""
-        made = self._factory(name, args, kwargs, result)
-        if made is not None:
-            return self.bind(result, made)
-        indices = [node.attr if isinstance(node, Node) else None for node in nodes]
-        arguments = filler(flat, spec, indices)
+    def _without_rows(self, func: Any, name: str, call: Any, nodes: list[Node], result: Any, written: Any) -> Any:
+        """Record an operation on parameters and constants, which is replayed at each call."""
+        arguments, inputs = filler(call, _is_tensor), [node.attr for node in nodes]
         outputs = result if isinstance(result, list | tuple) else [result]
         several = isinstance(result, list | tuple)
         for i, tensor in enumerate(outputs):
@@ -227,7 +214,7 @@ class Recorder(TorchDispatchMode):
                 continue
             if written is not None and tensor is written:
                 self._shared.pop(id(tensor), None)
-            index = self._new_shared(Shared(None, func, arguments, i if several else None))
+            index = self._new_shared(Shared(None, OpaqueCall(func, arguments, i if several else None), inputs))
             self._shared[id(tensor)] = index
             self._alive.append(tensor)
             if name == "t" and tensor.dim() == 2:
@@ -236,10 +223,9 @@ class Recorder(TorchDispatchMode):
 
     def _factory(self, name: str, args: Any, kwargs: Any, result: Any) -> Node | None:
         """Return the constant that a factory such as ``torch.zeros(x.shape[0], 4)`` makes for every vertex."""
-        values = {**_FACTORIES, **_NEW_FACTORIES}
-        if name not in values or not result.dim() or result.shape[0] not in self.domains:
+        if name not in _FACTORIES or not result.dim() or result.shape[0] not in self.domains:
             return None
-        value = values[name]
+        value = _FACTORIES[name]
         number = float(args[-1]) if value is None else value
         domain = self.domains[result.shape[0]]
         return self.builder.make(NodeKind.FULL, (), number, domain, result.shape[1:], result.dtype)
@@ -247,13 +233,6 @@ class Recorder(TorchDispatchMode):
     # -- with rows ----------------------------------------------------------------------------------------------
     def _lower(self, name: str, flat: list, spec: Any, nodes: list[Node]) -> Any:
         lower = LOWERINGS.get(name)
-        if name in _NEW_FACTORIES:
-            args, kwargs = pytree.tree_unflatten(flat, spec)
-            shape = args[1]
-            if shape and shape[0] in self.domains:
-                value = float(args[2]) if _NEW_FACTORIES[name] is None else _NEW_FACTORIES[name]
-                dtype = kwargs.get("dtype") or nodes[0].dtype
-                return self.builder.make(NodeKind.FULL, (), value, self.domains[shape[0]], shape[1:], dtype)
         if lower is None:
             return NotImplemented
         varying = [node for node in nodes if node.domain is not Domain.SHARED]
@@ -263,7 +242,7 @@ class Recorder(TorchDispatchMode):
             if not nodes:
                 return NotImplemented
         replacements = iter(nodes)
-        filled = [next(replacements) if isinstance(x, torch.Tensor) else x for x in flat]
+        filled = [next(replacements) if _is_tensor(x) else x for x in flat]
         args, kwargs = pytree.tree_unflatten(filled, spec)
         kwargs = {key: x for key, x in kwargs.items() if key not in ("memory_format", "device", "pin_memory", "layout")}
         if name in WANTS_ROWS:
@@ -291,16 +270,10 @@ class Recorder(TorchDispatchMode):
             return None
         if len(shape) == 1 and own[-1:] == tuple(shape) and math.prod(own) == shape[0]:
             return self.builder.reshaped(node, shape)  # a bias, which may have a dimension in front
-        shape = tuple(shape)
+        index = self._new_shared(Shared(None, partial(_expanded, shape=tuple(shape)), [node.attr]))
+        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, (math.prod(shape),), node.dtype)
 
-        def arguments(resolve: Callable[[int], torch.Tensor]) -> Any:
-            return (resolve(node.attr), shape), {}
-
-        index = self._new_shared(Shared(None, _expanded, arguments))
-        width = torch.Size(shape).numel()
-        return self.builder.make(NodeKind.SHARED, (), index, Domain.SHARED, (width,), node.dtype)
-
-    def _opaque(self, func: Any, name: str, flat: list, spec: Any, nodes: list[Node], result: Any) -> Any:
+    def _opaque(self, func: Any, name: str, call: Any, values: list, nodes: list[Node], result: Any) -> Any:
         """Return nodes of a function that runs on batches of rows, once it is known that it treats each by itself.
 
         None where its result has no rows.
@@ -312,8 +285,7 @@ class Recorder(TorchDispatchMode):
         tensors = [x for x in outputs if isinstance(x, torch.Tensor) and x.numel()]
         if any(not x.dim() or x.shape[0] != rows for x in tensors):
             return None
-        arguments = batch_filler(flat, spec, nodes, rows)
-        values = [x for x in flat if isinstance(x, torch.Tensor)]
+        arguments = batch_filler(call, nodes, rows)
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise DGLError(f"F draws random numbers by {name}; only dropout and bernoulli are known to the engine")
         self._check_rows(name, func, arguments, values, nodes, outputs, rows)
@@ -323,8 +295,8 @@ class Recorder(TorchDispatchMode):
             if not isinstance(x, torch.Tensor) or not x.numel():
                 found.append(None)
                 continue
-            call = OpaqueCall(func, arguments, i if several else None, token)
-            found.append(self.builder.make(NodeKind.OPAQUE, nodes, call, domain, x.shape[1:], x.dtype))
+            made = OpaqueCall(func, arguments, i if several else None, token)
+            found.append(self.builder.make(NodeKind.OPAQUE, nodes, made, domain, x.shape[1:], x.dtype))
         return found if several else found[0]
 
     def _check_rows(
@@ -371,7 +343,12 @@ def _mixing(name: str) -> DGLError:
     )
 
 
-def _expanded(x: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def _is_tensor(x: Any) -> bool:
+    return isinstance(x, torch.Tensor)
+
+
+def _expanded(values: Sequence[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    (x,) = values
     x = x.reshape(x.shape[x.dim() - len(shape) :]) if x.dim() > len(shape) else x
     return x.expand(shape).reshape(-1)
 

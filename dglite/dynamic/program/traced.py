@@ -6,7 +6,7 @@ binary tree, need no product with their children's state.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...opspec import OPERATORS
@@ -76,19 +76,18 @@ def plan_class(
     has_children: bool,
     absent: Sequence[int],
     collected: Sequence[tuple[int, bool]],
-    pushed_states: Collection[int],
     needs: Needs,
     options: Options,
 ) -> ClassPlan:
     """Plan ``program`` for vertices of one class.
 
     ``absent`` lists the inputs that they do not have, ``collected`` the (state, by slot) in which parents hand on
-    gradients, ``pushed_states`` the pushed values that are states in every function.
+    gradients.
     """
     results = _specialised(builder, [*program.states, *program.pushes], has_children, set(absent))
     states, pushes = results[: len(program.states)], results[len(program.states) :]
     roots = [Root(Role.SCATTER, j, node) for j, node in enumerate(states)]
-    roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes) if k not in pushed_states]
+    roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes)]
     made = set(ancestors(results))
     pulls = {
         node.attr: Buffer(Domain.VERTEX, node.width, node.dtype, Role.PULL, node.attr)

@@ -15,10 +15,9 @@ the index (of the rows' numbers, or of their addresses), address and row stride 
 A *step* kernel computes formulas over the rows of a batch that was grouped at run time. Rows lie anywhere: each operand
 has its rows at equal distances, or has a list of their addresses. A task computes some of the columns of every row: so
 a thread that runs its tasks of several steps in order reads only what it has written itself, and the steps need no
-barrier between them. (What sums columns runs as one task.) Where there are barriers, a task computes some of the rows,
-which memory serves better: it is called with the number of tasks negated then. Words of its ``args``: 0 the kernel, 1
-number of rows, 2 number of columns; then for each result and for each operand (address, distance between rows in bytes,
-address of the list of addresses or 0). Rows with all results at 0 are left out.
+barrier between them. (What sums columns runs as one task.) Words of its ``args``: 0 the kernel, 1 number of rows, 2
+number of columns; then for each result and for each operand (address, distance between rows in bytes, address of the
+list of addresses or 0). Rows with all results at 0 are left out.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ from .sparse import (
     number_text,
 )
 
-__all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "RowAccess", "StepSpec", "cell_source", "step_source", "sum_source"]
+__all__ = ["FIRST_PLACE", "WORDS_PER_PLACE", "RowAccess", "StepSpec", "cell_source", "formula_lines", "functions_of"]
+__all__ += ["step_source", "sum_source"]
 
 FIRST_PLACE, WORDS_PER_PLACE, WORDS_PER_OPERAND, WORDS_PER_RESULT = 3, 3, 4, 2
 
@@ -77,7 +77,6 @@ class StepSpec:
     add: bool
     total: bool
     dtype: str
-    lanes: int
 
 
 _KERNEL = """def kernel(args, task, num_tasks):
@@ -105,7 +104,7 @@ def _source(title: str, dtype: str, widths: Iterable[int], functions: Iterable[s
     return "\n".join([*lines, "", ""]) + _KERNEL + head + indent("\n".join(body), 4)
 
 
-def _formula_lines(
+def formula_lines(
     formulas: Sequence[Expr], lanes: int, operand_text: Callable[[Operand], str]
 ) -> tuple[list[str], list[str]]:
     """Return (lines that compute, the text of each formula's value). What occurs several times is computed once."""
@@ -131,7 +130,7 @@ def _formula_lines(
     return lines, [text(write_out_powers(formula)) for formula in formulas]
 
 
-def _functions_of(formulas: Iterable[Expr]) -> set[str]:
+def functions_of(formulas: Iterable[Expr]) -> set[str]:
     """Return the names of the functions that formulas call."""
     return set[str]().union(*map(called_functions, formulas))
 
@@ -171,13 +170,13 @@ def cell_source(formulas: tuple[Expr, ...], rows: tuple[RowAccess, ...], dtype: 
 
     def chunk(lanes: int) -> list[str]:
         lines = [f"v{i} = load{lanes}(x{i}_row + at)" for i in range(len(rows))]
-        computed, values = _formula_lines(formulas, lanes, lambda operand: f"v{operand.slot}")
+        computed, values = formula_lines(formulas, lanes, lambda operand: f"v{operand.slot}")
         return lines + computed + [f"store{lanes}(y{i}_row + at, {value})" for i, value in enumerate(values)]
 
     widths, columns = _columns(width, lanes, chunk)
     body += ["for row in range(start, stop):", *(f"    {line}" for line in (*row, *columns))]
     title = f"{len(formulas)} formulas over {len(rows)} operands"
-    return _source(title, dtype, widths, _functions_of(formulas), _RUN, body)
+    return _source(title, dtype, widths, functions_of(formulas), _RUN, body)
 
 
 def sum_source(rows: RowAccess, dtype: str, width: int, lanes: int) -> str:
@@ -202,14 +201,14 @@ def sum_source(rows: RowAccess, dtype: str, width: int, lanes: int) -> str:
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------
-def step_source(spec: StepSpec) -> str:
+def step_source(spec: StepSpec, lanes: int) -> str:
     """Return the kernel of a step."""
-    title, widths = f"{len(spec.formulas)} formulas over {len(spec.spread)} operands", {1, spec.lanes}
-    functions = _functions_of(spec.formulas) | ({"reduce_add"} if spec.total else set())
-    return _source(title, spec.dtype, widths, functions, "", _step(spec))
+    title, widths = f"{len(spec.formulas)} formulas over {len(spec.spread)} operands", {1, lanes}
+    functions = functions_of(spec.formulas) | ({"reduce_add"} if spec.total else set())
+    return _source(title, spec.dtype, widths, functions, "", _step(spec, lanes))
 
 
-def _step(spec: StepSpec) -> list[str]:
+def _step(spec: StepSpec, lanes: int) -> list[str]:
     results = [f"y{i}" for i in range(len(spec.formulas))]
     names = [*results, *(f"x{slot}" for slot in range(len(spec.spread)))]
     lines = ["rows, width = word(args, 1), word(args, 2)"]
@@ -217,27 +216,23 @@ def _step(spec: StepSpec) -> list[str]:
         at = FIRST_PLACE + WORDS_PER_PLACE * i
         lines.append(f"{name}, {name}_step, {name}_list = word(args, {at}), word(args, {at + 1}), word(args, {at + 2})")
     row = [f"{name}_row = word({name}_list, row) if {name}_list != 0 else {name} + row * {name}_step" for name in names]
-    row += [f"if {' | '.join(f'{name}_row' for name in results)} == 0:", "    continue", *_step_columns(spec)]
+    row += [f"if {' | '.join(f'{name}_row' for name in results)} == 0:", "    continue", *_step_columns(spec, lanes)]
     return [
         *lines,
-        f"blocks = width // {spec.lanes}",
-        f"begin, end, first, last, stop = 0, rows, 0, blocks * {spec.lanes}, width",
-        "if num_tasks < 0:",
-        "    begin, end = rows * task // -num_tasks, rows * (task + 1) // -num_tasks",
-        "else:",
-        f"    first, last = blocks * task // num_tasks * {spec.lanes}, blocks * (task + 1) // num_tasks * {spec.lanes}",
-        "    stop = width if task + 1 == num_tasks else last",
-        "for row in range(begin, end):",
+        f"blocks = width // {lanes}",
+        f"first, last = blocks * task // num_tasks * {lanes}, blocks * (task + 1) // num_tasks * {lanes}",
+        "stop = width if task + 1 == num_tasks else last",
+        "for row in range(rows):",
         *(f"    {line}" for line in row),
     ]
 
 
-def _step_columns(spec: StepSpec) -> list[str]:
+def _step_columns(spec: StepSpec, lanes: int) -> list[str]:
     lines = [f"s{slot} = load1(x{slot}_row)" for slot, spread in enumerate(spec.spread) if spread]
     if spec.total:
-        lines += [f"sums, rest = splat{spec.lanes}(0.0), {'load1(y0_row)' if spec.add else 'splat1(0.0)'}"]
-    for start, end, step, lanes in (("first", "last", spec.lanes, spec.lanes), ("last", "stop", 1, 1)):
-        lines += [f"for k in range({start}, {end}, {step}):", *(f"    {line}" for line in _values(spec, lanes))]
+        lines += [f"sums, rest = splat{lanes}(0.0), {'load1(y0_row)' if spec.add else 'splat1(0.0)'}"]
+    for start, end, step in (("first", "last", lanes), ("last", "stop", 1)):
+        lines += [f"for k in range({start}, {end}, {step}):", *(f"    {line}" for line in _values(spec, step))]
     if spec.total:
         lines += ["store1(y0_row, rest + reduce_add(sums))"]
     return lines
@@ -251,7 +246,7 @@ def _values(spec: StepSpec, lanes: int) -> list[str]:
     def operand_text(operand: Operand) -> str:
         return f"s{operand.slot}" if spec.spread[operand.slot] else f"v{operand.slot}_{lanes}"
 
-    computed, values = _formula_lines(spec.formulas, lanes, operand_text)
+    computed, values = formula_lines(spec.formulas, lanes, operand_text)
     lines += computed
     if spec.total:
         return [*lines, f"rest = rest + {values[0]}" if lanes == 1 else f"sums = sums + {values[0]}"]

@@ -20,26 +20,30 @@ FORMS = (*LABELLED, "softmax", "log_softmax")
 IGNORED = -100
 """The label that torch leaves out."""
 
-_HEAD = '''"""{form}{what} ({dtype})."""
+_IMPORTS = '''"""{form}{what} ({dtype})."""
 from dglite.kernels.cpu.lanes import simd
 
 ITEM, LANES = {item}, {lanes}
+STEP = LANES * ITEM
 word, exp, log, maximum, reduce_add, reduce_max = (
     simd.word, simd.exp, simd.log, simd.maximum, simd.reduce_add, simd.reduce_max
 )
-load, store, splat = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES), simd.splat("{dtype}", LANES)
+load_low = simd.part_loader("{dtype}", LANES, float("-inf"))
+load, store = simd.part_loader("{dtype}", LANES, 0.0), simd.part_storer("{dtype}", LANES)
+splat = simd.splat("{dtype}", LANES)
 load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
 store_word = simd.storer("int64", 1)
-
+'''
+_BEGINNING = """
 
 def kernel(args, task, num_tasks):
     if task < 0:
         return
     rows, width = word(args, 1), word(args, 2)
-    whole, end = width // LANES * LANES * ITEM, width * ITEM
-    for row in range(rows * task // num_tasks, rows * (task + 1) // num_tasks):
+"""
+_ROW = """    for row in range(rows * task // num_tasks, rows * (task + 1) // num_tasks):
         x, y = word(args, 3) + row * word(args, 4), word(args, 7) + row * word(args, 8)
-'''
+"""
 _GRADIENT = """
         g, d = word(args, 9) + row * word(args, 10), word(args, 11) + row * word(args, 12)
 """
@@ -49,116 +53,124 @@ _LABEL = """
         if not known and label != {ignored}:
             store_word(word(args, 14), 2 * label + 1)
 """
-_HIGH = """high = splat1(float("-inf"))
-if whole > 0:
-    highs = splat(float("-inf"))
-    for k in range(0, whole, LANES * ITEM):
-        highs = maximum(highs, load(x + k))
-    high = reduce_max(highs)
-for k in range(whole, end, ITEM):
-    high = maximum(high, load1(x + k))
+_COLUMNS = "for k in range(0, width, LANES):\n    left = width - k\n    at = k * ITEM\n"
+"""Over the vectors of a row: ``left`` values from the byte ``at`` on."""
+_HIGH = f"""highs = splat(float("-inf"))
+{_COLUMNS}    highs = maximum(highs, load_low(x + at, left))
+high = reduce_max(highs)
 """
-_LOG_SUM = f"""{_HIGH}sums, rest = splat(0.0), splat1(0.0)
-for k in range(0, whole, LANES * ITEM):
-    sums = sums + exp(load(x + k) - splat(high))
-for k in range(whole, end, ITEM):
-    rest = rest + exp(load1(x + k) - high)
-log_sum = high + log(rest + reduce_add(sums))
+_LOG_SUM = f"""{_HIGH}sums = splat(0.0)
+{_COLUMNS}    sums = sums + exp(load_low(x + at, left) - splat(high))
+log_sum = high + log(reduce_add(sums))
 """
 
 
 def rowwise_source(form: str, gradient: bool, dtype: str, lanes: int) -> str:
     """Return the kernel of one of :data:`FORMS`, or of its gradient."""
     what = ", gradient" if gradient else ""
-    head = _HEAD.format(form=form, what=what, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes)
+    head = _IMPORTS.format(form=form, what=what, dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes) + _BEGINNING + _ROW
     label = _LABEL.format(ignored=IGNORED) if form in LABELLED else ""
     if gradient:
-        return head + _GRADIENT + label + indent("\n".join(_gradient(form)), 8)
-    return head + label + _forward(form)
+        return head + _GRADIENT + label + indent(_gradient(form), 8)
+    return head + label + indent(_forward(form), 8)
 
 
-_WITH_GRADIENT = f"""if known:
-{indent(_HIGH, 4)}
-    sums, rest = splat(0.0), splat1(0.0)
-    for k in range(0, whole, LANES * ITEM):
-        term = exp(load(x + k) - splat(high))
-        store(d + k, term)
-        sums = sums + term
-    for k in range(whole, end, ITEM):
-        term1 = exp(load1(x + k) - high)
-        store1(d + k, term1)
-        rest = rest + term1
-    total = rest + reduce_add(sums)
-    store1(y, high + log(total) - load1(x + label * ITEM))
-    scale = load1(g) / total
-    for k in range(0, whole, LANES * ITEM):
-        store(d + k, load(d + k) * splat(scale))
-    for k in range(whole, end, ITEM):
-        store1(d + k, load1(d + k) * scale)
-    store1(d + label * ITEM, load1(d + label * ITEM) - load1(g))
-else:
-    store1(y, 0.0)
-    for k in range(0, end, ITEM):
-        store1(d + k, 0.0)
+_MEMORY = """from dglite.kernels.cpu.lanes import tiles
+
+load_all, store_all = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES)
+memory = tiles.scratch(4 * STEP)
+"""
+_WITH_GRADIENT = f"""    whole, rest = width // LANES * STEP, width % LANES
+    last = rows * (task + 1) // num_tasks
+    tail = memory()
+    totals, losses, tops = tail + STEP, tail + 2 * STEP, tail + 3 * STEP
+    for begin in range(rows * task // num_tasks, last, LANES):
+        count = min(LANES, last - begin)
+        store_all(totals, splat(1.0))
+        store_all(losses, splat(0.0))
+        for i in range(count):
+            x = word(args, 3) + (begin + i) * word(args, 4)
+            highs = load_low(x + whole, rest)
+            for at in range(0, whole, STEP):
+                highs = maximum(highs, load_all(x + at))
+            store1(tops + i * ITEM, reduce_max(highs))
+        for i in range(count):
+            x, d = word(args, 3) + (begin + i) * word(args, 4), word(args, 11) + (begin + i) * word(args, 12)
+            label = word(word(args, 5) + (begin + i) * word(args, 6), 0)
+            if 0 <= label < width:
+                end = load_low(x + whole, rest)
+                high = load1(tops + i * ITEM)
+                sums = splat(0.0)
+                if rest > 0:
+                    end = exp(end - splat(high))
+                    sums = end
+                for at in range(0, whole, STEP):
+                    term = exp(load_all(x + at) - splat(high))
+                    store_all(d + at, term)
+                    sums = sums + term
+                total = reduce_add(sums)
+                store1(totals + i * ITEM, total)
+                store1(losses + i * ITEM, high - load1(x + label * ITEM))
+                g = load1(word(args, 9) + (begin + i) * word(args, 10))
+                scale = splat(g / total)
+                for at in range(0, whole, STEP):
+                    store_all(d + at, load_all(d + at) * scale)
+                found = d + label * ITEM
+                if label * ITEM >= whole:
+                    store_all(tail, end * scale)
+                    found = tail + label * ITEM - whole
+                own = load1(found) - g
+                if rest > 0:
+                    store(d + whole, end * scale, rest)
+                store1(d + label * ITEM, own)
+            else:
+                if label != {IGNORED}:
+                    store_word(word(args, 14), 2 * label + 1)
+{indent(_COLUMNS, 16)}
+                    store(d + at, splat(0.0), left)
+        store_all(losses, load_all(losses) + log(load_all(totals)))
+        for i in range(count):
+            store1(word(args, 7) + (begin + i) * word(args, 8), load1(losses + i * ITEM))
 """
 
 
 def loss_source(dtype: str, lanes: int) -> str:
-    """Return the kernel of cross entropy with its gradient; both are 0 in rows whose label is left out."""
-    head = _HEAD.format(
-        form="cross_entropy", what=" with its gradient", dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes
-    )
-    return head + _GRADIENT + _LABEL.format(ignored=IGNORED) + indent(_WITH_GRADIENT, 8)
+    """Return the kernel of cross entropy with its gradient; both are 0 in rows whose label is left out.
+
+    It takes as many rows at a time as a vector has lanes: one logarithm for all of them.
+    """
+    what = {"form": "cross_entropy", "what": " with its gradient"}
+    imports = _IMPORTS.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=lanes, **what)
+    return imports + _MEMORY.format(dtype=dtype) + _BEGINNING + _WITH_GRADIENT
 
 
 def _forward(form: str) -> str:
     if form == "nll_loss":
-        return indent("store1(y, -load1(x + label * ITEM) if known else 0.0)", 8)
+        return "store1(y, -load1(x + label * ITEM) if known else 0.0)"
     if form == "cross_entropy":
-        return indent(_LOG_SUM + "store1(y, log_sum - load1(x + label * ITEM) if known else 0.0)", 8)
-    lines = []
-    for bounds, n in (("0, whole, LANES * ITEM", ""), ("whole, end, ITEM", "1")):
-        value = f"load{n}(x + k) - {'log_sum' if n else 'splat(log_sum)'}"
-        value = f"exp({value})" if form == "softmax" else value
-        lines += [f"for k in range({bounds}):", f"    store{n}(y + k, {value})"]
-    return indent(_LOG_SUM + "\n".join(lines), 8)
+        return _LOG_SUM + "store1(y, log_sum - load1(x + label * ITEM) if known else 0.0)"
+    value = "load(x + at, left) - splat(log_sum)"
+    return f"{_LOG_SUM}{_COLUMNS}    store(y + at, {f'exp({value})' if form == 'softmax' else value}, left)"
 
 
-def _gradient(form: str) -> list[str]:
+_OF_LABEL = "if known:\n    store1(d + label * ITEM, load1(d + label * ITEM) - load1(g))"
+
+
+def _gradient(form: str) -> str:
     """Return the lines that write d, the gradient of x, from g, that of y."""
-    lines = []
     if form == "nll_loss":
-        return [
-            "if word(args, 13) == 0:",
-            "    for k in range(0, end, ITEM):",
-            "        store1(d + k, 0.0)",
-            "if known:",
-            "    store1(d + label * ITEM, load1(d + label * ITEM) - load1(g))",
-        ]
+        return f"if word(args, 13) == 0:\n{indent(_COLUMNS, 4)}\n        store(d + at, splat(0.0), left)\n{_OF_LABEL}"
     if form == "cross_entropy":
-        lines += [
-            *_LOG_SUM.splitlines(),
-            "scale = load1(g) if known else splat1(0.0)",
-        ]
-        terms = {"": "exp(load(x + k) - splat(log_sum)) * scale", "1": "exp(load1(x + k) - log_sum) * scale"}
+        first = f"{_LOG_SUM}scale = load1(g) if known else splat1(0.0)\n"
+        term, after = "exp(load_low(x + at, left) - splat(log_sum)) * splat(scale)", _OF_LABEL
     else:
-        product = "load{n}(g + k) * load{n}(y + k)" if form == "softmax" else "load{n}(g + k)"
-        lines += ["sums, rest = splat(0.0), splat1(0.0)"]
-        lines += ["for k in range(0, whole, LANES * ITEM):", f"    sums = sums + {product.format(n='')}"]
-        lines += ["for k in range(whole, end, ITEM):", f"    rest = rest + {product.format(n='1')}"]
-        lines += ["total = rest + reduce_add(sums)"]
-        if form == "softmax":
-            terms = {"": "load(y + k) * (load(g + k) - splat(total))", "1": "load1(y + k) * (load1(g + k) - total)"}
-        else:
-            terms = {"": "load(g + k) - exp(load(y + k)) * total", "1": "load1(g + k) - exp(load1(y + k)) * total"}
-    for bounds, n in (("0, whole, LANES * ITEM", ""), ("whole, end, ITEM", "1")):
-        lines += [
-            f"for k in range({bounds}):",
-            f"    change{n} = {terms[n]}",
-            "    if word(args, 13) != 0:",
-            f"        change{n} = change{n} + load{n}(d + k)",
-            f"    store{n}(d + k, change{n})",
-        ]
-    if form == "cross_entropy":
-        lines += ["if known:", "    store1(d + label * ITEM, load1(d + label * ITEM) - load1(g))"]
-    return lines
+        product = "load(g + at, left) * load(y + at, left)" if form == "softmax" else "load(g + at, left)"
+        first = f"sums = splat(0.0)\n{_COLUMNS}    sums = sums + {product}\ntotal = splat(reduce_add(sums))\n"
+        term, after = "load(y + at, left) * (load(g + at, left) - total)", ""
+        if form == "log_softmax":
+            term = "load(g + at, left) - exp(load(y + at, left)) * total"
+    return f"""{first}{_COLUMNS}    change = {term}
+    if word(args, 13) != 0:
+        change = change + load(d + at, left)
+    store(d + at, change, left)
+{after}"""

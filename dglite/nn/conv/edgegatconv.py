@@ -147,10 +147,8 @@ class EdgeGATConv(InEdgesRequired):
         result = result + functional.by_each_head(met, self.fc_edge.weight)
         if self.res_fc is not None:
             result = result + functional.by_head(self.res_fc(destination), self._num_heads)
-        if self.bias is not None:
-            result = result + self.bias.reshape(self._num_heads, self._out_feats)
-        if self.activation is not None:
-            result = self.activation(result)
+        bias = None if self.bias is None else self.bias.reshape(self._num_heads, self._out_feats)
+        result = functional.activated(result, bias, self.activation)
         return result if weights is None else (result, weights)
 
     def _folded(self, linear: nn.Linear, vector: Tensor) -> Tensor:

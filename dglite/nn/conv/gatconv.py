@@ -137,10 +137,8 @@ class GATConv(InEdgesRequired):
             if isinstance(self.res_fc, nn.Identity):
                 functional.require_dense(residual, "a residual without a matrix")
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
-        if self.bias is not None:
-            result = result + self.bias.view(self._num_heads, self._out_feats)
-        if self.activation is not None:
-            result = self.activation(result)
+        bias = None if self.bias is None else self.bias.view(self._num_heads, self._out_feats)
+        result = functional.activated(result, bias, self.activation)
         return result if weights is None else (result, weights)
 
     def _project(self, source: Any, destination: Any, separate: bool) -> tuple[Tensor, tuple[Tensor, Tensor], Any]:
@@ -154,7 +152,7 @@ class GATConv(InEdgesRequired):
         source = self.feat_drop(source)
         destination = self.feat_drop(destination) if separate else functional.first_rows(source, destination.shape[0])
         fc_src, fc_dst = (self.fc_src, self.fc_dst) if self._paired else (self.fc, self.fc)
-        projected = functional.by_head(fc_src(source), heads)
+        projected = functional.by_head(functional.projected(fc_src, source), heads)
         if not self._paired and not separate:
             by_head = projected.shape[1:]
             return projected, (self.attn_l[0].expand(by_head), self.attn_r[0].expand(by_head)), destination

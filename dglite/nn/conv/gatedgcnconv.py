@@ -76,8 +76,7 @@ class GatedGCNConv(nn.Module):
         nodes = self.A(feat) + functional.gated_mean(adjacency, self.B(feat), edges)
         if self.batch_norm:
             nodes, edges = self.bn_node(nodes), self.bn_edge(edges)
-        if self.activation is not None:
-            nodes, edges = self.activation(nodes), self.activation(edges)
+        nodes, edges = (functional.activated(x, None, self.activation) for x in (nodes, edges))
         if self.residual:
             nodes, edges = feat + nodes, edge_feat + edges
         return self.dropout(nodes), self.dropout(edges)

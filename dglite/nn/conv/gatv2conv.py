@@ -121,8 +121,7 @@ class GATv2Conv(InEdgesRequired):
             if isinstance(self.res_fc, nn.Identity):
                 functional.require_dense(residual, "a residual without a matrix")
             result = result + functional.by_head(self.res_fc(residual), self._num_heads)
-        if self.activation is not None:
-            result = self.activation(result)
+        result = functional.activated(result, None, self.activation)
         return result if weights is None else (result, weights)
 
     def _project(self, source: Tensor, destination: Tensor, separate: bool) -> tuple[Tensor, Tensor, Tensor]:

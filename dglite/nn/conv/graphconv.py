@@ -118,7 +118,7 @@ class GraphConv(InEdgesRequired):
         else:  # bias and ReLU belong to the product
             result = functional.normalised_sum(adjacency, source, self._norm, edge_weight)
             result = functional.product(result, weight, bias, relu)
-        return result if relu or activation is None else activation(result)
+        return functional.activated(result, None, None if relu else activation)
 
     def _weight(self, given: Tensor | None) -> Tensor | None:
         own = self.weight

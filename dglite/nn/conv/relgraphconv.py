@@ -101,13 +101,9 @@ class RelGraphConv(nn.Module):
         result = self._messages(adjacency, feat, etypes, norm)
         if self.layer_norm:
             result = self.layer_norm_weight(result)
-        if self.bias:
-            result = result + self.h_bias
         if self.self_loop:
             result = result + functional.first_rows(feat, adjacency.num_dst) @ self.loop_weight
-        if self.activation is not None:
-            result = self.activation(result)
-        return self.dropout(result)
+        return self.dropout(functional.activated(result, self.h_bias if self.bias else None, self.activation))
 
     def _messages(self, adjacency: Adjacency, feat: Tensor, etypes: Any, norm: Tensor | None) -> Tensor:
         """Return the sums of messages."""

@@ -130,8 +130,7 @@ class SAGEConv(nn.Module):
             result = self._mean_with_self(adjacency, source, destination if separate else None, edge_weight)
         else:
             result = self._with_neighbours(destination, graph, adjacency, source, edge_weight)
-        if self.activation is not None:
-            result = self.activation(result)
+        result = functional.activated(result, None, self.activation)
         return result if self.norm is None else self.norm(result)
 
     def _with_neighbours(

@@ -47,6 +47,7 @@ from .edges import (
     sum_of_three,
 )
 from .given import (
+    activated,
     as_module,
     by_head,
     first_rows,
@@ -85,6 +86,7 @@ __all__ = [
     "EdgePairs",
     "SetPairs",
     "SetSizes",
+    "activated",
     "adjacency_of",
     "as_features",
     "as_module",

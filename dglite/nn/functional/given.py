@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...backend import Tensor, active, framework
 from ...errors import DGLError
+from ...formulas import FORMULAS
+from ...ops import biases
 from ...structure.adjacency import Adjacency
 from ..base import nn
 from ..sparsefeatures import Features, SparseFeatures, as_features
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from ...graph import DGLGraph
 
 __all__ = [
+    "activated",
     "as_module",
     "by_head",
     "first_rows",
+    "formula_of",
     "is_plain",
     "is_relu",
     "pair_of_features",
@@ -51,6 +55,53 @@ def is_plain(module: Any, kind: Any = None) -> bool:
 def is_relu(activation: Any) -> bool:
     """Whether an activation is ReLU and nothing else, so that a kernel may do it."""
     return activation is nn.functional.relu or activation is framework.relu or is_plain(activation, nn.ReLU)
+
+
+_OPTIONS = {
+    "ELU": ("alpha",),
+    "GELU": ("approximate",),
+    "LeakyReLU": ("negative_slope",),
+    "ReLU": (),
+    "SELU": (),
+    "SiLU": (),
+    "Sigmoid": (),
+    "Softplus": ("beta", "threshold"),
+    "Tanh": (),
+}
+"""Modules of torch that are formulas, with the names of their options."""
+_FORMULA_NAMES = {"LeakyReLU": "leaky_relu"}
+
+
+def formula_of(activation: Any) -> tuple[str, tuple[tuple[str, Any], ...]] | None:
+    """Return the name and the options of an activation in the table of formulas, None where it is not one of torch's.
+
+    That is a function without further arguments, such as ``torch.tanh`` or ``F.elu``, or a module without hooks.
+    """
+    kind = type(activation).__name__
+    if kind in _OPTIONS and is_plain(activation, getattr(nn, kind, None)):
+        name = _FORMULA_NAMES.get(kind, kind.lower())
+        found = name, tuple((option, getattr(activation, option)) for option in _OPTIONS[kind])
+    else:
+        name = getattr(activation, "__name__", "")
+        if not any(getattr(module, name, None) is activation for module in (nn.functional, framework)):
+            return None
+        found = name, ()
+    formula = FORMULAS.get(name)
+    known = formula is not None and formula.required == 1 and formula.of(("input",), found[1]) is not None
+    return found if known else None
+
+
+def activated(x: Tensor, bias: Tensor | None, activation: Any) -> Tensor:
+    """Return ``activation(x + bias)``, (rows, \\*feat), in one pass where both are known and ``x`` is large.
+
+    ``bias`` (\\*feat) and ``activation`` may be None.
+    """
+    formula = None if activation is None else formula_of(activation)
+    if (bias is not None or formula is not None) and biases.has_kernel(x, bias):
+        x, bias = biases.biased(x, bias, formula), None
+        activation = activation if formula is None else None
+    x = x if bias is None else x + bias
+    return x if activation is None else activation(x)
 
 
 def pair_of_sizes(sizes: int | tuple[int, int]) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dglite import DGLError, dynamic
+from dglite.dynamic.processors import host
 
 SGD = torch.optim.SGD
 
@@ -208,6 +209,48 @@ def test_a_handle_without_processors() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(DGLError, match="processors=0"):
         dynamic.persistent(model.parameters(), SGD(model.parameters()), processors=0)
+
+
+def test_the_number_of_processors_changes_no_bit() -> None:
+    found = []
+    for processors in (None, 1, 2, 3):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(40, 70), nn.Tanh(), nn.Linear(70, 5))
+        handle = dynamic.persistent(model.parameters(), SGD(model.parameters(), lr=0.1), processors)
+        for label in range(5):
+            handle.step(
+                [F.cross_entropy(model(dynamic.lazy(torch.ones(3, 40))), dynamic.lazy(torch.tensor([label] * 3)))]
+            )
+        found.append([handle.sync(), *weights(model)])
+    for other in found[1:]:
+        assert other[0] == found[0][0]
+        assert all(torch.equal(x, y) for x, y in zip(other[1:], found[0][1:], strict=True))
+
+
+@pytest.mark.parametrize(("cores", "threads", "fewer"), [(4, 4, 3), (8, 4, 4), (1, 1, 1), (1, 2, 1)])
+def test_processors_leave_a_core_to_python_where_it_has_none(
+    cores: int, threads: int, fewer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "num_cores", lambda: cores)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    count = host.Count(None)
+    assert int(count) == threads
+    count.note(2 * host.WINDOW, 2 * host.WINDOW)
+    assert int(count) == fewer
+
+
+def test_processors_take_all_cores_while_python_computes_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "num_cores", lambda: 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    counts = {count: host.Count(count) for count in (None, 1, 2)}
+    assert [int(count) for count in counts.values()] == [2, 1, 2]
+    for share, expected in [(0.5, 1), (0.3, 2), (0.4, 2), (0.5, 1), (0.4, 1), (0.0, 2)]:
+        for count in counts.values():
+            before = int(count)
+            count.note(host.WINDOW / 2, share * host.WINDOW / 2)
+            assert int(count) == before
+            count.note(host.WINDOW, share * host.WINDOW)
+        assert [int(count) for count in counts.values()] == [expected, 1, 2]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

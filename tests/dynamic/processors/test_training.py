@@ -49,7 +49,7 @@ def train(
     model = make()
     optim = optimizer(model.parameters())
     if persistent:
-        handle = dynamic.persistent(model.parameters(), optim)
+        handle = dynamic.persistent(model.parameters(), optim, processors=torch.get_num_threads())
         found = [handle.step(losses(model, step)) for step in range(steps)]
         assert found[0] is None
         return [*found[1:], handle.sync()], model, optim  # type: ignore[list-item]

@@ -19,7 +19,7 @@ from dglite.kernels.cpu.dynamic.rowwise import rowwise_kernel
 from dglite.kernels.cpu.dynamic.steps import step_kernel
 from dglite.kernels.cpu.graph.attention import dropout_multipliers
 from dglite.kernels.cpu.run.launch import launch
-from dglite.kernels.render.rows import RowAccess
+from dglite.kernels.render.rows import RowAccess, StepSpec
 from dglite.ops import core
 from dglite.opspec import Reducer
 from tests.kernels.cpu import test_matrix, test_steps
@@ -67,7 +67,7 @@ def on_rows() -> dict[str, np.ndarray]:
     words = [37, bounds.ctypes.data, *place[:2], index.ctypes.data, out.ctypes.data, out.strides[0]]
     launch(sum_kernel(RowAccess.INDEXED, "float32", 37), [0, 20, *words])
     found["sums"] = out.copy()
-    test_steps.run(step_kernel((FORMULA,), (False, False), True, False, "float32"), 37, out, [x, y], False)
+    test_steps.run(step_kernel(StepSpec((FORMULA,), (False, False), True, False, "float32")), 37, out, [x, y], False)
     found["step"] = out.copy()
     for form in ("dots", "outer"):
         result, scale = np.zeros((3, 20), np.float32) if form == "dots" else m.copy(), np.array([2, 3], np.float32)

@@ -17,7 +17,17 @@ from dglite.kernels.cpu.run import launch
 from dglite.kernels.spec import REDUCED
 from dglite.opspec import Reducer
 from tests import reference
-from tests.kernels.sparse_cases import DTYPES, GRAPHS, IDS, TORCH, assert_close, expression, graph, operands
+from tests.kernels.sparse_cases import (
+    DTYPES,
+    GRAPHS,
+    IDS,
+    TORCH,
+    assert_close,
+    expression,
+    graph,
+    operands,
+    set_cache_bytes,
+)
 from tests.pairs import cases
 
 KINDS = [kind for kind in GRAPHS if kind != "no nodes"]  # without sources they do not pay
@@ -27,7 +37,7 @@ OPS = {"copy_u": ("full",), "u_mul_e": ("full", "one"), "u_div_v": ("full", "ful
 @pytest.fixture(autouse=True)
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let panels of small graphs have one cache line of each source, and return to Python between them."""
-    monkeypatch.setattr(panels, "cache_bytes", lambda: 3000)
+    set_cache_bytes(monkeypatch, 3000)
     monkeypatch.setattr(launch, "PARALLEL_FROM", 1)
     monkeypatch.setattr(launch, "WORK_PER_CALL", 5000)
 
@@ -93,6 +103,19 @@ def test_an_epilogue_reads_the_columns_of_its_panel():
     assert_close(got, reference.spmm(expr, Reducer.SUM, coo.src, coo.dst, coo.num_dst, [x]) + given, "float64")
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reducer", ["sum", "max"])
+def test_numbers_of_sources_are_multiplied_in_the_copy_or_after_it(dtype, reducer):
+    coo, x, left, right = graph("random"), Operand(Side.U, 0), Operand(Side.U, 1), Operand(Side.V, 2)
+    values = operands(x * left * right, coo, ((100,), (1,), (1,)))
+    for expr in (x * left * right, right * (left * x), x * left * left, x / left, x * right + left, x * left):
+        bound = bind_spmm(expr, Reducer(reducer), dtype, "int32", ((100,), (1,), (1,)))
+        got, rounded = in_panels(coo, "int32", dtype, bound, values, 2)
+        assert_close(got, reference.spmm(expr, Reducer(reducer), coo.src, coo.dst, coo.num_dst, rounded), dtype)
+        is_factor = dtype in ("float32", "float64") and reducer == "sum" and expr not in (x / left, x * right + left)
+        assert (bound.panels.factor is not None) == is_factor
+
+
 @pytest.mark.parametrize(
     ("expr", "shapes"),
     [
@@ -112,11 +135,13 @@ def test_several_reductions_have_no_panels():
 
 
 def test_panels_are_of_what_a_cache_holds(monkeypatch):
+    set_cache_bytes(monkeypatch, 1 << 21)
     way = bind_spmm(expression("copy_u"), Reducer.SUM, "float32", "int32", ((128,),)).panels
-    monkeypatch.setattr(panels, "cache_bytes", lambda: 1 << 21)
     assert way.pay(20_000, 20_000, 1_000_000)
     assert not way.pay(4_000, 20_000, 1_000_000)  # all of it lies in the cache
-    assert not way.pay(30_000, 20_000, 1_000_000)  # not even a line of each
+    assert way.pay(40_000, 20_000, 1_600_000)  # most of a line of each does, and is read often
+    assert not way.pay(40_000, 20_000, 700_000)
+    assert not way.pay(120_000, 20_000, 100_000_000)  # little does
     assert not way.pay(20_000, 20_000, 100_000)  # read too seldom
     assert way.columns(20_000) == (16, 8) and way.columns(8_000) == (32, 4)
     monkeypatch.setattr(panels, "cache_bytes", lambda: 0)  # unknown
@@ -134,7 +159,7 @@ def test_operations_take_panels_where_they_pay(monkeypatch):
     e = torch.rand(500, 1, dtype=torch.float64, generator=generator, requires_grad=True)
     results = []
     for size in (0, 40 * 64 * 2):
-        monkeypatch.setattr(panels, "cache_bytes", lambda size=size: size)
+        set_cache_bytes(monkeypatch, size)
         out = ops.u_mul_e_sum(g, x, e)
         results.append((out, *torch.autograd.grad(out.square().sum(), (x, e))))
     assert len(taken) == 2  # forward, and the gradient of x

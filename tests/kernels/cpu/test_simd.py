@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+
 import numpy as np
 import pytest
 import torch
@@ -61,3 +64,29 @@ def test_16_bit_floats_round_as_torch_does(dtype, lanes):
     assert torch.equal(torch.nan_to_num(narrow), torch.nan_to_num(values.to(kind)))
     assert torch.equal(torch.nan_to_num(back), torch.nan_to_num(values.to(kind).float()))
     assert narrow[998].isnan() and back[998].isnan()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [4, 16])
+def test_parts_of_vectors_end_where_memory_does(dtype, lanes):
+    other, item = -1.0, np.dtype(dtype).itemsize
+    load, store = simd.part_loader(dtype, lanes, other), simd.part_storer(dtype, lanes)
+    whole = simd.storer(dtype, lanes)
+
+    @cfunc("void(int64, int64, int64, int64)")
+    def kernel(source, part, full, count):
+        store(part, load(source, count), count)
+        whole(full, load(source, count))
+
+    pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+    end = np.frombuffer(pages, np.uint8).ctypes.data + mmap.PAGESIZE
+    libc = ctypes.CDLL(None)
+    assert libc.mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0  # to read here would be a crash
+    for count in range(lanes + 3):
+        size = min(count, lanes)
+        values = np.frombuffer(pages, dtype, mmap.PAGESIZE // item)[mmap.PAGESIZE // item - size :]
+        values[:] = np.arange(size) + 1
+        full = np.zeros(lanes, dtype)
+        kernel.ctypes(end - size * item, end - size * item, full.ctypes.data, count)
+        np.testing.assert_array_equal(full, [*range(1, size + 1), *[other] * (lanes - size)])
+        np.testing.assert_array_equal(values, np.arange(size) + 1)

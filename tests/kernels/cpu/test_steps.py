@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.dynamic.steps import run_steps, run_steps_by_rows, step_kernel
+from dglite.kernels.cpu.dynamic.steps import run_steps, step_kernel
 from dglite.kernels.cpu.run.launch import launch
+from dglite.kernels.render.rows import StepSpec
 
 X, Y = Operand(Side.E, 0), Operand(Side.E, 1)
 FORMULA = X.call("tanh") * Y + 2.0
@@ -39,9 +40,9 @@ def test_formulas(dtype: str, listed: bool, width: int) -> None:
     generator = np.random.default_rng(0)
     x, y = (generator.standard_normal((5, 70)).astype(dtype)[:, :width] for _ in range(2))
     result = np.ones((5, 70), dtype)[:, :width]
-    run(step_kernel((FORMULA,), (False, False), True, False, dtype), width, result, [x, y], listed)
+    run(step_kernel(StepSpec((FORMULA,), (False, False), True, False, dtype)), width, result, [x, y], listed)
     np.testing.assert_allclose(result, 1 + np.tanh(x) * y + 2, rtol=1e-5 if dtype == "float32" else 1e-12)
-    run(step_kernel((FORMULA,), (False, True), False, False, dtype), width, result, [x, y], listed)
+    run(step_kernel(StepSpec((FORMULA,), (False, True), False, False, dtype)), width, result, [x, y], listed)
     np.testing.assert_allclose(result, np.tanh(x) * y[:, :1] + 2, rtol=1e-5 if dtype == "float32" else 1e-12)
 
 
@@ -49,9 +50,9 @@ def test_formulas(dtype: str, listed: bool, width: int) -> None:
 def test_totals(width: int) -> None:
     generator = np.random.default_rng(0)
     x, y, total = generator.standard_normal((5, width)), generator.standard_normal((5, width)), np.ones((5, 1))
-    run(step_kernel((X * Y,), (False, False), True, True, "float64"), width, total, [x, y], False)
+    run(step_kernel(StepSpec((X * Y,), (False, False), True, True, "float64")), width, total, [x, y], False)
     np.testing.assert_allclose(total[:, 0], 1 + (x * y).sum(1))
-    run(step_kernel((X * Y,), (False, False), False, True, "float64"), width, total, [x, y], False)
+    run(step_kernel(StepSpec((X * Y,), (False, False), False, True, "float64")), width, total, [x, y], False)
     np.testing.assert_allclose(total[:, 0], (x * y).sum(1))
 
 
@@ -61,7 +62,7 @@ def test_a_sequence_reads_what_it_has_written_and_leaves_out_rows_at_0(threads: 
     double, square = np.zeros_like(x), np.zeros_like(x)
     rows = np.array([square.ctypes.data + i * square.strides[0] for i in range(4)])
     rows[2] = 0
-    plus, times = (step_kernel((f,), (False, False), False, False, "float64") for f in (X + Y, X * Y))
+    plus, times = (step_kernel(StepSpec((f,), (False, False), False, False, "float64")) for f in (X + Y, X * Y))
     words = np.array(
         [
             *(plus, 4, 100, *place(double, False), *place(x, False), *place(x, False)),
@@ -75,21 +76,17 @@ def test_a_sequence_reads_what_it_has_written_and_leaves_out_rows_at_0(threads: 
 
 
 @pytest.mark.parametrize("width", [5, 100])
-def test_several_formulas_by_rows_or_columns(width: int) -> None:
+def test_several_formulas(width: int) -> None:
     x, y = np.random.default_rng(0).standard_normal((2, 700, width))
-    kernel = step_kernel((X * Y, (X * Y).call("tanh")), (False, False), True, False, "float64")
-    for by_rows in (True, False):
-        product, bounded = np.ones_like(x), np.ones_like(x)
-        rows = np.array([bounded.ctypes.data + i * bounded.strides[0] for i in range(len(x))])
-        rows[::3] = 0
-        words = np.array(
-            [kernel, *x.shape, *place(product, False), 0, 0, rows.ctypes.data, *place(x, False), *place(y, True)]
-        )
-        start = np.zeros(1, np.int64)
-        if by_rows:
-            run_steps_by_rows(words, start, 0, 1, 2)
-        else:
-            run_steps(words.ctypes.data, start.ctypes.data, 0, 1, 1 << 20, 2)
-        np.testing.assert_allclose(product, 1 + x * y)
-        present = np.arange(len(x))[:, None] % 3 > 0
-        np.testing.assert_allclose(bounded, np.where(present, 1 + np.tanh(x * y), 1))
+    kernel = step_kernel(StepSpec((X * Y, (X * Y).call("tanh")), (False, False), True, False, "float64"))
+    product, bounded = np.ones_like(x), np.ones_like(x)
+    rows = np.array([bounded.ctypes.data + i * bounded.strides[0] for i in range(len(x))])
+    rows[::3] = 0
+    words = np.array(
+        [kernel, *x.shape, *place(product, False), 0, 0, rows.ctypes.data, *place(x, False), *place(y, True)]
+    )
+    start = np.zeros(1, np.int64)
+    run_steps(words.ctypes.data, start.ctypes.data, 0, 1, 1 << 20, 2)
+    np.testing.assert_allclose(product, 1 + x * y)
+    present = np.arange(len(x))[:, None] % 3 > 0
+    np.testing.assert_allclose(bounded, np.where(present, 1 + np.tanh(x * y), 1))

@@ -19,6 +19,7 @@ from ....kernels.cpu.dynamic.steps import (
     run_steps,
     step_kernel,
 )
+from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
 from ..recording.signatures import (
     DTYPES,
@@ -41,7 +42,7 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
     if not kind.numel or not len(into):
         return
     dtype = DTYPES.get(kind.dtype) or {4: "float32", 8: "float64"}[kind.item]
-    kernel = step_kernel((Operand(Side.E, 0),), (False,), add, False, dtype)
+    kernel = step_kernel(StepSpec((Operand(Side.E, 0),), (False,), add, False, dtype))
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)

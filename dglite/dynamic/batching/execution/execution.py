@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from ....kernels.cpu.dynamic import program
-from ....kernels.cpu.dynamic.steps import (
-    run_steps,
-    run_steps_by_rows,
-)
-from ....kernels.cpu.run.launch import PARALLEL_FROM
+from ....kernels.cpu.dynamic.steps import run_steps
 from ..recording.signatures import (
     DTYPES,
     Matrices,
@@ -65,11 +61,9 @@ class BatchedRun(Placement):
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
         words, starts, _, rows, _ = work
         threads, addresses = torch.get_num_threads(), (words.ctypes.data, starts.ctypes.data)
-        for heavy, first, last, amount, apart in rows.tolist():
+        for heavy, first, last, amount, _ in rows.tolist():
             if heavy:
                 matrices(first)
-            elif apart and threads > 1 and amount > (last - first) * PARALLEL_FROM:
-                run_steps_by_rows(words, starts, first, last, threads)
             else:
                 run_steps(*addresses, first, last, amount, threads)
 

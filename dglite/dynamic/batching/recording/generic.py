@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from ....errors import DGLError
 from ....formulas import FORMULAS
+from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .pointwise import same_session
@@ -97,29 +98,18 @@ def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
     return type(x), x
 
 
-def _filler(call: Any, given: Callable[[Tensor], Tensor] = lambda x: x) -> Callable[[Sequence[Tensor]], Any]:
-    """Return what puts tensors in the places of the lazy ones of a call, and ``given(x)`` in those of other tensors."""
-    leaves, spec = pytree.tree_flatten(call)
-    places = [i for i, x in enumerate(leaves) if type(x) is LazyTensor]
-    # No lazy tensor is kept: it would keep its session alive.
-    kept = [None if type(x) is LazyTensor else given(x) if isinstance(x, Tensor) else x for x in leaves]
-
-    def filled(values: Sequence[Tensor]) -> Any:
-        every = list(kept)
-        for place, value in zip(places, values, strict=True):
-            every[place] = value
-        return pytree.tree_unflatten(every, spec)
-
-    return filled
+def _is_lazy(x: Any) -> bool:
+    return type(x) is LazyTensor
 
 
 def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]) -> Recorded:
     """Return the operation that calls a function on batches."""
+    arguments = filler(recorded, _is_lazy)  # no lazy tensor is kept: it would keep its session alive
     samples = [torch.empty(kind.shape, dtype=kind.dtype, device="meta") for kind in kinds]
-    args, kwargs = _filler(recorded, lambda x: torch.empty_like(x, device="meta"))(samples)
+    like = pytree.tree_map_only(Tensor, lambda x: torch.empty_like(x, device="meta"), arguments(samples))
     try:
         with torch.no_grad():
-            returned = function(*args, **kwargs)
+            returned = function(*like[0], **like[1])
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError, NotImplementedError) as error:
         shapes = ", ".join(map(repr, kinds))
         raise DGLError(
@@ -127,8 +117,6 @@ def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: 
             "tensors are written without a batch axis; for what depends on values, ask for x.value()"
         ) from error
     results, assemble = _results_of(function.__name__, returned)
-
-    arguments = _filler(recorded)
 
     def single(*values: Tensor) -> tuple[Tensor, ...]:
         args, kwargs = arguments(values)

@@ -29,6 +29,7 @@ from ....expr import (
 )
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.steps import step_kernel
+from ....kernels.render.rows import StepSpec
 from ....locks import new_lock
 
 __all__ = [
@@ -202,7 +203,8 @@ def _template(
     if len(rows) > program.MOST_ROWS:
         raise ValueError(f"formulas of {len(rows)} results and operands; at most {program.MOST_ROWS} fit")
     compacted = tuple(renumber(formula, {slot: i for i, slot in enumerate(slots)}) for formula in formulas)
-    kernel = step_kernel(compacted, tuple(places[slot][3] for slot in slots), add, total, DTYPES[dtype])
+    spread = tuple(places[slot][3] for slot in slots)
+    kernel = step_kernel(StepSpec(compacted, spread, add, total, DTYPES[dtype]))
     words = [kernel, width, int(total), len(into), len(slots), dtype.itemsize, gather]
     words += [int(word) for row in rows for word in row]
     return words + [0] * (program.TEMPLATE_WORDS - len(words))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -272,27 +273,25 @@ def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:
 
 def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
     """Return it with an axis of one element more."""
-    kind = _with_axis.get((x._kind, dim))
-    if kind is None:
-        shape = list(x._kind.shape)
-        shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
-        kind = _with_axis[x._kind, dim] = kind_of(shape, x._kind.dtype)
-    return LazyTensor(x._session, x._ref, kind)
+    return LazyTensor(x._session, x._ref, _with_axis(x._kind, dim))
+
+
+@cache
+def _with_axis(kind: TensorKind, dim: int) -> TensorKind:
+    shape = list(kind.shape)
+    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
+    return kind_of(shape, kind.dtype)
 
 
 def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
     """Return it without axes of one element, or without axis ``dim`` if it has one element."""
-    kind = _without_axis.get((x._kind, dim))
-    if kind is None:
-        shape = x._kind.shape
-        drop = range(len(shape)) if dim is None else [axis_of(x, dim)]
-        kept = [size for i, size in enumerate(shape) if i not in drop or size != 1]
-        kind = _without_axis[x._kind, dim] = kind_of(kept, x._kind.dtype)
-    return LazyTensor(x._session, x._ref, kind)
+    return LazyTensor(x._session, x._ref, _without_axis(x._kind, None if dim is None else axis_of(x, dim)))
 
 
-_with_axis: dict[tuple[TensorKind, int], TensorKind] = {}
-_without_axis: dict[tuple[TensorKind, int | None], TensorKind] = {}
+@cache
+def _without_axis(kind: TensorKind, dim: int | None) -> TensorKind:
+    kept = [size for i, size in enumerate(kind.shape) if size != 1 or dim not in (None, i)]
+    return kind_of(kept, kind.dtype)
 
 
 def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from ....expr import Operand, Side
+from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
-from ...spec import ITEM_BYTES, SpmmSpec, pieces_of
+from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
@@ -25,6 +25,10 @@ LINE = 64
 """Bytes of a cache line."""
 LEAST_DEGREE = 8
 """Entries for each row and each source from which on a copy and another pass over the rows pay."""
+FITTING, MOST_CACHES = 0.7, 1.6
+"""The part of a core's cache that a panel may fill, and how many caches it may fill where rows have many entries."""
+DEGREE_PER_CACHE = 16
+"""Entries for each row and source from which on a panel pays that fills a cache, for one of two caches twice these."""
 SHARES = 8
 """Runs of rows that a panel is cut into, for threads that have done their own panels."""
 _EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
@@ -40,6 +44,8 @@ ITEM, INDEX, LINE, ROOM = {item}, {id_item}, {line}, {room}
 word, index = simd.word, simd.index_loader("{index}")
 load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 load_line, store_line = simd.loader("float32", 16), simd.storer("float32", 16)
+load_many, store_many = simd.loader("{dtype}", LINE // ITEM), simd.storer("{dtype}", LINE // ITEM)
+splat = simd.splat("{compute}", LINE // ITEM)
 
 
 def panels(args, task, num_tasks):
@@ -47,6 +53,7 @@ def panels(args, task, num_tasks):
     first, stop, columns, width = word(args, 4), word(args, 5), word(args, 6), word(args, 7)
     whole, last, num_panels = word(args, 8), word(args, 9), word(args, 10)
     place, num_sources, mine = word(args, 11), word(args, 12), word(args, 13) + task * word(args, 14)
+    factors, factor_stride = word(args, 15), word(args, 16) * ITEM
     if task < 0:
         return
     indptr, num_rows, num_entries = word(common, 0), word(common, 3), word(common, 4)
@@ -63,18 +70,26 @@ def panels(args, task, num_tasks):
         for i in range(num_sources):
             here, there = source + (i * width + start) * ITEM, buffer + i * size * ITEM
             rest = size * ITEM // LINE * (LINE // ITEM)
-            for k in range(0, rest, LINE // ITEM):
-                store_line(there + k * ITEM, load_line(here + k * ITEM))
-            for k in range(rest, size):
-                store(there + k * ITEM, load(here + k * ITEM))
+            if factors == 0:
+                for k in range(0, rest, LINE // ITEM):
+                    store_line(there + k * ITEM, load_line(here + k * ITEM))
+                for k in range(rest, size):
+                    store(there + k * ITEM, load(here + k * ITEM))
+            else:
+                factor = load(factors + i * factor_stride)
+                for k in range(0, rest, LINE // ITEM):
+                    store_many(there + k * ITEM, load_many(here + k * ITEM) * splat(factor))
+                for k in range(rest, size):
+                    store(there + k * ITEM, load(here + k * ITEM) * factor)
         put_word(mine, {inner}, size)
         put_word(mine, place, buffer)
         put_word(mine, place + 1, size)
-        for i in range(word(args, 15)):
-            along = word(args, 16 + i)
+        for i in range(word(args, 17)):
+            along = word(args, 18 + i)
             put_word(mine, along, word(common, along) + start * ITEM)
         while share < shares:
-            row, high, begin, end = 0, num_rows, num_entries * share // shares, num_entries * (share + 1) // shares
+            part = (share + panel * shares // num_panels) % shares
+            row, high, begin, end = 0, num_rows, num_entries * part // shares, num_entries * (part + 1) // shares
             while row < high:
                 middle = (row + high) // 2
                 if index(indptr, middle) < begin:
@@ -82,7 +97,7 @@ def panels(args, task, num_tasks):
                 else:
                     high = middle
             after, high = num_rows, num_rows
-            if share + 1 < shares:
+            if part + 1 < shares:
                 after = row
                 while after < high:
                     middle = (after + high) // 2
@@ -112,7 +127,8 @@ def cache_bytes() -> int:
 def _address(dtype: str, index: str) -> int:
     places = {"inner": _INNER, "out": _OUT, "winners": _WINNERS, "line": LINE, "room": 8 * _WORDS}
     id_item = 4 if index == "int32" else 8
-    text = _SOURCE.format(dtype=dtype, index=index, item=ITEM_BYTES[dtype], id_item=id_item, **places)
+    dtypes = {"dtype": dtype, "compute": compute_dtype(dtype), "index": index}
+    text = _SOURCE.format(item=ITEM_BYTES[dtype], id_item=id_item, **dtypes, **places)
     return compile_kernels("panels", text)["panels"]
 
 
@@ -125,35 +141,64 @@ def panelled_operand(spec: SpmmSpec) -> Operand | None:
     return of_entries[0] if plain and len(of_entries) == 1 and of_entries[0].side is Side.U else None
 
 
+def _without_factor(expr: Expr, factor: Operand) -> Expr | None:
+    """Return ``expr / factor`` of a product that has it, else None."""
+    if expr == factor:
+        return Constant(1.0)
+    if isinstance(expr, Call) and expr.op.name == "mul":
+        left, right = expr.args
+        rest = _without_factor(left, factor)
+        if rest is not None:
+            return rest * right
+        rest = _without_factor(right, factor)
+        return None if rest is None else left * rest
+    return None
+
+
+def _factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None, SpmmSpec]:
+    """Return a number of each source that multiplies ``operand``, to be done in the copy, and what is left to do."""
+    if spec.reducer.selects or spec.dtype != compute_dtype(spec.dtype) or _without_factor(spec.expr, operand) is None:
+        return None, spec
+    for x in spec.operands:
+        rest = _without_factor(spec.expr, x)
+        if x.side is Side.U and spec.patterns[x.slot] is Pattern.SCALAR and rest is not None:
+            return x, dataclasses.replace(spec, expr=rest)
+    return None, spec
+
+
 class Panels:
     """The way in panels of one kernel. ``address`` compiles a kernel for another specification."""
 
     def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
-        self.spec, self.width, self.address = spec, width, address
+        self.width, self.address = width, address
         self.item = ITEM_BYTES[spec.dtype]
+        given = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
+        factor, self.spec = _factor_of_sources(spec, operand)
+        spec = self.spec
+        self.factor = None if factor is None else given[factor]
+        self.given = [given[x] for x in spec.operands]
         places = {x: _FIRST_OPERAND + 3 * i for i, x in enumerate(spec.operands)}
         self.place = places[operand]
         self.of_edges = [place for x, place in places.items() if x.side is Side.E]
         full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
         self.along = [places[x] for x in full if x is not operand]
         self.row_bytes = self.width * self.item
-
-    def needless(self, num_sources: int) -> bool:
-        """Whether all columns of the sources lie in a core's cache together."""
-        return num_sources * self.row_bytes <= cache_bytes()
+        self.most_sources = cache_bytes() // max(self.row_bytes, 1)
+        """How many sources lie in a core's cache with all of their columns: panels are needless."""
+        self.kernel_of = cache(self._kernel)
 
     def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
-        """Whether sources lie in no core's cache, but a panel of them does, and is read often enough."""
+        """Whether sources lie in no core's cache, but a panel of them does, or mostly, and is read often enough."""
         own = cache_bytes()
-        return (
-            not self.needless(num_sources)
-            and num_sources * LINE <= 0.7 * own
-            and num_entries >= LEAST_DEGREE * max(num_sources, num_rows)
-        )
+        if num_sources <= self.most_sources or num_sources * LINE > MOST_CACHES * own:
+            return False
+        caches = num_sources * LINE / own
+        least = LEAST_DEGREE if caches <= FITTING else DEGREE_PER_CACHE * caches
+        return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
     def columns(self, num_sources: int) -> tuple[int, int]:
         """Return how many columns a panel has, and how many panels there are. The last may have a quarter more."""
-        lines = max(int(0.7 * cache_bytes()) // (num_sources * LINE), 1)
+        lines = max(int(FITTING * cache_bytes()) // (num_sources * LINE), 1)
         most = max(self.spec.lanes * self.item // LINE, 1)
         columns = min(1 << lines.bit_length() - 1, most) * LINE // self.item
         return columns, max((self.width + columns * 3 // 4 - 1) // columns, 1)
@@ -174,12 +219,14 @@ class Panels:
 
     def run(self, words: array[int], num_sources: int, scratch: int, threads: int) -> None:
         """Reduce; ``words`` are the arguments of the kernel of whole rows, ``scratch`` an address."""
+        factors = [0, 0] if self.factor is None else words[self.factor : self.factor + 2].tolist()
+        words = sum((words[place : place + 3] for place in self.given), words[:_FIRST_OPERAND])
         work = (words[_NUM_ENTRIES] + words[_NUM_ROWS]) * self.width
         threads = num_threads(work, threads)
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
         self._order_edges(words, scratch + each * threads, threads)
-        kernels = [self._kernel(n) for n in (columns, self.width - columns * (num_panels - 1))]
+        kernels = [self.kernel_of(n) for n in (columns, self.width - columns * (num_panels - 1))]
         counters = array("q", bytes(8 * num_panels))
         base = [words.buffer_info()[0], len(words), SHARES, counters.buffer_info()[0]]
         shape = [columns, self.width, *kernels, num_panels, self.place, num_sources, scratch, each]
@@ -187,7 +234,7 @@ class Panels:
         calls = min(num_calls(work, threads), num_panels)
         for call in range(calls):
             bounds = [num_panels * call // calls, num_panels * (call + 1) // calls]
-            launch(address, [*base, *bounds, *shape, len(self.along), *self.along], threads, threads)
+            launch(address, [*base, *bounds, *shape, *factors, len(self.along), *self.along], threads, threads)
 
     def _order_edges(self, words: array[int], target: int, threads: int) -> None:
         """Bring numbers of edges in the order of entries: every panel reads them."""
@@ -201,6 +248,7 @@ class Panels:
         words[_EDGE_IDS] = 0
 
     def _kernel(self, columns: int) -> int:
+        """Return the address of the kernel for a panel of so many columns."""
         blocks = columns >= self.spec.lanes
         pieces = pieces_of(columns % self.spec.lanes)
         return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, near=True))

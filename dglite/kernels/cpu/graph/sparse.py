@@ -39,6 +39,7 @@ from ..run.driver import (
     reduce_driver,
 )
 from ..run.launch import (
+    PARALLEL_FROM,
     launch_at,
     num_tasks,
     num_threads,
@@ -121,11 +122,14 @@ class SpmmKernel(_Bound):
 
         Of several reductions it is (maxima and minima, num_rows, width).
         """
-        work = (structure[4] + structure[3]) * self.width
-        threads = num_threads(work, threads)
-        tasks = num_tasks(threads, work)
         words = self.words(structure, operands, out)
         words[_WINNERS] = winners
+        work = (structure[4] + structure[3]) * self.width
+        if work < PARALLEL_FROM:
+            launch_at(self.driver, words.buffer_info()[0])
+            return
+        threads = num_threads(work, threads)
+        tasks = num_tasks(threads, work)
         if tasks > 1:
             carry = array("b", bytes(tasks * self.carry_bytes))
             words[_CARRY] = carry.buffer_info()[0]

@@ -81,11 +81,14 @@ class _Lanes:
         """Return e^x.
 
         x = n ln 2 + r with |r| <= ln 2 / 2, where the Taylor series to the 7th (float32) or 13th (float64) power leaves
-        a remainder below half a unit; 2^n is multiplied on in two halves, so that subnormal results are right.
+        a remainder below half a unit; 2^n is multiplied on in two halves, so that subnormal results are right. Where
+        the result is 0, as that of minus infinity is, nothing is multiplied: products that underflow take ten times as
+        long.
         """
         builder = self.builder
         low, high, degree, ln2_high = (-104.0, 89.0, 7, 0.693359375) if self.single else (-746.0, 710.0, 13, _LN2_HIGH)
-        x = self.where("<", x, self.number(low), self.number(low), x)
+        vanishes = builder.fcmp_ordered("<", x, self.number(low))
+        x = builder.select(vanishes, self.number(0.0), x)
         x = self.where(">", x, self.number(high), self.number(high), x)
         n = self.native("rint", builder.fmul(x, self.number(1 / math.log(2))))
         r = self.times_plus(n, self.number(-ln2_high), x)
@@ -96,7 +99,7 @@ class _Lanes:
         for part in (half, builder.sub(exponent, half)):
             scale = builder.shl(builder.add(part, self.integer(self.bias)), self.integer(self.mantissa))
             result = builder.fmul(result, builder.bitcast(scale, self.kind))
-        return result
+        return builder.select(vanishes, self.number(0.0), result)
 
     def expm1(self, x: ir.Value) -> ir.Value:
         """Return e^x - 1; below 1/2, where that cancels, by the Taylor series to the 9th or 16th power."""

@@ -38,6 +38,8 @@ __all__ = [
     "edge_scatter",
     "index_loader",
     "loader",
+    "part_loader",
+    "part_storer",
     "prefetch",
     "repeat_loader",
     "storer",
@@ -132,6 +134,70 @@ def storer(dtype: str, lanes: int) -> Any:
         return types.void(types.int64, value), codegen
 
     return store
+
+
+@cache
+def part_loader(dtype: str, lanes: int, other: float) -> Any:
+    """Return ``load(address, count)``: ``count`` consecutive values, or ``lanes`` where there are more.
+
+    The lanes behind them hold ``other``, and their memory is not touched. Of float32 or float64.
+    """
+    result = Vec(dtype, lanes)
+
+    @intrinsic
+    def load(typingctx: Any, address: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            pointer, rest = _pointer(builder, args[0], result.llvm), constant(result.llvm.element, other, lanes)
+            with builder.if_else(builder.icmp_signed(">=", args[1], I64(lanes)), likely=True) as (all_lanes, some):
+                with all_lanes:
+                    whole, after_whole = builder.load(pointer, align=BYTES[dtype]), builder.block
+                with some:
+                    mask = _first_lanes(builder, args[1], lanes)
+                    part = _masked(builder, "load", result, result.llvm, (pointer, I32(BYTES[dtype]), mask, rest))
+                    after_part = builder.block
+            found = builder.phi(result.llvm)
+            found.add_incoming(whole, after_whole)
+            found.add_incoming(part, after_part)
+            return found
+
+        return result(types.int64, types.int64), codegen
+
+    return load
+
+
+@cache
+def part_storer(dtype: str, lanes: int) -> Any:
+    """Return ``store(address, value, count)``, the counterpart of :func:`part_loader`."""
+    vec = Vec(dtype, lanes)
+
+    @intrinsic
+    def store(typingctx: Any, address: Any, value: Any, count: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            value, pointer = as_vec(context, builder, args[1], sig.args[1], vec), _pointer(builder, args[0], vec.llvm)
+            with builder.if_else(builder.icmp_signed(">=", args[2], I64(lanes)), likely=True) as (all_lanes, some):
+                with all_lanes:
+                    builder.store(value, pointer, align=BYTES[dtype])
+                with some:
+                    mask = _first_lanes(builder, args[2], lanes)
+                    _masked(builder, "store", vec, ir.VoidType(), (value, pointer, I32(BYTES[dtype]), mask))
+            return context.get_dummy_value()
+
+        return types.void(types.int64, value, types.int64), codegen
+
+    return store
+
+
+def _masked(builder: ir.IRBuilder, name: str, vec: Vec, result: ir.Type, args: tuple[ir.Value, ...]) -> ir.Value:
+    """Call LLVM's masked load or store."""
+    kind = ir.FunctionType(result, [x.type for x in args])
+    name = f"llvm.masked.{name}.v{vec.lanes}f{8 * BYTES[vec.dtype]}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+
+
+def _first_lanes(builder: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
+    """Return a mask of the first ``count`` lanes of a vector, of which there are more."""
+    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+    return builder.icmp_signed("<", numbers, spread_scalar(builder, builder.trunc(count, I32), Vec("int32", lanes)))
 
 
 @cache

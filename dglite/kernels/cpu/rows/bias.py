@@ -1,76 +1,46 @@
-"""The gradient of a bias, which is a sum over rows, and of the ReLU behind it, in one pass."""
+"""A bias with the activation behind it, and their gradients, a pass over the rows each. See :mod:`...render.biased`."""
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 
+from ....expr import Expr
+from ...render.biased import biased_source
 from ...spec import ITEM_BYTES
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.launch import launch, num_tasks, num_threads
 
-__all__ = ["bias_gradient"]
-
-_SOURCE = '''"""Sums of columns of a gradient, 0 where the result of a ReLU is ({dtype})."""
-from dglite.kernels.cpu.lanes import simd
-
-ITEM, LANES = {item}, {lanes}
-RUN = 256  # rows that are summed up by themselves, for accuracy
-word, greater, select = simd.word, simd.greater, simd.select
-load, store, splat = simd.loader("{dtype}", LANES), simd.storer("{dtype}", LANES), simd.splat("{dtype}", LANES)
-load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
+__all__ = ["over_rows", "sums_over_rows"]
 
 
-def kernel(args, task, num_tasks):
-    rows, row_bytes, grad, result = word(args, 0), word(args, 1), word(args, 2), word(args, 3)
-    masked, sums = word(args, 4), word(args, 5)
-    whole = row_bytes // (LANES * ITEM) * LANES * ITEM
-    if task < 0:
-        for other in range(1, num_tasks):
-            for k in range(0, row_bytes, ITEM):
-                store1(sums + k, load1(sums + k) + load1(sums + 2 * other * row_bytes + k))
-        return
-    own, run = sums + 2 * task * row_bytes, sums + (2 * task + 1) * row_bytes
-    first, last = rows * task // num_tasks, rows * (task + 1) // num_tasks
-    for k in range(0, row_bytes, ITEM):
-        store1(own + k, 0.0)
-    for begin in range(first, last, RUN):
-        for k in range(0, row_bytes, ITEM):
-            store1(run + k, 0.0)
-        for row in range(begin, min(begin + RUN, last)):
-            start = row * row_bytes
-            for k in range(0, whole, LANES * ITEM):
-                value = load(grad + start + k)
-                if result != 0:
-                    value = select(greater(load(result + start + k), splat(0.0)), value, splat(0.0))
-                    store(masked + start + k, value)
-                store(run + k, load(run + k) + value)
-            for k in range(whole, row_bytes, ITEM):
-                value1 = load1(grad + start + k)
-                if result != 0:
-                    value1 = select(greater(load1(result + start + k), splat1(0.0)), value1, splat1(0.0))
-                    store1(masked + start + k, value1)
-                store1(run + k, load1(run + k) + value1)
-        for k in range(0, row_bytes, ITEM):
-            store1(own + k, load1(own + k) + load1(run + k))
-'''
+@lru_cache(maxsize=256)
+def _address(formula: Expr, summed: bool, dtype: str) -> int:
+    return compile_kernel("bias", biased_source(formula, summed, dtype, block_lanes(dtype) // 8))
 
 
-@cache
-def _address(dtype: str) -> int:
-    source = _SOURCE.format(dtype=dtype, item=ITEM_BYTES[dtype], lanes=block_lanes(dtype) // 8)
-    return compile_kernel("bias", source)
+def over_rows(
+    dtype: str, formula: Expr, shape: tuple[int, int], rows: tuple[int, int], shared: int, out: int, threads: int
+) -> None:
+    """Write ``formula`` of operands 0 and 1, both (rows, width), and 2, (width,), to ``out``, (rows, width)."""
+    _run(dtype, formula, shape, (*rows, shared, out), False, threads)
 
 
-def bias_gradient(dtype: str, shape: tuple[int, int], grad: int, result: int, masked: int, threads: int) -> np.ndarray:
-    """Return the sums of the columns of ``grad``, or of ``masked``, which is ``grad`` where ``result`` is not 0.
+def sums_over_rows(
+    dtype: str, formula: Expr, shape: tuple[int, int], rows: tuple[int, int], shared: int, out: int, threads: int
+) -> np.ndarray:
+    """Do it, and return the sums of its columns, (width,). A ``formula`` that is an operand is not written."""
+    return _run(dtype, formula, shape, (*rows, shared, out), True, threads)[0].copy()
 
-    ``result``, that of a ReLU, and ``masked`` are of the shape of ``grad``; both are 0 where there is no ReLU.
-    """
+
+def _run(
+    dtype: str, formula: Expr, shape: tuple[int, int], addresses: tuple[int, ...], summed: bool, threads: int
+) -> np.ndarray:
     (rows, width), item = shape, ITEM_BYTES[dtype]
     threads = num_threads(rows * width, threads)
     tasks = num_tasks(threads, rows * width)
-    parts = np.empty((2 * tasks, width), dtype)
-    launch(_address(dtype), [rows, width * item, grad, result, masked, parts.ctypes.data], tasks, threads)
-    return parts[:1]
+    sums = np.empty((2 * tasks if summed else 0, width), dtype)
+    words = [rows, width * item, *addresses, sums.ctypes.data]
+    launch(_address(formula, summed, dtype), words, tasks, threads)
+    return sums

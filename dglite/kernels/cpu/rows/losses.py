@@ -14,11 +14,11 @@ __all__ = ["cross_entropy"]
 
 _COST = 8
 """Elements of a sum that take as long as one exponential."""
+_LEAST_LANES = 4
 
 
 @cache
-def _address(dtype: str, gradient: bool) -> int:
-    lanes = block_lanes(dtype) // 8
+def _address(dtype: str, gradient: bool, lanes: int) -> int:
     source = loss_source(dtype, lanes) if gradient else rowwise_source("cross_entropy", False, dtype, lanes)
     return compile_kernel("rowwise", source)
 
@@ -37,5 +37,6 @@ def cross_entropy(
     words += [scales.buffer_info()[0], 0, grad, width * item, 0, fault.buffer_info()[0]]
     work = _COST * rows * width
     threads = num_threads(work, threads)
-    launch(_address(dtype, grad != 0), words, num_tasks(threads, work), threads)
+    lanes = min(block_lanes(dtype) // 8, max(1 << (width - 1).bit_length(), _LEAST_LANES))
+    launch(_address(dtype, grad != 0, lanes), words, num_tasks(threads, work), threads)
     return fault[0] // 2 if fault[0] else None

@@ -35,6 +35,7 @@ from ..lanes.vec import (
 )
 
 __all__ = [
+    "PARALLEL_FROM",
     "call_kernel",
     "launch",
     "launch_at",

@@ -60,20 +60,10 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class FormulaStep:
-    """Element-wise formulas; see :class:`..render_rows.StepSpec`. ``late`` is what an update is made of."""
+class FormulaStep(StepSpec):
+    """Element-wise formulas; ``late`` is what an update is made of."""
 
-    formulas: tuple[Expr, ...]
-    spread: tuple[bool, ...]
-    add: bool
-    total: bool
-    dtype: str
     late: bool = False
-
-    @classmethod
-    def of(cls, spec: StepSpec) -> FormulaStep:
-        """Return the case of what is a kernel on the CPU."""
-        return cls(spec.formulas, spec.spread, spec.add, spec.total, spec.dtype)
 
 
 @dataclass(frozen=True)

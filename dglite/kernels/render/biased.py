@@ -1,0 +1,82 @@
+"""Source of the kernels of a layer's bias and activation: a formula over all rows, and the sums of its columns.
+
+Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
+all share, 5 where the rows y of the formula go, 6 the sums. What the formula does not read is not looked at.
+
+Sums are made in runs of rows, for accuracy; each task has room for its own and for those of a run.
+"""
+
+from __future__ import annotations
+
+from ...expr import Expr, Operand, operands_of
+from ..spec import ITEM_BYTES
+from .rows import formula_lines, functions_of
+from .sparse import indent
+
+__all__ = ["SHARED", "biased_source"]
+
+SHARED = 2
+"""The slot of the operand that all rows share."""
+
+_HEAD = '''"""{title} ({dtype})."""
+from dglite.kernels.cpu.lanes import simd
+
+ITEM, LANES, RUN = {item}, {lanes}, 256
+word = simd.word
+{functions}
+load1, store1, splat1 = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1), simd.splat("{dtype}", 1)
+load{lanes}, store{lanes} = simd.loader("{dtype}", {lanes}), simd.storer("{dtype}", {lanes})
+splat{lanes} = simd.splat("{dtype}", {lanes})
+
+
+def kernel(args, task, num_tasks):
+    rows, row_bytes, x0, x1, x2 = word(args, 0), word(args, 1), word(args, 2), word(args, 3), word(args, 4)
+    y, sums = word(args, 5), word(args, 6)
+    whole = row_bytes // (LANES * ITEM) * LANES * ITEM
+    if task < 0:
+{merge}        return
+    first, last = rows * task // num_tasks, rows * (task + 1) // num_tasks
+{begin}    for begin in range(first, last, RUN):
+{begin_run}        for row in range(begin, min(begin + RUN, last)):
+            start = row * row_bytes
+            for k in range(0, whole, LANES * ITEM):
+{vectors}            for k in range(whole, row_bytes, ITEM):
+{numbers}{end_run}'''
+_SUMS = {
+    "merge": """for other in range(1, num_tasks):
+    for k in range(0, row_bytes, ITEM):
+        store1(sums + k, load1(sums + k) + load1(sums + 2 * other * row_bytes + k))
+""",
+    "begin": """own, run = sums + 2 * task * row_bytes, sums + (2 * task + 1) * row_bytes
+for k in range(0, row_bytes, ITEM):
+    store1(own + k, 0.0)
+""",
+    "begin_run": """for k in range(0, row_bytes, ITEM):
+    store1(run + k, 0.0)
+""",
+    "end_run": """for k in range(0, row_bytes, ITEM):
+    store1(own + k, load1(own + k) + load1(run + k))
+""",
+}
+_DEPTHS = {"merge": 8, "begin": 4, "begin_run": 8, "end_run": 8}
+
+
+def biased_source(formula: Expr, summed: bool, dtype: str, lanes: int) -> str:
+    """Return the kernel of ``formula`` over operands 0 and 1, rows, and :data:`SHARED`; a bare operand goes nowhere."""
+    functions = [f"{name} = simd.{name}" for name in sorted(functions_of([formula]))]
+    text = {name: indent(part, _DEPTHS[name]) if summed else "" for name, part in _SUMS.items()}
+    for name, n in (("vectors", lanes), ("numbers", 1)):
+        text[name] = indent("\n".join(_chunk(formula, summed, n)), 16)
+    title = f"{formula} over rows{', and its sums' if summed else ''}"
+    what = {"title": title, "dtype": dtype, "item": ITEM_BYTES[dtype], "lanes": lanes}
+    return _HEAD.format(functions="\n".join(functions), **what, **text)
+
+
+def _chunk(formula: Expr, summed: bool, lanes: int) -> list[str]:
+    slots = sorted({operand.slot for operand in operands_of(formula)})
+    lines = [f"v{slot} = load{lanes}(x{slot} + {'k' if slot == SHARED else 'start + k'})" for slot in slots]
+    computed, (value,) = formula_lines((formula,), lanes, lambda operand: f"v{operand.slot}")
+    lines += [*computed, f"value = {value}"]
+    if not isinstance(formula, Operand):
+        lines.append(f"store{lanes}(y + start + k, value)")
+    return [*lines, f"store{lanes}(run + k, load{lanes}(run + k) + value)"] if summed else lines
