@@ -183,7 +183,7 @@ def test_products_of_layers(small):
     x, weight, bias = (torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in ((5, 3), (3, 4), (4,)))
     active, before = load("torch"), pool.loans
     for inputs in ((x, weight, bias), (x, weight, None)):
-        assert torch.equal(active.product(*inputs), x @ weight + (0 if inputs[2] is None else bias))
+        assert torch.allclose(active.product(*inputs), x @ weight + (0 if inputs[2] is None else bias), rtol=1e-14)
         assert torch.autograd.gradcheck(active.product, inputs)
         assert torch.autograd.gradgradcheck(active.product, inputs)
     total = torch.rand(5, 4, dtype=torch.float64, requires_grad=True)
