@@ -142,7 +142,7 @@ def run_spmm(
     if panels is not None:
         if adj.num_src > panels.most_sources:
             room = panels.scratch(adj.num_src, structure, processor.worker)
-        elif not panels.of_edges or not structure[ordered.EDGE_IDS]:
+        elif panels.is_near(adj.num_src, panels.width) and not (panels.of_edges and structure[ordered.EDGE_IDS]):
             kernel = kernel.near
     if room:
         scratch = active.empty((room,), "uint8", active.device(out))

@@ -86,6 +86,6 @@ def assert_close(got: np.ndarray, want: np.ndarray, dtype: str) -> None:
 
 def set_cache_bytes(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """Let kernels that are bound from now on believe that a core's cache has ``size`` bytes; forget those of before."""
-    monkeypatch.setattr(panels, "cache_bytes", lambda: size)
+    monkeypatch.setattr(panels, "near_cache", lambda: panels.Cache(size, size, 1.6, size))
     for bind in (bind_spmm, bind_epilogue, bind_several):
         bind.cache_clear()

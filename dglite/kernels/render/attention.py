@@ -138,9 +138,7 @@ def _running_maximum(spec: AttentionSpec, sloped: bool) -> list[str]:
     """Return the lines that raise the maxima to the tile's, and what earlier sums are multiplied with for it."""
     lines = per_head(spec, "before{i} = top{i}")
     lines += ["for j in range(start, stop):", "    at = scores + (j - start) * HEADS"]
-    lines += block(
-        per_head(spec, "value{i} = get{w}(at + {o})", "top{i} = select(greater(value{i}, top{i}), value{i}, top{i})")
-    )
+    lines += block(per_head(spec, "value{i} = get{w}(at + {o})", "top{i} = maximum(value{i}, top{i})"))
     # Scores of minus infinity so far: nothing has been summed, and their difference from the maximum is not a number.
     lines += per_head(
         spec,

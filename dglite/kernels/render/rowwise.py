@@ -56,7 +56,7 @@ _LABEL = """
 _COLUMNS = "for k in range(0, width, LANES):\n    left = width - k\n    at = k * ITEM\n"
 """Over the vectors of a row: ``left`` values from the byte ``at`` on."""
 _HIGH = f"""highs = splat(float("-inf"))
-{_COLUMNS}    highs = maximum(highs, load_low(x + at, left))
+{_COLUMNS}    highs = maximum(load_low(x + at, left), highs)
 high = reduce_max(highs)
 """
 _LOG_SUM = f"""{_HIGH}sums = splat(0.0)
@@ -92,7 +92,7 @@ _WITH_GRADIENT = f"""    whole, rest = width // LANES * STEP, width % LANES
             x = word(args, 3) + (begin + i) * word(args, 4)
             highs = load_low(x + whole, rest)
             for at in range(0, whole, STEP):
-                highs = maximum(highs, load_all(x + at))
+                highs = maximum(load_all(x + at), highs)
             store1(tops + i * ITEM, reduce_max(highs))
         for i in range(count):
             x, d = word(args, 3) + (begin + i) * word(args, 4), word(args, 11) + (begin + i) * word(args, 12)

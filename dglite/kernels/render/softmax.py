@@ -26,7 +26,7 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
         "from dglite.kernels.cpu.lanes import simd",
         "",
         f"ITEM = {ITEM_BYTES[dtype]}",
-        "word, prefetch, greater, select, exp = simd.word, simd.prefetch, simd.greater, simd.select, simd.exp",
+        "word, prefetch, maximum, exp = simd.word, simd.prefetch, simd.maximum, simd.exp",
         "reduce_add, reduce_max = simd.reduce_add, simd.reduce_max",
         f'edge_index = simd.edge_index_loader("{index}")',
         f'edge_ahead = simd.edge_ahead_loader("{index}", {MOST_AHEAD})',
@@ -58,11 +58,11 @@ def _by_entries(lanes: int) -> str:
     for j in range(first, rest, {lanes}):
         prefetch(logits + edge_ahead(edge_ids, j, num_entries) * ITEM)
         value = gather{lanes}(logits, edge_ids, j)
-        wide = select(greater(value, wide), value, wide)
+        wide = maximum(value, wide)
     top = reduce_max(wide)
     for j in range(rest, last):
         one = load1(logits + edge_index(edge_ids, j) * ITEM)
-        top = select(greater(one, top), one, top)
+        top = maximum(one, top)
     wide = splat{lanes}(0.0)
     for j in range(first, rest, {lanes}):
         value = exp(gather{lanes}(logits, edge_ids, j) - top)
@@ -112,7 +112,7 @@ def _by_heads(heads: int, lanes: int) -> str:
         {at}
         {ahead.format("logits")}
         value{i} = load{width}(logits + at)
-        top{i} = select(greater(value{i}, top{i}), value{i}, top{i})
+        top{i} = maximum(value{i}, top{i})
     total{i} = splat{width}(0.0)
     for j in range(first, last):
         {at}

@@ -171,7 +171,7 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         "",
         f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
         "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
-        "exp, log, reduce_add, steep = simd.exp, simd.log, simd.reduce_add, tiles.steep",
+        "exp, log, maximum, reduce_add, steep = simd.exp, simd.log, simd.maximum, simd.reduce_add, tiles.steep",
         'number = simd.loader("float64", 1)',
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
         f'index_ahead = simd.ahead_loader("{spec.index}", {distance})',

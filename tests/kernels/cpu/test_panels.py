@@ -12,6 +12,7 @@ import dglite
 from dglite import ops
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.graph import panels
+from dglite.kernels.cpu.graph.panels import near_cache
 from dglite.kernels.cpu.graph.sparse import bind_epilogue, bind_several, bind_spmm
 from dglite.kernels.cpu.run import launch
 from dglite.kernels.spec import REDUCED
@@ -144,8 +145,17 @@ def test_panels_are_of_what_a_cache_holds(monkeypatch):
     assert not way.pay(120_000, 20_000, 100_000_000)  # little does
     assert not way.pay(20_000, 20_000, 100_000)  # read too seldom
     assert way.columns(20_000) == (16, 8) and way.columns(8_000) == (32, 4)
-    monkeypatch.setattr(panels, "cache_bytes", lambda: 0)  # unknown
+    set_cache_bytes(monkeypatch, 0)  # unknown
+    way = bind_spmm(expression("copy_u"), Reducer.SUM, "float32", "int32", ((128,),)).panels
     assert not way.pay(20_000, 20_000, 1_000_000)
+
+
+def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
+    monkeypatch.setattr(panels, "_level", {2: (1 << 20, 1), 3: (1 << 25, 16)}.get)
+    monkeypatch.setattr(panels, "processor", lambda: ("znver5", ""))
+    assert near_cache.__wrapped__() == (1 << 24, 1 << 21, panels.FITTING, 1 << 20)
+    monkeypatch.setattr(panels, "processor", lambda: ("sapphirerapids", ""))
+    assert near_cache.__wrapped__() == (1 << 20, 1 << 20, 1.6, 1 << 20)
 
 
 def test_operations_take_panels_where_they_pay(monkeypatch):

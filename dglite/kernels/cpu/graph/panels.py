@@ -1,5 +1,5 @@
 """g-SpMM of few sources and wide rows, some columns after the other: each thread copies a panel of the sources' columns
-to where its own cache holds all of it, and goes through the edges with that.
+to where its part of a cache holds all of it, and goes through the edges with that.
 
 See docs/decisions/0177-wide-sums-are-made-in-panels.md.
 """
@@ -11,11 +11,13 @@ from array import array
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
+from ..compile.machine import processor
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 
@@ -25,10 +27,10 @@ LINE = 64
 """Bytes of a cache line."""
 LEAST_DEGREE = 8
 """Entries for each row and each source from which on a copy and another pass over the rows pay."""
-FITTING, MOST_CACHES = 0.7, 1.6
-"""The part of a core's cache that a panel may fill, and how many caches it may fill where rows have many entries."""
+FITTING = 0.7
+"""The part of a thread's cache that a panel may fill."""
 DEGREE_PER_CACHE = 16
-"""Entries for each row and source from which on a panel pays that fills a cache, for one of two caches twice these."""
+"""Entries for each row and source from which on a panel pays that fills its share, one of two shares twice these."""
 SHARES = 8
 """Runs of rows that a panel is cut into, for threads that have done their own panels."""
 _EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
@@ -113,14 +115,37 @@ def panels(args, task, num_tasks):
 '''
 
 
+class Cache(NamedTuple):
+    """The cache that rows are read from without waiting for them, in bytes; 0 where the system does not tell."""
+
+    whole: int
+    """How much of it sources may fill that lie there with all of their columns."""
+    share: int
+    """How much of it a thread has."""
+    most: float
+    """How many of its shares a panel may fill where rows have many entries."""
+    own: int
+    """How much lies in a core's own cache, from where maxima, too, are taken as fast without prefetching."""
+
+
 @cache
-def cache_bytes() -> int:
-    """Return how large a core's own cache is, the second one; 0 where the system does not tell."""
+def near_cache() -> Cache:
+    """Return a core's own cache, the second; of AMD's Zen the third, which is as near as those of others are not."""
+    own, _ = _level(2)
+    if processor()[0].startswith("znver"):
+        size, sharing = _level(3)
+        return Cache(size // 2, size // sharing, FITTING, own)
+    return Cache(own, own, 1.6, own)
+
+
+def _level(level: int) -> tuple[int, int]:
+    """Return how large a cache is, and how many processors share it."""
+    folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}")
     try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text()
-        return int(text.strip().removesuffix("K")) * 1024
+        size, shared = ((folder / name).read_text().strip() for name in ("size", "shared_cpu_map"))
+        return int(size.removesuffix("K")) * 1024, int(shared.replace(",", ""), 16).bit_count() or 1
     except (OSError, ValueError):
-        return 0
+        return 0, 1
 
 
 @cache
@@ -183,22 +208,26 @@ class Panels:
         full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
         self.along = [places[x] for x in full if x is not operand]
         self.row_bytes = self.width * self.item
-        self.most_sources = cache_bytes() // max(self.row_bytes, 1)
-        """How many sources lie in a core's cache with all of their columns: panels are needless."""
+        self.cache = near_cache()
+        self.most_sources = self.cache.whole // max(self.row_bytes, 1)
+        """How many sources lie in the cache with all of their columns: panels are needless."""
         self.kernel_of = cache(self._kernel)
 
     def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
-        """Whether sources lie in no core's cache, but a panel of them does, or mostly, and is read often enough."""
-        own = cache_bytes()
-        if num_sources <= self.most_sources or num_sources * LINE > MOST_CACHES * own:
+        """Whether sources lie in no cache, but a panel of them does, or mostly, and is read often enough."""
+        if num_sources <= self.most_sources or num_sources * LINE > self.cache.most * self.cache.share:
             return False
-        caches = num_sources * LINE / own
+        caches = num_sources * LINE / self.cache.share
         least = LEAST_DEGREE if caches <= FITTING else DEGREE_PER_CACHE * caches
         return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
+    def is_near(self, num_sources: int, columns: int) -> bool:
+        """Whether so many columns of all sources, that lie in the cache, need no prefetching."""
+        return not self.spec.reducer.selects or num_sources * columns * self.item <= self.cache.own
+
     def columns(self, num_sources: int) -> tuple[int, int]:
         """Return how many columns a panel has, and how many panels there are. The last may have a quarter more."""
-        lines = max(int(FITTING * cache_bytes()) // (num_sources * LINE), 1)
+        lines = max(int(FITTING * self.cache.share) // (num_sources * LINE), 1)
         most = max(self.spec.lanes * self.item // LINE, 1)
         columns = min(1 << lines.bit_length() - 1, most) * LINE // self.item
         return columns, max((self.width + columns * 3 // 4 - 1) // columns, 1)
@@ -226,7 +255,8 @@ class Panels:
         columns, num_panels = self.columns(num_sources)
         each = self.bytes_of_thread(num_sources)
         self._order_edges(words, scratch + each * threads, threads)
-        kernels = [self.kernel_of(n) for n in (columns, self.width - columns * (num_panels - 1))]
+        near = self.is_near(num_sources, columns)
+        kernels = [self.kernel_of(n, near) for n in (columns, self.width - columns * (num_panels - 1))]
         counters = array("q", bytes(8 * num_panels))
         base = [words.buffer_info()[0], len(words), SHARES, counters.buffer_info()[0]]
         shape = [columns, self.width, *kernels, num_panels, self.place, num_sources, scratch, each]
@@ -247,8 +277,8 @@ class Panels:
             target += num_entries * self.item
         words[_EDGE_IDS] = 0
 
-    def _kernel(self, columns: int) -> int:
+    def _kernel(self, columns: int, near: bool) -> int:
         """Return the address of the kernel for a panel of so many columns."""
         blocks = columns >= self.spec.lanes
         pieces = pieces_of(columns % self.spec.lanes)
-        return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, near=True))
+        return self.address(dataclasses.replace(self.spec, blocks=blocks, pieces=pieces, near=near))

@@ -59,22 +59,23 @@ class _Lanes:
             result = self.times_plus(result, x, self.number(coefficient))
         return result
 
-    def native(self, name: str, x: ir.Value) -> ir.Value:
+    def native(self, name: str, *args: ir.Value, flags: tuple[str, ...] = ()) -> ir.Value:
         suffix = f"{f'v{self.lanes}' if self.lanes > 1 else ''}f{8 * BYTES[self.dtype]}"
-        kind = ir.FunctionType(self.kind, [self.kind])
-        return self.builder.call(
-            cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.{suffix}"), [x]
-        )
+        kind = ir.FunctionType(self.kind, [self.kind] * len(args))
+        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.{suffix}")
+        return self.builder.call(function, args, fastmath=flags)
 
     def where(self, relation: str, a: ir.Value, b: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
         """Return ``yes`` where ``a relation b`` holds (never for NaN), else ``no``."""
         return self.builder.select(self.builder.fcmp_ordered(relation, a, b), yes, no)
 
-    def larger(self, a: ir.Value, b: ir.Value, relation: str = ">") -> ir.Value:
-        """Return the larger (or smaller) of both, NaN if one is NaN."""
-        builder = self.builder
-        mask = builder.or_(builder.fcmp_ordered(relation, a, b), builder.fcmp_unordered("uno", a, a))
-        return builder.select(mask, a, b)
+    def larger(self, a: ir.Value, b: ir.Value, name: str = "maximum") -> ir.Value:
+        """Return the larger (or smaller) of both, NaN if one is NaN.
+
+        A processor's own instruction keeps ``b`` where one is NaN, so only ``a`` is tested. In a loop ``b`` is the
+        largest so far: next to nothing has to wait for it.
+        """
+        return self.native(name, a, b, flags=("nsz",))
 
     # -- functions ----------------------------------------------------------------------------------------------
     def exp(self, x: ir.Value) -> ir.Value:
@@ -265,7 +266,7 @@ softplus = _function(_Lanes.softplus, "ln(1 + exp(x)).")
 erf = _function(_Lanes.erf, "The error function.")
 power = _function(_Lanes.power, "x to the power of y; NaN for finite x below 0 where y is no whole number.", 2)
 maximum = _function(lambda lanes, x, y: lanes.larger(x, y), "The larger of both, NaN if one is NaN.", 2)
-minimum = _function(lambda lanes, x, y: lanes.larger(x, y, "<"), "The smaller of both, NaN if one is NaN.", 2)
+minimum = _function(lambda lanes, x, y: lanes.larger(x, y, "minimum"), "The smaller of both, NaN if one is NaN.", 2)
 
 
 @intrinsic

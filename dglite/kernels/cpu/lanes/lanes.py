@@ -18,7 +18,7 @@ from .vec import (
     value_type,
 )
 
-__all__ = ["Mask", "greater", "reduce_add", "reduce_max", "select", "splat"]
+__all__ = ["Mask", "differs", "greater", "reduce_add", "reduce_max", "select", "splat"]
 
 
 @cache
@@ -61,6 +61,19 @@ def greater(typingctx: Any, left: Any, right: Any) -> Any:
         return builder.or_(above, builder.fcmp_unordered("uno", args[0], args[0]))
 
     result = Mask(left.dtype, left.lanes) if isinstance(left, Vec) else types.boolean
+    return result(left, right), codegen
+
+
+@intrinsic
+def differs(typingctx: Any, left: Any, right: Any) -> Any:
+    """Lanes of other bits: one NaN is the same as itself."""
+    result = Mask(left.dtype, left.lanes) if isinstance(left, Vec) else types.boolean
+    bits = ir.IntType(8 * BYTES[left.dtype if isinstance(left, Vec) else left.name])
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        kind = ir.VectorType(bits, left.lanes) if isinstance(left, Vec) else bits
+        return builder.icmp_unsigned("!=", *(builder.bitcast(x, kind) for x in args))
+
     return result(left, right), codegen
 
 

@@ -17,6 +17,7 @@ from .elementary import (
     where,
 )
 from .lanes import (
+    differs,
     greater,
     reduce_add,
     reduce_max,
@@ -42,6 +43,7 @@ from .memory import (
 __all__ = [
     "abs",
     "ahead_loader",
+    "differs",
     "edge_ahead_loader",
     "edge_gather",
     "edge_index_loader",
