@@ -116,7 +116,7 @@ def panels(args, task, num_tasks):
 
 
 class Cache(NamedTuple):
-    """The cache that rows are read from without waiting for them, in bytes; 0 where the system does not tell."""
+    """The cache that rows are read from without much waiting, in bytes; 0 where the system does not tell."""
 
     whole: int
     """How much of it sources may fill that lie there with all of their columns."""
@@ -130,7 +130,7 @@ class Cache(NamedTuple):
 
 @cache
 def near_cache() -> Cache:
-    """Return a core's own cache, the second; of AMD's Zen the third, which is as near as those of others are not."""
+    """Return a core's own cache, the second; on AMD's Zen the third, from which rows come nearly as fast."""
     own, _ = _level(2)
     if processor()[0].startswith("znver"):
         size, sharing = _level(3)
