@@ -153,7 +153,9 @@ def test_panels_are_of_what_a_cache_holds(monkeypatch):
 def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
     monkeypatch.setattr(panels, "_level", {2: (1 << 20, 1), 3: (1 << 25, 16)}.get)
     monkeypatch.setattr(panels, "processor", lambda: ("znver5", ""))
-    assert near_cache.__wrapped__() == (1 << 24, 1 << 21, panels.FITTING, 1 << 20)
+    for cores, share in ((1, 1 << 24), (2, 1 << 23), (64, 1 << 20)):
+        monkeypatch.setattr(panels, "num_cores", lambda cores=cores: cores)
+        assert near_cache.__wrapped__() == (1 << 24, share, panels.FITTING, 1 << 20)
     monkeypatch.setattr(panels, "processor", lambda: ("sapphirerapids", ""))
     assert near_cache.__wrapped__() == (1 << 20, 1 << 20, 1.6, 1 << 20)
 

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ....config import num_cores
 from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
@@ -134,7 +135,8 @@ def near_cache() -> Cache:
     own, _ = _level(2)
     if processor()[0].startswith("znver"):
         size, sharing = _level(3)
-        return Cache(size // 2, size // sharing, FITTING, own)
+        whole = size // 2  # the other half is for what streams by
+        return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)
     return Cache(own, own, 1.6, own)
 
 
