@@ -124,7 +124,7 @@ class Cache(NamedTuple):
     share: int
     """How much of it a thread has."""
     most: float
-    """How many of its shares a panel may fill where rows have many entries."""
+    """How many of its shares a panel may fill where rows have many entries; one of maxima, which compute more, one."""
     own: int
     """How much lies in a core's own cache, from where maxima, too, are taken as fast without prefetching."""
 
@@ -217,7 +217,8 @@ class Panels:
 
     def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
         """Whether sources lie in no cache, but a panel of them does, or mostly, and is read often enough."""
-        if num_sources <= self.most_sources or num_sources * LINE > self.cache.most * self.cache.share:
+        most = max(self.cache.most, 1.0) if self.spec.reducer.selects else self.cache.most
+        if num_sources <= self.most_sources or num_sources * LINE > most * self.cache.share:
             return False
         caches = num_sources * LINE / self.cache.share
         least = LEAST_DEGREE if caches <= FITTING else DEGREE_PER_CACHE * caches
