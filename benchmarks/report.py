@@ -37,6 +37,7 @@ from models import epochs_table, steps_table
 from one_tree import one_tree_table
 from out_of_core import rates_table
 from overhead import calls_table
+from processors import processors_table
 from reorder import orders_table
 from sampling import cases_table as sampling_table
 from scaling import scaling_table
@@ -86,6 +87,11 @@ def batching(results: dict[str, Any]) -> str:
 def models(results: dict[str, Any]) -> str:
     """Return the steps on the random graph, and the epochs on Cora."""
     return f"{steps_table(results['synthetic'])}\n\n{epochs_table(results['cora'])}"
+
+
+def processors(results: dict[str, Any]) -> str:
+    """Return the main ratios on this processor and on another one."""
+    return processors_table()
 
 
 def sweep(results: dict[str, Any]) -> str:
@@ -238,6 +244,7 @@ SECTIONS = (
     (memory, "memory"),
     (attention_memory, "memory"),
     (models, "models"),
+    (processors, "spmm"),
     (sweep, "sweep"),
     (giant, "giant"),
     (reorder, "reorder"),

@@ -1,0 +1,49 @@
+"""What depends on the processor: the main ratios of today's tables beside those measured on another machine.
+
+Nothing is measured here. ``results/xeon`` holds files that the same scripts wrote there.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from common import OURS, RESULTS, geometric_mean, table
+from libraries import DGL
+from spmm import OPERATIONS, ratios
+
+__all__ = ["processors_table"]
+
+OTHER = "xeon"
+
+
+def processors_table() -> str:
+    """Return one row per case: how many times as long as ours DGL takes, on either processor."""
+    found = [_ratios(folder) for folder in ("", OTHER)]
+    names = [json.loads((RESULTS / folder / "spmm.json").read_text())["machine"]["processor"] for folder in ("", OTHER)]
+    rows = [[case, *(cells.get(case, "") for cells in found)] for case in found[0]]
+    return table([f"{DGL} / {OURS}", *names], rows)
+
+
+def _ratios(folder: str) -> dict[str, str]:
+    read: dict[str, Any] = {
+        name: json.loads((RESULTS / folder / f"{name}.json").read_text())
+        for name in ("overhead", "spmm", "models", "one_tree")
+    }
+    found = {r["call"]: _times(r["seconds"]) for r in read["overhead"]["records"]}
+    for operation in OPERATIONS:
+        for direction in ("forward", "backward"):
+            own = [r for r in read["spmm"]["records"] if (r["operation"], r["direction"]) == (operation, direction)]
+            cases = ratios(own, DGL).values()
+            found[f"{operation}, {direction}: mean (least)"] = f"{geometric_mean(cases):.2f} ({min(cases):.2f})"
+    found |= {f"step of {r['case']}": _times(r["seconds"]) for r in read["models"]["synthetic"]}
+    found |= {f"epoch on Cora, {r['case']}": _times(r["seconds"]) for r in read["models"]["cora"]}
+    for record in read["one_tree"]["records"]:
+        ways = {name: way["trees_per_second"] for name, way in record["ways"].items()}
+        for way in ("persistent, vertex program", "vertex program"):
+            found[f"one tree at a time, hidden {record['hidden']}: {way}"] = f"{ways[way] / ways[DGL]:.2f}"
+    return found
+
+
+def _times(seconds: dict[str, float]) -> str:
+    return f"{seconds[DGL] / seconds[OURS]:.2f}"
