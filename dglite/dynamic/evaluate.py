@@ -1,10 +1,8 @@
-"""From a call of a vertex program to the engine: what is traced and planned once, and what each graph needs."""
+"""From what a user gives a vertex program to a checked call of it, traced where it is new."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,172 +14,15 @@ from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
-from .execution.order import (
-    Order,
-    order_of,
-)
-from .execution.sweep import (
-    Engine,
-    Input,
-    Sweep,
-)
-from .options import Options, current_options
-from .program.gradient import ancestors
-from .program.ir import (
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-)
-from .program.trace import (
-    Recorder,
-    TracedFunction,
-    trace_function,
-)
-from .program.traced import (
-    ClassPlan,
-    Needs,
-    plan_class,
-)
+from .execution.call import PulledInput, TracedProgram, TraceKey, VertexCall
+from .execution.order import Order, order_of
+from .program.ir import Node
+from .program.trace import TracedFunction
 
 __all__ = ["ProgramEvaluator"]
 
 _FLOATS = (torch.float32, torch.float64)
 _MOST_TRACES = 16
-
-
-@dataclass
-class _Pulled:
-    """One input: its values, and where each vertex's lies, -1 where it has none (None: as the vertices do)."""
-
-    values: torch.Tensor | LazyTensor
-    rows: torch.Tensor | None
-
-
-@dataclass(frozen=True)
-class _Key:
-    """What a trace is good for."""
-
-    inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    training: tuple[bool, ...]
-    dtype: torch.dtype
-
-
-class _TracedProgram:
-    """The programs of all kinds of vertices, their shared tensors, and the engines made of them."""
-
-    def __init__(self, functions: Sequence[Any], key: _Key) -> None:
-        self.builder, self.programs = Builder(), list[TracedFunction]()
-        self.tensors: list[Any] = []
-        self.offsets: list[int] = []
-        for function in functions:
-            self._trace(function, key)
-        first = self.programs[0]
-        self.slots = max(program.slots for program in self.programs)
-        self.gathers_all = any(program.gathers_all for program in self.programs)
-        self.pushed = [(node.shape, node.dtype) for node in first.pushes]
-        _check_programs(functions, self.programs)
-        roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
-        self.nodes = ancestors(roots)
-        self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
-        self._engines: dict[Any, Engine] = {}
-        self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
-
-    def _trace(self, function: Any, key: _Key) -> None:
-        sizes = {n for x in function.parameters() for n in x.shape}
-        sizes |= {n for shape, _ in key.inputs for n in shape} | set(function.state_sizes)
-        recorder = Recorder(self.builder, sizes, key.dtype)
-        if self.programs:
-            recorder.program.shared = self.programs[0].shared
-        make = self.builder.make
-        pulls = [make(NodeKind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
-        trace_function(function.forward, recorder, pulls)
-        self.programs.append(recorder.program)
-
-    @property
-    def shared(self) -> list[Any]:
-        """All shared tensors, in the order of their numbers."""
-        return self.programs[0].shared
-
-    def is_current(self) -> bool:
-        """Whether the modules still hold the parameters that were seen."""
-        return all(module is None or getattr(module, name) is x for x, module, name in self._leaves)
-
-    def shared_values(self) -> list[torch.Tensor | None]:
-        """Return the shared tensors that the programs read, by number; what is made of others is made now."""
-        values: dict[int, Any] = {}
-
-        def resolve(index: int) -> torch.Tensor:
-            if index not in values:
-                x = self.shared[index]
-                values[index] = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
-            return values[index]
-
-        return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
-
-    def engine(self, num_inputs: int, strides: tuple[tuple[int, ...], ...], needs: Needs, options: Options) -> Engine:
-        """Return the engine for the gradients that are wanted and the options in force."""
-        key = needs, options, num_inputs, strides
-        if key not in self._engines:
-            first = self.programs[0]
-            collected = [
-                (j, by_slot)
-                for j in range(len(first.states))
-                for by_slot in (True, False)
-                if (self.slots if by_slot else self.gathers_all)
-            ]
-            plans: dict[int, ClassPlan] = {}
-
-            def plan_of(c: int) -> ClassPlan:
-                if c not in plans:
-                    kind, mask = divmod(c // 2, 1 << num_inputs)
-                    absent = [i for i in range(num_inputs) if mask >> i & 1]
-                    program = self.programs[kind]
-                    plans[c] = plan_class(
-                        self.builder,
-                        program,
-                        bool(c & 1),
-                        absent,
-                        collected,
-                        needs,
-                        options,
-                    )
-                return plans[c]
-
-            self._engines[key] = Engine(
-                plan_of,
-                self.slots,
-                [node.width for node in first.states],
-                [node.width for node in first.pushes],
-                (first.states or first.pushes)[0].dtype,
-                strides=strides,
-            )
-        return self._engines[key]
-
-
-def _owner(functions: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, str]:
-    """Return the module that holds a tensor as a parameter or buffer, and its name there; None where none does."""
-    for function in functions:
-        for module in function.modules():
-            for name, x in (*module._parameters.items(), *module._buffers.items()):
-                if x is tensor:
-                    return module, name
-    return None, ""
-
-
-def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:
-    for function, program in zip(functions, programs, strict=True):
-        name = type(function).__name__
-        if not program.pushes:
-            raise DGLError(f"{name} pushes nothing, so there is nothing to return; call self.push(...) in forward")
-        if [p.shape for p in program.pushes] != [p.shape for p in programs[0].pushes]:
-            raise DGLError(
-                f"{name} pushes shapes {[p.shape for p in program.pushes]}, the first function "
-                f"{[p.shape for p in programs[0].pushes]}; vertices of all kinds must push the same"
-            )
-        gathers = any(p.slots or p.gathers_all for p in programs)
-        if gathers and not program.states and len(programs) == 1:
-            raise DGLError(f"{name} gathers its children's states but never scatters one; call self.scatter(...)")
 
 
 class ProgramEvaluator:
@@ -190,7 +31,7 @@ class ProgramEvaluator:
     def __init__(self, check: Callable[[Sequence[Node], Mapping[int, Any]], None] | None = None) -> None:
         """``check``, given the nodes of a new trace and its shared tensors by number, raises where it will not do."""
         self._check = check
-        self._traces: dict[_Key, _TracedProgram] = {}
+        self._traces: dict[TraceKey, TracedProgram] = {}
 
     def __deepcopy__(self, memo: object) -> ProgramEvaluator:
         return ProgramEvaluator()
@@ -223,7 +64,7 @@ class ProgramEvaluator:
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            traced = _TracedProgram(functions, key)
+            traced = TracedProgram(functions, key)
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
             self._traces[key] = traced
@@ -232,41 +73,6 @@ class ProgramEvaluator:
             _check_children(order, traced.slots)
         _check_scatters(order, traced.programs, len(inputs))
         return VertexCall(traced, order, pulled, type(functions[0]).__name__)
-
-
-@dataclass
-class VertexCall:
-    """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
-
-    traced: _TracedProgram
-    order: Order
-    pulled: Sequence[_Pulled]
-    name: str
-
-    def engine(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool]) -> Engine:
-        """Return the engine for the gradients of inputs and of shared tensors that are wanted."""
-        strides = tuple([x.stride() if x is not None else () for x in shared])
-        needs = Needs(tuple(pulls), tuple(wanted))
-        return self.traced.engine(len(self.pulled), strides, needs, current_options())
-
-    def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
-        """Return what the vertices push."""
-        grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
-        wanted = [grad and x is not None and x.requires_grad for x in shared]
-        engine = self.engine(shared, [grad and x.requires_grad for x in values], wanted)
-        inputs = [Input(p.rows, width(x)) for p, x in zip(self.pulled, values, strict=True)]
-        outs = Sweep.apply(engine, order, inputs, again, *values, *[_NOTHING if x is None else x for x in shared])
-        pairs = zip(outs, self.traced.pushed, strict=True)
-        shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
-        return shaped[0] if len(shaped) == 1 else tuple(shaped)
-
-
-_NOTHING = torch.empty(0)
-
-
-def width(values: Any) -> int:
-    """Return how many numbers a row has."""
-    return math.prod(values.shape[1:])
 
 
 def _one_graph(graph: Any) -> DGLGraph:
@@ -279,7 +85,7 @@ def _one_graph(graph: Any) -> DGLGraph:
     return g
 
 
-def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
+def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     """Check one input."""
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
@@ -290,14 +96,14 @@ def _pulled(i: int, x: Any, num_nodes: int) -> _Pulled:
                 f"input {i} has {len(values)} values for {len(rows)} of {num_nodes} nodes; expected a value for each "
                 "of some distinct nodes"
             )
-        return _Pulled(values, torch.from_numpy(places))
+        return PulledInput(values, torch.from_numpy(places))
     if not isinstance(x, torch.Tensor | LazyTensor) or x.dim() < 1 or len(x) != num_nodes:
         what = tuple(x.shape) if isinstance(x, torch.Tensor) else type(x).__name__
         raise DGLError(
             f"input {i} is {what}; expected a tensor with a row for each of the {num_nodes} nodes, or "
             "dynamic.Partial(nodes, values)"
         )
-    return _Pulled(x, None)
+    return PulledInput(x, None)
 
 
 def _vector(nodes: Any) -> np.ndarray:
@@ -307,7 +113,7 @@ def _vector(nodes: Any) -> np.ndarray:
     return np.ascontiguousarray(nodes.numpy())
 
 
-def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
+def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
     """Return what tells traces apart; check dtypes and devices."""
     modules = _modules(functions)
     parameters = (x for m in modules for x in m._parameters.values() if x is not None)
@@ -321,7 +127,7 @@ def _key(functions: Sequence[Any], pulled: Sequence[_Pulled]) -> _Key:
                 "float32 or all float64, on the CPU"
             )
     modes = tuple([m.training for m in modules])
-    return _Key(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
+    return TraceKey(tuple((tuple(p.values.shape[1:]), p.values.dtype) for p in pulled), modes, dtype)
 
 
 def _modules(functions: Sequence[Any]) -> list[Any]:
@@ -335,7 +141,9 @@ def _modules(functions: Sequence[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _kinds(num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[_Pulled]) -> tuple[np.ndarray | None, int]:
+def _kinds(
+    num_nodes: int, kinds: Any, num_functions: int, pulled: Sequence[PulledInput]
+) -> tuple[np.ndarray | None, int]:
     """Return the kind of each vertex and how many there are: its function, and which inputs it does not have."""
     partial = [(i, p.rows) for i, p in enumerate(pulled) if p.rows is not None]
     numbers = None

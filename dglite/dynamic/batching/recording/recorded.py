@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ...execution.call import VertexCall
 from ...execution.script import (
     Addresses,
     Filled,
@@ -28,9 +29,6 @@ from .signatures import (
     kind_of,
 )
 from .tensor import LazyTensor
-
-if TYPE_CHECKING:
-    from ...evaluate import VertexCall
 
 __all__ = ["ProgramCall", "record_program"]
 
