@@ -162,7 +162,7 @@ def test_maxima_may_fill_the_share_of_a_cache_that_memory_lies_behind(monkeypatc
 
 
 def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
-    monkeypatch.setattr(panels, "_level", {2: (1 << 20, 1), 3: (1 << 25, 16)}.get)
+    monkeypatch.setattr(panels, "cache_level", {2: (1 << 20, 1), 3: (1 << 25, 16)}.get)
     monkeypatch.setattr(panels, "processor", lambda: ("znver5", ""))
     for cores, share in ((1, 1 << 24), (2, 1 << 23), (64, 1 << 20)):
         monkeypatch.setattr(panels, "num_cores", lambda cores=cores: cores)

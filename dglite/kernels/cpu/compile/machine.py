@@ -1,19 +1,31 @@
-"""LLVM assembly to machine code of this processor, and machine code to addresses."""
+"""This processor: its name and caches, machine code for it from LLVM assembly, and the addresses of that."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from llvmlite import binding
 
-__all__ = ["assemble", "data_layout", "load", "processor", "triple"]
+__all__ = ["assemble", "cache_level", "data_layout", "load", "processor", "triple"]
 
 
 @cache
 def processor() -> tuple[str, str]:
     """Return the name and the features of this processor, as LLVM has them."""
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+@cache
+def cache_level(level: int) -> tuple[int, int]:
+    """Return how many bytes a cache has, 0 where the system does not tell, and how many processors share it."""
+    folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}")
+    try:
+        size, shared = ((folder / name).read_text().strip() for name in ("size", "shared_cpu_map"))
+        return int(size.removesuffix("K")) * 1024, int(shared.replace(",", ""), 16).bit_count() or 1
+    except (OSError, ValueError):
+        return 0, 1
 
 
 @cache

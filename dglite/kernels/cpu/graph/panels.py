@@ -10,7 +10,6 @@ import dataclasses
 from array import array
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from ....config import num_cores
@@ -18,7 +17,7 @@ from ....expr import Call, Constant, Expr, Operand, Side
 from ...layout import Pattern
 from ...spec import ITEM_BYTES, SpmmSpec, compute_dtype, pieces_of
 from ..compile.jit import compile_kernels
-from ..compile.machine import processor
+from ..compile.machine import cache_level, processor
 from ..rows.order import order
 from ..run.launch import launch, num_calls, num_threads
 
@@ -132,22 +131,12 @@ class Cache(NamedTuple):
 @cache
 def near_cache() -> Cache:
     """Return a core's own cache, the second; on AMD's Zen the third, from which rows come nearly as fast."""
-    own, _ = _level(2)
+    own, _ = cache_level(2)
     if processor()[0].startswith("znver"):
-        size, sharing = _level(3)
+        size, sharing = cache_level(3)
         whole = size // 2  # the other half is for what streams by
         return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)
     return Cache(own, own, 1.6, own)
-
-
-def _level(level: int) -> tuple[int, int]:
-    """Return how large a cache is, and how many processors share it."""
-    folder = Path(f"/sys/devices/system/cpu/cpu0/cache/index{level}")
-    try:
-        size, shared = ((folder / name).read_text().strip() for name in ("size", "shared_cpu_map"))
-        return int(size.removesuffix("K")) * 1024, int(shared.replace(",", ""), 16).bit_count() or 1
-    except (OSError, ValueError):
-        return 0, 1
 
 
 @cache
