@@ -24,7 +24,7 @@ __all__ = ["gather", "scatter"]
 LINE = 64
 """Bytes of a cache line."""
 AHEAD = 128
-"""Elements between a prefetch and its use."""
+"""Elements between a prefetch and its use by one thread; by several half as many, as two may share a core."""
 
 _SOURCE = '''"""Gather and scatter column k of the row that won element (i, k) ({dtype}, {index} ids)."""
 from dglite.kernels.cpu.lanes import simd
@@ -98,7 +98,7 @@ def scatter(
     tasks = _num_tasks(dtype, shape, threads)
     columns = max(shape[1] // tasks, 1)
     near = num_rows * columns * ITEM_BYTES[dtype] <= 2 * cache_level(2)[0]
-    ahead = shape[0] if near else max(AHEAD // columns, 1)
+    ahead = shape[0] if near else max(AHEAD // min(tasks, 2) // columns, 1)
     launch(_addresses(dtype, index)[1], [winners, *shape, x, out, 0, lookup, ahead], tasks, tasks)
 
 
