@@ -2,55 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor
-from ..backend import active as backend
 from ..errors import DGLError
-from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
 from ..scheduler import (
-    Inbox,
-    MessageSignature,
     Plan,
     Refused,
     Relation,
     RelationUpdate,
-    Sent,
     UserFunction,
     applier_of,
     compiled,
     cross_signature,
     execute,
-    lower_edges,
-    lower_group,
-    lower_message,
     lower_multi,
-    lower_nodes,
     message_signature,
     messages_of,
-    node_batch,
     reduce_signature,
     reducer_of,
     run,
     update_plan,
 )
-from ..structure.ids import ALL, is_all
-from ..udf import EdgeBatch, NodeBatch, checked, function_name
+from .apply import active_relation, etypes_with_columns, relation_of
 from .base import GraphBase
-from .registry import RegistryMixin, chosen, reducers, state
+from .registry import chosen, reducers
+from .send import SendMixin, receivers
 
 __all__ = ["MessageMixin"]
 
-_APPLY = UserFunction(2)
-"""Functions of a verb over one relation are (message, reduce, apply)."""
 
-
-class MessageMixin(RegistryMixin):
+class MessageMixin(SendMixin):
     """The message passing verbs of ``DGLGraph``.
 
     A message function is a built-in (``fn.copy_u('h', 'm')``), a list of built-ins, or a function of an ``EdgeBatch``;
@@ -70,280 +56,6 @@ class MessageMixin(RegistryMixin):
     does not have and ``DGLError`` for a node, edge or type that does not exist, for a function that is left out and
     not registered, for dtypes or shapes that do not fit, and for a user's function that returns no such dict.
     """
-
-    # -- on nodes and edges alone -------------------------------------------------------------------------------
-    def apply_nodes(
-        self,
-        func: Callable[[NodeBatch], Any] | None = None,
-        v: Any = ALL,
-        ntype: str | None = None,
-        inplace: bool = False,
-    ) -> None:
-        """Write the columns that ``func`` computes from nodes ``v``.
-
-        Parameters
-        ----------
-        func
-            A function of a ``NodeBatch`` that returns a dict of columns (num_nodes_in_v, *feat), of any dtype.
-        v
-            Node ids, a boolean mask (num_nodes,), or all nodes by default. Rows of other nodes keep what they hold, the
-            initializer's value in a new column. For an empty selection ``func`` is not called.
-        ntype
-            The node type; only needed where there are several.
-        inplace
-            Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            A node or type does not exist, no function is given or registered, or ``func`` returns something else.
-
-        Examples
-        --------
-        >>> import torch, dglite
-        >>> g = dglite.graph(([0, 1], [1, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
-        >>> g.apply_nodes(lambda nodes: {'h': nodes.data['h'] * 10}, v=[0, 2])
-        >>> g.ndata['h']
-        tensor([10.,  2., 40.])
-        """
-        func = chosen(self, func, "apply node", self._metagraph.node_set(ntype))
-        rows, batch = _nodes(self, func, v, ntype)
-        if rows is not None and not len(rows):
-            return
-        table = checked(func(batch), (len(batch),), "nodes", self._device, func)
-        frame = self.node_frame(ntype)
-        if rows is not None:
-            frame.set_rows(rows, table)
-        else:
-            frame.update(table)
-
-    def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None, inplace: bool = False) -> None:
-        """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.
-
-        Parameters
-        ----------
-        func
-            A built-in (``fn.u_dot_v('h', 'h', 'score')``), a list of them, or a function that returns a dict of columns
-            (num_edges_in_batch, *feat).
-        edges
-            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. Rows of other
-            edges keep what they hold, the initializer's value in a new column. For an empty selection nothing is
-            written.
-        etype
-            The edge type. Without it, on a graph of several, a built-in runs on every type that has the columns.
-        inplace
-            Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            An edge or type does not exist, no function is given or registered, shapes or dtypes do not fit, or a user's
-            function returns something else.
-        KeyError
-            A column that a built-in reads does not exist.
-
-        Examples
-        --------
-        >>> import torch, dglite, dglite.function as fn
-        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
-        >>> g.apply_edges(fn.v_sub_u('h', 'h', 'rise'))
-        >>> g.edata['rise']
-        tensor([1., 2., 0.])
-        """
-        if etype is None and len(self.adjacencies) > 1 and isinstance(func, MessageFunction) and is_all(edges):
-            for index in _able(self, func):
-                self.apply_edges(func, etype=index)
-            return
-        index = self.etype_id(etype)
-        func = chosen(self, func, "apply edge", index)
-        relation = _active(self, index, edges)
-        if relation is not None:
-            execute(compiled(lower_edges, messages_of(func, 0, relation)), (relation,), (func,))
-
-    def group_apply_edges(
-        self,
-        group_by: str,
-        func: Callable[[EdgeBatch], Any],
-        edges: Any = ALL,
-        etype: Any = None,
-        inplace: bool = False,
-    ) -> None:
-        """Write the columns that ``func`` computes on edges grouped by their ``"src"`` or ``"dst"`` node.
-
-        ``func`` is called once for all nodes of one degree: ``edges.src['h']``, ``edges.data['w']`` and what it returns
-        have shape (num_nodes, degree, *feat), the edges of a node in the order of their ids. Nodes of degree 0 are in
-        no batch, and without any edge ``func`` is not called.
-
-        Parameters
-        ----------
-        group_by
-            ``"src"`` or ``"dst"``: the end that edges of one group share.
-        func
-            A function of an ``EdgeBatch`` that returns a dict of columns (num_nodes, degree, *feat), of any dtype.
-        edges
-            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. Only they are
-            grouped and written.
-        etype
-            The edge type; only needed where there are several.
-        inplace
-            Classic; changes nothing.
-
-        Raises
-        ------
-        DGLError
-            ``group_by`` is something else, an edge or type does not exist, or ``func`` returns something else.
-
-        Examples
-        --------
-        >>> import torch, dglite
-        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
-        >>> g.edata['w'] = torch.tensor([5., 1., 3.])
-        >>> g.group_apply_edges('dst', lambda edges: {'share': edges.data['w'] / edges.data['w'].sum(1, keepdim=True)})
-        >>> g.edata['share']
-        tensor([1.0000, 0.2500, 0.7500])
-        """
-        if group_by not in ("src", "dst"):
-            raise DGLError(f"group_by={group_by!r} is not understood; expected 'src' or 'dst'")
-        relation = _active(self, self.etype_id(etype), edges)
-        if relation is not None:
-            side = Side.U if group_by == "src" else Side.V
-            execute(compiled(lower_group, UserFunction(0), side), (relation,), (func,))
-
-    def filter_nodes(
-        self, predicate: Callable[[NodeBatch], Tensor], nodes: Any = ALL, ntype: str | None = None
-    ) -> Tensor:
-        """Return the ids of those ``nodes`` for which ``predicate``, booleans or numbers (num_nodes,), is not 0."""
-        _, batch = _nodes(self, predicate, nodes, ntype)
-        return _where(predicate, batch, batch.nodes())
-
-    def filter_edges(self, predicate: Callable[[EdgeBatch], Tensor], edges: Any = ALL, etype: Any = None) -> Tensor:
-        """Return the ids of those ``edges`` for which ``predicate``, booleans or numbers (num_edges,), is not 0."""
-        relation = _relation(self, self.etype_id(etype))
-        if not is_all(edges):
-            relation = relation.only(self.edge_ids_of(edges, etype))
-        batch = relation.edge_batch(predicate)
-        return _where(predicate, batch, batch.edges()[2])
-
-    # -- send and receive ---------------------------------------------------------------------------------------
-    def send(self, edges: Any = ALL, message_func: Any = None, etype: Any = None) -> None:
-        """Leave a message on each of ``edges``, in place of one that waits there.
-
-        A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
-        user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
-
-        Parameters
-        ----------
-        edges
-            Edge ids, a pair of node ids (u, v), a boolean mask (num_edges,), or all edges by default. For an empty
-            selection nothing is left.
-        message_func
-            A built-in, a list of them, or a function of an ``EdgeBatch`` that returns a dict of messages
-            (num_edges_in_batch, *feat).
-        etype
-            The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError
-            An edge or type does not exist, no function is given or registered, or a user's function returns something
-            else.
-        KeyError
-            A column that a built-in reads does not exist.
-
-        Examples
-        --------
-        >>> import torch, dglite, dglite.function as fn
-        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
-        >>> g.send(message_func=fn.copy_u('h', 'm'))
-        >>> g.recv(reduce_func=fn.sum('m', 'total'))
-        >>> g.ndata['total']
-        tensor([0., 1., 6.])
-        """
-        index = self.etype_id(etype)
-        message_func = chosen(self, message_func, "message", index)
-        signature: MessageSignature = message_signature(message_func, 0)
-        edge_ids = None if is_all(edges) else self.edge_ids_of(edges, etype)
-        if edge_ids is not None and not len(edge_ids):
-            return
-        relation = _relation(self, index)
-        if edge_ids is None:
-            signature = messages_of(message_func, 0, relation)
-        if isinstance(signature, UserFunction):
-            active = relation if edge_ids is None else relation.only(edge_ids)
-            table = execute(compiled(lower_message, signature), (active,), (message_func,))
-            sent = Sent.computed(table, edge_ids)
-        elif relation.captured and signature is not None:
-            table = {k: x for one in signature for k, x in execute(compiled(lower_message, one), (relation,)).items()}
-            sent = Sent.computed(table, edge_ids)
-        else:
-            assert signature is not None
-            sent = Sent.described(signature, relation, edge_ids, copies=signature[0] is not message_func)
-        inboxes = state(self, "_inboxes")
-        if index not in inboxes or inboxes[index].adjacency is not relation.adjacency:
-            inboxes[index] = Inbox(relation.adjacency)
-        inboxes[index].leave(sent)
-
-    def recv(self, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
-        """Reduce the messages that wait on the in-edges of ``v``, which are consumed, then apply to all of ``v``.
-
-        A node for which no message waits gets 0 from a built-in reducer, the initializer's value from a user's. Where
-        no message waits for any of ``v``, nothing is reduced and only ``apply_node_func`` runs.
-
-        Parameters
-        ----------
-        v
-            Node ids, a boolean mask (num_nodes,), or all nodes by default. Rows of other nodes keep what they hold.
-        reduce_func
-            A built-in, a list of them, or a function of a ``NodeBatch`` whose ``mailbox['m']`` is (num_nodes, degree,
-            *feat), nodes of one degree at a time; it returns a dict of columns (num_nodes, *feat).
-        apply_node_func
-            A function of a ``NodeBatch`` of ``v`` that returns a dict of columns (num_nodes_in_v, *feat), or None.
-        etype
-            The edge type; only needed where there are several.
-
-        Raises
-        ------
-        DGLError
-            A node or type does not exist, no reduce function is given or registered, it reads a message that was not
-            sent, or a user's function returns something else. The messages wait on.
-
-        Examples
-        --------
-        >>> import torch, dglite, dglite.function as fn
-        >>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
-        >>> g.ndata['h'] = torch.tensor([1., 2., 4.])
-        >>> g.send([0, 2], fn.copy_u('h', 'm'))
-        >>> g.recv(2, lambda nodes: {'most': nodes.mailbox['m'].amax(1)})
-        >>> g.ndata['most']
-        tensor([0., 0., 4.])
-        """
-        index = self.etype_id(etype)
-        reduce_func, apply_node_func = reducers(self, index, reduce_func, apply_node_func)
-        reduce_signature(reduce_func, 1)
-        relation = _relation(self, index)
-        nodes = None if is_all(v) else _receivers(self, v, index)
-        inbox = state(self, "_inboxes").get(index) or Inbox(relation.adjacency)
-        active, message = inbox.incoming(relation, nodes)
-        apply = None if apply_node_func is None else _APPLY
-        functions = (None, reduce_func, apply_node_func)
-        if active.adjacency.num_edges:
-            run(
-                lambda refused: update_plan(
-                    message,
-                    reducer_of(reduce_func, 1, active, message, refused),
-                    applier_of(apply_node_func, 2, active),
-                ),
-                (active,),
-                functions,
-            )
-        elif apply is not None and active.adjacency.num_dst:
-            execute(compiled(lower_nodes, apply), (active,), functions)
-        else:
-            return
-        inbox.consume(active)
 
     def send_and_recv(
         self,
@@ -386,7 +98,7 @@ class MessageMixin(RegistryMixin):
         tensor([0., 1., 2.])
         """
         index = self.etype_id(etype)
-        _update(self, index, _active(self, index, edges), message_func, reduce_func, apply_node_func)
+        _update(self, index, active_relation(self, index, edges), message_func, reduce_func, apply_node_func)
 
     def pull(
         self,
@@ -431,8 +143,8 @@ class MessageMixin(RegistryMixin):
         tensor([0., 2., 3.])
         """
         index = self.etype_id(etype)
-        nodes = _receivers(self, v, index)
-        relation = _relation(self, index).into(nodes) if len(nodes) else None
+        nodes = receivers(self, v, index)
+        relation = relation_of(self, index).into(nodes) if len(nodes) else None
         _update(self, index, relation, message_func, reduce_func, apply_node_func)
 
     def push(
@@ -528,7 +240,7 @@ class MessageMixin(RegistryMixin):
             _update_every_type(self, message_func, reduce_func, apply_node_func)
             return
         index = self.etype_id(etype)
-        _update(self, index, _relation(self, index), message_func, reduce_func, apply_node_func)
+        _update(self, index, relation_of(self, index), message_func, reduce_func, apply_node_func)
 
     def multi_update_all(
         self, etype_dict: Mapping[Any, Sequence[Any]], cross_reducer: Any, apply_node_func: Any = None
@@ -578,7 +290,7 @@ class MessageMixin(RegistryMixin):
             functions += (*triple, None)[:3]
         cross = cross_signature(cross_reducer, len(functions))
         apply_all = None if apply_node_func is None else UserFunction(len(functions) + 1)
-        relations = [_relation(self, index) for index, _ in given]
+        relations = [relation_of(self, index) for index, _ in given]
         messages = [messages_of(functions[3 * i], 3 * i, relation) for i, relation in enumerate(relations)]
 
         def plan(refused: Refused) -> Plan:
@@ -676,58 +388,6 @@ class MessageMixin(RegistryMixin):
             self.send_and_recv(frontier, message_func, reduce_func, apply_node_func, etype)
 
 
-# -- from names and ids to relations -----------------------------------------------------------------------------
-def _relation(graph: GraphBase, index: int) -> Relation:
-    """Return all edges of edge type ``index`` with the frames around them."""
-    metagraph = graph._metagraph
-    src, dst = metagraph.ends[index]
-    nodes = graph._node_frame(dst)
-    return Relation(
-        graph.adjacencies[index],
-        nodes if src == dst else graph._node_frame(src),
-        graph._edge_frame(index),
-        nodes,
-        nodes,
-        metagraph.canonical_etypes[index],
-        graph._device,
-    )
-
-
-def _active(graph: GraphBase, index: int, edges: Any) -> Relation | None:
-    """Return the relation of ``edges`` alone; None where an empty selection leaves nothing to do."""
-    relation = _relation(graph, index)
-    if is_all(edges):
-        return relation
-    edge_ids = graph.edge_ids_of(edges, index)
-    return relation.only(edge_ids) if len(edge_ids) else None
-
-
-def _receivers(graph: GraphBase, nodes: Any, index: int) -> np.ndarray:
-    return np.unique(graph._set_ids(nodes, graph.dst_type_id(index)))
-
-
-def _nodes(graph: GraphBase, function: Any, nodes: Any, ntype: str | None) -> tuple[np.ndarray | None, NodeBatch]:
-    """Return the rows of the selected nodes (None for all) and the batch of them for ``function``."""
-    frame = graph.node_frame(ntype)
-    rows = None if is_all(nodes) else graph.node_ids(nodes, ntype)
-    size = frame.num_rows if rows is None else len(rows)
-    name = graph._metagraph.ntypes[graph._metagraph.node_set(ntype)]
-    batch = node_batch(function, frame, rows, size, name, lambda ids: graph._ids_tensor(np.array(ids)), {})
-    return rows, batch
-
-
-def _where(predicate: Callable[[Any], Tensor], batch: NodeBatch | EdgeBatch, ids: Tensor) -> Tensor:
-    """Return the ids for which the predicate is true."""
-    mask = predicate(batch)
-    chosen = backend.to_numpy(mask) if backend.is_tensor(mask) else np.asarray(mask)
-    if chosen.shape != (len(batch),) or chosen.dtype.kind not in "biuf":
-        raise DGLError(
-            f"predicate {function_name(predicate)} returned {chosen.dtype} of shape {chosen.shape}; "
-            f"expected booleans or numbers of shape ({len(batch)},)"
-        )
-    return backend.take(ids, np.flatnonzero(chosen))
-
-
 # -- over one relation and over all ----------------------------------------------------------------------------
 def _update(graph: GraphBase, index: int, relation: Relation | None, message: Any, reduce: Any, apply: Any) -> None:
     """Send, reduce and apply over a relation, and write the nodes that receive."""
@@ -759,17 +419,4 @@ def _update_every_type(graph: MessageMixin, message: Any, reduce: Any, apply: An
             f"update_all without etype on a graph of {len(etypes)} edge types takes a built-in message and fn.sum, "
             f"fn.max or fn.min; pass etype, one of {etypes}, or use multi_update_all"
         )
-    graph.multi_update_all(dict.fromkeys(_able(graph, message), (message, reduce)), reduce.name, apply)
-
-
-def _able(graph: GraphBase, message: MessageFunction) -> list[int]:
-    """Return the edge types that have the columns which a built-in message reads; there is at least one."""
-    etypes = graph._metagraph.canonical_etypes
-    able = [
-        index
-        for index in range(len(etypes))
-        if all(_relation(graph, index).has_column(side, str(name)) for side, name in message.fields)
-    ]
-    if not able:
-        raise KeyError(f"no edge type has the columns that {message} reads; edge types: {etypes}")
-    return able
+    graph.multi_update_all(dict.fromkeys(etypes_with_columns(graph, message), (message, reduce)), reduce.name, apply)
