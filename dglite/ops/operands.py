@@ -11,7 +11,7 @@ from itertools import zip_longest
 from operator import itemgetter
 from typing import Any
 
-from ..backend import Tensor, active, require_one_library
+from ..backend import Tensor, active, admitted, require_one_library
 from ..errors import DGLError
 from ..expr import Expr, Side, evaluate, operands_of
 from ..kernels.layout import broadcast_shape
@@ -28,6 +28,7 @@ __all__ = [
     "evaluated",
     "reads_edges",
     "sum_to",
+    "tensor_operand",
 ]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -134,6 +135,11 @@ def adjacency_of(graph: Any) -> Any:
         if error.obj is not graph:
             raise
         raise DGLError(f"got {type(graph).__name__} for the graph, which is the first argument") from None
+
+
+def tensor_operand(x: Any) -> Any:
+    """Return an operand as a tensor; what is none is left to the checks."""
+    return admitted(x, "the operand")
 
 
 def check_tensor(x: Tensor, num_rows: int, row: str) -> tuple[tuple[int, ...], str, Any]:

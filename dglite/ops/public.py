@@ -6,14 +6,14 @@ Tensors are of one library, which the result is of too; arrays of NumPy's are te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ..backend import Tensor, admitted
+from ..backend import Tensor
 from ..errors import DGLError
-from ..expr import Expr, Side
+from ..expr import Expr
 from ..function import message_expression
 from ..opspec import MESSAGES, Reducer
 from ..structure.adjacency import Adjacency
@@ -21,17 +21,15 @@ from ..structure.ids import ALL, integer_array, is_all
 from . import core
 from .across import softmax_across
 from .core import sddmm, spmm
-from .operands import adjacency_of
+from .operands import adjacency_of, tensor_operand
 
 __all__ = [
-    "binary_reduce",
     "dot_attention",
     "edge_softmax",
     "gat_attention",
     "gatv2_attention",
     "gsddmm",
     "gspmm",
-    "per_edge",
     "segment_reduce",
     "segment_softmax",
 ]
@@ -174,7 +172,7 @@ def edge_softmax(graph: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst")
         adj = core.reversed_of(adj)
     if not is_all(eids):
         adj = adj.subset(graph.edge_ids_of(eids, None)).adjacency
-    return core.edge_softmax(adj, _tensor(logits))
+    return core.edge_softmax(adj, tensor_operand(logits))
 
 
 def gat_attention(
@@ -362,7 +360,7 @@ def segment_reduce(seglen: Any, value: Tensor, reducer: str = "sum") -> Tensor:
     >>> ops.segment_reduce([2, 0, 1], torch.tensor([1., 2., 4.]), 'mean')
     tensor([1.5000, 0.0000, 4.0000])
     """
-    return core.segment_reduce(_offsets(seglen), _tensor(value), _reducer(reducer))
+    return core.segment_reduce(_offsets(seglen), tensor_operand(value), _reducer(reducer))
 
 
 def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
@@ -396,16 +394,11 @@ def segment_softmax(seglen: Any, value: Tensor) -> Tensor:
     offsets = _offsets(seglen)
     count = int(offsets[-1])
     adj = Adjacency.from_csc(count, len(offsets) - 1, offsets, np.arange(count, dtype=np.int64))
-    return core.edge_softmax(adj, _tensor(value))
-
-
-def _tensor(x: Any) -> Any:
-    """Return an operand as a tensor; what is none is left to the checks."""
-    return admitted(x, "the operand")
+    return core.edge_softmax(adj, tensor_operand(value))
 
 
 def _attended(x: Any, operands: tuple[Any, ...], edge_weight: Any) -> tuple[Tensor, tuple[Tensor, ...], Tensor | None]:
-    return _tensor(x), tuple([_tensor(operand) for operand in operands]), _tensor(edge_weight)
+    return tensor_operand(x), tuple([tensor_operand(operand) for operand in operands]), tensor_operand(edge_weight)
 
 
 def _reducer(name: str) -> Reducer:
@@ -430,106 +423,7 @@ def _expression(
 ) -> tuple[Expr, tuple[Tensor, ...]]:
     if op in _COPIES:
         side, data = (lhs, lhs_data) if op == "copy_lhs" else (rhs, rhs_data)
-        return message_expression(f"copy_{side}")[0], (_tensor(data),)
+        return message_expression(f"copy_{side}")[0], (tensor_operand(data),)
     if op not in names:
         raise DGLError(f"no operation {op!r}; expected one of {', '.join((*names, *_COPIES))}")
-    return message_expression(f"{lhs}_{op}_{rhs}")[0], (_tensor(lhs_data), _tensor(rhs_data))
-
-
-# -- the named shorthands: u_mul_e_sum, copy_u_max, u_dot_v ... --------------------------------------------------------
-def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
-    """Return ``u_<op>_e_<reduce_op>(g, x, y)``: (num_src, *feat) and (num_edges, *feat) to (num_dst, *feat)."""
-    (expr, _), reducer = message_expression(f"u_{op}_e"), Reducer(reduce_op)
-
-    def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return spmm(adjacency_of(g), expr, reducer, (_tensor(x), _tensor(y)))
-
-    summary = f"Return the {reduce_op} over in-edges of {op}(source feature x, edge feature y)."
-    return _named(call, f"u_{op}_e_{reduce_op}", summary, "ue", _AT_NODES)
-
-
-def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
-    """Return ``copy_u_<reduce_op>(g, x)`` or ``copy_e_<reduce_op>(g, x)``: x to (num_dst, *feat)."""
-    (expr, _), reducer = message_expression(f"copy_{side.value}"), Reducer(reduce_op)
-
-    def call(g: Any, x: Tensor) -> Tensor:
-        return spmm(adjacency_of(g), expr, reducer, (_tensor(x),))
-
-    summary = f"Return the {reduce_op} over in-edges of the {_OWNERS[side.value][1]} feature x."
-    return _named(call, f"copy_{side.value}_{reduce_op}", summary, side.value, _AT_NODES)
-
-
-def per_edge(lhs: str, op: str, rhs: str) -> Callable[[Any, Tensor, Tensor], Tensor]:
-    """Return ``<lhs>_<op>_<rhs>(g, x, y)``: a feature of each of two ends to (num_edges, *feat)."""
-    expr, _ = message_expression(f"{lhs}_{op}_{rhs}")
-
-    def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return sddmm(adjacency_of(g), expr, (_tensor(x), _tensor(y)), dot=op == "dot")
-
-    summary = f"Return {op}({_OWNERS[lhs][1]} feature x, {_OWNERS[rhs][1]} feature y) for every edge."
-    return _named(call, f"{lhs}_{op}_{rhs}", summary, lhs + rhs, _SUMMED if op == "dot" else _AT_EDGES)
-
-
-def copy_per_edge(side: Side) -> Callable[[Any, Tensor], Tensor]:
-    """Return ``copy_u(g, x)`` or ``copy_v(g, x)``: x to (num_edges, *feat)."""
-    expr, _ = message_expression(f"copy_{side.value}")
-
-    def call(g: Any, x: Tensor) -> Tensor:
-        return sddmm(adjacency_of(g), expr, (_tensor(x),))
-
-    summary = f"Return the feature x of every edge's {_OWNERS[side.value][1]} node."
-    return _named(call, f"copy_{side.value}", summary, side.value, _AT_EDGES)
-
-
-_OWNERS = {"u": ("num_src", "source"), "v": ("num_dst", "destination"), "e": ("num_edges", "edge")}
-_AT_NODES = ("(num_dst, *feat)", "0 for a node without in-edges, no rows for a graph without nodes", "3, 2")
-_AT_EDGES = ("(num_edges, *feat), in edge-id order", "no rows for a graph without edges", "3, 2")
-_SUMMED = ("(num_edges, *feat[:-1], 1), in edge-id order", "no rows for a graph without edges", "3, 1")
-"""Of what a shorthand returns: the shape, what there is without edges, and the shape in its example."""
-
-_DOCUMENT = """{summary}
-
-Parameters
-----------
-g
-    A graph of one edge type.
-{operands}
-
-Returns
--------
-Tensor
-    ``{shape}``, of the operands' dtype; {empty}. Differentiable in every operand.
-
-Raises
-------
-DGLError
-    A tensor that does not have these rows, another dtype, or shapes that do not broadcast.
-
-Examples
---------
->>> import torch, dglite
->>> from dglite import ops
->>> g = dglite.graph(([0, 1, 2], [1, 2, 2]))
->>> ops.{name}(g, {arguments}).shape
-torch.Size([{example}])
-"""
-
-
-def _named(call: Any, name: str, summary: str, sides: str, returned: tuple[str, str, str]) -> Any:
-    """Name and document a shorthand whose operands, x and y, have the rows of ``sides``."""
-    dtypes = "float32, float64, float16 or bfloat16" + ("; of one dtype, feature axes broadcast" if sides[1:] else "")
-    operands = [
-        f"{operand}\n    ``({_OWNERS[side][0]}, *feat)``, {dtypes}." for operand, side in zip("xy", sides, strict=False)
-    ]
-    shape, empty, example = returned
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = _DOCUMENT.format(
-        summary=summary,
-        operands="\n".join(operands),
-        shape=shape,
-        empty=empty,
-        name=name,
-        arguments=", ".join(["torch.ones(3, 2)"] * len(sides)),
-        example=example,
-    )
-    return call
+    return message_expression(f"{lhs}_{op}_{rhs}")[0], (tensor_operand(lhs_data), tensor_operand(rhs_data))

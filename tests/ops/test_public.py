@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 
 import pytest
 import torch
@@ -25,6 +26,7 @@ def test_every_name_is_there_and_says_what_it_does():
     for name in ops.__all__:
         function = getattr(ops, name)
         assert function.__name__ == name and inspect.getdoc(function)
+        assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_shorthands_equal_the_general_form(g):
