@@ -187,7 +187,7 @@ def main() -> None:
                 batch = training[first : first + arguments.batch_size]
                 loss = step(model, optimizers, batch, arguments.strategy)
                 bar.update(len(batch))
-                bar.set_postfix(loss=f"{loss:.3f}")
+                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         rate = len(training) / (time.perf_counter() - start)
         words, named = accuracy(model, test)
         print(f"epoch {epoch + 1}: {words:.4f} of words right, {named:.4f} of named ones; {rate:.0f} sentences/s")

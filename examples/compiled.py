@@ -67,7 +67,7 @@ def train(
         optimizer.step()
         losses.append(loss.item())
         times.append(1000 * (time.perf_counter() - start))
-        progress.set_postfix(loss=f"{losses[-1]:.4f}")
+        progress.set_postfix(loss=f"{losses[-1]:.4f}", refresh=False)
     return losses, times
 
 

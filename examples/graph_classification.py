@@ -95,7 +95,7 @@ def main() -> None:
         test = order[fold::10]
         training = [i for i in order if i not in set(test)]
         accuracies.append(train(dataset, training, test, arguments.epochs, arguments.hidden))
-        progress.set_postfix(accuracy=f"{accuracies[-1]:.3f}")
+        progress.set_postfix(accuracy=f"{accuracies[-1]:.3f}", refresh=False)
     mean = statistics.mean(accuracies)
     print(f"mean test accuracy {mean:.3f}, of {arguments.folds} folds: {min(accuracies):.3f} to {max(accuracies):.3f}")
     if arguments.expect is not None and mean < arguments.expect:

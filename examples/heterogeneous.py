@@ -140,7 +140,7 @@ def train(model: nn.Module, graph: dglite.DGLGraph, epochs: int, name: str) -> l
         with torch.no_grad():
             right = model.eval()(graph).argmax(1) == label
         accuracies.append(right[~training].float().mean().item())
-        progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{accuracies[-1]:.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{accuracies[-1]:.3f}", refresh=False)
     return accuracies
 
 

@@ -53,7 +53,7 @@ def train(graph: dglite.DGLGraph, features: Tensor, labels: Tensor, epochs: int)
             loss.backward()
             optimizer.step()
             correct = (logits.argmax(1) == labels).float().mean()
-            progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{correct.item():.3f}")
+            progress.set_postfix(loss=f"{loss.item():.3f}", accuracy=f"{correct.item():.3f}", refresh=False)
     with framework.no_grad():
         logits = model(graph, features)
     print(f"loss {F.cross_entropy(logits[leaders], labels[leaders]):.4f}")

@@ -65,7 +65,7 @@ def train(model: TransE, statements: Tensor, epochs: int, batch_size: int, lr: f
             loss.backward()
             optimizer.step()
             total += loss.item()
-        progress.set_postfix(loss=f"{total / len(batches):.3f}")
+        progress.set_postfix(loss=f"{total / len(batches):.3f}", refresh=False)
 
 
 def ranks_of_tails(model: TransE, statements: Tensor, known: Tensor) -> Tensor:

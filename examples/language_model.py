@@ -143,7 +143,7 @@ def main() -> None:
                 optimizer.step()
                 schedule.step()
                 bar.update(len(rows))
-                bar.set_postfix(loss=f"{loss.item():.3f}")
+                bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
         rate = sum(len(chain) - 1 for chain in training) / (time.perf_counter() - start)
         found = perplexity(model, test, arguments.batch_size)
         print(f"epoch {epoch + 1}: test perplexity {found:.1f}; {rate:.0f} words/s")

@@ -78,7 +78,7 @@ def train(graph: dglite.DGLGraph, hidden: int, epochs: int, batch_size: int) -> 
             loss.backward()
             optimizer.step()
             total += loss.item()
-        progress.set_postfix(loss=f"{total / len(loader):.3f}")
+        progress.set_postfix(loss=f"{total / len(loader):.3f}", refresh=False)
     return encoder, predictor
 
 

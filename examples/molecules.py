@@ -105,7 +105,7 @@ def train(model: nn.Module, molecules: Molecules, epochs: int, name: str) -> Non
             loss.backward()
             optimizer.step()
         falling.step()
-        progress.set_postfix(loss=f"{loss.item():.4f}")
+        progress.set_postfix(loss=f"{loss.item():.4f}", refresh=False)
 
 
 def pairs(graph: dglite.DGLGraph) -> Tensor:

@@ -166,7 +166,7 @@ def train(model: nn.Module, graph: dglite.DGLGraph, task: Task, epochs: int, pro
         validation_loss = F.cross_entropy(logits[task.validation], task.labels[task.validation]).item()
         if (validation, -validation_loss) > best:
             best, checkpoint = (validation, -validation_loss), copy.deepcopy(model.state_dict())
-        progress.set_postfix(loss=f"{loss.item():.3f}", validation=f"{validation:.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", validation=f"{validation:.3f}", refresh=False)
         progress.update()
     model.load_state_dict(checkpoint)
     with framework.no_grad():

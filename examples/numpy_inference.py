@@ -56,7 +56,7 @@ def train(graph: dglite.DGLGraph, num_classes: int, epochs: int) -> GCN:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        progress.set_postfix(loss=f"{loss.item():.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     return model
 
 

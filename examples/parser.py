@@ -247,7 +247,7 @@ def main() -> None:
                 for optimizer in optimizers:
                     optimizer.step()
                 bar.update(len(batch))
-                bar.set_postfix(loss=f"{loss:.3f}")
+                bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
         rate = len(training) / (time.perf_counter() - start)
         found, by_right = found_phrases(parser, test, 256)
         print(f"epoch {epoch + 1}: {found:.4f} of phrases found; {rate:.0f} sentences/s")

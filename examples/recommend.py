@@ -91,7 +91,7 @@ def train(graph: dglite.DGLGraph, size: int, neighbours: int, epochs: int, batch
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
-        progress.set_postfix(loss=f"{statistics.mean(losses):.3f}")
+        progress.set_postfix(loss=f"{statistics.mean(losses):.3f}", refresh=False)
     return model
 
 

@@ -102,7 +102,7 @@ def train(graph: dglite.DGLGraph, clicks: Tensor, epochs: int, ages: bool) -> Cl
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        progress.set_postfix(loss=f"{loss.item():.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     return model
 
 

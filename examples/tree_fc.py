@@ -107,7 +107,7 @@ def main() -> None:
             optimizer.step()
             schedule.step()
             bar.update(arguments.batch_size)
-            bar.set_postfix(loss=f"{loss.item():.3f}")
+            bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     rate = steps * arguments.batch_size / (time.perf_counter() - start)
     test = Trees(500, arguments.leaves)
     digits, values = test.draw()

@@ -174,7 +174,7 @@ def train_epoch(
         for optimizer in optimizers:
             optimizer.step()
         bar.update(batch.batch_size)
-        bar.set_postfix(loss=f"{loss.item():.3f}")
+        bar.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
 
 
 def draw(model: TreeNetwork, tree: dglite.DGLGraph, vocab: Mapping[str, int], path: str) -> None:

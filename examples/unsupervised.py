@@ -38,7 +38,7 @@ def deepwalk(graph: dglite.DGLGraph, width: int, epochs: int) -> Tensor:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        progress.set_postfix(loss=f"{loss.item():.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     return model.node_embed.weight.detach()
 
 
@@ -74,7 +74,7 @@ def infomax(graph: dglite.DGLGraph, width: int, epochs: int) -> Tensor:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        progress.set_postfix(loss=f"{loss.item():.3f}")
+        progress.set_postfix(loss=f"{loss.item():.3f}", refresh=False)
     return model.embed(graph, graph.ndata["feat"])
 
 

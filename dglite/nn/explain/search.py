@@ -116,7 +116,7 @@ class Search:
         with tqdm(range(self._settings.num_rollouts), desc="Rollouts", disable=not self._settings.log) as progress:
             for _ in progress:
                 self._roll_out(root)
-                progress.set_postfix(parts=len(self.parts))
+                progress.set_postfix(parts=len(self.parts), refresh=False)
         leaves = [part for part in self.parts.values() if len(part.nodes) <= self._settings.node_min]
         return max(leaves, key=lambda part: part.shapley).nodes
 
