@@ -40,6 +40,9 @@ __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text"
 
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
+INDICES_AHEAD = 512
+"""Bytes between an index that is read and one that is asked for, where rows come from a cache. Processors ask for what
+is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
 PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
@@ -204,7 +207,7 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     if spec.epilogue:
         lines.append("if first < 0:")
         lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
-    lines.append("for j in range(first, last):")
+    lines.append(f"for j in range(first, last{', 1' * (spec.near and _is_wide(spec, pieces))}):")
     body = _entry(spec, pieces, k)
     summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
     for p in range(len(pieces)):
@@ -350,7 +353,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     if _reads(spec, Side.E):
         lines.append("edge = edge_index(edge_ids, j)")
     if isinstance(spec, SpmmSpec) and spec.near:
-        return lines
+        return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * _is_wide(spec, pieces)
     if _reads(spec, Side.U):
         lines.append("source_ahead = index_ahead(indices, j, num_entries)")
     if _reads(spec, Side.E):
@@ -364,6 +367,11 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
         lines.append(f"{name}_ahead = {base} + ({start}) * ITEM")
         lines += [f"prefetch({name}_ahead + {64 * line})" for line in range(_cache_lines(spec, operand, pieces))]
     return lines
+
+
+def _is_wide(spec: SpmmSpec, pieces: tuple[int, ...]) -> bool:
+    """Whether a pass reads more than a cache line of each row."""
+    return sum(pieces) * ITEM_BYTES[spec.dtype] > 64
 
 
 def _distance(spec: KernelSpec) -> int:

@@ -200,7 +200,7 @@ class _Function(Expressions):
             self.names[hidden] = Value(types.int64, builder.add(at.ir, step, flags=("nsw",)))
 
         constant = all(isinstance(bound, ir.Constant) for bound in (start, stop))
-        self.loop(node, goes_on, begin, [hidden], constant or (isinstance(step, ir.Constant) and step.constant == 1))
+        self.loop(node, goes_on, begin, [hidden], constant or len(bounds) < 3)
         del self.names[hidden]
 
     def loop(
@@ -213,8 +213,8 @@ class _Function(Expressions):
     ) -> None:
         """Write rounds that start with ``begin`` as long as ``goes_on``; ``more`` names change in them too.
 
-        Where rounds are blocks of columns, LLVM is told not to write several of them out: they are long enough, and a
-        row has few.
+        LLVM is told not to write several rounds out where the source gives the step: of blocks of columns there are
+        few, and rounds that wait for memory gain nothing by it, but need a second loop for those that are left over.
         """
         changing = _assigned(node).union(more)
         for name in [name for name in self.names if (node, name) in self.wide]:
