@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pytest
 
@@ -47,6 +48,14 @@ def test_one_accumulator_per_piece_in_a_single_pass():
 def test_winners_are_tracked_only_when_asked_for(reducer):
     assert "winner" not in spmm_source(spec(((64,), (64,)), reducer)).replace("out, winners):", "")
     assert "winner0 = select(differs(" in spmm_source(spec(((64,), (64,)), reducer, winners=True))
+
+
+def test_indices_are_asked_for_ahead_where_rows_of_several_lines_are_near():
+    for width, ahead, rolled in ((16, False, False), (32, True, True), (64, True, False)):
+        source = spmm_source(replace(spec(((width,), (1,))), near=True))
+        assert ("prefetch(indices + j * INDEX" in source) == ahead
+        assert ("range(first, last, 1)" in source) == rolled
+    assert "prefetch(indices" not in spmm_source(spec(((64,), (1,))))
 
 
 @pytest.mark.parametrize("dot", [False, True])

@@ -43,6 +43,9 @@ LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
 INDICES_AHEAD = 512
 """Bytes between an index that is read and one that is asked for, where rows come from a cache. Processors ask for what
 is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
+ROLLED_LINES = 2
+"""Rows of two cache lines wait for memory: LLVM is told not to write several entries out, which takes a second loop for
+those that are left. Longer rows compute more; those of one line are a single instruction."""
 PITCH, WORDS_BEFORE_OPERANDS = 12, 13
 """Words of a kernel's arguments that come before (address, row stride, group table) of each operand."""
 
@@ -207,7 +210,8 @@ def _spmm_pass(spec: SpmmSpec, pieces: tuple[int, ...], k: str) -> str:
     if spec.epilogue:
         lines.append("if first < 0:")
         lines += [f"    total{p} = load{width}({_out(spec, pieces, p, k)})" for p, width in enumerate(pieces)]
-    lines.append(f"for j in range(first, last{', 1' * (spec.near and _is_wide(spec, pieces))}):")
+    rolled = spec.near and 1 < _lines_of_row(spec, pieces) <= ROLLED_LINES
+    lines.append(f"for j in range(first, last{', 1' * rolled}):")
     body = _entry(spec, pieces, k)
     summed = tuple(row_factors(expr, reducer)[0] for expr, reducer in spec.parts)
     for p in range(len(pieces)):
@@ -353,7 +357,7 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     if _reads(spec, Side.E):
         lines.append("edge = edge_index(edge_ids, j)")
     if isinstance(spec, SpmmSpec) and spec.near:
-        return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * _is_wide(spec, pieces)
+        return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * (_lines_of_row(spec, pieces) > 1)
     if _reads(spec, Side.U):
         lines.append("source_ahead = index_ahead(indices, j, num_entries)")
     if _reads(spec, Side.E):
@@ -369,9 +373,9 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     return lines
 
 
-def _is_wide(spec: SpmmSpec, pieces: tuple[int, ...]) -> bool:
-    """Whether a pass reads more than a cache line of each row."""
-    return sum(pieces) * ITEM_BYTES[spec.dtype] > 64
+def _lines_of_row(spec: SpmmSpec, pieces: tuple[int, ...]) -> int:
+    """Return how many cache lines of each row a pass reads."""
+    return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
 
 
 def _distance(spec: KernelSpec) -> int:
