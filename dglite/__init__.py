@@ -51,15 +51,7 @@ from .homophily import (
     node_label_informativeness,
 )
 from .io import from_pyg, hetero_from_shared_memory, load_graphs, save_graphs, to_pyg
-from .propagate import (
-    engines,
-    explain,
-    prop_edges,
-    prop_edges_dfs,
-    prop_nodes,
-    prop_nodes_bfs,
-    prop_nodes_topo,
-)
+from .propagate import engines, explain, prop_edges, prop_edges_dfs, prop_nodes, prop_nodes_bfs, prop_nodes_topo
 from .random import seed
 from .readout import (
     broadcast_edges,

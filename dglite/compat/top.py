@@ -5,12 +5,7 @@ from __future__ import annotations
 import logging
 
 from .. import backend
-from ..dataloading import (
-    set_dst_lazy_features,
-    set_edge_lazy_features,
-    set_node_lazy_features,
-    set_src_lazy_features,
-)
+from ..dataloading import set_dst_lazy_features, set_edge_lazy_features, set_node_lazy_features, set_src_lazy_features
 from ..graph import DGLGraph
 from .base import dgl_warning
 from .containers import apply_each

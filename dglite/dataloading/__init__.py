@@ -25,12 +25,7 @@ from .exclusion import SpotTarget, find_exclude_eids
 from .features import CachedFeatures, FeatureStore, MappedFeatures, TensorFeatures, hot_rows
 from .graph_loader import GraphDataLoader
 from .inference import inference
-from .neighbor_sampler import (
-    LaborSampler,
-    MultiLayerFullNeighborSampler,
-    MultiLayerNeighborSampler,
-    NeighborSampler,
-)
+from .neighbor_sampler import LaborSampler, MultiLayerFullNeighborSampler, MultiLayerNeighborSampler, NeighborSampler
 from .subgraph_samplers import ClusterGCNSampler, SAINTSampler, ShaDowKHopSampler
 
 __all__ = [

@@ -27,15 +27,8 @@ from ..traversal import topological_nodes_generator
 from ..udf import Columns, EdgeBatch, NodeBatch, checked, function_name
 from .evaluate import ProgramEvaluator
 from .program.identity import FunctionIdentity
-from .program.ir import (
-    Domain,
-    Node,
-    NodeKind,
-)
-from .program.mailbox import (
-    EachMessage,
-    side_by_side,
-)
+from .program.ir import Domain, Node, NodeKind
+from .program.mailbox import EachMessage, side_by_side
 from .program.trace import active_recorder
 from .vertex import VertexFunction
 

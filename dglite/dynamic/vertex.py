@@ -16,15 +16,8 @@ from torch import nn
 from ..errors import DGLError
 from ..graph import DGLGraph
 from .evaluate import ProgramEvaluator
-from .program.ir import (
-    Domain,
-    Node,
-    NodeKind,
-)
-from .program.trace import (
-    Recorder,
-    active_recorder,
-)
+from .program.ir import Domain, Node, NodeKind
+from .program.trace import Recorder, active_recorder
 
 __all__ = ["ByKind", "Children", "Partial", "VertexFunction"]
 

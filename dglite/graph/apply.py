@@ -12,16 +12,7 @@ from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Side
 from ..function import MessageFunction
-from ..scheduler import (
-    Relation,
-    UserFunction,
-    compiled,
-    execute,
-    lower_edges,
-    lower_group,
-    messages_of,
-    node_batch,
-)
+from ..scheduler import Relation, UserFunction, compiled, execute, lower_edges, lower_group, messages_of, node_batch
 from ..structure.ids import ALL, is_all
 from ..udf import EdgeBatch, NodeBatch, checked, function_name
 from .base import GraphBase

@@ -10,10 +10,7 @@ import numpy as np
 
 from ..backend import RESULT, Tensor, active
 from ..errors import DGLError
-from ..kernels.render.tiles import (
-    Phase,
-    Score,
-)
+from ..kernels.render.tiles import Phase, Score
 from ..kernels.spec import compute_dtype
 from ..structure.adjacency import Adjacency
 from .processors import processor_of

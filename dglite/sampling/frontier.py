@@ -26,14 +26,7 @@ def compiled() -> SimpleNamespace:
     """Return the compiled kernels' modules."""
     # Imported at the first sample: importing Numba takes 0.5 s, and `import dglite` must not pay it.
     from ..kernels.cpu.run import rows
-    from ..kernels.cpu.sample import (
-        block,
-        hashing,
-        labor,
-        sample,
-        walk,
-        weigh,
-    )
+    from ..kernels.cpu.sample import block, hashing, labor, sample, walk, weigh
 
     return SimpleNamespace(block=block, hashing=hashing, labor=labor, rows=rows, sample=sample, walk=walk, weigh=weigh)
 

@@ -15,16 +15,7 @@ from ..ops.processors import Gpu, Processor, processor_on
 from ..random import draw_key
 from ..structure import Adjacency
 from ..structure.ids import integer_array
-from .arguments import (
-    edge_weights,
-    excluded_edges,
-    fanouts_of,
-    integers,
-    is_inward,
-    numbers,
-    offsets_of,
-    seeds_of,
-)
+from .arguments import edge_weights, excluded_edges, fanouts_of, integers, is_inward, numbers, offsets_of, seeds_of
 from .frontier import NO_EDGES, Chosen, IncidentEdges, check_weights, compiled, frontier
 from .sums import kept_sums
 

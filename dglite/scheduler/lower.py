@@ -13,18 +13,7 @@ from ..errors import DGLError
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction
 from ..opspec import Reducer
-from .plan import (
-    Apply,
-    CrossReduce,
-    GroupEdges,
-    Instruction,
-    Message,
-    Plan,
-    Reduce,
-    UserFunction,
-    Waiting,
-    Write,
-)
+from .plan import Apply, CrossReduce, GroupEdges, Instruction, Message, Plan, Reduce, UserFunction, Waiting, Write
 
 __all__ = [
     "CROSS_REDUCERS",

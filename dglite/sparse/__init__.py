@@ -6,20 +6,7 @@ g-SDDMM.
 
 from . import graphs as graphs
 from .create import diag, from_coo, from_csc, from_csr, identity, spmatrix, val_like
-from .elementwise import (
-    add,
-    div,
-    inv,
-    mul,
-    neg,
-    power,
-    sp_add_v,
-    sp_broadcast_v,
-    sp_div_v,
-    sp_mul_v,
-    sp_sub_v,
-    sub,
-)
+from .elementwise import add, div, inv, mul, neg, power, sp_add_v, sp_broadcast_v, sp_div_v, sp_mul_v, sp_sub_v, sub
 from .exchange import from_torch_sparse, to_torch_sparse_coo, to_torch_sparse_csc, to_torch_sparse_csr
 from .matrix import SparseMatrix
 from .products import bsddmm, bspmm, matmul, sddmm, spmm, spspmm

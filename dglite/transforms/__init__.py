@@ -1,25 +1,9 @@
 """From graphs to graphs: functions, and modules that compose."""
 
-from .augment import (
-    AddEdge,
-    DropEdge,
-    DropNode,
-    FeatMask,
-    NodeShuffle,
-    RowFeatNormalizer,
-)
+from .augment import AddEdge, DropEdge, DropNode, FeatMask, NodeShuffle, RowFeatNormalizer
 from .block import to_block
-from .diffusion import (
-    GDC,
-    PPR,
-    GCNNorm,
-    HeatKernel,
-    SIGNDiffusion,
-)
-from .distances import (
-    double_radius_node_labeling,
-    shortest_dist,
-)
+from .diffusion import GDC, PPR, GCNNorm, HeatKernel, SIGNDiffusion
+from .distances import double_radius_node_labeling, shortest_dist
 from .edges import (
     add_edges,
     add_nodes,
@@ -47,53 +31,15 @@ from .module import (
     ToLevi,
     ToSimple,
 )
-from .neighbours import (
-    knn_graph,
-    radius_graph,
-    segmented_knn_graph,
-)
-from .partition import (
-    metis_partition,
-    metis_partition_assignment,
-    partition_graph_with_halo,
-)
-from .precision import (
-    to_bfloat16,
-    to_double,
-    to_float,
-    to_half,
-)
-from .products import (
-    adj_product_graph,
-    adj_sum_graph,
-    khop_adj,
-    khop_graph,
-    line_graph,
-    metapath_reachable_graph,
-)
+from .neighbours import knn_graph, radius_graph, segmented_knn_graph
+from .partition import metis_partition, metis_partition_assignment, partition_graph_with_halo
+from .precision import to_bfloat16, to_double, to_float, to_half
+from .products import adj_product_graph, adj_sum_graph, khop_adj, khop_graph, line_graph, metapath_reachable_graph
 from .reorder import reorder_graph
-from .simple import (
-    compact_graphs,
-    to_simple,
-    to_simple_graph,
-)
-from .spectral import (
-    lap_pe,
-    laplacian_lambda_max,
-    laplacian_pe,
-    random_walk_pe,
-    svd_pe,
-)
-from .tags import (
-    norm_by_dst,
-    sort_csc_by_tag,
-    sort_csr_by_tag,
-)
-from .types import (
-    block_to_graph,
-    to_heterogeneous,
-    to_homogeneous,
-)
+from .simple import compact_graphs, to_simple, to_simple_graph
+from .spectral import lap_pe, laplacian_lambda_max, laplacian_pe, random_walk_pe, svd_pe
+from .tags import norm_by_dst, sort_csc_by_tag, sort_csr_by_tag
+from .types import block_to_graph, to_heterogeneous, to_homogeneous
 
 __all__ = [
     "GDC",

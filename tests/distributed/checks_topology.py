@@ -12,12 +12,7 @@ import torch
 from torch import distributed
 
 import dglite
-from dglite.dataloading import (
-    LaborSampler,
-    MultiLayerFullNeighborSampler,
-    NeighborSampler,
-    as_edge_prediction_sampler,
-)
+from dglite.dataloading import LaborSampler, MultiLayerFullNeighborSampler, NeighborSampler, as_edge_prediction_sampler
 from dglite.dataloading.negative_sampler import GlobalUniform, Uniform
 from dglite.distributed import DistEdgeDataLoader, DistGraph, DistNodeDataLoader, DistTensor, edge_split, node_split
 from dglite.errors import DGLError

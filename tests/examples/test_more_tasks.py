@@ -8,16 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from examples import (
-    compiled,
-    heterogeneous,
-    large_graph,
-    molecules,
-    numpy_inference,
-    recommend,
-    temporal,
-    user_defined,
-)
+from examples import compiled, heterogeneous, large_graph, molecules, numpy_inference, recommend, temporal, user_defined
 from tests.examples.conftest import Run
 from tests.examples.test_minibatch import Planted
 

@@ -10,17 +10,7 @@ import torch
 from torch import nn
 
 import dglite
-from dglite.nn import (
-    ChebConv,
-    EGATConv,
-    EGNNConv,
-    GATConv,
-    GatedGraphConv,
-    GMMConv,
-    NNConv,
-    SGConv,
-    TAGConv,
-)
+from dglite.nn import ChebConv, EGATConv, EGNNConv, GATConv, GatedGraphConv, GMMConv, NNConv, SGConv, TAGConv
 from tests.nn import dense
 
 CASES: dict[str, tuple[Callable[[], nn.Module], tuple[Any, ...]]] = {

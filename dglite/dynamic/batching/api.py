@@ -11,23 +11,14 @@ import torch
 from torch import Tensor
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import (
-    PLACE_BITS,
-    needed_nodes,
-)
-from .execution.differentiation import (
-    copy_rows,
-    differentiate,
-)
+from ...kernels.cpu.dynamic.batching import PLACE_BITS, needed_nodes
+from .execution.differentiation import copy_rows, differentiate
 from .execution.execution import BatchedRun
 from .execution.matrices import TorchCall
 from .recording import recurrent
 from .recording.pointwise import same_session
 from .recording.signatures import DTYPES, TensorKind
-from .recording.tensor import (
-    METHODS,
-    LazyTensor,
-)
+from .recording.tensor import METHODS, LazyTensor
 from .report import describe, remember
 from .session import Session, before_computing, current_session, end_session
 

@@ -13,24 +13,9 @@ import numpy as np
 import torch
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.batching import (
-    EXTERNAL,
-    FIRST_MACRO,
-    PLACE_BITS,
-    parse,
-)
-from .recording.signatures import (
-    DTYPES,
-    Signature,
-    TensorKind,
-    kind_of,
-    shared,
-    shared_arities,
-)
-from .recording.tensor import (
-    LazyTensor,
-    blank,
-)
+from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
+from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, shared, shared_arities
+from .recording.tensor import LazyTensor, blank
 
 __all__ = ["Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
 

@@ -12,21 +12,9 @@ import torch
 from ...errors import DGLError
 from ..options import Options, current_options
 from ..program.gradient import ancestors
-from ..program.ir import (
-    Builder,
-    Domain,
-    NodeKind,
-)
-from ..program.trace import (
-    Recorder,
-    TracedFunction,
-    trace_function,
-)
-from ..program.traced import (
-    ClassPlan,
-    Needs,
-    plan_class,
-)
+from ..program.ir import Builder, Domain, NodeKind
+from ..program.trace import Recorder, TracedFunction, trace_function
+from ..program.traced import ClassPlan, Needs, plan_class
 from .order import Order
 from .sweep import Engine, Input, Sweep
 

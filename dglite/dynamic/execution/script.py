@@ -14,10 +14,7 @@ import numpy as np
 import torch
 
 from ...kernels import compiled
-from ..program.ir import (
-    Domain,
-    NodeKind,
-)
+from ..program.ir import Domain, NodeKind
 from ..program.layout import (
     NOTHING,
     WORDS,
@@ -29,14 +26,7 @@ from ..program.layout import (
     Unsupported,
     domain_of,
 )
-from ..program.recipe import (
-    Buffer,
-    Heavy,
-    Place,
-    Role,
-    StagePhase,
-    VertexPlan,
-)
+from ..program.recipe import Buffer, Heavy, Place, Role, StagePhase, VertexPlan
 from ..program.traced import ClassPlan
 from .memory import take
 from .order import Order

@@ -11,15 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ..program.ir import (
-    Node,
-    NodeKind,
-)
+from ..program.ir import Node, NodeKind
 from ..program.layout import Move
-from ..program.recipe import (
-    Heavy,
-    Place,
-)
+from ..program.recipe import Heavy, Place
 
 __all__ = ["Own", "SweepCall", "bind"]
 

@@ -15,17 +15,8 @@ from ..program.layout import DTYPES
 from ..program.traced import ClassPlan
 from .memory import empty
 from .order import Order
-from .script import (
-    Addresses,
-    Filled,
-    Script,
-    stacked_rows,
-)
-from .stages import (
-    Own,
-    SweepCall,
-    bind,
-)
+from .script import Addresses, Filled, Script, stacked_rows
+from .stages import Own, SweepCall, bind
 
 __all__ = ["MOST_NODES", "Engine", "Input", "Sweep"]
 

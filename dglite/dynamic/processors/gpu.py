@@ -18,19 +18,12 @@ from ...kernels.cpu.dynamic.rowwise import TOTALS
 from ...kernels.cpu.dynamic.script import ALONGSIDE
 from ...kernels.cpu.dynamic.steps import step_of
 from ...kernels.cuda.dynamic import persistent as cuda
-from ...kernels.cuda.run.program import (
-    CudaProgram,
-    Memory,
-    Runner,
-)
+from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import processors as ops
 from ..batching.execution.matrices import Product
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import (
-    DTYPES,
-    Signature,
-)
+from ..batching.recording.signatures import DTYPES, Signature
 from ..batching.session import accept
 from ..execution.script import Unsupported
 from .host import check_device

@@ -12,11 +12,7 @@ from torch import Tensor
 from ...config import num_cores
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.matrix import matrix_kernel
-from ...kernels.cpu.dynamic.processors import (
-    Job,
-    submit,
-    wait_for_all,
-)
+from ...kernels.cpu.dynamic.processors import Job, submit, wait_for_all
 from ...kernels.cpu.dynamic.rowwise import rowwise_kernel
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
 from ...kernels.cpu.dynamic.steps import step_kernel

@@ -9,43 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...kernels.cpu.dynamic import (
-    batching,
-    program,
-)
+from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
-from ...kernels.cpu.dynamic.script import (
-    CALL,
-    HEAVY_WORDS,
-    PRODUCT,
-    ROWWISE,
-    BatchOperations,
-    Stage,
-)
+from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, BatchOperations, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
-from ..batching.execution.matrices import (
-    Lookup,
-    Product,
-    TorchCall,
-)
+from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import (
-    DTYPES,
-    Signature,
-    TensorKind,
-    operand,
-    shared,
-    template_table,
-)
+from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
 from ..batching.session import Session
-from ..execution.script import (
-    Addresses,
-    Filled,
-    Script,
-    Unsupported,
-)
+from ..execution.script import Addresses, Filled, Script, Unsupported
 from .host import HOST
 
 __all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]

@@ -6,10 +6,7 @@ from typing import final
 
 import numpy as np
 
-from ...kernels.cuda.run.program import (
-    Memory,
-    Runner,
-)
+from ...kernels.cuda.run.program import Memory, Runner
 
 __all__ = ["Parcel"]
 

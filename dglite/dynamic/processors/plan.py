@@ -11,16 +11,8 @@ from torch.optim import Optimizer
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
-from ...kernels.cpu.dynamic.rowwise import (
-    CLEAR,
-    TOTALS,
-)
-from ...kernels.cpu.dynamic.script import (
-    BATCH_WORDS,
-    FOLLOWS,
-    Stage,
-    make_scripts,
-)
+from ...kernels.cpu.dynamic.rowwise import CLEAR, TOTALS
+from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
 from ..batching.recording.signatures import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session

@@ -16,22 +16,11 @@ from torch import Tensor
 
 from ...expr import Constant, Expr, compact
 from ...kernels.cpu.dynamic.rowwise import CLEAR
-from ...kernels.cpu.dynamic.script import (
-    ALONGSIDE,
-    CONTINUES,
-    FOLLOWS,
-    touched_rows,
-)
+from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
-from ..batching.execution.matrices import (
-    Lookup,
-    Product,
-)
+from ..batching.execution.matrices import Lookup, Product
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import (
-    DTYPES,
-    operand,
-)
+from ..batching.recording.signatures import DTYPES, operand
 from .layout import StepLayout
 from .rules import UpdateRule
 

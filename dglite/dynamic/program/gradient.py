@@ -10,13 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from .ir import (
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-    OpaqueCall,
-)
+from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
 
 __all__ = ["ProgramGradients", "ancestors", "differentiate"]
 

@@ -16,18 +16,8 @@ from typing import Any
 import torch
 
 from ...backend import active
-from ...expr import (
-    Call,
-    Constant,
-    Expr,
-    Operand,
-    Side,
-    evaluate,
-)
-from ...opspec import (
-    COMPARISONS,
-    OPERATORS,
-)
+from ...expr import Call, Constant, Expr, Operand, Side, evaluate
+from ...opspec import COMPARISONS, OPERATORS
 
 __all__ = ["GRADIENT_KINDS", "Builder", "Domain", "Node", "NodeKind"]
 

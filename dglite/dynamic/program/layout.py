@@ -14,26 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...expr import (
-    Operand,
-    Side,
-)
+from ...expr import Operand, Side
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
-from .ir import (
-    GRADIENT_KINDS,
-    Domain,
-    Node,
-    NodeKind,
-)
-from .recipe import (
-    Cell,
-    Heavy,
-    Place,
-    Reading,
-    StagePhase,
-    VertexPlan,
-)
+from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
+from .recipe import Cell, Heavy, Place, Reading, StagePhase, VertexPlan
 
 __all__ = ["DTYPES", "NOTHING", "WORDS", "Move", "SharedSource", "StageTable", "StateSource", "TableSource"]
 __all__ += ["Unsupported", "domain_of"]

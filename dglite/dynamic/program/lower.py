@@ -11,16 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...errors import DGLError
-from ...formulas import (
-    FORMULAS,
-    Formula,
-)
-from .ir import (
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-)
+from ...formulas import FORMULAS, Formula
+from .ir import Builder, Domain, Node, NodeKind
 
 __all__ = ["LOWERINGS", "Lower"]
 

@@ -11,38 +11,13 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from ...expr import (
-    Call,
-    Constant,
-    Expr,
-    Operand,
-    Side,
-)
+from ...expr import Call, Constant, Expr, Operand, Side
 from ...kernels.render.rows import RowAccess
-from ...opspec import (
-    COMPARISONS,
-    OPERATORS,
-)
+from ...opspec import COMPARISONS, OPERATORS
 from ..options import Options
 from .gradient import ancestors
-from .ir import (
-    GRADIENT_KINDS,
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-)
-from .recipe import (
-    Buffer,
-    Cell,
-    Heavy,
-    Place,
-    Reading,
-    Role,
-    Root,
-    StagePhase,
-    VertexPlan,
-)
+from .ir import GRADIENT_KINDS, Builder, Domain, Node, NodeKind
+from .recipe import Buffer, Cell, Heavy, Place, Reading, Role, Root, StagePhase, VertexPlan
 
 __all__ = ["make_plan"]
 

@@ -9,10 +9,7 @@ import torch
 
 from ...expr import Expr
 from ...kernels.render.rows import RowAccess
-from .ir import (
-    Domain,
-    Node,
-)
+from .ir import Domain, Node
 
 __all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "VertexPlan"]
 

@@ -8,10 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .ir import (
-    Domain,
-    Node,
-)
+from .ir import Domain, Node
 
 __all__ = ["batch_filler", "filler"]
 

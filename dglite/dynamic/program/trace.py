@@ -19,21 +19,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
-from .ir import (
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-    OpaqueCall,
-)
-from .lower import (
-    LOWERINGS,
-    WANTS_ROWS,
-)
-from .replay import (
-    batch_filler,
-    filler,
-)
+from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
+from .lower import LOWERINGS, WANTS_ROWS
+from .replay import batch_filler, filler
 
 __all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
 

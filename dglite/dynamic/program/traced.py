@@ -11,25 +11,10 @@ from dataclasses import dataclass
 
 from ...opspec import OPERATORS
 from ..options import Options
-from .gradient import (
-    ProgramGradients,
-    ancestors,
-    differentiate,
-)
-from .ir import (
-    Builder,
-    Domain,
-    Node,
-    NodeKind,
-)
+from .gradient import ProgramGradients, ancestors, differentiate
+from .ir import Builder, Domain, Node, NodeKind
 from .plan import make_plan
-from .recipe import (
-    Buffer,
-    Place,
-    Role,
-    Root,
-    VertexPlan,
-)
+from .recipe import Buffer, Place, Role, Root, VertexPlan
 from .trace import TracedFunction
 
 __all__ = ["ClassPlan", "Needs", "plan_class"]

@@ -14,11 +14,7 @@ from ...expr import Call, Constant, Expr, Operand, Side, operands_of, write_out_
 from ...opspec import Reducer
 from ..layout import Pattern
 from ..render.sparse import is_fused
-from .run.program import (
-    CPP_TYPES,
-    CudaProgram,
-    make_program,
-)
+from .run.program import CPP_TYPES, CudaProgram, make_program
 
 __all__ = ["ROWS", "MessageSpec", "all_operands", "expression_text", "sddmm_program", "spmm_program"]
 

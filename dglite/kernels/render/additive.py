@@ -17,21 +17,8 @@ with the gradients of f and of the edge weights; those of left and right are its
 
 from __future__ import annotations
 
-from ..spec import (
-    ITEM_BYTES,
-    pieces_of,
-)
-from .columns import (
-    AHEAD,
-    FAR_X,
-    accumulate,
-    addresses,
-    dots,
-    far_grad,
-    fill,
-    operands,
-    sweeps_of,
-)
+from ..spec import ITEM_BYTES, pieces_of
+from .columns import AHEAD, FAR_X, accumulate, addresses, dots, far_grad, fill, operands, sweeps_of
 from .tiles import (
     STATE,
     AttentionSpec,

@@ -8,18 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from ..spec import (
-    ITEM_BYTES,
-    compute_dtype,
-    pieces_of,
-)
-from .tiles import (
-    AttentionSpec,
-    Score,
-    block,
-    operand_words,
-    runs_of,
-)
+from ..spec import ITEM_BYTES, compute_dtype, pieces_of
+from .tiles import AttentionSpec, Score, block, operand_words, runs_of
 
 __all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "ColumnPass", "Piece", "accumulate", "addresses", "dots", "far_grad", "fill"]
 __all__ += ["operands", "sweeps_of"]

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from ...expr import (
-    Call,
-    Constant,
-    Expr,
-    Side,
-    operands_of,
-)
-from ...opspec import (
-    OPERATORS,
-    Reducer,
-)
+from ...expr import Call, Constant, Expr, Side, operands_of
+from ...opspec import OPERATORS, Reducer
 
 __all__ = ["OF_ROW", "row_factors"]
 

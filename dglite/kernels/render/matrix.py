@@ -22,10 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..spec import (
-    ITEM_BYTES,
-    pieces_of,
-)
+from ..spec import ITEM_BYTES, pieces_of
 from .sparse import indent
 
 __all__ = ["DEALT", "FORMS", "matrix_source", "run_source"]

@@ -5,11 +5,7 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 
 from __future__ import annotations
 
-from ..spec import (
-    ITEM_BYTES,
-    compute_dtype,
-    pieces_of,
-)
+from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from .sparse import MOST_AHEAD
 
 __all__ = ["softmax_source"]

@@ -13,28 +13,11 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from ...expr import (
-    Call,
-    Constant,
-    Expr,
-    Operand,
-    Side,
-    write_out_powers,
-)
+from ...expr import Call, Constant, Expr, Operand, Side, write_out_powers
 from ...opspec import Reducer
 from ..layout import Pattern
-from ..spec import (
-    ITEM_BYTES,
-    REDUCED,
-    KernelSpec,
-    SddmmSpec,
-    SpmmSpec,
-    compute_dtype,
-)
-from .factors import (
-    OF_ROW,
-    row_factors,
-)
+from ..spec import ITEM_BYTES, REDUCED, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
+from .factors import OF_ROW, row_factors
 
 __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
 

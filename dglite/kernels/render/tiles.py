@@ -11,11 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ..spec import (
-    ITEM_BYTES,
-    compute_dtype,
-    pieces_of,
-)
+from ..spec import ITEM_BYTES, compute_dtype, pieces_of
 from .sparse import WORDS_BEFORE_OPERANDS
 
 __all__ = ["STATE", "WORDS", "AttentionSpec", "Phase", "Score", "block", "draw_multipliers", "exponentials", "header"]

@@ -65,15 +65,7 @@ from .given import (
     require_width,
     set_number,
 )
-from .readout import (
-    attended_by_graph,
-    batch_sizes,
-    graph_members,
-    graph_softmax,
-    pooled,
-    repeated_by_graph,
-    top_rows,
-)
+from .readout import attended_by_graph, batch_sizes, graph_members, graph_softmax, pooled, repeated_by_graph, top_rows
 from .recurrent import gated_step, recurrent
 from .setattention import SetPairs, SetSizes, seed_attention, set_attention, set_pairs
 from .statistics import AGGREGATORS, DIRECTIONS, SCALERS, degree_scaler, directional, statistics

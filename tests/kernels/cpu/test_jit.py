@@ -12,11 +12,7 @@ import pytest
 
 from dglite.errors import DGLWarning
 from dglite.kernels import store
-from dglite.kernels.cpu.compile import (
-    jit,
-    machine,
-    translate,
-)
+from dglite.kernels.cpu.compile import jit, machine, translate
 
 SOURCE = '"""A kernel for a test."""\n\nVALUE = {value}\n'
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cuda.dynamic import persistent
-from dglite.kernels.cuda.graph import (
-    attention,
-    convert,
-    winners,
-)
+from dglite.kernels.cuda.graph import attention, convert, winners
 from dglite.kernels.cuda.graph.softmax import softmax_program
 from dglite.kernels.cuda.graph.sparse import bind_sddmm, bind_several, bind_spmm
 from dglite.kernels.cuda.run.program import CudaProgram

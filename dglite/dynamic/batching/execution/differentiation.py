@@ -9,24 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....expr import (
-    Operand,
-    Side,
-)
+from ....expr import Operand, Side
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.program import active_nodes
-from ....kernels.cpu.dynamic.steps import (
-    run_steps,
-    step_kernel,
-)
+from ....kernels.cpu.dynamic.steps import run_steps, step_kernel
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
-from ..recording.signatures import (
-    DTYPES,
-    Signature,
-    TensorKind,
-    shared,
-)
+from ..recording.signatures import DTYPES, Signature, TensorKind, shared
 from .gradients import GradientSums
 
 if TYPE_CHECKING:

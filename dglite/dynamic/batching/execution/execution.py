@@ -11,11 +11,7 @@ from torch import Tensor
 
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.steps import run_steps
-from ..recording.signatures import (
-    DTYPES,
-    Matrices,
-    template_table,
-)
+from ..recording.signatures import DTYPES, Matrices, template_table
 from .arena import Arena
 from .gradients import GradientSums
 from .matrices import Product

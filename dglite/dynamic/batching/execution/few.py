@@ -9,15 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ....kernels.cpu.dynamic.matrix import (
-    MOST_ROWS,
-    SET,
-    matrix_kernel,
-)
-from ....kernels.cpu.run.launch import (
-    launch,
-    num_threads,
-)
+from ....kernels.cpu.dynamic.matrix import MOST_ROWS, SET, matrix_kernel
+from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
 from ..recording.signatures import DTYPES
 

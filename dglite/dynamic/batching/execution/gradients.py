@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .deferred import (
-    InputsAndGradients,
-    Late,
-)
+from .deferred import InputsAndGradients, Late
 from .few import outer
 
 __all__ = ["GradientSums"]

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import DGLError
-from ....kernels.cpu.dynamic import (
-    batching,
-    program,
-)
-from ..recording.signatures import (
-    DTYPES,
-    Signature,
-    TensorKind,
-    shared,
-)
+from ....kernels.cpu.dynamic import batching, program
+from ..recording.signatures import DTYPES, Signature, TensorKind, shared
 
 if TYPE_CHECKING:
     from ..session import Session

@@ -17,43 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ....errors import DGLError
-from ....kernels.cpu.dynamic.batching import (
-    ABSOLUTE,
-    EXTERNAL,
-    INNER,
-    INPUT,
-    PLACE_BITS,
-)
-from ..session import (
-    Macro,
-    Session,
-)
-from .fusion import (
-    RecordedOperation,
-    fused,
-)
-from .generic import (
-    Recorded,
-    made_call,
-    only,
-    record_call,
-)
-from .pointwise import (
-    ELEMENTWISE,
-    same_session,
-)
-from .signatures import (
-    Signature,
-    TensorKind,
-    kind_of,
-)
+from ....kernels.cpu.dynamic.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
+from ..session import Macro, Session
+from .fusion import RecordedOperation, fused
+from .generic import Recorded, made_call, only, record_call
+from .pointwise import ELEMENTWISE, same_session
+from .signatures import Signature, TensorKind, kind_of
 from .structure import getitem
-from .tensor import (
-    FUNCTIONS,
-    METHODS,
-    LazyTensor,
-    blank,
-)
+from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
 __all__ = ["Cell", "cell"]
 

@@ -8,20 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ....expr import (
-    Expr,
-)
+from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from .signatures import (
-    ColumnRun,
-    Pointwise,
-    Signature,
-    operand,
-    pointwise,
-    replaced,
-    result,
-    shared_signature,
-)
+from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, replaced, result, shared_signature
 
 __all__ = ["RecordedOperation", "fused"]
 

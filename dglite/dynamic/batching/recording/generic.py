@@ -19,16 +19,8 @@ from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .pointwise import same_session
-from .signatures import (
-    Signature,
-    TensorKind,
-    gathers,
-    kind_of,
-)
-from .tensor import (
-    LazyTensor,
-    fallback,
-)
+from .signatures import Signature, TensorKind, gathers, kind_of
+from .tensor import LazyTensor, fallback
 
 __all__ = ["Recorded", "made_call", "made_operation", "only", "record_call", "record_function"]
 

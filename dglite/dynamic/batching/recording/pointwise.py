@@ -12,29 +12,11 @@ import torch.nn.functional as F
 
 from ....errors import DGLError
 from ....expr import Expr
-from ....formulas import (
-    ALIASES,
-    FORMULAS,
-)
+from ....formulas import ALIASES, FORMULAS
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
-from .signatures import (
-    DTYPES,
-    ColumnRun,
-    Signature,
-    TensorKind,
-    kind_of,
-    operand,
-    pointwise,
-    shared_signature,
-)
-from .tensor import (
-    LazyTensor,
-    blank,
-    fallback,
-    install,
-    install_methods,
-)
+from .signatures import DTYPES, ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, shared_signature
+from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
 

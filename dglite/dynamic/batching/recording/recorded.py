@@ -10,24 +10,12 @@ import torch
 from torch import Tensor
 
 from ...execution.call import VertexCall
-from ...execution.script import (
-    Addresses,
-    Filled,
-    Script,
-    stacked_rows,
-)
+from ...execution.script import Addresses, Filled, Script, stacked_rows
 from ...options import current_options
 from ..execution.matrices import TorchCall
-from .generic import (
-    made_operation,
-    only,
-    record_call,
-)
+from .generic import made_operation, only, record_call
 from .pointwise import as_lazy
-from .signatures import (
-    TensorKind,
-    kind_of,
-)
+from .signatures import TensorKind, kind_of
 from .tensor import LazyTensor
 
 __all__ = ["ProgramCall", "record_program"]

@@ -13,38 +13,13 @@ from torch import Tensor
 from ....errors import DGLError
 from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ..execution.matrices import (
-    CrossEntropy,
-    TorchCall,
-)
+from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
-from .generic import (
-    Recorded,
-    made_call,
-    only,
-    record_call,
-)
+from .generic import Recorded, made_call, only, record_call
 from .pointwise import as_lazy
-from .signatures import (
-    ColumnRun,
-    Signature,
-    TensorKind,
-    kind_of,
-    operand,
-    pointwise,
-    result,
-    shared_signature,
-)
-from .structure import (
-    axis_of,
-    linear,
-)
-from .tensor import (
-    LazyTensor,
-    fallback,
-    install,
-    install_methods,
-)
+from .signatures import ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
+from .structure import axis_of, linear
+from .tensor import LazyTensor, fallback, install, install_methods
 
 __all__: list[str] = []
 

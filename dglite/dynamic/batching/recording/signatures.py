@@ -16,17 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 
-from ....expr import (
-    Call,
-    Constant,
-    Expr,
-    Operand,
-    Side,
-    compact,
-    derivative,
-    operands_of,
-    renumber,
-)
+from ....expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.steps import step_kernel
 from ....kernels.render.rows import StepSpec

@@ -14,31 +14,11 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ..execution.matrices import (
-    Lookup,
-    Product,
-)
+from ..execution.matrices import Lookup, Product
 from ..session import Session
-from .pointwise import (
-    as_lazy,
-    same_session,
-)
-from .signatures import (
-    DTYPES,
-    Signature,
-    TensorKind,
-    copies,
-    gathers,
-    kind_of,
-    shared_signature,
-)
-from .tensor import (
-    LazyTensor,
-    blank,
-    fallback,
-    install,
-    install_methods,
-)
+from .pointwise import as_lazy, same_session
+from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
+from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["axis_of", "linear", "product_signature"]
 

@@ -16,11 +16,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from ..lanes.vec import (
-    Vec,
-    as_vec,
-    multiply_add,
-)
+from ..lanes.vec import Vec, as_vec, multiply_add
 from .cached import cfunc
 from .translate_values import product_in
 

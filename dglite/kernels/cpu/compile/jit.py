@@ -19,27 +19,13 @@ from typing import Any
 import llvmlite
 from llvmlite import binding
 
-from ....config import (
-    compiler,
-    debug_level,
-)
+from ....config import compiler, debug_level
 from ....errors import DGLWarning
 from ... import store
-from ..lanes import (
-    philox,
-    simd,
-    tiles,
-)
-from . import (
-    by_numba,
-    machine,
-    translate,
-)
+from ..lanes import philox, simd, tiles
+from . import by_numba, machine, translate
 from .cached import compile_lock
-from .stamp import (
-    module_stamp,
-    stamp,
-)
+from .stamp import module_stamp, stamp
 
 __all__ = ["block_lanes", "compile_kernel", "compile_kernels", "load_source"]
 

@@ -22,15 +22,7 @@ from llvmlite import ir
 from numba import types
 
 from ..lanes.vec import I64
-from .translate_values import (
-    Expressions,
-    Names,
-    Value,
-    cast,
-    is_number,
-    refuse,
-    wider,
-)
+from .translate_values import Expressions, Names, Value, cast, is_number, refuse, wider
 
 __all__ = ["translate"]
 

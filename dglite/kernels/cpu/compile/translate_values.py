@@ -13,15 +13,7 @@ from numba import types
 
 from ..lanes.elementary import RELATIONS
 from ..lanes.lanes import Mask
-from ..lanes.vec import (
-    ARITHMETIC,
-    I8,
-    I64,
-    LANES,
-    Vec,
-    as_vec,
-    multiply_add,
-)
+from ..lanes.vec import ARITHMETIC, I8, I64, LANES, Vec, as_vec, multiply_add
 
 __all__ = ["Expressions", "Names", "Value", "cast", "is_number", "refuse", "wider"]
 

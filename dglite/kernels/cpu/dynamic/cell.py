@@ -5,15 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ....expr import Expr
-from ...render.rows import (
-    RowAccess,
-    cell_source,
-    sum_source,
-)
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
+from ...render.rows import RowAccess, cell_source, sum_source
+from ..compile.jit import block_lanes, compile_kernel
 
 __all__ = ["formula_kernel", "sum_kernel"]
 

@@ -14,14 +14,8 @@ import numpy as np
 from ..compile.cached import njit
 from ..lanes.simd import storer
 from ..run.rows import array_at
-from .levels import (
-    addresses,
-    child_table,
-)
-from .schedule import (
-    STAGE_COLUMNS,
-    arrange,
-)
+from .levels import addresses, child_table
+from .schedule import STAGE_COLUMNS, arrange
 
 __all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "ORDER", "SCRIPT", "TEAM_WORDS", "ZERO", "fill", "needed_bytes", "record"]
 

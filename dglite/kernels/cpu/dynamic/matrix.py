@@ -6,14 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ...render.matrix import (
-    matrix_source,
-    run_source,
-)
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
+from ...render.matrix import matrix_source, run_source
+from ..compile.jit import block_lanes, compile_kernel
 
 __all__ = ["ADD", "MOST_ROWS", "SET", "matrix_kernel", "run_kernel"]
 

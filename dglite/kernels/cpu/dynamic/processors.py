@@ -28,17 +28,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..compile.cached import njit
-from ..lanes.atomic import (
-    add_to_word,
-    call_int,
-    read_word,
-)
+from ..lanes.atomic import add_to_word, call_int, read_word
 from ..lanes.simd import word
 from ..lanes.vec import I32
-from ..run.launch import (
-    call_kernel,
-    openmp,
-)
+from ..run.launch import call_kernel, openmp
 
 __all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait_for_all"]
 

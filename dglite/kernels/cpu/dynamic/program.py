@@ -14,10 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...render.rows import (
-    FIRST_PLACE,
-    WORDS_PER_PLACE,
-)
+from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE
 from ..compile.cached import njit
 from .batching import PLACE_BITS
 

@@ -6,15 +6,8 @@ from functools import lru_cache
 
 from ...render.rowwise import rowwise_source
 from ..compile.cached import cfunc
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
-from ..lanes.simd import (
-    loader,
-    storer,
-    word,
-)
+from ..compile.jit import block_lanes, compile_kernel
+from ..lanes.simd import loader, storer, word
 
 __all__ = ["CLEAR", "TOTALS", "rowwise_kernel"]
 

@@ -16,27 +16,10 @@ from functools import cache
 
 import numpy as np
 
-from ..compile.cached import (
-    cfunc,
-    njit,
-)
-from ..lanes.atomic import (
-    add_to_word,
-    call_int,
-    put_word,
-    read_word,
-    take_bit,
-)
+from ..compile.cached import cfunc, njit
+from ..lanes.atomic import add_to_word, call_int, put_word, read_word, take_bit
 from ..lanes.simd import word
-from ..run.launch import (
-    PARALLEL_FROM,
-    call_kernel,
-    launch,
-    launch_at,
-    num_threads,
-    openmp,
-    run_team,
-)
+from ..run.launch import PARALLEL_FROM, call_kernel, launch, launch_at, num_threads, openmp, run_team
 
 __all__ = [
     "FIXED_WORK",

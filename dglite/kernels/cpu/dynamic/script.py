@@ -15,11 +15,7 @@ import numpy as np
 from ..compile.cached import njit
 from . import program
 from .batching import PLACE_BITS
-from .processors import (
-    CHECK,
-    INSTRUCTION_WORDS,
-    WAIT,
-)
+from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 
 __all__ = [
     "ALONGSIDE",

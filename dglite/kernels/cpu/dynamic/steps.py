@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ...render.rows import (
-    StepSpec,
-    step_source,
-)
+from ...render.rows import StepSpec, step_source
 from ..compile.cached import cfunc
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
+from ..compile.jit import block_lanes, compile_kernel
 from ..lanes.simd import word
-from ..run.launch import (
-    call_kernel,
-    launch,
-    num_threads,
-)
+from ..run.launch import call_kernel, launch, num_threads
 
 __all__ = ["run_steps", "step_kernel", "step_of"]
 

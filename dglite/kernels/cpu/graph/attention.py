@@ -8,30 +8,12 @@ from functools import cache
 
 from ....opspec import Reducer
 from ...render.attention import attention_source
-from ...render.dropout import (
-    dropout_source,
-    dropout_words,
-)
-from ...render.tiles import (
-    WORDS,
-    AttentionSpec,
-    Phase,
-    Score,
-)
+from ...render.dropout import dropout_source, dropout_words
+from ...render.tiles import WORDS, AttentionSpec, Phase, Score
 from ...spec import compute_dtype
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
-from ..run.driver import (
-    mode_word,
-    whole_row_driver,
-)
-from ..run.launch import (
-    launch,
-    num_tasks,
-    num_threads,
-)
+from ..compile.jit import block_lanes, compile_kernel
+from ..run.driver import mode_word, whole_row_driver
+from ..run.launch import launch, num_tasks, num_threads
 
 __all__ = ["attend", "dropout_multipliers", "dropout_words", "specify"]
 

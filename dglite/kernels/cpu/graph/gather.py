@@ -15,16 +15,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..compile.cached import njit
-from ..lanes.memory import (
-    loader,
-    prefetch,
-    storer,
-)
-from ..lanes.vec import (
-    I8,
-    I32,
-    I64,
-)
+from ..lanes.memory import loader, prefetch, storer
+from ..lanes.vec import I8, I32, I64
 from ..run.rows import array_at
 
 __all__ = ["LINE", "copy_rows", "widen_bfloat16", "widen_float16", "widen_int8"]

@@ -7,19 +7,9 @@ from functools import cache
 
 from ....opspec import Reducer
 from ...render.softmax import softmax_source
-from ..compile.jit import (
-    block_lanes,
-    compile_kernels,
-)
-from ..run.driver import (
-    mode_word,
-    whole_row_driver,
-)
-from ..run.launch import (
-    launch,
-    num_tasks,
-    num_threads,
-)
+from ..compile.jit import block_lanes, compile_kernels
+from ..run.driver import mode_word, whole_row_driver
+from ..run.launch import launch, num_tasks, num_threads
 
 __all__ = ["edge_softmax", "edge_softmax_gradient"]
 

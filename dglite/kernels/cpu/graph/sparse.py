@@ -14,36 +14,12 @@ from typing import TypeAlias
 
 from ....expr import Expr, Side
 from ....opspec import Reducer
-from ...layout import (
-    BroadcastLayout,
-    broadcast_layout,
-)
-from ...render.sparse import (
-    sddmm_source,
-    spmm_source,
-)
-from ...spec import (
-    ITEM_BYTES,
-    KernelSpec,
-    SddmmSpec,
-    SpmmSpec,
-    spec_of,
-)
-from ..compile.jit import (
-    block_lanes,
-    compile_kernel,
-)
-from ..run.driver import (
-    map_driver,
-    mode_word,
-    reduce_driver,
-)
-from ..run.launch import (
-    PARALLEL_FROM,
-    launch_at,
-    num_tasks,
-    num_threads,
-)
+from ...layout import BroadcastLayout, broadcast_layout
+from ...render.sparse import sddmm_source, spmm_source
+from ...spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
+from ..compile.jit import block_lanes, compile_kernel
+from ..run.driver import map_driver, mode_word, reduce_driver
+from ..run.launch import PARALLEL_FROM, launch_at, num_tasks, num_threads
 from .panels import Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]

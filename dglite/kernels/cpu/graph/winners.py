@@ -14,10 +14,7 @@ from functools import cache
 from ...spec import ITEM_BYTES
 from ..compile.jit import compile_kernels
 from ..compile.machine import cache_level
-from ..run.launch import (
-    launch,
-    num_threads,
-)
+from ..run.launch import launch, num_threads
 
 __all__ = ["gather", "scatter"]
 

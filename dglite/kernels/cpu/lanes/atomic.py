@@ -8,10 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vec import (
-    I32,
-    I64,
-)
+from .vec import I32, I64
 
 __all__ = ["add_to_word", "call_int", "call_rows", "put_word", "read_word", "take_bit"]
 

@@ -18,16 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
 from .lanes import Mask
-from .vec import (
-    BYTES,
-    I32,
-    I64,
-    Vec,
-    as_vec,
-    constant,
-    multiply_add,
-    shape_of,
-)
+from .vec import BYTES, I32, I64, Vec, as_vec, constant, multiply_add, shape_of
 
 __all__ = ["abs", "erf", "exp", "expm1", "log", "maximum", "minimum", "power", "sigmoid", "sign", "softplus", "sqrt"]
 __all__ += ["tanh", "where"]

@@ -10,13 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from .vec import (
-    BYTES,
-    LANES,
-    Vec,
-    as_vec,
-    value_type,
-)
+from .vec import BYTES, LANES, Vec, as_vec, value_type
 
 __all__ = ["Mask", "differs", "greater", "reduce_add", "reduce_max", "select", "splat"]
 

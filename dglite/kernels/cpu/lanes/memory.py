@@ -14,21 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ...spec import compute_dtype
-from .vec import (
-    BYTES,
-    I8,
-    I16,
-    I32,
-    I64,
-    LANES,
-    STORAGE,
-    Vec,
-    as_vec,
-    constant,
-    shape_of,
-    spread_scalar,
-    value_type,
-)
+from .vec import BYTES, I8, I16, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
 
 __all__ = [
     "ahead_loader",

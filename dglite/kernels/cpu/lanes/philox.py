@@ -13,12 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vec import (
-    BYTES,
-    I32,
-    I64,
-    LANES,
-)
+from .vec import BYTES, I32, I64, LANES
 
 __all__ = ["ENTRIES", "WORDS", "multiplier_drawer"]
 

@@ -1,29 +1,7 @@
 """What rendered kernels import: vectors in registers, memory, lanes, elementary functions."""
 
-from .elementary import (
-    abs,
-    erf,
-    exp,
-    expm1,
-    log,
-    maximum,
-    minimum,
-    power,
-    sigmoid,
-    sign,
-    softplus,
-    sqrt,
-    tanh,
-    where,
-)
-from .lanes import (
-    differs,
-    greater,
-    reduce_add,
-    reduce_max,
-    select,
-    splat,
-)
+from .elementary import abs, erf, exp, expm1, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
+from .lanes import differs, greater, reduce_add, reduce_max, select, splat
 from .memory import (
     ahead_loader,
     edge_ahead_loader,

@@ -9,15 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .vec import (
-    I8,
-    I32,
-    I64,
-    LANES,
-    Vec,
-    constant,
-    value_type,
-)
+from .vec import I8, I32, I64, LANES, Vec, constant, value_type
 
 __all__ = ["run_sums", "scratch", "steep"]
 

@@ -24,10 +24,7 @@ from ...spec import ITEM_BYTES
 from ..compile.cached import cfunc
 from ..lanes import simd
 from ..lanes.atomic import call_rows, put_word
-from ..lanes.simd import (
-    index_loader,
-    word,
-)
+from ..lanes.simd import index_loader, word
 from ..lanes.vec import I64
 
 __all__ = ["map_driver", "mode_word", "reduce_driver", "whole_row_driver"]

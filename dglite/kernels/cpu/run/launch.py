@@ -24,15 +24,9 @@ from llvmlite import ir
 from numba import prange, types
 from numba.extending import intrinsic
 
-from ..compile.cached import (
-    cfunc,
-    njit,
-)
+from ..compile.cached import cfunc, njit
 from ..lanes.simd import word
-from ..lanes.vec import (
-    I32,
-    I64,
-)
+from ..lanes.vec import I32, I64
 
 __all__ = [
     "PARALLEL_FROM",

@@ -16,12 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from ..compile.jit import load_source
-from .launch import (
-    launch,
-    num_calls,
-    num_tasks,
-    num_threads,
-)
+from .launch import launch, num_calls, num_tasks, num_threads
 
 __all__ = ["array_at", "run_rows"]
 

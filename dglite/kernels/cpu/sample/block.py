@@ -8,10 +8,7 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
-from .choose import (
-    choose_uniform,
-    set_size,
-)
+from .choose import choose_uniform, set_size
 from .counter import stream
 from .hashing import has
 from .sample import TOGETHER, Rows

@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..compile.cached import njit
-from .counter import (
-    below,
-    draw,
-    unit,
-)
+from .counter import below, draw, unit
 
 __all__ = ["choose_ranked", "choose_uniform", "choose_weighted", "is_new", "set_size"]
 

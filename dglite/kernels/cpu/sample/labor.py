@@ -17,19 +17,8 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
-from .counter import (
-    draw,
-    fraction,
-    stream,
-    trailing_zeros,
-    unit,
-)
-from .sample import (
-    TOGETHER,
-    Rows,
-    ask_for,
-    read_entries,
-)
+from .counter import draw, fraction, stream, trailing_zeros, unit
+from .sample import TOGETHER, Rows, ask_for, read_entries
 
 __all__ = ["largest_by_vertex", "list_marked", "mark_rows", "solve_rows", "take_rows"]
 

@@ -12,12 +12,7 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
-from .choose import (
-    choose_ranked,
-    choose_uniform,
-    choose_weighted,
-    set_size,
-)
+from .choose import choose_ranked, choose_uniform, choose_weighted, set_size
 from .counter import stream
 
 __all__ = [

@@ -12,12 +12,7 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
-from .counter import (
-    below,
-    draw,
-    stream,
-    unit,
-)
+from .counter import below, draw, stream, unit
 
 __all__ = ["count_visits", "node2vec", "walk"]
 

@@ -8,23 +8,10 @@ import numpy as np
 
 from ..compile.cached import njit
 from ..lanes.memory import prefetch
-from .choose import (
-    choose_weighted,
-    is_new,
-    set_size,
-)
-from .counter import (
-    below,
-    draw,
-    stream,
-    unit,
-)
+from .choose import choose_weighted, is_new, set_size
+from .counter import below, draw, stream, unit
 from .hashing import has
-from .sample import (
-    Choices,
-    Rows,
-    edge_at,
-)
+from .sample import Choices, Rows, edge_at
 
 __all__ = ["Absent", "Weights", "sum_rows", "weighted_rows"]
 

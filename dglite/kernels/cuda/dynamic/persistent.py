@@ -10,26 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from ....expr import (
-    Expr,
-    Operand,
-    Side,
-    operands_of,
-)
-from ...render.rows import (
-    FIRST_PLACE,
-    WORDS_PER_PLACE,
-    StepSpec,
-)
+from ....expr import Expr, Operand, Side, operands_of
+from ...render.rows import FIRST_PLACE, WORDS_PER_PLACE, StepSpec
 from ...render.rowwise import IGNORED
 from ...spec import ITEM_BYTES
 from ..render import expression_text
-from ..run.program import (
-    BLOCK,
-    CPP_TYPES,
-    CudaProgram,
-    make_program,
-)
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, make_program
 
 __all__ = ["CHECK", "CLEAR", "FIRST_CASE", "KEPT", "LOSSES", "SCRATCH_BYTES", "STATUS_WORDS", "WAIT", "Case", "Matrix"]
 __all__ += ["FormulaStep", "Rowwise", "Summed", "Times", "persistent_program", "slots_of"]

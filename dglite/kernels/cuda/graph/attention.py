@@ -6,28 +6,11 @@ from collections.abc import Mapping
 from functools import cache
 
 from ...render.dropout import dropout_words
-from ...render.tiles import (
-    AttentionSpec,
-    Phase,
-    Score,
-)
-from ...spec import (
-    ITEM_BYTES,
-    compute_dtype,
-)
+from ...render.tiles import AttentionSpec, Phase, Score
+from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import (
-    BLOCK,
-    CPP_TYPES,
-    CudaProgram,
-    Runner,
-    blocks_for,
-    make_program,
-)
-from .sparse import (
-    WARP,
-    widest_vector,
-)
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
+from .sparse import WARP, widest_vector
 from .structure import Structure
 
 __all__ = ["attend", "attention_program", "dropout_multipliers", "dropout_words", "specify"]

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ..run.program import (
-    BLOCK,
-    CPP_TYPES,
-    CudaProgram,
-    Memory,
-    Runner,
-    blocks_for,
-    make_program,
-)
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Memory, Runner, blocks_for, make_program
 
 __all__ = ["DeviceRows", "compress", "running_sums", "simple_program", "sort_by_key"]
 

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from ...spec import (
-    ITEM_BYTES,
-    compute_dtype,
-)
+from ...spec import ITEM_BYTES, compute_dtype
 from ..render import ROWS
-from ..run.program import (
-    BLOCK,
-    CPP_TYPES,
-    CudaProgram,
-    Runner,
-    blocks_for,
-    make_program,
-)
-from .sparse import (
-    team_of,
-    widest_vector,
-)
+from ..run.program import BLOCK, CPP_TYPES, CudaProgram, Runner, blocks_for, make_program
+from .sparse import team_of, widest_vector
 from .structure import Structure
 
 __all__ = ["edge_softmax", "edge_softmax_gradient", "softmax_program"]

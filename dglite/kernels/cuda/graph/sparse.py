@@ -8,28 +8,10 @@ from functools import cache
 
 from ....expr import Expr
 from ....opspec import Reducer
-from ...layout import (
-    BroadcastLayout,
-    Pattern,
-    broadcast_layout,
-)
-from ...spec import (
-    ITEM_BYTES,
-    compute_dtype,
-)
-from ..render import (
-    MessageSpec,
-    all_operands,
-    sddmm_program,
-    spmm_program,
-)
-from ..run.program import (
-    BLOCK,
-    CudaProgram,
-    Memory,
-    Runner,
-    blocks_for,
-)
+from ...layout import BroadcastLayout, Pattern, broadcast_layout
+from ...spec import ITEM_BYTES, compute_dtype
+from ..render import MessageSpec, all_operands, sddmm_program, spmm_program
+from ..run.program import BLOCK, CudaProgram, Memory, Runner, blocks_for
 from .structure import Structure
 
 __all__ = [

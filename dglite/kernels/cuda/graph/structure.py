@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..run.program import (
-    Memory,
-    Runner,
-)
+from ..run.program import Memory, Runner
 from .convert import compress
 
 __all__ = ["Structure", "row_limit"]

@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from ..run.program import (
-    CPP_TYPES,
-    CudaProgram,
-    Runner,
-    blocks_for,
-)
-from .convert import (
-    simple_program,
-    sort_by_key,
-)
+from ..run.program import CPP_TYPES, CudaProgram, Runner, blocks_for
+from .convert import simple_program, sort_by_key
 
 __all__ = ["gather", "scatter"]
 

@@ -19,12 +19,7 @@ import numpy as np
 from ....config import debug_level
 from ....errors import DGLError
 from ... import store
-from .program import (
-    BLOCK,
-    CudaProgram,
-    Memory,
-    packed,
-)
+from .program import BLOCK, CudaProgram, Memory, packed
 
 __all__ = ["StreamRunner", "binary", "have_cupy"]
 

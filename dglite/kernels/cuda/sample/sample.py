@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from ..graph.convert import (
-    ITEM,
-    running_sums,
-    simple_program,
-)
+from ..graph.convert import ITEM, running_sums, simple_program
 from ..graph.structure import Structure
-from ..run.program import (
-    CPP_TYPES,
-    CudaProgram,
-    Memory,
-    Runner,
-    blocks_for,
-)
+from ..run.program import CPP_TYPES, CudaProgram, Memory, Runner, blocks_for
 
 __all__ = ["Numbered", "Sampled", "number_ids", "sample_neighbors"]
 
