@@ -2,7 +2,7 @@
 
 A g-SpMM reads weights in the order of its rows, by a permutation of the edges: of narrow rows that takes longer than
 all else. Weights that come again, bit by bit, are read in a copy in that order. See
-docs/decisions/0178-weights-that-come-again-are-kept-in-order.md.
+docs/decisions/0178-repeated-edge-weights-are-cached-in-row-order.md.
 """
 
 from __future__ import annotations

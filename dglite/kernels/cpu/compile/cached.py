@@ -1,6 +1,6 @@
 """Numba's decorators, with a cache that knows all that is compiled in.
 
-See docs/decisions/0076-compiled-code-is-never-stale.md.
+See docs/decisions/0076-compiled-code-is-cached-by-a-hash-of-its-sources.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """g-SpMM of few sources and wide rows, some columns after the other: each thread copies a panel of the sources' columns
 to where its part of a cache holds all of it, and goes through the edges with that.
 
-See docs/decisions/0177-wide-sums-are-made-in-panels.md.
+See docs/decisions/0177-wide-sums-run-in-column-panels.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiles programs with NVRTC, keeps the binaries on disk, and starts kernels through CuPy.
 
 CuPy is imported when the first tensor on a GPU comes. Tensors are given by their addresses, not by DLPack: see
-docs/decisions/0043-kernels-on-a-gpu-take-addresses.md.
+docs/decisions/0043-gpu-kernels-take-tensor-addresses.md.
 """
 
 from __future__ import annotations
