@@ -7,10 +7,10 @@ those that they understand, ``mailbox`` those over messages; ``purity`` says whi
 from .bytecode import Called, called, code_of, constants_of
 from .combine import is_truth
 from .deferred import Deferred, EdgeColumn, Source, Tape, Unrecordable, is_deferred, realised
-from .found import Found
+from .dependencies import Dependencies
 from .mailbox import MAILBOX, Mailbox, Reduced
 from .operations import MESSAGES
-from .purity import judgement, may_write, refusal
+from .purity import may_write, purity_check, refusal
 from .reads import captured, read_of_modules, repeats
 from .rows import NodeColumn, is_rows
 
@@ -19,8 +19,8 @@ __all__ = [
     "MESSAGES",
     "Called",
     "Deferred",
+    "Dependencies",
     "EdgeColumn",
-    "Found",
     "Mailbox",
     "NodeColumn",
     "Reduced",
@@ -34,8 +34,8 @@ __all__ = [
     "is_deferred",
     "is_rows",
     "is_truth",
-    "judgement",
     "may_write",
+    "purity_check",
     "read_of_modules",
     "realised",
     "refusal",

@@ -1,8 +1,8 @@
-"""Which functions may be run on deferred columns: those that do nothing but compute what they return.
+"""Which functions may be called on deferred columns: those without side effects.
 
-Recording changes when, and for a reducer how often, a function's operations run. That is the same to a function that
-only computes. One that writes somewhere, prints, or draws from another generator than the tensor library's is executed
-as written. What a function does is read off its bytecode, once for each piece of code; what it captured, each time.
+Recording changes when, and for a reducer how often, a function's operations run. A function without side effects
+computes the same. One that writes somewhere, prints, or draws from another generator than the tensor library's runs as
+written. What a function does is read from its bytecode, once for each code object; what it captures, each time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from ..backend import active as backend
 from .bytecode import SETS_ITEM, Called, Code, called, known
-from .found import CONTAINERS, LONGEST, MISSING, Found, is_simple
+from .dependencies import CONTAINERS, LONGEST, MISSING, Dependencies, is_simple
 from .reads import BUILTINS, is_known, only_computes, own_operations, through
 
-__all__ = ["judgement", "may_write", "refusal"]
+__all__ = ["may_write", "purity_check", "refusal"]
 
 _WRITING = frozenset(
     [SETS_ITEM]
@@ -26,9 +26,9 @@ _WRITING = frozenset(
 )
 _DEPTH = 4
 _MOST = 16
-"""How many judgements are kept of functions of equal code, which methods of several objects are."""
+"""How many results are cached for functions with the same code object, such as methods of several objects."""
 _TABLES = ("_parameters", "_buffers", "_modules")
-"""Where a layer keeps attributes of its own kind."""
+"""Where a layer keeps parameters, buffers and inner layers."""
 _NO_FORWARD = "_forward_unimplemented"
 """What is called where a layer defines no ``forward``: it raises."""
 _OWN_LAYERS = f"{__name__.partition('.')[0]}.backend."
@@ -41,56 +41,56 @@ def refusal(function: Any, once: bool = False) -> str | None:
     With ``once`` it would be called once instead of once per bucket, so it must not branch either: what it branches on
     may differ between buckets.
     """
-    return judgement(function, once)[0]
+    return purity_check(function, once)[0]
 
 
 def may_write(function: Any) -> bool:
-    """Whether a function may write into the columns that it is given: it does, or it does what cannot be told."""
-    return judgement(function, False)[0] is not None
+    """Whether a function may write into the columns that it is given; True also where that is unknown."""
+    return purity_check(function, False)[0] is not None
 
 
-_Judgement = tuple[str | None, Found]
-_judged: WeakKeyDictionary[types.CodeType, tuple[tuple[bool, bool, _Judgement], ...]] = WeakKeyDictionary()
-"""Judgements by a function's code, the latest first: whether it is called once, and whether it is a layer's."""
+_Result = tuple[str | None, Dependencies]
+_results: WeakKeyDictionary[types.CodeType, tuple[tuple[bool, bool, _Result], ...]] = WeakKeyDictionary()
+"""Results by a function's code object, the latest first: whether it is called once, whether it is a layer's, result."""
 
 
-def judgement(function: Any, once: bool) -> _Judgement:
-    """Return why a function may not be recorded, and what was found on the way: it is judged so while that holds."""
+def purity_check(function: Any, once: bool) -> _Result:
+    """Return why a function may not be recorded, and all that the check read: valid while that is unchanged."""
     target = called(function)
     if target is None:
-        return "it is not a Python function", Found()
+        return "it is not a Python function", Dependencies()
     code, layer = target[0].__code__, backend.is_layer(function)
-    judged = _judged.get(code, ())
-    for for_once, of_layer, one in judged:
-        if for_once is once and of_layer is layer and one[1].holds(target):
+    results = _results.get(code, ())
+    for for_once, of_layer, one in results:
+        if for_once is once and of_layer is layer and one[1].unchanged(target):
             return one
-    judge = _Judge(once)
+    check = _PurityCheck(once)
     if layer:
-        judge.found.captured(target)
-        reason = judge.layer(type(function).__name__, function, 0)
+        check.dependencies.captured(target)
+        reason = check.layer(type(function).__name__, function, 0)
     else:
-        reason = judge.function(target, 0)
-    result = reason, judge.found.seal()
-    if judge.found.whole:
-        _judged[code] = ((once, layer, result), *[one for one in judged if one[2][1].whole][: _MOST - 1])
+        reason = check.function(target, 0)
+    result = reason, check.dependencies.seal()
+    if check.dependencies.complete:
+        _results[code] = ((once, layer, result), *[one for one in results if one[2][1].complete][: _MOST - 1])
     return result
 
 
-class _Judge:
-    """Looks through a function and all that it captured. Its methods return why that rules recording out, or None."""
+class _PurityCheck:
+    """Checks a function and all that it captured. Its methods return why it may not be recorded, or None."""
 
     def __init__(self, once: bool) -> None:
         self.once = once
-        self.found = Found()
+        self.dependencies = Dependencies()
 
     def function(self, target: Called, depth: int) -> str | None:
-        """Judge a function written in Python."""
+        """Check a function written in Python."""
         code = known(target[0].__code__)
-        if not own_operations(code, self.found):
+        if not own_operations(code, self.dependencies):
             return "an operation of the tensor library has been replaced"
         if depth > _DEPTH:
             return "it calls functions that call functions, too deep to follow"
-        captured = self.found.captured(target, not depth)
+        captured = self.dependencies.captured(target, not depth)
         if code.refusal is not None:
             return code.refusal
         if self.once and code.branches:
@@ -102,7 +102,7 @@ class _Judge:
         return None if target[1] is None else self.owner(target[1], code, depth)
 
     def value(self, name: str, value: Any, code: Code, depth: int) -> str | None:
-        """Judge a captured value."""
+        """Check a captured value."""
         if value is MISSING:
             return f"it uses the unknown name {name!r}"
         if is_simple(value) or isinstance(value, int | float | str | bytes):
@@ -120,35 +120,36 @@ class _Judge:
             return None
         target = called(value)
         if target is not None:
-            self.found.of_class(type(value), "__call__")
-            self.found.whole = self.found.whole and type(value) is not functools.partial  # its keywords may change
+            self.dependencies.of_class(type(value), "__call__")
+            if type(value) is functools.partial:  # its keywords may change
+                self.dependencies.complete = False
             return self.function(target, depth + 1)
         kind = "built-in function" if isinstance(value, types.BuiltinFunctionType) else None
         return f"it uses the {kind} {name!r}" if kind else f"it reads {name!r}, a {type(value).__name__}"
 
     def module(self, name: str, module: types.ModuleType, code: Code, depth: int) -> str | None:
-        """Judge what is read of a module."""
+        """Check what is read of a module."""
         if not is_known(module.__name__):
             return f"it uses the module {module.__name__!r}"
         for path in _uses_of(name, code):
             if not path:
-                return f"it hands on the module {name!r}"
-            for owner, attribute, value in through(module, path, self.found):
+                return f"it passes the module {name!r}"
+            for owner, attribute, value in through(module, path, self.dependencies):
                 if not is_known(owner.__name__):
                     return f"it uses the module {owner.__name__!r}"
                 inside = isinstance(value, types.ModuleType)
                 reason = None if inside else self.value(attribute, value, code, depth)
                 if reason is not None or (inside and attribute == path[-1]):
-                    return reason or f"it hands on the module {attribute!r}"
+                    return reason or f"it passes the module {attribute!r}"
         return None
 
     def container(self, name: str, value: Any, code: Code, depth: int) -> str | None:
-        """Judge a captured list, dict, set or tuple: it, or something in it, may change."""
+        """Check a captured list, dict, set or tuple: it, or something in it, may change."""
         writes = code.names & _WRITING
         if writes:
             return f"it may change {name!r} by {min(writes)!r}"
         if len(value) > LONGEST or depth > _DEPTH:
-            return f"it reads {name!r}, which holds too much to look at"
+            return f"it reads {name!r}, which has too many elements to check"
         for element in value.values() if isinstance(value, dict) else value:
             if not is_simple(element):
                 reason = self.layer(name, element, depth) if backend.is_layer(element) else None
@@ -158,7 +159,7 @@ class _Judge:
         return None
 
     def layer(self, name: str, layer: Any, depth: int) -> str | None:
-        """Judge a layer that is called: whether it keeps state, and what users wrote in it."""
+        """Check a layer that is called: whether it keeps state, and what users wrote in it."""
         for inner in backend.layers_in(layer):
             reason = self._one_layer(name, inner, depth)
             if reason is not None:
@@ -166,21 +167,21 @@ class _Judge:
         return None
 
     def _one_layer(self, name: str, layer: Any, depth: int) -> str | None:
-        """Judge a layer, but not those inside it."""
-        found, kind = self.found, type(layer)
+        """Check a layer, but not those inside it."""
+        reads, kind = self.dependencies, type(layer)
         if not isinstance(vars(layer).get("_modules"), dict):
             return f"the layer {name!r} is of an unknown kind"
-        found.values_of(layer, "_modules")
-        if any(found.values_of(layer, hooks) for hooks in _HOOKS):
+        reads.values_of(layer, "_modules")
+        if any(reads.values_of(layer, hooks) for hooks in _HOOKS):
             return f"the layer {name!r} has hooks"
-        if self.once and any(x is not None for x in found.values_of(layer, "_buffers")):
+        if self.once and any(x is not None for x in reads.values_of(layer, "_buffers")):
             return f"the layer {name!r} keeps state"
-        inplace = found.of_object(layer, None, "inplace", exactly=True)
+        inplace = reads.of_object(layer, None, "inplace", exactly=True)
         if not self.once and inplace is not MISSING and inplace:
             return f"the layer {name!r} works in place"
-        if not _of_library(found.of_class(kind, "__call__")):
+        if not _of_library(reads.of_class(kind, "__call__")):
             return f"the layer {name!r} has a __call__ of its own"
-        forward, of_class = found.of_object(layer, None, "forward"), found.of_class(kind, "forward")
+        forward, of_class = reads.of_object(layer, None, "forward"), reads.of_class(kind, "forward")
         defined = of_class if forward is MISSING else forward
         of_library = is_known(kind.__module__) or getattr(defined, "__name__", "") == _NO_FORWARD
         if of_library and is_known(getattr(defined, "__module__", None) or ""):
@@ -191,10 +192,10 @@ class _Judge:
         return None if reason is None else f"in the layer {name!r}, {reason}"
 
     def owner(self, owner: Any, code: Code, depth: int) -> str | None:
-        """Judge the attributes of a method's object that its code names."""
+        """Check the attributes of a method's object that its code names."""
         kind = owner if isinstance(owner, type) else type(owner)
         for hook in ("__getattr__", "__getattribute__"):
-            found = self.found.of_class(kind, hook)
+            found = self.dependencies.of_class(kind, hook)
             if isinstance(found, types.FunctionType) and not is_known(found.__module__):
                 return f"its object has a {hook} of its own"
         for name in code.names:
@@ -213,11 +214,11 @@ class _Judge:
         return None
 
     def _attribute(self, owner: Any, kind: type, name: str) -> Any:
-        """Return what stands behind an attribute, a user's method bound to its object; ``MISSING`` if nothing does."""
-        found = self.found.of_class(kind, name)
+        """Return the value of an attribute, a user's method bound to its object; ``MISSING`` if there is none."""
+        found = self.dependencies.of_class(kind, name)
         if not isinstance(found, property) and not isinstance(owner, type):
             for table in (*(_TABLES if backend.is_layer(owner) else ()), None):
-                value = self.found.of_object(owner, table, name)
+                value = self.dependencies.of_object(owner, table, name)
                 if value is not MISSING:
                     return value
         if isinstance(found, staticmethod):
@@ -236,5 +237,5 @@ def _of_library(method: Any) -> bool:
 
 
 def _uses_of(name: str, code: Code) -> list[tuple[str, ...]]:
-    """Return which attributes are read of a captured value; that it is used itself, where no name tells: a default."""
+    """Return which attributes are read of a captured value; ``()`` is the value itself, also without a name."""
     return code.paths_of(name) or [()]

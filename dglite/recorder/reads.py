@@ -10,7 +10,7 @@ from typing import Any
 
 from ..backend import active as backend
 from .bytecode import Code, called, known
-from .found import MISSING, Found
+from .dependencies import MISSING, Dependencies
 from .mailbox import MAILBOX
 
 __all__ = ["BUILTINS", "captured", "is_known", "only_computes", "own_operations", "read_of_modules", "repeats"]
@@ -50,20 +50,24 @@ def _within(module: str, packages: tuple[str, ...]) -> bool:
     return module.startswith(packages) and any(module == one or module.startswith(f"{one}.") for one in packages)
 
 
-def own_operations(code: Code, found: Found) -> bool:
+def own_operations(code: Code, dependencies: Dependencies) -> bool:
     """Whether methods and operators that the code may call of tensors are those that the tensor library came with."""
     tensor = backend.tensor_type
     names = code.operations
-    return all(found.of_namespace(_TENSOR, name, tensor) is _TENSOR_AT_FIRST.get(name, MISSING) for name in names)
+    return all(
+        dependencies.of_namespace(_TENSOR, name, tensor) is _TENSOR_AT_FIRST.get(name, MISSING) for name in names
+    )
 
 
-def through(module: types.ModuleType, path: tuple[str, ...], found: Found) -> Iterator[tuple[Any, str, Any]]:
+def through(
+    module: types.ModuleType, path: tuple[str, ...], dependencies: Dependencies
+) -> Iterator[tuple[Any, str, Any]]:
     """Yield (module, name, value) for each module that a chain of attributes passes; ``MISSING`` where it breaks."""
     value: Any = module
     for name in path:
         if not isinstance(value, types.ModuleType):
             return
-        owner, value = value, found.of_namespace(vars(value), name, value)
+        owner, value = value, dependencies.of_namespace(vars(value), name, value)
         yield owner, name, value
 
 
@@ -88,7 +92,7 @@ def repeats(function: Any) -> bool:
         if not isinstance(value, types.ModuleType):
             return False
         for path in code.paths_of(name):
-            read = list(through(value, path, Found()))
+            read = list(through(value, path, Dependencies()))
             if not read or not only_computes(read[-1][2]):
                 return False
     return True
@@ -111,7 +115,7 @@ def captured(function: Any) -> list[tuple[str, Any]]:
     """Return the names and values that a function written in Python reads from around it."""
     found = called(function)
     assert found is not None
-    return Found().captured(found)
+    return Dependencies().captured(found)
 
 
 def read_of_modules(code: types.CodeType, around: Iterable[tuple[str, Any]]) -> Iterator[Any]:
@@ -120,4 +124,4 @@ def read_of_modules(code: types.CodeType, around: Iterable[tuple[str, Any]]) -> 
     for name, module in around:
         if isinstance(module, types.ModuleType):
             for path in paths_of(name):
-                yield from (value for _, _, value in through(module, path, Found()))
+                yield from (value for _, _, value in through(module, path, Dependencies()))

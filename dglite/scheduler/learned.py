@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from ..backend import active as backend
 from ..expr import Side
 from ..function import MessageFunction, ReduceFunction, reduce_function
-from ..recorder import Called, EdgeColumn, Found, Reduced, called, code_of, judgement, refusal, repeats
+from ..recorder import Called, Dependencies, EdgeColumn, Reduced, called, code_of, purity_check, refusal, repeats
 from .relation import Relation, has_kernels
 
 __all__ = ["bucket", "known_builtins", "known_messages", "note_builtins", "note_messages", "why_bucketed"]
@@ -24,7 +24,7 @@ _HALF = ("float16", "bfloat16")
 class _Messages:
     """What a message function makes of columns of such shapes and dtypes, as long as it reads the same around it."""
 
-    found: Found
+    dependencies: Dependencies
     scheme: tuple[tuple[Side, str, tuple[int, ...], str], ...]
     messages: tuple[MessageFunction, ...]
 
@@ -39,7 +39,7 @@ class _Messages:
 
 
 _messages: WeakKeyDictionary[CodeType, _Messages] = WeakKeyDictionary()
-_builtins: WeakKeyDictionary[CodeType, tuple[Found, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
+_builtins: WeakKeyDictionary[CodeType, tuple[Dependencies, tuple[ReduceFunction, ...]]] = WeakKeyDictionary()
 _bucketed: WeakKeyDictionary[CodeType, str] = WeakKeyDictionary()
 """Reduce functions that turned out not to be recordable, and why: they are not tried again."""
 
@@ -54,14 +54,14 @@ def known_messages(function: Any, relation: Relation) -> tuple[MessageFunction, 
     """Return the messages that a function is known to make of the relation's columns."""
     target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
     found = None if target is None else _messages.get(target[0].__code__)
-    if target is None or found is None or not found.found.holds(target) or not found.fits(relation):
+    if target is None or found is None or not found.dependencies.unchanged(target) or not found.fits(relation):
         return None
     return found.messages
 
 
 def note_messages(function: Any, messages: tuple[MessageFunction, ...], scheme: Any) -> None:
     """Note what a function has made of columns, if it will do so again."""
-    code, (refused, found) = code_of(function), judgement(function, False)
+    code, (refused, found) = code_of(function), purity_check(function, False)
     if code is not None and refused is None and repeats(function):
         _messages[code] = _Messages(found, scheme, messages)
 
@@ -83,7 +83,7 @@ def known_builtins(function: Any) -> tuple[ReduceFunction, ...] | None:
     """Return the built-in reducers that a function is known to be, None where it does more or was not seen yet."""
     target: Called | None = (function, None, ()) if type(function) is FunctionType else _method(function)
     found = None if target is None else _builtins.get(target[0].__code__)
-    return None if target is None or found is None or not found[0].holds(target) else found[1]
+    return None if target is None or found is None or not found[0].unchanged(target) else found[1]
 
 
 def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, EdgeColumn]) -> None:
@@ -94,6 +94,6 @@ def note_builtins(function: Any, result: Mapping[str, Any], read: Mapping[str, E
         if type(value) is not Reduced or not value.of_any_shape or id(value.column) not in names:
             return
         reducers.append(reduce_function(value.reducer.value, names[id(value.column)], out))
-    code, (refused, found) = code_of(function), judgement(function, True)
+    code, (refused, found) = code_of(function), purity_check(function, True)
     if code is not None and refused is None and repeats(function):
         _builtins[code] = found, tuple(reducers)

@@ -12,11 +12,11 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 
-from .boxes import Box
 from .exchange import Exchange
 from .layout import Layout
 from .links import Links
 from .rounds import moved
+from .slices import TensorSlice
 
 __all__ = ["Sharding", "whole_tensor"]
 
@@ -79,12 +79,12 @@ class Sharding:
         everything = tuple((0, n) for n in shape)
         return self._moved(part, self._parts(shape, dims), [everything] * self._layout.workers).clone()
 
-    def _parts(self, shape: Sequence[int], dims: Dims) -> list[Box]:
+    def _parts(self, shape: Sequence[int], dims: Dims) -> list[TensorSlice]:
         return [self._layout.tile(shape, dims, w) for w in range(self._layout.workers)]
 
-    def _shards(self, shape: Sequence[int], dims: Dims) -> list[Box]:
-        """Return which box each worker's shard is, as torch.chunk cuts."""
-        found: list[Box] = []
+    def _shards(self, shape: Sequence[int], dims: Dims) -> list[TensorSlice]:
+        """Return which slice each worker's shard is, as torch.chunk cuts."""
+        found: list[TensorSlice] = []
         for digits in self._layout.digits:
             rows = [(0, int(n)) for n in shape]
             for k, d, j in zip(self._layout.steps, dims, digits, strict=True):
@@ -94,10 +94,10 @@ class Sharding:
             found.append(tuple(rows))
         return found
 
-    def _moved(self, x: torch.Tensor, held: list[Box], needed: list[Box]) -> torch.Tensor:
+    def _moved(self, x: torch.Tensor, held: list[TensorSlice], needed: list[TensorSlice]) -> torch.Tensor:
         if held == needed:
             return x
-        move = Exchange(self._links.rank, held, needed, x.dtype, self._device, near=self._layout.near)
+        move = Exchange(self._links.rank, held, needed, x.dtype, self._device, distance=self._layout.distance)
         return moved(self._links, move, x, "state")
 
 

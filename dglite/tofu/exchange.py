@@ -1,8 +1,8 @@
 """Move regions of a tensor between workers: who sends which rows to whom, found once.
 
-A *box* is a region of a tensor, for each dimension a range of rows or their sorted ids. Every worker knows the boxes of
-all, so each finds the same moves, and no worker waits for a message that nobody sends. Exchanges that are made at one
-time share their messages: see `rounds`.
+A *slice* is a region of a tensor, for each dimension a range of rows or their sorted ids. Every worker knows the slices
+of all, so each finds the same moves, and no worker waits for a message that nobody sends. Exchanges that are made at
+one time share their messages: see `rounds`.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .boxes import Box, Near, box_shape, check_complete, pieces_of, transfers
+from .slices import LinkDistance, TensorSlice, check_complete, pieces_of, slice_shape, transfers
 from .strategy import Combine
 
 __all__ = ["Exchange", "Pick", "read", "reducing"]
 
 Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
-"""How to read a box of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
+"""How to read a slice of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
 
 
-def _pick(box: Box, tile: Box) -> Pick:
-    """Return how to read a box of the tensor that holds a tile."""
+def _pick(slice_: TensorSlice, tile: TensorSlice) -> Pick:
+    """Return how to read a slice of the tensor that holds a tile."""
     found: list[Any] = []
-    for d, (rows, (first, last)) in enumerate(zip(box, tile, strict=True)):
+    for d, (rows, (first, last)) in enumerate(zip(slice_, tile, strict=True)):
         if isinstance(rows, np.ndarray):
             found.append((d, torch.from_numpy(rows - first)))
         elif rows != (first, last):
@@ -40,10 +40,10 @@ def read(tensor: torch.Tensor, pick: Pick) -> torch.Tensor:
     return tensor
 
 
-def _place(box: Box, whole: Box) -> Pick:
-    """Return where a box stands in the tensor that holds ``whole``: of sorted ids, those in a tile are a range."""
+def _place(slice_: TensorSlice, whole: TensorSlice) -> Pick:
+    """Return where a slice stands in the tensor that holds ``whole``: of sorted ids, those in a tile are a range."""
     found: list[Any] = []
-    for d, (rows, all_rows) in enumerate(zip(box, whole, strict=True)):
+    for d, (rows, all_rows) in enumerate(zip(slice_, whole, strict=True)):
         if isinstance(all_rows, np.ndarray):
             assert isinstance(rows, np.ndarray)
             found.append((d, int(np.searchsorted(all_rows, rows[0])), len(rows)))
@@ -61,24 +61,24 @@ class ReceivedRows(NamedTuple):
 
 
 class Exchange:
-    """One movement of a tensor from boxes that workers hold to those that they need.
+    """One movement of a tensor from slices that workers hold to those that they need.
 
     Parameters
     ----------
     rank : int
         This worker.
-    held : sequence of Box or None
+    held : sequence of TensorSlice or None
         Of ranges, for each worker; None holds nothing. Those of one part do not overlap but where they are equal.
-    needed : sequence of Box or None
+    needed : sequence of TensorSlice or None
         For each worker.
     dtype, device
         Of the tensor.
     parts : sequence of int, optional
         Which partial result each worker holds; what is needed is then needed of each part.
     combine : str, optional
-        How partial results are combined: each worker does so in one order, so equal boxes get equal numbers.
-    near : callable, optional
-        ``near(source, target)`` is less for workers with a faster link.
+        How partial results are combined: each worker does so in one order, so equal slices get equal numbers.
+    distance : callable, optional
+        ``distance(source, target)`` is less for workers with a faster link.
     owns : bool
         Whether the result is kept for long, so that it may not be a view of more.
 
@@ -101,24 +101,24 @@ class Exchange:
     def __init__(
         self,
         rank: int,
-        held: Sequence[Box | None],
-        needed: Sequence[Box | None],
+        held: Sequence[TensorSlice | None],
+        needed: Sequence[TensorSlice | None],
         dtype: torch.dtype,
         device: torch.device,
         parts: Sequence[int] | None = None,
         combine: Combine = "concat",
-        near: Near | None = None,
+        distance: LinkDistance | None = None,
         owns: bool = False,
     ) -> None:
         self.dtype, self.device, self._owns = dtype, device, owns
         self._combine, self.world, parts = _COMBINE.get(combine), len(held), parts or [0] * len(held)
-        moves = transfers(held, needed, parts, near or (lambda source, target: (source - target) % self.world))
+        moves = transfers(held, needed, parts, distance or (lambda source, target: (source - target) % self.world))
         check_complete(moves, needed)
         self.pairs = {(m.source, m.target) for m in moves if m.source != m.target}
-        self.total = sum(math.prod(box_shape(m.box)) for m in moves if m.source != m.target) * dtype.itemsize
-        self.largest = max(math.prod(box_shape(box)) for box in needed if box is not None) * dtype.itemsize
+        self.total = sum(math.prod(slice_shape(m.rows)) for m in moves if m.source != m.target) * dtype.itemsize
+        self.largest = max(math.prod(slice_shape(slice_)) for slice_ in needed if slice_ is not None) * dtype.itemsize
         mine, wanted = held[rank], needed[rank]
-        self._shape = None if wanted is None else box_shape(wanted)
+        self._shape = None if wanted is None else slice_shape(wanted)
         self.sends: dict[int, list[Pick]] = {}
         self.send_sizes: dict[int, list[int]] = {}
         self.takes: dict[int, list[ReceivedRows]] = {}
@@ -126,15 +126,15 @@ class Exchange:
         for m in moves:
             if rank == m.source:
                 assert mine is not None
-                pick = _pick(m.box, mine)
+                pick = _pick(m.rows, mine)
             if rank == m.target:
                 assert wanted is not None
-                piece = ReceivedRows(m.part, _place(m.box, wanted), box_shape(m.box))
+                piece = ReceivedRows(m.part, _place(m.rows, wanted), slice_shape(m.rows))
             if rank == m.source == m.target:
                 self._own.append((pick, piece))
             elif rank == m.source:
                 self.sends.setdefault(m.target, []).append(pick)
-                self.send_sizes.setdefault(m.target, []).append(math.prod(box_shape(m.box)))
+                self.send_sizes.setdefault(m.target, []).append(math.prod(slice_shape(m.rows)))
             elif rank == m.target:
                 self.takes.setdefault(m.source, []).append(piece)
         self._numbers = sorted({m.part for m in moves if m.target == rank})
@@ -186,13 +186,13 @@ class Exchange:
 
 def reducing(
     rank: int,
-    made: Sequence[Box | None],
-    held: Sequence[Box | None],
+    made: Sequence[TensorSlice | None],
+    held: Sequence[TensorSlice | None],
     dtype: torch.dtype,
     device: torch.device,
     parts: Sequence[int],
     combine: Combine,
-    near: Near | None = None,
+    distance: LinkDistance | None = None,
 ) -> list[Exchange]:
     """Return the exchanges, one after the other, from partial results to their sum, or maximum, where they are held.
 
@@ -200,8 +200,8 @@ def reducing(
     gathered.
     """
     pieces = pieces_of(held, parts)
-    first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, near)
-    return [first, Exchange(rank, pieces, held, dtype, device, near=near)] if pieces else [first]
+    first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, distance)
+    return [first, Exchange(rank, pieces, held, dtype, device, distance=distance)] if pieces else [first]
 
 
 _COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}

@@ -1,6 +1,6 @@
 """The program of one worker: a plan's operators on the worker's parts, with what has to be moved before and after each.
 
-Each value of the graph lives as the box that its placements leave to the worker. An operator gets the boxes that its
+Each value of the graph lives as the slice that its placements leave to the worker. An operator gets the slices that its
 strategies need, makes its part, and what it made goes to those who hold it. Operators keep the graph's order, and a
 value is freed after its last use. All of this is found once, by `compile_plan`; a program then only runs.
 """
@@ -18,10 +18,9 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .aten import operator_of
-from .boxes import Box, box_shape
 from .exchange import Exchange, reducing
 from .keeping import Use
-from .layout import Cut, Layout, nests, region_box
+from .layout import Cut, Layout, nests, slice_of_regions
 from .links import Links
 from .operator import DescribedOperator, OperatorPart, bind
 from .plan import PartitionPlan
@@ -29,6 +28,7 @@ from .program import OperandSlot, Program, WorkerInstruction, freeing
 from .reuse import makes_new_memory, reuse_memory, writing_into
 from .rounds import MessageBuffers, Movement
 from .schedule import schedule
+from .slices import TensorSlice, slice_shape
 from .strategy import Combine, Region, RowSpan, Strategy
 
 __all__ = ["compile_plan", "part_runner"]
@@ -50,7 +50,7 @@ class _NestedPart(OperatorPart):
 
     def shape(self, number: int = 0) -> tuple[int, ...]:
         cuts = [(cut.strategy.outputs[number], cut.lo, cut.hi) for cut in self.cuts]
-        return box_shape(region_box(cuts, self.call.outputs[number], str(self.call.target)))
+        return slice_shape(slice_of_regions(cuts, self.call.outputs[number], str(self.call.target)))
 
 
 def part_runner(op: DescribedOperator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
@@ -93,7 +93,7 @@ class _Compiler:
         self.layout = Layout([step.k for step in self.steps])
         self.workers = range(self.layout.workers)
         self.slots: dict[Node, int] = {}
-        self._tiles: dict[Any, list[Box | None]] = {}
+        self._tiles: dict[Any, list[TensorSlice | None]] = {}
         self.turned: list[WorkerInstruction] = []
         self._fetched: dict[Use, int] = {}
 
@@ -124,12 +124,12 @@ class _Compiler:
         self.count += 1
         return self.count - 1
 
-    def _bytes(self, boxes: Sequence[Box | None], node: Node) -> int:
-        largest = max(math.prod(box_shape(box)) for box in boxes if box is not None)
+    def _bytes(self, slices: Sequence[TensorSlice | None], node: Node) -> int:
+        largest = max(math.prod(slice_shape(slice_)) for slice_ in slices if slice_ is not None)
         return int(largest * node.meta["val"].dtype.itemsize)
 
-    def tiles(self, node: Node) -> list[Box | None]:
-        """Return the box of a value that each worker holds."""
+    def tiles(self, node: Node) -> list[TensorSlice | None]:
+        """Return the slice of a value that each worker holds."""
         shape, placement = tuple(node.meta["val"].shape), tuple(step.placements[node] for step in self.steps)
         if (shape, placement) not in self._tiles:
             self._tiles[shape, placement] = [self.layout.tile(shape, placement, w) for w in self.workers]
@@ -163,9 +163,9 @@ class _Compiler:
         made.new = makes_new_memory(node.target)
         for output, readers in _readers(node).items():
             made.writes.append((output, self._put(node, readers, output, cuts)))
-            box = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)
-            if box is not None:
-                made.shapes[output] = box_shape(box)
+            slice_ = _region(mine, "outputs", output, readers[0].meta["val"].shape, node)
+            if slice_ is not None:
+                made.shapes[output] = slice_shape(slice_)
         return made
 
     def _strategies(self, node: Node, op: DescribedOperator | None, operands: Sequence[Node]) -> list[Strategy | None]:
@@ -180,7 +180,7 @@ class _Compiler:
         by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies if _only_dim(s.outputs[0]) is not None}
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
-    def _fetch(self, use: Use, operand: Node, needed: list[Box | None]) -> int:
+    def _fetch(self, use: Use, operand: Node, needed: list[TensorSlice | None]) -> int:
         """Return the slot of what the workers need of an operand."""
         first, order = self.plan.kept.first.get(use, (use, ()))
         slot = self._fetched[use] = self._fetched[first] if first != use else self._moved(operand, needed)
@@ -193,12 +193,12 @@ class _Compiler:
         self.turned.append(one)
         return turned
 
-    def _moved(self, operand: Node, needed: list[Box | None]) -> int:
+    def _moved(self, operand: Node, needed: list[TensorSlice | None]) -> int:
         held = self.tiles(operand)
-        if all(box is None or _equal(box, tile) for box, tile in zip(needed, held, strict=True)):
+        if all(slice_ is None or _equal(slice_, tile) for slice_, tile in zip(needed, held, strict=True)):
             return self.slots[operand]
         dtype = operand.meta["val"].dtype
-        move = Exchange(self.links.rank, held, needed, dtype, self.device, near=self.layout.near)
+        move = Exchange(self.links.rank, held, needed, dtype, self.device, distance=self.layout.distance)
         target = self._slot(move.largest)
         self.movements.append(Movement(move, self.slots[operand], [target], fetch=True))
         return target
@@ -211,16 +211,16 @@ class _Compiler:
         if len(kinds) > 1:
             raise DGLError(f"{node.target} is reduced by {' and '.join(sorted(kinds))} at once, which cannot be run")
         made = [_region(cut, "outputs", output, shape, node) for cut in cuts]
-        rank, near = self.links.rank, self.layout.near
+        rank, distance = self.links.rank, self.layout.distance
         if kinds:
             keys = [tuple(c.lo for c in cut if c.strategy.combine[output] != "concat") for cut in cuts]
             number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
             parts = [number[key] for key in keys]
-            moves = reducing(rank, made, held, dtype, self.device, parts, kinds.pop(), near)
-        elif all(box is not None and _equal(box, tile) for box, tile in zip(made, held, strict=True)):
+            moves = reducing(rank, made, held, dtype, self.device, parts, kinds.pop(), distance)
+        elif all(slice_ is not None and _equal(slice_, tile) for slice_, tile in zip(made, held, strict=True)):
             return targets
         else:
-            moves = [Exchange(rank, made, held, dtype, self.device, near=near, owns=True)]
+            moves = [Exchange(rank, made, held, dtype, self.device, distance=distance, owns=True)]
         first = source = self._slot(self._bytes(made, value))
         for move in moves:
             to = targets if move is moves[-1] else [self._slot(move.largest)]
@@ -246,19 +246,19 @@ def _turned(arguments: dict[str, Any]) -> Any:
 _VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
-def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> Box | None:
-    """Return the box of an operand or output that a part has to do with; None if there is no part."""
+def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
+    """Return the slice of an operand or output that a part has to do with; None if there is no part."""
     if _is_empty(cuts):
         return None
-    return region_box([(getattr(c.strategy, which)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
+    return slice_of_regions([(getattr(c.strategy, which)[number], c.lo, c.hi) for c in cuts], shape, str(node.target))
 
 
 def _is_empty(cuts: Sequence[Cut]) -> bool:
     return any(c.lo >= c.hi for c in cuts)
 
 
-def _equal(box: Box, tile: Box | None) -> bool:
-    return tile is not None and all(isinstance(rows, tuple) and rows == t for rows, t in zip(box, tile, strict=True))
+def _equal(slice_: TensorSlice, tile: TensorSlice | None) -> bool:
+    return tile is not None and all(isinstance(rows, tuple) and rows == t for rows, t in zip(slice_, tile, strict=True))
 
 
 def _only_dim(region: Region) -> int | None:

@@ -1,4 +1,4 @@
-"""Which box of each tensor a worker holds, and which part of each operator it has."""
+"""Which slice of each tensor a worker holds, and which part of each operator it has."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DGLError
-from .boxes import Box
 from .library.graph import Neighbors
+from .slices import TensorSlice
 from .strategy import Region, Strategy
 
-__all__ = ["Cut", "Layout", "nests", "region_box"]
+__all__ = ["Cut", "Layout", "nests", "slice_of_regions"]
 
 
 class Layout:
-    """Which box of each tensor a worker holds, and which part of each operator it has.
+    """Which slice of each tensor a worker holds, and which part of each operator it has.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ class Layout:
             worker //= k
         return tuple(reversed(found))
 
-    def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> Box:
-        """Return the box of a tensor of ``shape`` that a worker holds."""
+    def tile(self, shape: Sequence[int], placement: Sequence[int | None], worker: int) -> TensorSlice:
+        """Return the slice of a tensor of ``shape`` that a worker holds."""
         rows = [(0, int(n)) for n in shape]
         for k, d, j in zip(self.steps, placement, self.digits[worker], strict=True):
             if d is not None:
@@ -54,7 +54,7 @@ class Layout:
                 found[strategy.index] = Cut(before.strategy, *_cut((before.lo, before.hi), k, j))
         return tuple(found.values())
 
-    def near(self, source: int, target: int) -> tuple[int, int]:
+    def distance(self, source: int, target: int) -> tuple[int, int]:
         """Return a key that is least for the source with the fastest link, spread over sources of one speed."""
         a, b = self.digits[source], self.digits[target]
         shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), len(a))
@@ -75,8 +75,8 @@ def _cut(rows: tuple[int, int], k: int, j: int) -> tuple[int, int]:
     return lo + j * n // k, lo + (j + 1) * n // k
 
 
-def region_box(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> Box:
-    """Return the box of a tensor that several cuts leave; no two may cut one dimension."""
+def slice_of_regions(cuts: Sequence[tuple[Region, int, int]], shape: Sequence[int], what: str) -> TensorSlice:
+    """Return the slice of a tensor that several cuts leave; no two may cut one dimension."""
     found: list[Any] = [None] * len(shape)
     for region, lo, hi in cuts:
         for d, span in enumerate(region):

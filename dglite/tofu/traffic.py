@@ -1,8 +1,8 @@
 """How many elements all workers receive for an operand, or for what is made of an output.
 
-A worker needs a box, a range of rows or the ids of a graph's halo for each dimension, and holds another. It receives
-what it needs and does not hold: of an operand once, of partial results once from each part. `boxes.transfers` finds who
-sends it; that nothing is sent twice and nothing is missing is checked there. So the sums here are what is sent.
+A worker needs a slice, a range of rows or the ids of a graph's halo for each dimension, and holds another. It receives
+what it needs and does not hold: of an operand once, of partial results once from each part. `slices.transfers` finds
+who sends it, and checks that nothing is sent twice and nothing is missing. So the sums here are what is sent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .boxes import SMALL
 from .library.graph import Neighbors
+from .slices import SMALL
 from .strategy import Combine, Region, RowSpan, TensorShape
 
 __all__ = ["IndexCut", "fetched", "plain", "put"]
@@ -102,13 +102,13 @@ def _reduced(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], places: tuple[
     return found
 
 
-def _volume(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[..., 1] - boxes[..., 0]).prod(axis=-1)
+def _volume(slices: np.ndarray) -> np.ndarray:
+    return (slices[..., 1] - slices[..., 0]).prod(axis=-1)
 
 
 def _needed(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], held: Held) -> tuple[np.ndarray, np.ndarray]:
     """Return how many elements each worker has to do with, and how many of those it holds."""
-    rows, there = _boxes(cuts, shape, ks)
+    rows, there = _slices(cuts, shape, ks)
     sizes, common = np.empty(held.shape[1:3], np.int64), np.empty(held.shape[:3], np.int64)
     for d, (size, one) in enumerate(zip(shape, rows, strict=True)):
         if isinstance(one, list):
@@ -123,7 +123,7 @@ def _needed(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...], held: Held) -> 
     return sizes.prod(axis=1) * there, np.maximum(common, 0).prod(axis=2) * there
 
 
-def _boxes(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...]) -> tuple[Needed, np.ndarray]:
+def _slices(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...]) -> tuple[Needed, np.ndarray]:
     """Return the rows of each dimension that each worker has to do with, None for all, and who has a part at all."""
     rows: Needed = [None] * len(shape)
     there = np.ones(math.prod(ks), bool)
@@ -187,7 +187,7 @@ def _partials(cuts: Cuts, ks: tuple[int, ...]) -> tuple[np.ndarray, int]:
 
 
 def _pieces(held: np.ndarray, spread: Sequence[int], part: np.ndarray, ks: tuple[int, ...]) -> np.ndarray | None:
-    """Return which piece each worker reduces where ``spread`` are the steps that replicate; see `boxes.pieces_of`."""
+    """Return which piece each worker reduces where ``spread`` are the steps that replicate; see `slices.pieces_of`."""
     copies = math.prod(ks[s] for s in spread)
     if copies == 1 or not held.shape[1]:
         return None

@@ -14,7 +14,7 @@ from dglite import DGLGraph
 from dglite import function as fn
 from dglite.dynamic.program.identity import FunctionIdentity
 from dglite.dynamic.propagation import propagate_as_program
-from dglite.recorder.found import Found
+from dglite.recorder.dependencies import Dependencies
 
 TREE = ([0, 1, 2, 3, 5, 6], [2, 2, 4, 4, 7, 7])
 DAG = ([0, 0, 1, 2, 2, 0, 3, 3, 6], [1, 2, 3, 3, 4, 4, 4, 5, 5])
@@ -154,13 +154,13 @@ def test_a_function_of_a_module_that_is_replaced_is_seen(monkeypatch: pytest.Mon
 
 def test_what_functions_capture_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step of one small tree takes about a millisecond, so what is done for each call counts."""
-    looked, captured = list[Any](), Found.captured
+    looked, captured = list[Any](), Dependencies.captured
 
-    def counted(found: Found, called: Any, outermost: bool = True) -> Any:
+    def counted(dependencies: Dependencies, called: Any, outermost: bool = True) -> Any:
         looked.append(called[0])
-        return captured(found, called, outermost)
+        return captured(dependencies, called, outermost)
 
-    monkeypatch.setattr(Found, "captured", counted)
+    monkeypatch.setattr(Dependencies, "captured", counted)
     cell = Cell(4)
     FunctionIdentity([cell.message, cell.apply])
     assert looked == [Cell.message, Cell.apply]

@@ -19,7 +19,7 @@ from dglite.nn import GraphConv
 from dglite.tofu.aten import operator_of, strategies_of
 from dglite.tofu.coarsen import coarsen
 from dglite.tofu.execute import compile_plan, part_runner
-from dglite.tofu.layout import Cut, region_box
+from dglite.tofu.layout import Cut, slice_of_regions
 from dglite.tofu.links import Links
 from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
 from dglite.tofu.plan import PartitionPlan
@@ -192,7 +192,7 @@ def test_four_processes_train_as_one(four: Workers, name: str) -> None:
 
 # -- parts of parts ----------------------------------------------------------------------------------------------------
 def narrowed(x: torch.Tensor, regions: Sequence[tuple[Region, int, int]]) -> torch.Tensor:
-    for d, rows in enumerate(region_box(regions, x.shape, "sample")):
+    for d, rows in enumerate(slice_of_regions(regions, x.shape, "sample")):
         x = x.narrow(d, int(rows[0]), int(rows[1] - rows[0]))
     return x
 

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dglite.tofu.aten import operator_of
 from dglite.tofu.execute import part_runner
-from dglite.tofu.layout import Cut, region_box
+from dglite.tofu.layout import Cut, slice_of_regions
 from dglite.tofu.operator import bind, flat_outputs
 from dglite.tofu.program import OperandSlot, ProgramStep, WorkerInstruction, freeing
 from dglite.tofu.reuse import makes_new_memory, reuse_memory, writing_into
@@ -88,7 +88,7 @@ def test_what_is_said_to_be_new_memory_is() -> None:
             def one(x: torch.Tensor, cut: Cut | None = cut, number: Iterator[int] = number) -> torch.Tensor:
                 i = next(number)
                 if cut is not None:
-                    for d, rows in enumerate(region_box([(cut.strategy.inputs[i], 0, cut.hi)], x.shape, "")):
+                    for d, rows in enumerate(slice_of_regions([(cut.strategy.inputs[i], 0, cut.hi)], x.shape, "")):
                         x = x.narrow(d, int(rows[0]), int(rows[1] - rows[0]))
                 return x.clone()
 

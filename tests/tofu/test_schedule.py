@@ -8,13 +8,13 @@ from torch import nn
 from torch.nn import functional
 
 from dglite import tofu
-from dglite.tofu.boxes import Box
 from dglite.tofu.exchange import Exchange
 from dglite.tofu.execute import compile_plan
 from dglite.tofu.links import Links
 from dglite.tofu.program import OperandSlot, Program, WorkerInstruction
 from dglite.tofu.rounds import MessageBuffers, Movement, Round
 from dglite.tofu.schedule import schedule
+from dglite.tofu.slices import TensorSlice
 
 CPU = torch.device("cpu")
 
@@ -69,7 +69,7 @@ def whole(sizes: list[int]) -> tuple[list[WorkerInstruction], list[Movement], di
     """Return instructions that each read all of a vector of which both of two workers hold a half."""
     instructions, movements, held = [], [], {}
     for number, size in enumerate(sizes):
-        halves: list[Box | None] = [((0, size // 2),), ((size // 2, size),)]
+        halves: list[TensorSlice | None] = [((0, size // 2),), ((size // 2, size),)]
         exchange = Exchange(0, halves, [((0, size),), ((0, size),)], torch.uint8, CPU)
         source, target = 2 * number, 2 * number + 1
         movements.append(Movement(exchange, source, [target], fetch=True))

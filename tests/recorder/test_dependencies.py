@@ -1,4 +1,4 @@
-"""A judgement is kept as long as everything that it looked at is there, and keeps nothing alive."""
+"""The result of a purity check is cached while everything that it read is unchanged, and keeps nothing alive."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_a_layer_that_is_given_is_not_mistaken_for_its_forward() -> None:
     assert refusal(one) is None and refusal(other) is not None and refusal(other.forward) is None
 
 
-def test_a_partial_of_a_method_is_judged_with_its_object() -> None:
+def test_a_partial_of_a_method_is_checked_with_its_object() -> None:
     class Counting:
         calls = 0
 
@@ -302,7 +302,7 @@ def test_a_partial_of_a_method_is_judged_with_its_object() -> None:
     assert counts[0] == counts[1] == 2
 
 
-def test_a_judgement_keeps_nothing_alive() -> None:
+def test_a_cached_result_keeps_nothing_alive() -> None:
     g = multigraph()
 
     def run(cyclic: bool) -> list[Any]:
@@ -330,7 +330,7 @@ def test_a_judgement_keeps_nothing_alive() -> None:
 
 
 def test_a_method_that_does_not_read_its_object_is_a_plain_function() -> None:
-    """It is known what it does: no method of the layer, not even a new object, is called or judged again."""
+    """It is known what it does: no method of the layer, not even a new object, is called or checked again."""
 
     class Conv(nn.Module):
         def message(self, edges: Any) -> Any:
@@ -345,7 +345,7 @@ def test_a_method_that_does_not_read_its_object_is_a_plain_function() -> None:
     assert calls_of(lambda: g.update_all(types.MethodType(method, Conv()), summing)) <= wanted + 40
 
 
-def test_a_judgement_is_compared_in_a_few_calls() -> None:
+def test_a_cached_result_is_compared_in_a_few_calls() -> None:
     layer = Layer()
     functions = layer.message, functools.partial(layer.message), layer.closure(), Object(), layer.inner
     for function in functions:

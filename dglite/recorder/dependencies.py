@@ -1,7 +1,9 @@
-"""What was found on the way to a judgement, in a form that is compared in one pass: while it is all there, it holds.
+"""Everything that the check of a function for side effects has read, to be compared with its values at a later call.
 
-Objects, layers and functions are held weakly, so that a judgement keeps no model alive; when one of them dies, it holds
-no more. Of numbers, strings and tensors the type counts, of everything else the identity.
+A cached result of the check is valid while all of it is unchanged. Objects, layers and functions are held by weak
+references, so that no model is kept alive; when one of them is freed, the result is dropped. Numbers, strings and
+tensors are compared by type, everything else by identity. See
+docs/decisions/0099-purity-checks-of-user-functions-are-cached.md.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Any
 from ..backend import active as backend
 from .bytecode import Called, known
 
-__all__ = ["CONTAINERS", "LONGEST", "MISSING", "Found", "is_simple"]
+__all__ = ["CONTAINERS", "LONGEST", "MISSING", "Dependencies", "is_simple"]
 
 MISSING = object()
 CONTAINERS = (list, dict, set, tuple, frozenset)
 LONGEST = 256
-"""How many elements of a captured container are looked at; one that has more is not."""
+"""How many elements a captured container may have to be checked."""
 _DEEPEST = 4
 _NOTHING: Mapping[str, Any] = types.MappingProxyType({})
 _SIMPLE = (int, float, bool, str, bytes, type(None))
@@ -33,17 +35,17 @@ _CONSTANT_TYPES = {
 
 
 def is_simple(value: Any) -> bool:
-    """Whether a value is a number, a string, a tensor or the like: nothing counts of it but its type."""
+    """Whether a value is a number, a string, a tensor or the like, of which only the type is compared."""
     kind = type(value)
     return kind in _SIMPLE or (kind.__module__, kind.__name__) in _CONSTANT_TYPES or backend.is_tensor(value)
 
 
 _Mark = tuple[type, Any]
-"""The type of a value and, if that is not all that counts, a weak reference to it or an ``_Inside``."""
+"""How a value is compared: its type and, where identity counts, a weak reference, or ``_Inside`` for a container."""
 
 
 class _Inside:
-    """The marks of what stands in a container, called as a weak reference that is dead."""
+    """The marks of a container's elements. It is called like a weak reference, and answers like a dead one."""
 
     def __init__(self, marks: tuple[_Mark, ...]) -> None:
         self.marks = marks
@@ -53,12 +55,12 @@ class _Inside:
 
 
 def _elements(container: Any) -> Collection[Any]:
-    """Return what may be used of a list, set or tuple; of a dict that are its values."""
+    """Return the elements of a list, set or tuple, or the values of a dict."""
     return container.values() if isinstance(container, dict) else container  # type: ignore[no-any-return]
 
 
-class _Holder:
-    """What was found in the attributes of one object."""
+class _ObjectReads:
+    """What was read of the attributes of one object."""
 
     def __init__(self, ref: Any) -> None:
         self.ref = ref
@@ -68,7 +70,7 @@ class _Holder:
         self.sizes: dict[str, int] = {}
 
     def sealed(self) -> tuple[Any, ...]:
-        """Return it as tuples, attributes by the table that they stand in."""
+        """Return it as tuples, attributes grouped by the table that they are in."""
         tables = dict.fromkeys(table for table, _ in (*self.present, *self.absent))
         parts = [
             (
@@ -83,29 +85,29 @@ class _Holder:
         return self.ref, tuple(parts), tuple(self.same.items()), empty, sizes
 
 
-class Found:
-    """A record of what a judgement looks at: its methods look things up and write down what is there.
+class Dependencies:
+    """What a check has read: its methods look things up and note what they found.
 
-    ``whole`` is False once something was looked at that has no place here: an object that cannot be held weakly.
-    The record then holds for nobody, and so it does when an object in it has died.
+    ``complete`` is False once something was read that cannot be noted, such as an object without weak references, and
+    once a noted object was freed. Then nothing counts as unchanged.
     """
 
     def __init__(self) -> None:
-        self.whole = True
+        self.complete = True
         self._present: dict[Any, tuple[Mapping[str, Any], str, Any]] = {}
         self._absent: dict[Any, tuple[Mapping[str, Any], str]] = {}
         self._orders: dict[type, tuple[type, ...]] = {}
         self._functions: list[tuple[Any, ...]] = []
-        self._holders: dict[int, _Holder] = {}
+        self._holders: dict[int, _ObjectReads] = {}
         self._refs: dict[int, Any] = {}
         self._sealed: tuple[Any, ...] | None = None
 
     # -- looking ------------------------------------------------------------------------------------------------
     def captured(self, called: Called, outermost: bool = True) -> list[tuple[str, Any]]:
-        """Return the names and values that a function reads from around it, but for its object.
+        """Return the names and values that a function captures: closure, defaults, arguments of a partial, globals.
 
-        A name without a value has ``MISSING``. ``outermost`` is for the function that is judged: the record holds for
-        any of equal code that finds the same.
+        A name without a value has ``MISSING``. ``outermost`` is for the function that is checked: the result holds for
+        any function of the same code that captures the same.
         """
         plain, owner, arguments = called
         code = known(plain.__code__)
@@ -126,14 +128,14 @@ class Found:
                 names.append((name, plain.__globals__[name]))
             else:
                 hidden.append((name, plain.__builtins__.get(name, MISSING)))  # type: ignore[attr-defined]
-                self.whole = self.whole and hidden[-1][1] is not MISSING
+                self.complete = self.complete and hidden[-1][1] is not MISSING
         ref = None if outermost else self._ref(plain)
         seen = tuple([(name, *self._mark(value)) for name, value in names])
         self._functions.append((ref, plain.__code__, tuple(marks), seen, tuple(hidden)))
         return given + names + hidden
 
     def of_class(self, kind: type, name: str) -> Any:
-        """Return what a class, or one that it inherits from, has under a name, as it stands there."""
+        """Return the attribute of a class or of its base classes, without binding it."""
         self._orders[kind] = kind.__mro__
         for one in kind.__mro__:
             value = self.of_namespace(one.__dict__, name, one)
@@ -153,7 +155,7 @@ class Found:
         return value
 
     def of_object(self, owner: Any, table: str | None, name: str, exactly: bool = False) -> Any:
-        """Return an attribute of an object's own, or of one of its tables; ``exactly`` if a simple value counts too."""
+        """Return an attribute of an object, or of one of its tables; with ``exactly`` a simple value counts, too."""
         holder, own = self._holder(owner)
         space = own if table is None else own.get(table, _NOTHING)
         value = space.get(name, MISSING)
@@ -174,22 +176,22 @@ class Found:
         holder.sizes[table] = len(own[table])
         return [self.of_object(owner, table, name) for name in own[table]]
 
-    def _holder(self, owner: Any) -> tuple[_Holder, Mapping[str, Any]]:
+    def _holder(self, owner: Any) -> tuple[_ObjectReads, Mapping[str, Any]]:
         holder = self._holders.get(id(owner))
         if holder is None:
-            holder = self._holders[id(owner)] = _Holder(self._ref(owner))
+            holder = self._holders[id(owner)] = _ObjectReads(self._ref(owner))
         own = getattr(owner, "__dict__", None)
-        self.whole = self.whole and own is not None
+        self.complete = self.complete and own is not None
         return holder, own or {}
 
     def _mark(self, value: Any, depth: int = 0) -> _Mark:
-        """Return the type of a value and what else counts of it: its identity, for a container what stands in it."""
+        """Return how a value is compared: its type and its identity, for a container its elements."""
         if is_simple(value):
             return type(value), None
         if not isinstance(value, CONTAINERS):
             return type(value), self._ref(value)
         if len(value) > LONGEST or depth > _DEEPEST:
-            self.whole = False
+            self.complete = False
             return type(value), None
         return type(value), _Inside(tuple([self._mark(element, depth + 1) for element in _elements(value)]))
 
@@ -199,26 +201,26 @@ class Found:
             try:
                 found = self._refs[id(value)] = weakref.ref(value, self._end)
             except TypeError:
-                self.whole = False
+                self.complete = False
         return found
 
     def _end(self, ref: Any) -> None:
-        """Let go of everything: an object has died. It may happen at any time, so nothing is cleared in place."""
-        self.whole, self._sealed = False, None
+        """Drop everything: an object was freed. It may happen at any time, so nothing is cleared in place."""
+        self.complete, self._sealed = False, None
 
     # -- comparing ----------------------------------------------------------------------------------------------
-    def seal(self) -> Found:
-        """Make the record one that can be compared; nothing is looked up with it any more."""
+    def seal(self) -> Dependencies:
+        """Prepare for comparing; nothing is looked up any more."""
         holders = [one.sealed() for one in self._holders.values()]
         looked = self._functions, self._present.values(), self._absent.values(), self._orders.items(), holders
         self._sealed = tuple(map(tuple, looked))
         self._present, self._absent, self._orders, self._functions, self._holders = {}, {}, {}, [], {}
-        if not self.whole:
+        if not self.complete:
             self._sealed = None
         return self
 
-    def holds(self, called: Called) -> bool:
-        """Whether a function of equal code would find the same now."""
+    def unchanged(self, called: Called) -> bool:
+        """Whether a function of the same code would read the same now."""
         if self._sealed is None:
             return False
         functions, present, absent, orders, holders = self._sealed
@@ -228,7 +230,7 @@ class Found:
                 if plain is None or (ref is not None and plain.__code__ is not code):
                     return False
                 given = marks or plain.__defaults__ is not None or plain.__kwdefaults__ is not None
-                if given and not _marked(_values_of(plain, called if ref is None else None), marks):
+                if given and not _have_marks(_values_of(plain, called if ref is None else None), marks):
                     return False
                 space, builtins = plain.__globals__, plain.__builtins__  # type: ignore[union-attr]
                 for name, kind, same in names:
@@ -248,7 +250,7 @@ class Found:
                 if kind.__mro__ is not order:
                     return False
             for ref, parts, same, empty, sizes in holders:
-                if not _object_holds(ref(), parts, same, empty, sizes):
+                if not _object_unchanged(ref(), parts, same, empty, sizes):
                     return False
         except (KeyError, ValueError):  # an attribute is gone, a variable of an enclosing function has no value
             return False
@@ -262,7 +264,7 @@ def _content(cell: types.CellType) -> Any:
         return Ellipsis
 
 
-def _marked(values: Collection[Any], marks: Sequence[_Mark]) -> bool:
+def _have_marks(values: Collection[Any], marks: Sequence[_Mark]) -> bool:
     """Whether values have these marks."""
     if len(values) != len(marks):
         return False
@@ -274,11 +276,11 @@ def _marked(values: Collection[Any], marks: Sequence[_Mark]) -> bool:
 
 def _in(value: Any, same: Any) -> bool:
     """Whether a container has elements of the same marks."""
-    return type(same) is _Inside and _marked(_elements(value), same.marks)
+    return type(same) is _Inside and _have_marks(_elements(value), same.marks)
 
 
 def _values_of(plain: types.FunctionType, called: Called | None) -> list[Any]:
-    """Return what stands in the cells and defaults of a function, and what ``called`` has for it."""
+    """Return the values in the closure and defaults of a function, and what ``called`` passes to it."""
     values = [cell.cell_contents for cell in plain.__closure__ or ()]
     values += plain.__defaults__ or ()
     values += (plain.__kwdefaults__ or _NOTHING).values()
@@ -289,7 +291,7 @@ def _values_of(plain: types.FunctionType, called: Called | None) -> list[Any]:
     return values
 
 
-def _object_holds(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any) -> bool:
+def _object_unchanged(holder: Any, parts: Any, same: Any, empty: Any, sizes: Any) -> bool:
     """Whether the attributes of an object have the same marks."""
     if holder is None:
         return False
