@@ -27,20 +27,20 @@ PAGE, NAMES = HERE / "dgl_names.md", HERE / "dgl_names.txt"
 SUPPORTED, DIFFERS, NOT_YET, NOT_PLANNED = "supported", "differs", "not yet", "not planned"
 
 MEANING = {
-    "dgl.DGLGraph": "made of graph data, as in DGL 0.4; DGL 2 makes it of objects of its library",
-    "dgl.DGLHeteroGraph": "DGLGraph, made of graph data",
+    "dgl.DGLGraph": "takes graph data, as in DGL 0.4; in DGL 2 it takes objects of its C++ library",
+    "dgl.DGLHeteroGraph": "DGLGraph, which takes graph data",
     "dgl.data.BA2MotifDataset": "made by the published recipe; DGL downloads one set of graphs",
     "dgl.data.MovieLensDataset": "films' features are genres, without vectors of their titles' words",
     "dgl.data.utils.load_info": "reads what dglite's save_info wrote, not pickles",
     "dgl.data.utils.loadtxt": "without pandas; integers stay integers",
     "dgl.is_libxsmm_enabled": "False: kernels are compiled for the machine",
     "dgl.save_graphs": "writes dglite's own format; load_graphs reads DGL's, too",
-    "dgl.sparse.SparseMatrix": "made by from_coo and its kin only",
-    "dgl.udf.EdgeBatch": "made by dglite only",
-    "dgl.udf.NodeBatch": "made by dglite only",
+    "dgl.sparse.SparseMatrix": "made by from_coo and similar functions only",
+    "dgl.udf.EdgeBatch": "cannot be made by user code",
+    "dgl.udf.NodeBatch": "cannot be made by user code",
     "dgl.use_libxsmm": "does nothing: kernels are compiled for the machine",
 }
-"""What is here by name but means something else, or cannot be judged by its parameters."""
+"""What is here by name but means something else, or whose parameters do not show what differs."""
 
 HEAD = """# DGL's names in dglite
 
@@ -177,7 +177,7 @@ def differences(theirs: Parameters, ours: Parameters) -> Iterator[str]:
             yield f"`{name}={mine}`" if mine else f"`{name}` has no default"
     more = [name for name, (kind, default) in ours.items() if not (name in theirs or default or "*" in kind)]
     if more:
-        yield "wants " + ", ".join(f"`{name}`" for name in more)
+        yield "needs " + ", ".join(f"`{name}`" for name in more)
     if "*" not in kinds and not lacks and not more:
         order = [name for name, (kind, _) in theirs.items() if kind == "positional"]
         places = [name for name, (kind, _) in ours.items() if kind == "positional"]

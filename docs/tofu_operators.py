@@ -39,13 +39,13 @@ REASONS = {
 
 KINDS = {
     "element-wise": "any dimension, by one rule for all of them, broadcasting included",
-    "described": "every element is told by an expression",
+    "described": "an expression gives every element",
     "opaque": "some dimensions are read as a whole",
 }
 
 HEAD = """# Operators that Tofu can split
 
-Made by `python docs/tofu_operators.py` with torch {version}; do not edit. Every strategy of every operator here is
+Written by `python docs/tofu_operators.py` with torch {version}; do not edit. Every strategy of every operator here is
 checked by the tests: run as a whole and in parts, evenly and unevenly, with the same result.
 
 Of {total} operators in Core ATen, {done} are described ({percent} %): {element} element-wise, {described} by an
