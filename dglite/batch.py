@@ -1,4 +1,4 @@
-"""Many graphs as one: batching, taking a batch apart, and merging graphs over the same nodes."""
+"""Batching graphs into one, unbatching, and merging graphs over the same nodes."""
 
 from __future__ import annotations
 

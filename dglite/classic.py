@@ -1,4 +1,4 @@
-"""Functions that DGL 0.4 to 0.9 had, by those of today; each gives a ``DeprecationWarning`` that names them.
+"""Functions of DGL 0.4 to 0.9, built on today's; each gives a ``DeprecationWarning`` with the new name.
 
 Classic methods of graphs are in ``graph/deprecated.py``.
 """

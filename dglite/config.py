@@ -1,4 +1,4 @@
-"""Every setting that comes from the environment or from ``~/.dglite/config.json``, read in one place.
+"""All settings from environment variables and ``~/.dglite/config.json``, read in one place.
 
 ======================  ==============================================================================
 ``DGLITE_BACKEND``      tensor backend: ``torch``, ``numpy`` or ``cupy``; default: ``torch`` where it is installed, else

@@ -1,4 +1,4 @@
-"""Making graphs from edges, and exchanging them with SciPy and NetworkX."""
+"""Making graphs from edges, and converting from and to SciPy and NetworkX."""
 
 from __future__ import annotations
 

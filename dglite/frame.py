@@ -1,4 +1,4 @@
-"""Features of the nodes or edges of one type: columns by name, all with one row per node or edge.
+"""Frames: the features of the nodes or edges of one type, by name, with one row per node or edge.
 
 Writing never changes a tensor in place: a whole column is replaced, a partial write makes a new column. So gradients
 stay right and frames may share columns.

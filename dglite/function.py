@@ -1,4 +1,4 @@
-"""Built-in message and reduce functions: ``fn.copy_u``, ``fn.u_mul_e``, ``fn.sum`` and their kin.
+"""Built-in message and reduce functions: ``fn.copy_u``, ``fn.u_mul_e``, ``fn.sum`` and so on.
 
 Each call returns a small immutable value that says what is computed; nothing runs here. Strings are parsed once, so
 the scheduler and the kernels see an expression and a reducer.

@@ -1,4 +1,4 @@
-"""Points far from each other, and nodes that match: what pooling point clouds and coarsening graphs start with."""
+"""Farthest point sampling and node matching, for pooling point clouds and coarsening graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks that a forked process finds open.
+"""Locks that are free in a forked child, whoever held them in the parent.
 
 A child has the thread that forked and no other. A lock that another thread held at that moment would stay taken in the
 child for ever; what it guards is entered when it is complete, so the child may go on with what it finds.

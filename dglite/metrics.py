@@ -1,4 +1,4 @@
-"""How well scores tell edges from pairs without an edge: the metrics of link prediction.
+"""Metrics of link prediction: how well scores separate edges from pairs without an edge.
 
 All take the scores of positive pairs, then those of negative pairs, as tensors of any library, arrays or lists, and
 return a float. A higher score stands for a likelier edge. Nothing depends on the order of equal scores:

@@ -1,4 +1,4 @@
-"""Message passing frontier after frontier, in an order that the graph gives.
+"""Message passing frontier by frontier: ``prop_nodes``, ``prop_edges`` and their orders.
 
 A function that is ``"default"`` or None is the one that the graph has registered.
 """

@@ -1,4 +1,4 @@
-"""The generator behind dglite's own randomness: random graphs, sampling, walks. Tensor libraries keep theirs.
+"""The random generator of dglite: random graphs, sampling, walks. Tensor libraries have their own.
 
 A forked process goes on with a stream of its own, derived from the seed and from how many forks came before; without
 that, every loader worker would draw the same samples.

@@ -1,4 +1,4 @@
-"""From the features of a graph's nodes or edges to one feature per graph of a batch, and back. All differentiable."""
+"""Readout: from node or edge features to one row per graph of a batch, and back. All differentiable."""
 
 from __future__ import annotations
 

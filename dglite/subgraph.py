@@ -1,4 +1,4 @@
-"""Parts of a graph: by nodes, by edges, by types, by distance. Features are gathered when they are first read."""
+"""Subgraphs: by nodes, by edges, by types, by hops. Features are gathered when they are first read."""
 
 from __future__ import annotations
 

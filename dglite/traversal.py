@@ -1,4 +1,4 @@
-"""Frontiers of nodes and edges, breadth first, depth first and in topological order, to propagate along."""
+"""Frontiers of nodes and edges: breadth-first, depth-first and topological order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user-defined function receives: a batch of edges or nodes, whose columns are gathered when they are read."""
+"""The arguments of user-defined functions: batches of edges or nodes, whose features are gathered when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensor libraries behind one contract, chosen by the environment: see docs/backends.md."""
+"""Tensor libraries behind one interface, chosen by the environment: see docs/backends.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the backends of array libraries share: tensors are the tape's, over NumPy's arrays or CuPy's."""
+"""What the NumPy and CuPy backends share: tensors of dglite's autograd tape over their arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small reverse-mode tape for array libraries that have none: a tensor class that records what is done to it.
+"""A small reverse-mode autograd tape for array libraries that have none: a tensor class that records operations.
 
 ``Tensor`` wraps an array. Operations on tensors that require a gradient leave a node that knows its operands and how to
 turn the gradient of its result into theirs; :func:`backward` walks the nodes from the last to the first. First

@@ -1,4 +1,4 @@
-"""The contract between dglite and a tensor library: what graphs, frames, the scheduler and the layers may ask of it.
+"""The interface between dglite and a tensor library: the methods that graphs, the scheduler and layers call.
 
 A backend knows tensors and autograd, never graphs. Names follow the Python array API standard where it has one. An
 abstract method that a backend lacks fails when the backend is constructed, that is at import, not at use.

@@ -1,4 +1,4 @@
-"""Products of NumPy's matrices, small ones in one thread.
+"""Matrix products of NumPy, small ones on one OpenBLAS thread.
 
 NumPy's BLAS is OpenBLAS mostly, whose threads wait for their next product by spinning, some 30 ms long. Meanwhile they
 take cores from dglite's kernels, which come right after: on two cores a kernel takes three times as long.

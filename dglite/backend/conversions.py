@@ -1,4 +1,4 @@
-"""Methods of the tape's tensors that describe, copy, convert and write."""
+"""Methods of the tape's tensors that describe, copy, convert and write them."""
 
 from __future__ import annotations
 

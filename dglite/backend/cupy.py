@@ -1,4 +1,4 @@
-"""CuPy: NVIDIA GPUs, without a framework. The same tape over CuPy's arrays."""
+"""The CuPy backend: NVIDIA GPUs without torch, with the same autograd tape over CuPy's arrays."""
 
 from __future__ import annotations
 

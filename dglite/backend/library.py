@@ -1,4 +1,4 @@
-"""The array library under the tape, NumPy unless CuPy is chosen: its devices, its random numbers, what it refuses."""
+"""The array library under the tape, NumPy or CuPy: its devices, its random numbers, what it does not support."""
 
 from __future__ import annotations
 

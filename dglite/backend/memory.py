@@ -1,4 +1,4 @@
-"""Memory that results, gradients and scratch lie in: blocks that are lent, come back by themselves, and are lent again.
+"""The memory pool of results, gradients and scratch arrays: blocks that are reused once nothing refers to them.
 
 The system hands out fresh memory page by page, and clears each one: filling a fresh tensor of 50 MB takes ten times as
 long as filling one that has been used before, and as long as many a kernel. A block is lent to one tensor at a time,

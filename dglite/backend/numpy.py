@@ -1,4 +1,4 @@
-"""NumPy: the CPU, without a framework. Gradients are the tape's."""
+"""The NumPy backend: the CPU without torch, with gradients by the autograd tape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with the tape's tensors: functions that are methods too, spelled as torch and NumPy spell them.
+"""Operations on the tape's tensors: functions that are methods, too, under torch's and NumPy's names.
 
 Axes are ``dim`` as in torch; reductions take ``axis`` too, with which ``max`` and ``min`` give values alone.
 """

@@ -1,4 +1,4 @@
-"""Two tensor libraries in one process: every question goes to the library whose tensor it is about.
+"""Two tensor libraries in one process: each backend call is dispatched on the type of its tensor.
 
 A process begins with one backend, whose methods are called as they are. When a tensor of another library is given,
 that library's backend becomes its guest: methods of the instance then look at the tensors, or where there is none at

@@ -1,4 +1,4 @@
-"""The operations of the tape: what each computes, and its gradient for each operand. One table.
+"""The table of the tape's operations: what each computes, and its gradient for each operand.
 
 A rule is ``value(*arrays, **static)`` and, for each operand, ``gradient(g, out, *arrays, **static)``, which makes
 d(loss)/d(operand) of d(loss)/d(result) ``g``; None where there is none. A gradient may have the shape to which its

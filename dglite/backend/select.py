@@ -1,4 +1,4 @@
-"""The backends there are: their modules, what they need, and whose tensors are whose."""
+"""The available backends: their modules, their requirements, and which tensors belong to which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products, shapes and places: more of what :mod:`.operations` begins."""
+"""Products, shapes and indexing of the tape's tensors: the second half of :mod:`.operations`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch whose values are computed when something reads them."""
+"""Lazy torch tensors: their values are computed when something reads them."""
 
 from __future__ import annotations
 

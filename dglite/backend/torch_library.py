@@ -1,4 +1,4 @@
-"""Operations in ``torch.library``: what ``torch.compile`` keeps in its graphs.
+"""Operations registered in ``torch.library``, which ``torch.compile`` keeps in its graphs.
 
 Each operation is ``dglite::<name>(Tensor[] inputs, SymInt[] structure, str recipe, Tensor? keeper) -> (result, kept)``.
 It is made of its ``RegisteredOp`` alone, so what it computes is written once, for programs that are compiled and for

@@ -1,4 +1,4 @@
-"""Tensors of torch in memory of the pool: storages that give their block back when the last reference goes."""
+"""torch tensors in memory of the pool: a storage returns its block when its last reference goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run code that was written for DGL: ``import dgl`` gives dglite.
+"""Run code written for DGL: under the alias ``import dgl`` imports dglite.
 
 ``install()`` makes ``dgl`` and its submodules importable; ``python -m dglite.compat script.py`` runs a script so. A
 name that dglite lacks raises an error that says so where it is used, and what to use instead, not somewhere later.

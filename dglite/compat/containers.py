@@ -1,4 +1,4 @@
-"""Containers: functions over what they hold, read-only mappings, and results that are remembered."""
+"""``dgl.utils``: functions over containers, read-only mappings, and cached results."""
 
 from __future__ import annotations
 

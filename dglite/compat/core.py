@@ -1,4 +1,4 @@
-"""``dgl.core``: what a graph of one edge type would get from a call, without writing it."""
+"""``dgl.core``: results of message passing on a graph of one edge type, returned instead of written to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dgl.data``: data sets under their older names, and what its example scripts call for them."""
+"""``dgl.data``: data sets under their older names, and helpers that DGL's example scripts call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dgl.frame``: frames and columns with the methods that they have in DGL 2."""
+"""``dgl.frame``: frames and columns with DGL 2's methods."""
 
 from __future__ import annotations
 

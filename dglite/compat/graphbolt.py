@@ -1,4 +1,4 @@
-"""``dgl.graphbolt``, as much of it as its training scripts use, on the loaders and samplers of dglite.dataloading.
+"""``dgl.graphbolt``: what training scripts use of it, on dglite's loaders and samplers.
 
 A data pipe is the list of its stages. :class:`DataLoader` runs them, from the items on, in worker threads. Data sets on
 disk are folders that a YAML file describes, as GraphBolt documents it.

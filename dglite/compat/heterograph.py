@@ -1,4 +1,4 @@
-"""``dgl.heterograph`` and ``dgl.subgraph``: the classes of graphs, which here are one."""
+"""``dgl.heterograph`` and ``dgl.subgraph``: graph classes, all of which are ``DGLGraph`` here."""
 
 from __future__ import annotations
 

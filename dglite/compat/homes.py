@@ -1,4 +1,4 @@
-"""Where the modules of DGL are: each reads its names from one or more modules here, the first that has it."""
+"""Which modules of dglite hold the names of each module of DGL; the first that has a name is used."""
 
 from __future__ import annotations
 

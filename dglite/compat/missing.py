@@ -1,4 +1,4 @@
-"""What is said about a name of DGL that is not here: what to use instead, or why there is nothing."""
+"""Error messages for names of DGL that dglite does not have: what to use instead, or why there is nothing."""
 
 from __future__ import annotations
 

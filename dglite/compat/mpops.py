@@ -1,4 +1,4 @@
-"""``dgl.mpops``: values for the edges of one relation: ``dgl.u_add_v(g, x, y, etype="follows")`` and its kin."""
+"""``dgl.mpops``: edge values of one relation, such as ``dgl.u_add_v(g, x, y, etype="follows")``."""
 
 from __future__ import annotations
 

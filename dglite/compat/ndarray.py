@@ -1,4 +1,4 @@
-"""``dgl.ndarray``: DGL's own arrays. Here they are a thin cover of a tensor, for scripts that pass them on."""
+"""``dgl.ndarray``: DGL's arrays, as thin wrappers of tensors for scripts that pass them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dgl.nn.pytorch.utils``: the helpers of layers that dglite's own layers do without."""
+"""``dgl.nn.pytorch.utils``: helpers of DGL's layers that dglite's own layers do not need."""
 
 from __future__ import annotations
 

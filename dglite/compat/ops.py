@@ -1,4 +1,4 @@
-"""``dgl.ops``: what DGL's operations take beyond dglite's, heterographs."""
+"""``dgl.ops``: dglite's operations, extended to heterogeneous graphs as in DGL."""
 
 from __future__ import annotations
 

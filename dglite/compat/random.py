@@ -1,4 +1,4 @@
-"""``dgl.random``: the seed, and draws from a population."""
+"""``dgl.random``: the seed, and random choices."""
 
 from __future__ import annotations
 

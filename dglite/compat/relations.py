@@ -1,4 +1,4 @@
-"""Operations beyond ``dglite.ops`` that DGL has: over all relations of a graph at once, and on rows by group."""
+"""DGL's operations beyond ``dglite.ops``: over all relations of a graph at once, and on rows by group."""
 
 from __future__ import annotations
 

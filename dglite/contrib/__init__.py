@@ -1,1 +1,1 @@
-"""What DGL kept apart as experimental: the samplers of version 0.4."""
+"""``dgl.contrib``: the samplers of DGL 0.4."""

@@ -1,4 +1,4 @@
-"""Node flows: the layers of nodes that a mini-batch of DGL 0.4 passes through, as blocks that share their nodes."""
+"""``NodeFlow`` of DGL 0.4: the layers of a mini-batch, as blocks that share their nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The neighbour sampler and the random walks of DGL 0.4, by today's sampling."""
+"""The neighbour sampler and random walks of DGL 0.4, on today's sampling."""
 
 from __future__ import annotations
 

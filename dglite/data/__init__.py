@@ -1,4 +1,4 @@
-"""Data sets. Files are looked for locally first, else downloaded and checked."""
+"""Data sets. Files are looked for locally first, else downloaded and verified."""
 
 from .adapter import AsGraphPredDataset, AsLinkPredDataset, AsNodePredDataset
 from .citation import CitationGraphDataset, CiteseerGraphDataset, CoraGraphDataset, PubmedGraphDataset

@@ -1,4 +1,4 @@
-"""Data sets made ready for a task: nodes, edges or graphs to be predicted, split into three parts.
+"""Data sets for a task: nodes, edges or graphs to predict, split into training, validation and test parts.
 
 A split is drawn once and kept in a file, so that it is the same in the next process.
 """

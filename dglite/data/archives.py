@@ -1,4 +1,4 @@
-"""Unpacking archives that may be damaged or hostile: into the folder given, in whole, and within a bound."""
+"""Unpacking archives that may be damaged or malicious: only into the given folder, completely, and with size limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs in CSV files, which a file ``meta.yaml`` beside them describes."""
+"""Graphs in CSV files, described by a file ``meta.yaml`` in the same folder."""
 
 from __future__ import annotations
 

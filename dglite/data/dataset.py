@@ -1,4 +1,4 @@
-"""The frame of a data set: where its files are, when they are fetched, processed, saved and read again."""
+"""``DGLDataset``: where files are, when they are downloaded, processed, saved and loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Node classification where neighbours have other labels.
+"""Node classification data sets with heterophily: neighbours often have different labels.
 
 Pei et al., "Geom-GCN", 2020; Platonov et al., "A critical look at the evaluation of GNNs under heterophily", 2023.
 """

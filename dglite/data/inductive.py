@@ -1,4 +1,4 @@
-"""Data sets of many graphs in three parts: proteins (PPI), stochastic block models (PATTERN, CLUSTER), and ZINC.
+"""Data sets of many graphs with three splits: proteins (PPI), stochastic block models (PATTERN, CLUSTER), and ZINC.
 
 Zitnik and Leskovec, 2017; Hamilton et al., 2017; Dwivedi et al., "Benchmarking graph neural networks", 2020.
 """

@@ -1,4 +1,4 @@
-"""Small graphs of eight well-known shapes, to be told apart."""
+"""Small graphs of eight well-known shapes, to be classified."""
 
 from __future__ import annotations
 

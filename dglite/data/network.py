@@ -1,4 +1,4 @@
-"""Downloads that fail within seconds where there is no connection."""
+"""Downloads, which fail within seconds where there is no connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame of data sets that are read from published files: found in a folder, or downloaded and unpacked."""
+"""``PublishedDataset``: data sets read from published files, found in a folder or downloaded and unpacked."""
 
 from __future__ import annotations
 

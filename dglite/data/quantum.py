@@ -1,4 +1,4 @@
-"""Molecules with properties that quantum chemistry computes: QM7b and QM9.
+"""Molecules with computed quantum-chemical properties: QM7b and QM9.
 
 Blum and Reymond, 2009; Montavon et al., 2013; Ramakrishnan et al., "Quantum chemistry structures and properties of 134
 kilo molecules", 2014.

@@ -1,4 +1,4 @@
-"""Readers of raw files that may be damaged or hostile: each raises ``DGLError`` with the file's name."""
+"""Readers of raw files that may be damaged or malicious: each raises ``DGLError`` with the file's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mixtures of stochastic block models: graphs whose communities are to be found.
+"""Mixtures of stochastic block models, for community detection.
 
 Chen, Li and Bruna, "Supervised community detection with line graph neural networks", 2019, appendix C.
 """

@@ -1,4 +1,4 @@
-"""Training, validation and test parts: of a data set's graphs, and of a graph's nodes."""
+"""Training, validation and test splits, of a data set's graphs and of a graph's nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs with small motifs attached, on which explanations of predictions can be judged: the motif is the reason.
+"""Synthetic graphs with attached motifs, to evaluate explainers: the motif is the reason of each label.
 
 Ying et al., "GNNExplainer: generating explanations for graph neural networks", 2019, and Luo et al., "Parameterized
 explainer for graph neural network", 2020. All are made each time, in a moment; nothing is saved.

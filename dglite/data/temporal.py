@@ -1,4 +1,4 @@
-"""Networks of events that have a time: trust between traders, and news.
+"""Temporal networks: trust between traders, and news events.
 
 Kumar et al., "Edge weight prediction in weighted signed networks", 2016; Jin et al., "Recurrent event network", 2020.
 """

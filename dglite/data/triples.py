@@ -1,4 +1,4 @@
-"""Reads statements of RDF: N-Triples line by line, and Turtle.
+"""Reads RDF statements: N-Triples line by line, and Turtle.
 
 W3C, "RDF 1.1 N-Triples" and "RDF 1.1 Turtle", 2014. Of N3, of which Turtle is a part, formulas and rules are refused.
 """

@@ -1,4 +1,4 @@
-"""Helpers of data sets, by DGL's names: files and archives, splits, and saving."""
+"""Helpers of data sets under DGL's names: files and archives, splits, and saving."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of WikiNER with named-entity tags: the small part that DyNet's benchmarks hold out.
+"""Sentences of WikiNER with named-entity tags: the small part that DyNet's benchmarks use.
 
 Nothman et al., "Learning multilingual named entity recognition from Wikipedia", 2013.
 """

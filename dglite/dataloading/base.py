@@ -1,4 +1,4 @@
-"""What samplers are: classes to derive from, and features that are gathered with a sample."""
+"""Base classes of samplers, and features that are gathered with a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory that batches use one after the other: for gathered rows, once nothing refers to them, and for numbering nodes.
+"""Reused memory of mini-batches: for gathered features, and for numbering nodes.
 
 It is the memory pool's; what is copied to a GPU lies in a pool of page-locked memory.
 """

@@ -1,4 +1,4 @@
-"""The loader of samples of one graph, and its older spellings."""
+"""``DataLoader``, and its older names."""
 
 from __future__ import annotations
 

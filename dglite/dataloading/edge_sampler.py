@@ -1,4 +1,4 @@
-"""Batches of edges, with or without negative pairs, from samplers of nodes."""
+"""Mini-batches of edges, with or without negative pairs, from samplers of nodes."""
 
 from __future__ import annotations
 

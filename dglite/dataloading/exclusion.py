@@ -1,4 +1,4 @@
-"""Which edges a sample must not contain, so that the edges to be predicted are not seen."""
+"""Edges to exclude from a sample, so that a model does not see the edges that it predicts."""
 
 from __future__ import annotations
 

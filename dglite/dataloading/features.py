@@ -1,4 +1,4 @@
-"""Where loaders take features from: tensors, files larger than memory, and a cache of the rows that are asked for most.
+"""Feature stores: tensors, files larger than memory, and a cache of the most used rows.
 
 A :class:`FeatureStore` gives rows. Samplers take stores in place of names: ``prefetch_node_feats={"x": store}``, or by
 type ``{"paper": {"x": store}}``.

@@ -1,4 +1,4 @@
-"""The loader of data sets of graphs."""
+"""``GraphDataLoader``: batches of the graphs of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact inference on graphs too large for a layer at once: one layer after the other, each in batches of nodes."""
+"""Exact inference on graphs too large for a layer at once: layer by layer, each in batches of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indices that a loader is given, by position: one tensor, or a tensor for each type."""
+"""The indices of a loader by position: one tensor, or a tensor for each type."""
 
 from __future__ import annotations
 

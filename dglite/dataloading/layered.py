@@ -1,4 +1,4 @@
-"""The blocks of a batch in one go: layers are numbered by one table, which the next batch uses again.
+"""All blocks of a mini-batch in one pass, numbered by one table that later batches reuse.
 
 The nodes of a layer are the first nodes of the next one, so that what has a number keeps it. Blocks are those that
 samplers make layer by layer, of the same draws; where edges are left out, by the same law.

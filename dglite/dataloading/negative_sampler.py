@@ -1,4 +1,4 @@
-"""Samplers of pairs of nodes to tell edges from."""
+"""Samplers of negative pairs of nodes for link prediction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samplers that draw neighbours layer by layer and give blocks."""
+"""Samplers that draw neighbours layer by layer and return blocks."""
 
 from __future__ import annotations
 

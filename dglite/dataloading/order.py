@@ -1,4 +1,4 @@
-"""Which items make up which batch of an epoch: shuffling, shares of processes, samplers of torch's kind."""
+"""Which items make up which batch of an epoch: shuffling, shares of ranks, torch samplers."""
 
 from __future__ import annotations
 

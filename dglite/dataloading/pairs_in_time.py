@@ -1,4 +1,4 @@
-"""Pairs of nodes whose nodes are told apart by the time of the edge that they are about."""
+"""Pair graphs for temporal link prediction: nodes are distinguished by the time of their edge."""
 
 from __future__ import annotations
 

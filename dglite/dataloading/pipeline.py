@@ -1,4 +1,4 @@
-"""Results made ahead by threads and handed out in order: the engine of every loader.
+"""Results computed ahead by threads and returned in order: what every loader runs on.
 
 A thread claims the next position, makes its result and leaves it in a bounded store; the consumer takes results by
 position. Who made a result, and when, changes nothing about it: see ``dglite.random.draws_keyed_by``.

@@ -1,4 +1,4 @@
-"""Samplers that give a subgraph for each batch: clusters, GraphSAINT, ShaDow."""
+"""Samplers that return a subgraph for each batch: clusters, GraphSAINT, ShaDow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU: out of page-locked memory, on a stream beside that of training."""
+"""Copying batches to a GPU: from page-locked memory, on a stream beside the training stream."""
 
 from __future__ import annotations
 

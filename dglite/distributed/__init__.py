@@ -1,4 +1,4 @@
-"""Training on several machines: parts of a graph, and processes of torch.distributed. See docs/machines.md."""
+"""Training on several machines: partitioned graphs over torch.distributed. See docs/machines.md."""
 
 from . import optim
 from .book import PartitionBook

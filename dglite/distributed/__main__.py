@@ -1,4 +1,4 @@
-"""``python -m dglite.distributed``: cut a graph file into parts, or look at parts."""
+"""``python -m dglite.distributed``: partition a graph file, verify or describe a partition."""
 
 from __future__ import annotations
 

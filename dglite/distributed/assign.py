@@ -1,4 +1,4 @@
-"""Which part each node goes to: by METIS, by a stream of our own, at random, or as given."""
+"""Which part each node goes to: by METIS, by streaming over the edges, at random, or as given."""
 
 from __future__ import annotations
 

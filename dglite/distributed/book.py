@@ -1,4 +1,4 @@
-"""Who owns what: each part has one range of ids of every type, so that a book of P parts is P + 1 numbers a type."""
+"""The partition book: each part owns one range of ids of every type, so P parts need P + 1 numbers a type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of all ranks' state, by torch.distributed.checkpoint, from which any number of ranks goes on."""
+"""Checkpoints of all ranks' state by torch.distributed.checkpoint, which any number of ranks can load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What processes tell each other: all that is called of torch.distributed, in lockstep.
+"""Communication between ranks: all calls of torch.distributed collectives, in the same order on all ranks.
 
 Every exchange is called by all ranks, in the same order. It begins with a line of fixed size from each to each, which
 says what is being done, whether this rank has failed, and how much comes. So a rank that fails, or does something else

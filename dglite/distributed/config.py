@@ -1,4 +1,4 @@
-"""The JSON file of a partition: types, ranges, features, and which files there are, of what size and hash."""
+"""The JSON file of a partition: types, ranges, features, and the files with their sizes and hashes."""
 
 from __future__ import annotations
 

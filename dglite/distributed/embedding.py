@@ -1,4 +1,4 @@
-"""Tables of embeddings in parts: rows travel to who reads them, gradients to who owns them."""
+"""Partitioned embedding tables: rows are sent to the ranks that read them, gradients to the owners."""
 
 from __future__ import annotations
 

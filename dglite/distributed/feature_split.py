@@ -1,4 +1,4 @@
-"""Training on a whole graph whose features are split by columns while they are aggregated."""
+"""Full-graph training with features that are split by columns during aggregation."""
 
 from __future__ import annotations
 

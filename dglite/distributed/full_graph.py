@@ -1,4 +1,4 @@
-"""Training on a whole graph that several processes share: each owns a range of nodes, and the edges that end in them.
+"""Full-graph training over several ranks: each owns a range of nodes, and their in-edges.
 
 What an edge needs of its source lies on another process where the source does: the rows of these sources, the *halo*,
 are fetched before each layer, and their gradients are sent back after it. A sum begins with the edges whose sources are

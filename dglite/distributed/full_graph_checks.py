@@ -1,4 +1,4 @@
-"""What both ways of splitting a whole graph compute and check alike."""
+"""Checks and helpers shared by both ways to split full-graph training."""
 
 from __future__ import annotations
 

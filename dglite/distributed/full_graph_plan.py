@@ -1,4 +1,4 @@
-"""Which split of full-graph training moves fewer bytes: nodes with halos, or columns of features."""
+"""Which way to split full-graph training sends fewer bytes: by nodes with halos, or by columns of features."""
 
 from __future__ import annotations
 

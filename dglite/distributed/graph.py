@@ -1,4 +1,4 @@
-"""A graph whose features are in parts: what training starts from."""
+"""``DistGraph``: a graph with partitioned features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that travel to those who need them, and their gradients on the way back."""
+"""Exchange of halo rows, and of their gradients in the backward pass."""
 
 from __future__ import annotations
 

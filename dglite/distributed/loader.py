@@ -1,4 +1,4 @@
-"""Mini-batches of a partitioned graph: sampled here, with features from wherever they are."""
+"""Loaders of a partitioned graph: local sampling, with features from all ranks."""
 
 from __future__ import annotations
 

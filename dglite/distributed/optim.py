@@ -1,4 +1,4 @@
-"""Optimizers of :class:`dglite.distributed.DistEmbedding`: those of :mod:`dglite.optim`, which ask the table."""
+"""Optimizers of :class:`dglite.distributed.DistEmbedding`: those of :mod:`dglite.optim` on partitioned tables."""
 
 from ..optim import SparseAdagrad, SparseAdam
 

@@ -1,4 +1,4 @@
-"""Cutting a graph into parts on the disk: nodes and edges are numbered part after part, and each part has a folder."""
+"""Partitioning a graph on disk: nodes and edges are numbered part after part, and each part has a folder."""
 
 from __future__ import annotations
 

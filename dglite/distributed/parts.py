@@ -1,4 +1,4 @@
-"""Reading parts from the disk: their structure, features, and the graph that a part is."""
+"""Reading a part from disk: its structure, features, and graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results that a thread makes ahead by exchanges: as many as are asked for, so that all ranks make the same ones."""
+"""A thread that prefetches batches with exchanges: as many as ``next`` was called for, alike on all ranks."""
 
 from __future__ import annotations
 

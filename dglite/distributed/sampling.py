@@ -1,4 +1,4 @@
-"""Batches of a graph whose structure is in parts: a hop is an exchange, and owners draw what one process would.
+"""Sampling a graph with partitioned structure: each hop is one exchange, and owners draw for their nodes.
 
 What is drawn for a node depends on a key and on the node's position among those that are asked about. A rank is told
 both, and draws with them around its own nodes, which stand among nodes without edges in the places of others.

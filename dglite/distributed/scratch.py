@@ -1,4 +1,4 @@
-"""Edges of graphs that do not fit into memory: arrays in files of their own, and graphs of edges on the disk."""
+"""Edges that do not fit into memory: arrays in scratch files, and edge lists on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of some nodes or edges each rank trains on."""
+"""``node_split`` and ``edge_split``: which nodes or edges each rank trains on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining the processes of a job, and leaving them."""
+"""Joining and leaving the process group of a job."""
 
 from __future__ import annotations
 

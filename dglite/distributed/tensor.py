@@ -1,4 +1,4 @@
-"""Tensors of which each rank has the rows that its part owns; the others are asked for."""
+"""``DistTensor``: each rank stores the rows of its part; other rows are fetched from their owners."""
 
 from __future__ import annotations
 

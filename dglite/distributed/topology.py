@@ -1,4 +1,4 @@
-"""Structure in parts: each rank has the in-edges of its own nodes, and answers what others ask about them."""
+"""Partitioned structure: each rank has the in-edges of its own nodes, and answers other ranks' requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has failed, and why: each process has a socket that it is asked on, and told on, once one of them has failed.
+"""Failure detection: each rank has a socket on which it is asked, and told, about a failed rank.
 
 Nothing is sent while all is well. The system takes connections for a process that computes, and refuses them for one
 that is gone, so that a process that was killed is told from one that is slow.

@@ -1,4 +1,4 @@
-"""The graph object: relations, frames, and the verbs over them."""
+"""The graph object: relations, frames, and message passing."""
 
 from .storage import DGLGraph
 

@@ -1,4 +1,4 @@
-"""The verbs on nodes and edges alone, and what all verbs start from: ids to relations."""
+"""``apply_nodes``, ``apply_edges`` and ``group_apply_edges``, and how all methods find relations from ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of ``DGLGraph`` that are algorithms: functions on the layers above, named here for type checkers."""
+"""Methods of ``DGLGraph`` that are functions of higher layers, declared here for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of a graph builds on: its relations, node counts and frames, found by type and by id."""
+"""The base of ``DGLGraph``: relations, node counts and frames, found by type and by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classic methods of ``DGLGraph``: spellings of DGL 0.4 to 1.0 that later versions renamed or dropped.
+"""Deprecated methods of ``DGLGraph``: names of DGL 0.4 to 1.0 that later versions renamed or dropped.
 
 Each does what it did, by today's methods, and gives a ``DeprecationWarning`` that names them.
 """

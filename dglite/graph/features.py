@@ -1,4 +1,4 @@
-"""Features of a graph: ``ndata``, ``edata`` and their kin, initializers, schemes."""
+"""Features of a graph: ``ndata``, ``edata``, ``srcdata`` and ``dstdata``, initializers, schemes."""
 
 from __future__ import annotations
 

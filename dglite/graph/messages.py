@@ -1,4 +1,4 @@
-"""Message passing on a graph: a verb resolves names and ids, then hands relations and functions to the scheduler."""
+"""Message passing: methods resolve names and ids, and pass relations and functions to the scheduler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing a graph in place: new structure and new frames are made beside the old ones, then exchanged at once."""
+"""Changing a graph in place: new structure and frames are made first, then exchanged at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about the nodes and edges of a graph.
+"""Queries about the nodes and edges of a graph.
 
 Ids may be numbers, lists, arrays or tensors. One number gives one answer, several give a tensor.
 """

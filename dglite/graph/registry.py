@@ -1,4 +1,4 @@
-"""Functions registered for later, as the classic interface has it: verbs that are given none use these."""
+"""Registered message, reduce and apply functions of DGL 0.4: the default of methods that are called without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in two steps: sent, they wait on their edges; received, they are reduced."""
+"""``send`` and ``recv``: sent messages are stored per edge until they are received and reduced."""
 
 from __future__ import annotations
 

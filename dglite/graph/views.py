@@ -1,4 +1,4 @@
-"""What ``g.nodes``, ``g.edges`` and the features of a graph of several types return: thin objects over frames."""
+"""What ``g.nodes``, ``g.edges`` and the features of a heterogeneous graph return: thin views of frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of graphs and of data sets' facts, and exchange with PyTorch Geometric. Nothing in a file is ever executed."""
+"""Graph files, files of other data, and exchange with PyTorch Geometric. Reading a file executes nothing."""
 
 from .graphs import load_graphs, load_labels, save_graphs
 from .info import load_info, save_info

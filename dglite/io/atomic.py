@@ -1,4 +1,4 @@
-"""Files that are there in whole or not at all: written beside their place under another name, then moved there."""
+"""Atomic file writes: under a temporary name in the same folder, then renamed."""
 
 from __future__ import annotations
 

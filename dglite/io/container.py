@@ -1,4 +1,4 @@
-"""Arrays and a JSON header in one file that nothing executes: a safetensors container, mapped into memory when read.
+"""A safetensors container: arrays and a JSON header in one file, memory-mapped when read, without code.
 
 The safetensors library checks that arrays lie inside the file and do not overlap; what they mean is checked here and
 by those who read them. Layout: docs/file_format.md.

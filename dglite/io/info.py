@@ -1,4 +1,4 @@
-"""``save_info`` and ``load_info``: what a data set knows beside its graphs, as JSON and arrays, never as a pickle."""
+"""``save_info`` and ``load_info``: other information about a data set, as JSON and arrays, never as a pickle."""
 
 from __future__ import annotations
 

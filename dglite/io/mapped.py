@@ -1,4 +1,4 @@
-"""Arrays of a safetensors file, mapped into memory: the library itself maps for torch, and copies for NumPy."""
+"""Memory-mapped arrays of a safetensors file: the library maps for torch only, and copies for NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays by name in ``.npz`` files, without pickles, and without memory that the file does not account for."""
+"""Arrays by name in ``.npz`` files, without pickles, with memory bounded by the file's size."""
 
 from __future__ import annotations
 

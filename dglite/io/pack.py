@@ -1,4 +1,4 @@
-"""Graphs to arrays: those that have the same types and features are laid end to end, so a file has few arrays."""
+"""Graphs to arrays: graphs of the same types and features are concatenated, so a file has few arrays."""
 
 from __future__ import annotations
 

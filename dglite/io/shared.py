@@ -1,4 +1,4 @@
-"""The structure of a graph in memory that other processes find by name: a graph file in the system's shared memory."""
+"""Graph structure in shared memory, found by name: a graph file in ``/dev/shm``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays to graphs: the inverse of ``pack.py``, for files that may be damaged or hostile."""
+"""Arrays to graphs: the inverse of ``pack.py``, for files that may be damaged or malicious."""
 
 from __future__ import annotations
 

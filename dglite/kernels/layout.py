@@ -1,4 +1,4 @@
-"""How the feature axes of operands broadcast: worked out once per shape, as numbers that kernels can use.
+"""How the feature axes of operands broadcast: computed once per shape, as numbers that kernels use.
 
 The trailing feature axes of the operands broadcast as NumPy's do. A kernel wants one contiguous inner run in which
 every operand is read in one of three ways, and, for rarer shapes, a list of groups of such runs:

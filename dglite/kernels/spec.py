@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: an expression, dtypes, and how the feature axis is cut into vectors."""
+"""Specifications of kernels: an expression, dtypes, and how the feature axis is cut into vectors."""
 
 from __future__ import annotations
 

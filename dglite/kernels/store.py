@@ -1,4 +1,4 @@
-"""Compiled code on disk, an optimisation: where the disk is at fault, a warning says so and code is compiled again.
+"""The cache of compiled code on disk. It is optional: if the disk fails, a warning says so and code is compiled again.
 
 A file begins with a checksum of its key and its content: what is damaged, or lies under the name of something else, is
 not taken. Code that is loaded runs, so nothing is taken from, or put, where another user may write.

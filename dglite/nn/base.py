@@ -1,4 +1,4 @@
-"""What the layers are made of: ``nn``, which is ``torch.nn`` or the part of it that the active backend has.
+"""``nn``: ``torch.nn``, or the part of it that the active backend has.
 
 To type checkers it is torch's, so that a layer is known to be a ``torch.nn.Module``.
 """

@@ -1,4 +1,4 @@
-"""A table of embeddings that only optimizers of :mod:`dglite.optim` train, row by row."""
+"""An embedding table that is trained by the optimizers of :mod:`dglite.optim`, which update only the rows in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature matrices of which few entries are stored, such as bags of words.
+"""Sparse feature matrices, such as bags of words.
 
 A product with a dense matrix is a g-SpMM over the relation from columns to rows, so it costs what the stored entries
 cost, forward and backward, and the dense matrix of features is never made.

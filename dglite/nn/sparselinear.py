@@ -1,4 +1,4 @@
-"""A linear layer and dropout, of dense and of sparse features."""
+"""A linear layer and dropout for dense and sparse features."""
 
 from __future__ import annotations
 

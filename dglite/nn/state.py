@@ -1,4 +1,4 @@
-"""Parameters in files that every backend reads: train with torch, deploy with NumPy."""
+"""Parameters in files that every backend can read: train with torch, deploy with NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differentiable sparse operations: where tensors meet kernels.
+"""Differentiable sparse operations on tensors: the layer between tensors and kernels.
 
 ``gspmm`` and ``gsddmm`` are the general forms. Their common cases have names, made of the tables in ``opspec``:
 ``copy_u_max``, ``u_mul_e_sum``, ``u_dot_v``.

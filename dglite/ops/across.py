@@ -1,4 +1,4 @@
-"""Edge softmax over edges of several types, which compete where they share a destination node."""
+"""Edge softmax over several edge types at once, normalised over all in-edges of a destination node."""
 
 from __future__ import annotations
 

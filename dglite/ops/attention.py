@@ -1,4 +1,4 @@
-"""Attention as one kernel: scores, softmax, dropout and weighted sum of an edge's source, with nothing kept per edge.
+"""Attention as one kernel: scores, softmax, dropout and weighted sum, with nothing stored per edge.
 
 Forward keeps the result and the logarithm of each node's sum of exponentials; backward makes weights and dropout again
 from them. Where a second derivative may be asked for, where a graph or a shape is beyond the kernels, and in programs

@@ -1,4 +1,4 @@
-"""A layer's bias and the activation behind it, in one pass over the rows; so are their gradients."""
+"""A layer's bias and the activation after it in one pass over the rows, and their gradients in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the layers above call: operations on a relation (``Adjacency``), expressions and tensors."""
+"""The operations that higher layers call: on a relation (``Adjacency``), expressions and tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the degrees that operations scale by, and the check that every node is reached."""
+"""Powers of degrees that operations scale by, and the check for nodes without in-edges."""
 
 from __future__ import annotations
 

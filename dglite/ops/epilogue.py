@@ -1,4 +1,4 @@
-"""A reduction over in-edges and what follows of it at each node, in one pass: a bias, a residual, ReLU.
+"""A reduction over in-edges fused with what follows at each node: a bias, a residual, ReLU.
 
 The kernel that has a row's sum in registers adds to it before it is written; else each step reads and writes the
 result again. The gradient begins with that of the epilogue, which needs no more than the result.

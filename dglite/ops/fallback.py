@@ -1,4 +1,4 @@
-"""The same operations made of the tensor library's own, for a GPU when CuPy is not installed to start kernels there.
+"""The same operations built from the tensor library's own, for a GPU without CuPy.
 
 Messages are written down for every edge, and summed by a product with a sparse matrix. Gradients are the library's.
 """

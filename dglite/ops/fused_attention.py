@@ -1,4 +1,4 @@
-"""Attention by the fused kernels: what one recorded call keeps, and its gradient."""
+"""The fused attention kernels as one autograd function, and its gradient."""
 
 from __future__ import annotations
 

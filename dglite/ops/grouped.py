@@ -1,4 +1,4 @@
-"""Rows multiplied by a matrix of their group: what typed linear maps are made of.
+"""Rows multiplied by the matrix of their group, for typed linear layers.
 
 Rows are put in order of their groups once, so that each group is one product of matrices.
 """

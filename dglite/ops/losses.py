@@ -1,4 +1,4 @@
-"""Cross entropy of classes, over the nodes that have a label."""
+"""Cross-entropy over the nodes that have a label."""
 
 from __future__ import annotations
 

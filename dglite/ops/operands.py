@@ -1,4 +1,4 @@
-"""What every operation does with its operands: check them first, undo broadcasting last.
+"""What every operation does with its operands: checks before, undoing of broadcasting in gradients after.
 
 The number of nodes and the shapes of features may be a compiler's symbols: see :mod:`.traced`.
 """

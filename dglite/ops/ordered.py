@@ -1,4 +1,4 @@
-"""Weights of edges in the order of a structure's entries, kept as long as they stay the same.
+"""Edge weights in the order of a structure's entries, cached as long as they stay the same.
 
 A g-SpMM reads weights in the order of its rows, by a permutation of the edges: of narrow rows that takes longer than
 all else. Weights that come again, bit by bit, are read in a copy in that order. See

@@ -1,4 +1,4 @@
-"""Where an operation runs: on the host's cores or on a GPU. The one place that tells them apart.
+"""Which kernels an operation runs: the CPU's or the GPU's. The only place that decides this.
 
 Both have the same kernels by the same names. The host's are started with a number of threads and the words of a
 structure in its memory; a GPU's with a stream and a structure that was copied there once.

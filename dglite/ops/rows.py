@@ -1,4 +1,4 @@
-"""Operations on rows whose gradients are kernels too: gathering rows, reducing segments of rows."""
+"""Operations on rows whose gradients are kernels, too: gathering rows, reducing segments of rows."""
 
 from __future__ import annotations
 

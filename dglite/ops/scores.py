@@ -1,4 +1,4 @@
-"""Attention that is written step by step: scores on the edges, softmax, dropout, and a weighted sum at the end.
+"""Attention written step by step, with lazy edge scores: scores, softmax, dropout, and a weighted sum at the end.
 
 ``edge_scores`` and ``edge_softmax`` give tensors that are computed when something reads them. Where nothing but
 :func:`.sparse.spmm` does, which asks them for the sum, the steps have become attention in one kernel, and nothing of

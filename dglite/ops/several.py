@@ -1,4 +1,4 @@
-"""Several reductions of the messages that reach each node, in one pass over the edges.
+"""Several reductions of the same messages in one pass over the edges.
 
 Their gradient is one pass, too: sums and means of functions of the same operands are together one g-SpMM on the
 reversed structure, of the sum of what each contributes. Maxima and minima have their winners, see :mod:`.winners`.

@@ -1,4 +1,4 @@
-"""The operations with a name for each pair of a message and a reducer: ``u_mul_e_sum``, ``copy_u_max``, ``u_dot_v``."""
+"""Operations named by message and reducer: ``u_mul_e_sum``, ``copy_u_max``, ``u_dot_v``."""
 
 from __future__ import annotations
 

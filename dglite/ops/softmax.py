@@ -1,4 +1,4 @@
-"""Edge softmax: scores that compete at a node become weights that add up to one."""
+"""Edge softmax: scores are normalised over the in-edges (or out-edges) of each node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations as a compiler sees them: tensors, numbers and text; the structure is named by its number.
+"""Operations for ``torch.compile``: their arguments are tensors, numbers and text; a graph is passed by number.
 
 While a compiler reads the program (and when it derives gradients, where only numbers are left) every operation goes to
 the backend's registered form, ``active.call``; otherwise straight to its ``GraphOp``. To register one more operation,

@@ -1,4 +1,4 @@
-"""The gradient of max and min: it goes to the operands of the entry that won each element.
+"""The gradient of max and min: it goes to the winning edge of each element.
 
 At the winners the reduction is an ordinary element-wise expression: the operands' values there are gathered, the
 expression's derivative is computed on them, and the products are scattered back. Gather and scatter are each other's

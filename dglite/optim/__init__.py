@@ -1,4 +1,4 @@
-"""Optimizers of :class:`dglite.nn.NodeEmbedding`, which change the rows that a step has read."""
+"""Optimizers of :class:`dglite.nn.NodeEmbedding`, which update the rows that a step has read."""
 
 from .sparse import SparseAdagrad, SparseAdam, SparseGradOptimizer
 

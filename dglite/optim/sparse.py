@@ -1,4 +1,4 @@
-"""Adagrad and Adam on some rows of tables."""
+"""Adagrad and Adam on some rows of embedding tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user's function does, seen by running it on columns that are computed later.
+"""Records what a user's function computes, by calling it with deferred columns.
 
 ``deferred`` has the columns and the tape that they belong to, ``combine`` makes expressions of them; ``operations`` are
 those that they understand, ``mailbox`` those over messages; ``purity`` says which functions may be run in this way.

@@ -1,4 +1,4 @@
-"""What a piece of code does and reads, as its bytecode says: read once for each piece of code."""
+"""What a function's bytecode does and reads, analysed once for each code object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Put columns, tensors and numbers together: which become operands of an expression, and which do not fit."""
+"""Combine columns, tensors and numbers in one expression: which become operands, and which do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that are computed later: they behave as tensors, and remember element-wise work as one expression.
+"""Deferred columns: they behave like tensors, and record element-wise operations as one expression.
 
 A user's function that is given such columns is called once, as it would be with tensors. What it does element by
 element makes a larger expression; at anything else the column is computed, and the function goes on with a tensor. So

@@ -1,4 +1,4 @@
-"""The mailbox of all nodes at once: reductions over messages are kernels over the graph, whatever the degrees.
+"""The mailbox of all nodes at once: reductions over messages run as kernels, whatever the degrees.
 
 Its columns have two axes in front of the features, the nodes and their messages. Reducing the second gives an ordinary
 tensor with a row for every node; nothing else in a mailbox has a value before.

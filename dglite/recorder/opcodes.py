@@ -1,4 +1,4 @@
-"""Instructions of CPython that only compute, move values, call or jump: an allow-list for each version of Python.
+"""CPython instructions without side effects: an allow-list for each version of Python.
 
 A function whose code has any other instruction is run as it is written. So a version of Python that is not known here
 costs speed and no result, and so does an instruction whose meaning is in doubt.

@@ -1,4 +1,4 @@
-"""The operations that deferred columns understand, with the signatures that tensor libraries give them.
+"""The operations that deferred columns support, with the signatures of tensor libraries.
 
 An operation returns ``NotImplemented`` where its arguments are beyond it; the column is computed then.
 """

@@ -1,4 +1,4 @@
-"""What a function reads from around it, as it is now: so that what was learned of it is used while that holds only."""
+"""What a function refers to: globals, built-ins and attributes of modules, so that recordings can be compared."""
 
 from __future__ import annotations
 

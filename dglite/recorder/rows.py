@@ -1,4 +1,4 @@
-"""What a reducer computes from reduced messages: a row for every node, and nothing that looks from one row at another.
+"""Reduced messages inside a recorded reducer: one row per node, with row-wise operations only.
 
 A recorded reducer is called once for all nodes, where it would be called once for the nodes of each degree. That is the
 same as long as every row of what it computes depends on the same row of what it was given. Only operations of which

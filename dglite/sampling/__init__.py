@@ -1,4 +1,4 @@
-"""Sampling of neighbours, walks and non-edges. Every choice follows :func:`dglite.seed`, for any number of threads."""
+"""Sampling of neighbours, walks and negative pairs. All draws follow :func:`dglite.seed`, for any number of threads."""
 
 from .fused import sample_neighbors_fused
 from .labor import sample_labors

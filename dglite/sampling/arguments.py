@@ -1,4 +1,4 @@
-"""What the samplers are given - seeds, fan-outs, weights, edges to leave out - checked and turned into arrays."""
+"""Arguments of samplers (seeds, fan-outs, weights, excluded edges), checked and turned into arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows to choose from and the graph of what was chosen: what every neighbour sampler starts and ends with."""
+"""The first and last step of every neighbour sampler: the rows to draw from, and the graph of the drawn edges."""
 
 from __future__ import annotations
 

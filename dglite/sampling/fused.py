@@ -1,4 +1,4 @@
-"""Neighbours of given nodes as a block."""
+"""``sample_neighbors_fused``: sampled neighbours directly as a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer-neighbour sampling: neighbours that several seeds share are drawn together, so fewer vertices are needed."""
+"""LABOR sampling: seeds share one random number per neighbour, so that fewer distinct nodes are needed."""
 
 from __future__ import annotations
 

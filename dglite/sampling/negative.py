@@ -1,4 +1,4 @@
-"""Pairs of nodes that no edge joins."""
+"""Negative sampling: pairs of nodes without an edge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neighbours of given nodes: at random, by weight, by tag, by edge type, or the heaviest."""
+"""Neighbour sampling: uniform, by weight, by tag, by edge type, or the largest."""
 
 from __future__ import annotations
 

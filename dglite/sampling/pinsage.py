@@ -1,4 +1,4 @@
-"""Neighbours by importance: the nodes that short random walks from a node visit most often."""
+"""PinSAGE neighbours: the nodes that short random walks visit most often."""
 
 from __future__ import annotations
 

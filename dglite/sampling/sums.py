@@ -1,4 +1,4 @@
-"""Running sums of the weights around each node, kept from one sample to the next.
+"""Prefix sums of each node's edge weights, cached between samples.
 
 Draws by weight look for a place in the running sums of a node's weights. To sum them costs as much as the node has
 edges; with sums that are kept a hub costs no more than other nodes. What is drawn is the same either way.

@@ -1,4 +1,4 @@
-"""Neighbours of nodes at given times, as blocks: no edge is later than the seed that it is drawn for."""
+"""Temporal neighbour sampling into blocks: no edge is later than the seed that it is drawn for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random walks: along metapaths, with restarts, by weight, and node2vec's with a memory of one step."""
+"""Random walks: along metapaths, with restarts, by weight, and node2vec walks."""
 
 from __future__ import annotations
 

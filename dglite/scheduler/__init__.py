@@ -1,4 +1,4 @@
-"""The scheduler: what a verb means becomes a plan, rules rewrite the plan, a loop runs it.
+"""The scheduler: a message-passing call becomes a plan, rules rewrite the plan, a loop runs it.
 
 ``record`` sees what users' functions do, ``lower`` makes semantic plans, ``rewrite`` makes them executable, ``execute``
 runs them over a ``Relation``; ``bucket`` serves users' functions by degree, ``inbox`` keeps what ``send`` left,

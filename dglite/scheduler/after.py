@@ -1,4 +1,4 @@
-"""An apply function behind a sum or mean: what it does element by element becomes part of the reduction's kernel.
+"""Fuses an apply function after a sum or mean into the reduction's kernel.
 
 The function is called once, on columns of which the reduced one has no values yet. What it makes of it remembers a
 formula; where it wants values, the reduction is run, and the function goes on with a tensor. If what it returns is an

@@ -1,4 +1,4 @@
-"""Degree buckets: nodes with equally many messages, so that one call of a user's function serves them all."""
+"""Degree buckets: nodes with equally many messages, for which a user's function is called once."""
 
 from __future__ import annotations
 

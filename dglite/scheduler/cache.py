@@ -1,4 +1,4 @@
-"""Executable plans, kept by what they are plans of: the second call with the same functions only runs."""
+"""A cache of executable plans: the second call with the same functions only runs its plan."""
 
 from __future__ import annotations
 

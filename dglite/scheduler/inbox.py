@@ -1,4 +1,4 @@
-"""Messages that wait between ``send`` and ``recv``: descriptions, not values, for as long as that is possible."""
+"""Messages between ``send`` and ``recv``, stored as functions instead of values as long as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been learned about users' functions, by their code: it is forgotten with them."""
+"""What is known about users' functions, cached under their code objects."""
 
 from __future__ import annotations
 

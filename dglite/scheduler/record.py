@@ -1,4 +1,4 @@
-"""Record user's functions: rule 2 of the scheduler.
+"""Recording user-defined functions: rule 2 of the scheduler.
 
 A message function is called on deferred columns, once for all active edges, and what it returns are expressions: the
 plan sees built-in messages. A reduce function is called on a deferred mailbox, once for all nodes that receive; its

@@ -1,4 +1,4 @@
-"""One edge type as a run sees it: the edges that take part, the columns that messages read, the nodes that receive."""
+"""One edge type during a run: the edges taking part, the features that messages read, the receiving nodes."""
 
 from __future__ import annotations
 

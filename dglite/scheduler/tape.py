@@ -1,4 +1,4 @@
-"""A relation as the tape of a recording: its columns are operands, its structure runs the kernels."""
+"""A relation as the tape of a recording: its features are operands, its structure runs the kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every operation on sparse matrices builds on: a structure, which never changes, and one value per entry."""
+"""The base of sparse matrices: an immutable structure, and one value per entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making sparse matrices: from places, compressed rows or columns, a diagonal, or another matrix's places."""
+"""Making sparse matrices: from indices, CSR or CSC, a diagonal, or another matrix's structure."""
 
 from __future__ import annotations
 

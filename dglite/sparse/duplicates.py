@@ -1,4 +1,4 @@
-"""Entries that share a place: finding them, adding them up, and matching the places of two matrices."""
+"""Entries with the same indices: finding and adding them, and matching the indices of two matrices."""
 
 from __future__ import annotations
 

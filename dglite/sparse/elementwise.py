@@ -1,4 +1,4 @@
-"""Arithmetic entry by entry: two sparse matrices, a matrix and a number, a matrix and a broadcast vector."""
+"""Element-wise arithmetic: two sparse matrices, a matrix and a number, a matrix and a broadcast vector."""
 
 from __future__ import annotations
 

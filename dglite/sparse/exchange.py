@@ -1,4 +1,4 @@
-"""Exchange with torch's own sparse tensors, which share values, and structure of 32 bits, with those made of them.
+"""Conversion from and to torch's sparse tensors, sharing values, and structure where that is 32-bit.
 
 Neither library looks at a structure again once it is made: as with torch's own, nobody may write to its indices.
 torch is imported by the functions that need it: other backends do without.

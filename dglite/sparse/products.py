@@ -1,4 +1,4 @@
-"""Products of sparse matrices with dense and sparse ones, and products of dense ones sampled at sparse places."""
+"""Products of sparse matrices with dense and sparse ones, and sampled dense-dense products."""
 
 from __future__ import annotations
 

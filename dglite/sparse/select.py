@@ -1,4 +1,4 @@
-"""Parts of sparse matrices: rows or columns by number, by range or by chance, and renumbering what is not empty."""
+"""Selecting from sparse matrices: rows or columns by index, range or at random, and compacting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What graphs are made of, without features: relations as sparse matrices, their types, and ids. Arrays only."""
+"""The structure of graphs, without features: relations as sparse matrices, their types, and ids. Arrays only."""
 
 from .adjacency import Adjacency, Compressed, EdgeSubset
 from .ids import ALL, is_all

@@ -1,4 +1,4 @@
-"""One relation of a graph as a sparse matrix that never changes: COO, CSR and CSC, made on demand and kept.
+"""``Adjacency``: one relation as an immutable sparse matrix; COO, CSR and CSC are made on demand and cached.
 
 Users see ids of the index dtype that they chose; inside, arrays are int32 whenever the counts fit, which halves the
 index traffic of every kernel.

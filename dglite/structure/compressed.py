@@ -1,4 +1,4 @@
-"""A sparse matrix by rows, and the stable counting sort that makes one."""
+"""A compressed sparse matrix, and the stable counting sort that makes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids that users give - numbers, lists, tensors, arrays, slices, masks, ``ALL`` - checked once and turned into arrays.
+"""Ids from users (numbers, lists, tensors, arrays, slices, masks, ``ALL``), checked once and turned into arrays.
 
 Counts and other numbers, too, are checked here.
 """

@@ -1,4 +1,4 @@
-"""Questions about the edges of a relation, answered for arrays of nodes or edges at once."""
+"""Queries about the edges of a relation, for arrays of nodes or edges."""
 
 from __future__ import annotations
 

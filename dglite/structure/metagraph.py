@@ -1,4 +1,4 @@
-"""Names of node and edge types, and which node sets each relation joins."""
+"""Names of node and edge types, and which node sets each relation connects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edges as users give them - tensors, lists, arrays, SciPy matrices, NetworkX graphs - turned into a relation."""
+"""Edges from users (tensors, lists, arrays, SciPy matrices, NetworkX graphs), turned into a relation."""
 
 from __future__ import annotations
 

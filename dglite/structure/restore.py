@@ -1,4 +1,4 @@
-"""Relations from arrays of a file: everything is checked, unless somebody vouches for them."""
+"""Relations from arrays of a file: everything is checked, unless the caller trusts the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ATen operators, and dglite's own in compiled programs, can be split: what the search and the execution ask."""
+"""How ATen operators, and dglite's own in compiled programs, can be split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known ways to partition a training step, to compare plans with. All are judged by the same cost function.
+"""Known ways to partition a training step, for comparison. All use the same cost function.
 
 Each takes the coarsened step and the number of workers, and returns the decisions of each step as `search` does.
 """

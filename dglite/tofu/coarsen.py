@@ -1,4 +1,4 @@
-"""Group the tensors and operators of a training step, so that the search has little left to choose.
+"""Group the tensors and operators of a training step, to make the search small.
 
 Tensors that are split in the same way form a *tensor group*: a tensor with its gradient and the optimizer's state, the
 operands of element-wise operators, and the same tensor in all time steps of an unrolled network. Operators that are

@@ -1,4 +1,4 @@
-"""What a strategy of an operator communicates in one step of the recursion, by how its tensors are split.
+"""The communication of an operator's strategies in one step of the recursion, given how its tensors are split.
 
 A step splits each tensor over ``k`` groups of workers: along one dimension, or not at all (*replicated*). An operator
 fetches what it needs of an input beyond what its worker holds. What it makes is sent to the workers that hold it;

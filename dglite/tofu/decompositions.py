@@ -1,4 +1,4 @@
-"""What ATen operators are written as in a captured step, and what they make on the meta device."""
+"""Decompositions of ATen operators in a captured step, and their results on the meta device."""
 
 from __future__ import annotations
 

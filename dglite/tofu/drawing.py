@@ -1,4 +1,4 @@
-"""Drawings of plans. matplotlib is imported when something is drawn."""
+"""Drawings of plans. matplotlib is imported only when something is drawn."""
 
 from __future__ import annotations
 

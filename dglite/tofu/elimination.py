@@ -1,4 +1,4 @@
-"""Minimise a sum of tables over variables, by dynamic programming over the graph of who shares a table with whom."""
+"""Minimise a sum of tables over variables by variable elimination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Move regions of a tensor between workers: who sends which rows to whom, found once.
+"""Move slices of a tensor between workers: who sends which rows to whom, computed once.
 
 A *slice* is a region of a tensor, for each dimension a range of rows or their sorted ids. Every worker knows the slices
 of all, so each finds the same moves, and no worker waits for a message that nobody sends. Exchanges that are made at

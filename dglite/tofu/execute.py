@@ -1,4 +1,4 @@
-"""The program of one worker: a plan's operators on the worker's parts, with what has to be moved before and after each.
+"""Compile the program of one worker: a plan's operators on the worker's parts, and the transfers between them.
 
 Each value of the graph lives as the slice that its placements leave to the worker. An operator gets the slices that its
 strategies need, makes its part, and what it made goes to those who hold it. Operators keep the graph's order, and a

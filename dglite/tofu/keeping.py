@@ -1,4 +1,4 @@
-"""What a worker has fetched and keeps for operators that need the same rows again.
+"""Fetched tensors that a worker keeps for later operators that need the same rows.
 
 Products of one layer read the same input, and the backward pass reads weights and inputs that the forward pass has
 fetched. Two fetches are equal if the same rows of the same values are needed of them, be it through views: a weight is

@@ -1,4 +1,4 @@
-"""The processes that exchange: all that is called of torch.distributed while a step runs."""
+"""The process group of a partitioned step: all calls of torch.distributed while a step runs."""
 
 from __future__ import annotations
 

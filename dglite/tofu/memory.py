@@ -1,4 +1,4 @@
-"""Predict the memory of one worker: what it holds of each tensor, from when it is made until it was last read."""
+"""Predict the memory of one worker: what it holds of each tensor, from its creation to its last use."""
 
 from __future__ import annotations
 

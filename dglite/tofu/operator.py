@@ -1,4 +1,4 @@
-"""Operators with their descriptions: what the library's rules are made of, and how a part of an operator is run."""
+"""Operators with their descriptions: what the library's rules return, and how a part of an operator is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train a module with its tensors split over the processes of a job, as a plan says."""
+"""``parallelize``: train a module with its tensors split over processes according to a plan."""
 
 from __future__ import annotations
 

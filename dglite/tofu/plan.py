@@ -1,4 +1,4 @@
-"""Plans: how a training step is partitioned over workers, and what that communicates.
+"""Plans: how a training step is partitioned over workers, and how much that communicates.
 
 A plan is made in steps. A step splits each group of workers into ``k`` groups and says, for each *tensor* (a node of
 the graph whose value is one), along which dimension what the group holds is split among them (None: each has all), and,

@@ -1,4 +1,4 @@
-"""The program of one worker, as it runs: operators on its parts, and rounds of communication."""
+"""The compiled program of one worker: operators on its parts, and rounds of communication."""
 
 from __future__ import annotations
 

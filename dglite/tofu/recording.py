@@ -1,4 +1,4 @@
-"""The dispatch mode that writes down ATen operators as they run, on the meta device.
+"""The dispatch mode that records ATen operators as they run, on the meta device.
 
 It does what `make_fx` with functionalization does, for this one purpose: several times faster, which users of unrolled
 networks feel, and it keeps the tensors, so that gradients are paired with their forward values exactly.

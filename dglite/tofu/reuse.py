@@ -1,4 +1,4 @@
-"""Element-wise operators write into the memory of an operand that nobody reads after them.
+"""Element-wise operators write into the memory of an operand that is not read afterwards.
 
 Values may share memory: views do, and what an exchange makes of one that moves nothing. So slots are put into classes
 that may share some, whatever an operator or an exchange could do, and memory is reused where the whole class is dead.

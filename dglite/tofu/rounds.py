@@ -1,4 +1,4 @@
-"""Rounds of communication: exchanges that are made at one time, as one message from each worker to each other.
+"""Rounds of communication: exchanges that are combined into one message from each worker to each other.
 
 A message takes a fraction of a millisecond however short it is, and a training step has some hundred exchanges. So an
 exchange waits until the first of its results is needed, and then all that are ready go with it: those of the fewest

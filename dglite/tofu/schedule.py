@@ -1,4 +1,4 @@
-"""When exchanges are made: together, in the fewest rounds that memory allows, each begun as soon as it can be.
+"""The schedule of exchanges: in the fewest rounds that memory allows, each begun as early as possible.
 
 A round is made when an operator needs a result, and takes along all exchanges whose tensors are there: what operators
 have made for others, and what later operators will fetch, as long as no more memory is held than elsewhere in the step.

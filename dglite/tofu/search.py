@@ -1,4 +1,4 @@
-"""Find the split of each tensor group and operator that communicates least, step by step of the recursion.
+"""Find how to split each tensor group and operator with least communication, step by step of the recursion.
 
 A step splits the work of a group of workers among ``k`` smaller groups. The tables of the operator groups, each the
 minimum over its strategies, are minimised over the splits of the tensor groups by `elimination.minimize`, exactly for

@@ -1,4 +1,4 @@
-"""Keep the dimensions of stacked matrices apart in a captured graph.
+"""Keep the dimensions of stacked matrices separate in a captured graph.
 
 Attention multiplies a matrix for each sample and head. Autograd merges both dimensions into one for ``bmm``, and a part
 of the merged one is samples, never heads. Where a graph merges dimensions only to multiply, transpose and compute

@@ -1,4 +1,4 @@
-"""Partition-n-reduce strategies: what one way of splitting an operator needs of its inputs and makes of its outputs.
+"""Partition-n-reduce strategies: for one way to split an operator, the rows it needs and how results are combined.
 
 `interval` derives them from an operator's description, `search` chooses among them, `execute` runs them.
 """

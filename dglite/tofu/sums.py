@@ -1,4 +1,4 @@
-"""Add up products of matrices before they are reduced.
+"""Matrix products that are summed become one operator, so that they are reduced once.
 
 A tensor that several layers read, as the input of queries, keys and values is, has a gradient that is the sum of
 several products. Each is a partial result on every worker where the products' inner index is split. As one operator,

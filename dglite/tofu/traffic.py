@@ -1,4 +1,4 @@
-"""How many elements all workers receive for an operand, or for what is made of an output.
+"""The number of elements that all workers receive for an operand or an output.
 
 A worker needs a slice, a range of rows or the ids of a graph's halo for each dimension, and holds another. It receives
 what it needs and does not hold: of an operand once, of partial results once from each part. `slices.transfers` finds

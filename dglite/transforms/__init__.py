@@ -1,4 +1,4 @@
-"""From graphs to graphs: functions, and modules that compose."""
+"""Transforms from graphs to graphs: functions, and modules that compose."""
 
 from .augment import AddEdge, DropEdge, DropNode, FeatMask, NodeShuffle, RowFeatNormalizer
 from .block import to_block

@@ -1,4 +1,4 @@
-"""Transforms that change a graph at random, for augmentation. They follow ``dglite.seed``."""
+"""Random transforms for augmentation. They follow ``dglite.seed``."""
 
 from __future__ import annotations
 

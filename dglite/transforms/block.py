@@ -1,4 +1,4 @@
-"""Blocks: the nodes and edges that one layer of message passing on a sample needs, numbered compactly."""
+"""``to_block``: bipartite graphs of the nodes and edges that one layer needs, renumbered from 0."""
 
 from __future__ import annotations
 

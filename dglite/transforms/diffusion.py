@@ -1,4 +1,4 @@
-"""Transforms that weigh edges by degree, or replace them by what a diffusion over them reaches."""
+"""Transforms that weight edges by degree, or replace edges by a diffusion."""
 
 from __future__ import annotations
 

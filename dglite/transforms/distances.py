@@ -1,4 +1,4 @@
-"""Shortest paths, and labels made of distances."""
+"""Shortest-path distances, and node labels computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs with edges turned round, added or removed. Each returns a new graph; the one given stays as it is."""
+"""Reversing, adding and removing edges and nodes. Each returns a new graph and leaves its input unchanged."""
 
 from __future__ import annotations
 

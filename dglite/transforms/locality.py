@@ -1,4 +1,4 @@
-"""An order of nodes in which neighbours are near: clusters of clusters, each a run of ids.
+"""A node order that keeps neighbours close: a hierarchy of clusters, each a range of ids.
 
 A kernel that gathers the features of a row's neighbours waits on memory unless they are in cache. So nodes are
 clustered by label propagation (Raghavan, Albert and Kumara, 2007) under a bound on the size (Meyerhenke, Sanders and

@@ -1,4 +1,4 @@
-"""Transforms as objects that compose: structure and encodings. Each is called with a graph and returns a new one."""
+"""Transforms as modules that compose: structure and encodings. Each takes a graph and returns a new one."""
 
 from __future__ import annotations
 

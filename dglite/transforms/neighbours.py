@@ -1,4 +1,4 @@
-"""Graphs of points: nearest neighbours, and neighbours within a radius. Exact, whichever algorithm is named."""
+"""Graphs of points: nearest neighbours, and neighbours within a radius. Always exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a graph into parts: METIS through ``pymetis`` chooses them, and each part brings its halo of neighbours."""
+"""Partitioning: METIS through ``pymetis`` assigns nodes, and each part gets a halo of neighbours."""
 
 from __future__ import annotations
 

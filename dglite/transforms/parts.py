@@ -1,4 +1,4 @@
-"""What several transforms share."""
+"""Helpers that several transforms share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs with their floating features in another precision. Structure and other features are shared."""
+"""Graphs with floating-point features in another dtype. Structure and other features are shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs whose edges are paths, or sums of edges: line graphs, powers and products of adjacency matrices."""
+"""Line graphs, powers, products and sums of adjacency matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renumber the nodes and edges of a graph, so that what is used together lies together."""
+"""Renumber the nodes and edges of a graph, so that data used together is close in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs without parallel edges, and without nodes that no edge touches."""
+"""Removing parallel edges, and nodes without edges."""
 
 from __future__ import annotations
 

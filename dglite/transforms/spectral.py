@@ -1,4 +1,4 @@
-"""What the adjacency matrix says of nodes: positional encodings from random walks, eigenvectors, singular vectors."""
+"""Positional encodings from random walks, eigenvectors and singular vectors of the adjacency matrix."""
 
 from __future__ import annotations
 

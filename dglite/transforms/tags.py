@@ -1,4 +1,4 @@
-"""Neighbours sorted by tag, as biased sampling wants them, and weights by degree."""
+"""Neighbours sorted by tag for biased sampling, and weights by degree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between graphs of several types, graphs of one type, and blocks."""
+"""Conversion between heterogeneous graphs, homogeneous graphs, and blocks."""
 
 from __future__ import annotations
 

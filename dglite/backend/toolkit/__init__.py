@@ -1,4 +1,4 @@
-"""What scripts take from torch, under torch's names, for the tape: tensors, ``nn``, ``optim``, ``no_grad``.
+"""torch's API for the array backends: tensors, ``nn``, ``optim``, ``no_grad``, as far as layers and examples use it.
 
 As large as dglite's layers and examples need. ``dglite.backend.framework`` is this package with an array library, and
 torch itself with torch.

@@ -1,4 +1,4 @@
-"""``dgl.backend``: one set of names over the tensor library, which scripts import as ``F``.
+"""``dgl.backend``: functions of the tensor library under common names, which scripts import as ``F``.
 
 The dtypes of ``data_type_dict`` are attributes, too: ``F.float32``. They exist for torch; under another backend of
 dglite, importing this module says so.

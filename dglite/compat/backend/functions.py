@@ -1,4 +1,4 @@
-"""Functions of tensors: reductions, rows, shapes, order, and recording of gradients, by ``dgl.backend``'s names."""
+"""``dgl.backend``: reductions, indexing, shapes, sorting, and recording of gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on graphs and tensors by ``dgl.backend``'s names. Where DGL takes a graph's index, a graph is meant."""
+"""``dgl.backend``: operations on graphs and tensors. They take a graph where DGL takes a graph index."""
 
 from __future__ import annotations
 

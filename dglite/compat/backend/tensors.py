@@ -1,4 +1,4 @@
-"""Tensors, dtypes and devices: how ``dgl.backend`` makes them, asks about them and exchanges them."""
+"""``dgl.backend``: making, inspecting and converting tensors, dtypes and devices."""
 
 from __future__ import annotations
 

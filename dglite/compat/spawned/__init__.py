@@ -1,4 +1,4 @@
-"""``dgl`` in processes that this one starts: they find the package ``dgl`` beside this file, which installs the alias.
+"""The ``dgl`` alias in spawned processes: they find the package ``dgl`` in this folder, which installs the alias.
 
 A process that is forked inherits the alias. One that is spawned, or started as a command, imports ``dgl`` anew: through
 ``sys.path``, which ``multiprocessing`` hands to its children, or through ``PYTHONPATH``, which all commands inherit.

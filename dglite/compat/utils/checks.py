@@ -1,4 +1,4 @@
-"""Checks of what a function is given, and the pairs of features that layers take."""
+"""``dgl.utils``: checks of arguments, and pairs of features for bipartite graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids: the ``Index`` of DGL's older code, renumbering, and filters."""
+"""``dgl.utils``: the ``Index`` of DGL's older code, renumbering, and filters."""
 
 from __future__ import annotations
 

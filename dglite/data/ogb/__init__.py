@@ -1,4 +1,4 @@
-"""The Open Graph Benchmark's node, link and graph sets, their official splits and evaluators, without its package.
+"""The Open Graph Benchmark's node, link and graph data sets, their splits and evaluators, without the package ``ogb``.
 
 A script written for that package changes its imports only: ``ogb.nodeproppred`` is ``dglite.data.ogb.nodeproppred``,
 likewise ``linkproppred`` and ``graphproppred``. Hu et al., "Open Graph Benchmark: datasets for machine learning on

@@ -1,4 +1,4 @@
-"""OGB's evaluators: one metric for each set, the one that its results are published in."""
+"""OGB's evaluators: for each data set the metric in which its results are published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published of each of OGB's sets: where it is, what its files are called, and how it is judged."""
+"""Published facts about OGB's data sets: addresses, file names and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what OGB publishes: packed tables without a header, one ``.npz`` for large graphs, and ``.pt`` splits."""
+"""Reads OGB's files: compressed tables without a header, one ``.npz`` for large graphs, and ``.pt`` splits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs as OGB publishes them: all edges and features one after another, and how many of them each graph has."""
+"""Graphs in OGB's layout: all edges and features concatenated, with the counts of each graph."""
 
 from __future__ import annotations
 

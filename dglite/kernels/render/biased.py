@@ -1,4 +1,4 @@
-"""Source of the kernels of a layer's bias and activation: a formula over all rows, and the sums of its columns.
+"""Source of the kernels of a layer's bias and activation: a formula over all rows, and sums of columns.
 
 Words of ``args``: 0 number of rows, 1 bytes of a row, 2 and 3 addresses of rows x0 and x1, 4 that of one row x2 which
 all share, 5 where the rows y of the formula go, 6 the sums. What the formula does not read is not looked at.

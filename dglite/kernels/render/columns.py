@@ -1,4 +1,4 @@
-"""How the attention kernels sweep over the columns of a node's features: sums over entries, and over a head's columns.
+"""How attention kernels loop over the columns of a node's features: sums over entries, and over a head's columns.
 
 Columns are taken in blocks whose accumulators stay in vector registers while a tile's entries go by.
 """

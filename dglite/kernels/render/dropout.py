@@ -1,4 +1,4 @@
-"""Dropout of attention weights: what decides it, and the kernel that writes the multipliers down as a tensor."""
+"""Dropout of attention weights: the random mask, and the kernel that writes its multipliers to a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the entries of a row share: factors that multiply a row's sum once, in the place of every message."""
+"""Factors that are the same for all entries of a row: the row's sum is multiplied once, instead of every message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source of what a processor does to matrices: products of some rows with a matrix, both ways, and outer products.
+"""Source of small matrix kernels: products of some rows with a matrix or its transpose, and outer products.
 
 A processor is one of ``num_tasks`` threads that work on the same matrix M (height, width), which lies by rows. Its
 rows are dealt to them round-robin, ``DEALT`` at a time: ``dots`` reads the rows that it owns, ``outer`` changes them,

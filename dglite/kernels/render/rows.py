@@ -1,4 +1,4 @@
-"""Source of the kernels of rows: element-wise formulas over rows, and sums of rows.
+"""Source of row kernels: element-wise formulas over rows, and sums of rows.
 
 What occurs in several formulas is computed once. There are three kinds.
 

@@ -1,4 +1,4 @@
-"""Source of softmax and of losses of classification over rows, and of their gradients, for one processor's share.
+"""Source of row-wise softmax, classification losses and their gradients, for one share of the rows.
 
 Each form reads rows x and, where it has labels, a class for each row, and writes rows or numbers y. Words of
 ``args``: 0 the kernel, 1 number of rows, 2 width, then address and stride in bytes of x (3, 4), of the labels, int64

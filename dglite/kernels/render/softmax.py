@@ -1,4 +1,4 @@
-"""Source of the edge-softmax kernels: a normalised exponential among the entries of each row, and its gradient.
+"""Source of the edge-softmax kernels: a softmax over the entries of each row, and its gradient.
 
 With one score per edge the lanes of a vector are neighbouring entries; with several heads they are heads.
 """

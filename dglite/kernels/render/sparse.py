@@ -1,4 +1,4 @@
-"""Expression to kernel source: pure functions from a specification to text.
+"""Source of g-SpMM and g-SDDMM kernels: pure functions from a specification to text.
 
 A kernel's shape (g-SpMM, g-SDDMM) is a template; the expression, the reducer, the dtypes and the register blocks are
 filled in. The text is ordinary Python over the vector type of ``kernels/cpu/lanes/simd.py``, fit to be read in a

@@ -1,4 +1,4 @@
-"""What the attention kernels are made of: their specification, their arguments, and the parts of text they share.
+"""What the attention kernels share: their specification, their arguments, and common parts of their source.
 
 A kernel works on one row of a compressed matrix: a node, with the *near* operands, and its entries, each with a node at
 the other end, the *far* operands. It takes a tile of entries at a time. The tile's scores, (entries, heads), lie in the

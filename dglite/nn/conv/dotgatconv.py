@@ -1,4 +1,4 @@
-"""Graph attention by dot products."""
+"""Graph attention with dot-product scores."""
 
 from __future__ import annotations
 

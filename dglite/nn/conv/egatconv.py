@@ -1,4 +1,4 @@
-"""Graph attention with edge features that are updated."""
+"""Graph attention that also updates edge features."""
 
 from __future__ import annotations
 

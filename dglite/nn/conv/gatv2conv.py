@@ -1,4 +1,4 @@
-"""Graph attention whose ranking of neighbours depends on the node that looks."""
+"""Graph attention whose ranking of neighbours depends on the destination node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolution by matrices that a network makes of edge features."""
+"""Convolution with a matrix per edge, computed from edge features by a network."""
 
 from __future__ import annotations
 

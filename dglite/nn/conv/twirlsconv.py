@@ -1,4 +1,4 @@
-"""Layers unfolded from the descent of an energy."""
+"""TWIRLS: layers that unfold gradient descent on an energy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explainers: which nodes, edges and features a trained model's prediction rests on. They need torch."""
+"""Explainers: which nodes, edges and features a trained model's prediction depends on. They need torch."""
 
 from .gnnexplainer import GNNExplainer
 from .heterognnexplainer import HeteroGNNExplainer

@@ -1,4 +1,4 @@
-"""PGExplainer's network that scores edges, for one node or edge type and for several."""
+"""PGExplainer's network that scores edges, for homogeneous and heterogeneous graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GNNExplainer for graphs of several types."""
+"""GNNExplainer for heterogeneous graphs."""
 
 from __future__ import annotations
 

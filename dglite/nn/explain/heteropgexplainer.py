@@ -1,4 +1,4 @@
-"""PGExplainer for graphs of several types."""
+"""PGExplainer for heterogeneous graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SubgraphX for graphs of several types."""
+"""SubgraphX for heterogeneous graphs."""
 
 from __future__ import annotations
 

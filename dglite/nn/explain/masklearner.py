@@ -1,4 +1,4 @@
-"""GNNExplainer's masks and how they are learned, for one node or edge type and for several."""
+"""GNNExplainer's masks and how they are learned, for homogeneous and heterogeneous graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SubgraphX's search for the part of a graph that a prediction rests on, for one node type and for several."""
+"""SubgraphX's search for the subgraph that a prediction depends on, for one node type and for several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model makes of a graph of which only some nodes keep their features, for many sets of nodes at a time."""
+"""A model's prediction if only some nodes keep their features, for many sets of nodes at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of points, as modules."""
+"""Modules that make graphs from points."""
 
 from .distance import pairwise_squared_distance
 from .knngraph import KNNGraph

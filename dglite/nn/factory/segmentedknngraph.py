@@ -1,4 +1,4 @@
-"""Graphs of nearest neighbours, of sets of points of several sizes."""
+"""Nearest-neighbour graphs of several point sets of different sizes."""
 
 from __future__ import annotations
 

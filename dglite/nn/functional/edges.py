@@ -1,4 +1,4 @@
-"""Values of edges made of both ends, and what is reduced of them."""
+"""Edge values computed from both ends, and reductions of them."""
 
 from __future__ import annotations
 

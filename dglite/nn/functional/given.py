@@ -1,4 +1,4 @@
-"""What users give to layers: sizes and features, checked and brought to one form."""
+"""Checks of layers' arguments: sizes and features, brought to one form."""
 
 from __future__ import annotations
 

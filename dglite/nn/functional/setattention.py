@@ -1,4 +1,4 @@
-"""Attention inside each graph of a batch, every node with every node, on dense batches of graphs of like sizes."""
+"""Attention among all nodes of each graph of a batch, on dense batches of graphs of similar size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of the messages that arrive at a node, several of them in one pass over the edges.
+"""Statistics of each node's messages, several of them in one pass over the edges.
 
 A message is ``left[u] + right[v]``, or ``left[u] + right[v] + edge[e]``: what a linear layer makes of both ends and the
 edge. None is stored.

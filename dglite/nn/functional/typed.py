@@ -1,4 +1,4 @@
-"""Linear maps of their own for each type of rows or edges.
+"""Linear maps by type of rows or edges.
 
 Edges that have one end and the type in common share work: they meet at a *pair*, (destination, type) or (source, type),
 and a pair's rows are multiplied once, however many edges it has.

@@ -1,4 +1,4 @@
-"""Maximum of each graph's nodes."""
+"""Max of each graph's nodes."""
 
 from __future__ import annotations
 

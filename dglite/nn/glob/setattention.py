@@ -1,4 +1,4 @@
-"""What set transformers are made of: attention inside each graph of a batch, with its feed-forward network."""
+"""Parts of set transformers: attention inside each graph of a batch, with its feed-forward network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph transformers: attention among all nodes of dense batches of graphs, and what tells it of the structure."""
+"""Graph transformers: attention among all nodes of dense batches of graphs, and encodings of the structure."""
 
 from .biased_mha import BiasedMHA
 from .degree_encoder import DegreeEncoder

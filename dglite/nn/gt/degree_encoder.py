@@ -1,4 +1,4 @@
-"""Vectors that are learned for degrees."""
+"""Learned embeddings of node degrees."""
 
 from __future__ import annotations
 

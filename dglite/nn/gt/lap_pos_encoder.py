@@ -1,4 +1,4 @@
-"""Positions from the Laplacian's eigenvectors."""
+"""Positional encodings from the Laplacian's eigenvectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers over several types of nodes and edges."""
+"""Layers for heterogeneous graphs."""
 
 from .heteroembedding import HeteroEmbedding
 from .heterographconv import HeteroGraphConv

@@ -1,4 +1,4 @@
-"""Scores of pairs of nodes: for links, and for relations of knowledge graphs."""
+"""Scores of node pairs, for link prediction and knowledge graphs."""
 
 from .edgepred import EdgePredictor
 from .transe import TransE

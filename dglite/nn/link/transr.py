@@ -1,4 +1,4 @@
-"""Relations as translations in spaces of their own."""
+"""Relations as translations, each in a space of its own."""
 
 from __future__ import annotations
 

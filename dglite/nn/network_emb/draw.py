@@ -1,4 +1,4 @@
-"""Negative samples: nodes by how often they are met, to the power of 3/4."""
+"""Negative samples: nodes with probability proportional to their frequency to the power of 3/4."""
 
 from __future__ import annotations
 

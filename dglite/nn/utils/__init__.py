@@ -1,4 +1,4 @@
-"""What models are put together with."""
+"""Utilities to build models: jumping knowledge, label propagation, ``Sequential``, shared bases."""
 
 from .jumpingknowledge import JumpingKnowledge
 from .labelpropagation import LabelPropagation

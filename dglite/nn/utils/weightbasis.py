@@ -1,4 +1,4 @@
-"""Matrices that share bases."""
+"""Weight matrices that are combinations of shared bases."""
 
 from __future__ import annotations
 

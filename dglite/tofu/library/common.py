@@ -1,4 +1,4 @@
-"""What many rules are made of."""
+"""Helpers that many rules share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors that are made of no other, and random ones."""
+"""Operators that create tensors, random ones included."""
 
 from __future__ import annotations
 

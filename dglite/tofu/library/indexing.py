@@ -1,4 +1,4 @@
-"""Operators that read or write where a tensor says: opaque on the dimensions that are indexed."""
+"""Operators that read or write at indices given by a tensor: opaque on the indexed dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that ATen has as operators of their own."""
+"""Loss functions that are operators in ATen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views and other moves of elements."""
+"""Views and other operators that only move elements."""
 
 from __future__ import annotations
 

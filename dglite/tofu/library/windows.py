@@ -1,4 +1,4 @@
-"""Pooling over windows, by samples, channels and rows of space with a halo."""
+"""Pooling over windows, split by samples, channels, and spatial rows with a halo."""
 
 from __future__ import annotations
 

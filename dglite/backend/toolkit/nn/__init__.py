@@ -1,4 +1,4 @@
-"""Layers, under the names that torch has for them."""
+"""Layers of the array backends, under torch's names."""
 
 from . import functional, init
 from .layers import ELU, Dropout, Identity, LeakyReLU, Linear, ReLU, Sigmoid, SiLU, Softplus, Tanh

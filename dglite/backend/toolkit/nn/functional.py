@@ -1,4 +1,4 @@
-"""Functions of layers, under the names that torch has for them. Those of one tensor are its methods."""
+"""Functions of layers, under torch's names. Those of one tensor are its methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers that graph layers are made of, with torch's parameter names and initial values."""
+"""Dense layers that graph layers use, with torch's parameter names and initial values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules: functions with parameters, which they find by the attributes that hold them."""
+"""``Module``: a function with parameters, which are found through its attributes."""
 
 from __future__ import annotations
 

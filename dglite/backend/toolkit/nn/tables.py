@@ -1,4 +1,4 @@
-"""Tables of vectors and normalisation, with torch's parameter names and initial values."""
+"""Embedding tables and normalisation layers, with torch's parameter names and initial values."""
 
 from __future__ import annotations
 

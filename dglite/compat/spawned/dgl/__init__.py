@@ -1,4 +1,4 @@
-"""Makes way for the alias in a process that was started by one under it; see ``dglite.compat.spawned``.
+"""Replaces itself by the alias in a process that was spawned by one with the alias; see ``dglite.compat.spawned``.
 
 Where dglite cannot be imported, ``import dgl`` raises. A worker of ``multiprocessing`` must not fail so early: a pool
 would replace it for ever. It goes on with modules that raise once a task uses them, so that the parent is told.

@@ -1,1 +1,1 @@
-"""From kernel source to machine code, kept in the cache."""
+"""From kernel source to machine code, cached on disk."""

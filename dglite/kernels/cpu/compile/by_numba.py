@@ -1,4 +1,4 @@
-"""Kernel source compiled by Numba: where the translator cannot, and to compare its code with.
+"""Kernel source compiled by Numba: the fallback for what cannot be translated, and for comparison in tests.
 
 Numba takes five times as long, and knows more of Python. One thing is written for it beforehand: the translator makes
 one operation of a sum with a product (:func:`.translate_values.product_in`), which Numba rounds twice.

@@ -1,4 +1,4 @@
-"""Numba's decorators, with a cache that knows all that is compiled in.
+"""Numba's decorators, with a cache whose key covers everything that is compiled in.
 
 See docs/decisions/0076-compiled-code-is-cached-by-a-hash-of-its-sources.md.
 """

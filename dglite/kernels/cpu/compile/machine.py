@@ -1,4 +1,4 @@
-"""This processor: its name and caches, machine code for it from LLVM assembly, and the addresses of that."""
+"""This processor: its name and caches, machine code for it from LLVM assembly, and addresses of compiled functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compiled code depends on, as a digest: source, what it imports of dglite, the compilers, the processor."""
+"""A hash of what compiled code depends on: source, imported modules of dglite, the compilers, the processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From kernel source to LLVM: the part of Python that rendered kernels are written in, in one pass over its syntax.
+"""From kernel source to LLVM: the subset of Python of generated kernels, in one pass over its syntax tree.
 
 Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (those of ``simd.py`` and its kin), and
 the type of each value is known when it is met. Numba, which compiles any Python, takes five times as long for them.

@@ -1,4 +1,4 @@
-"""Attention on the CPU: compile the kernel of a specification, lay its arguments down, start it."""
+"""Attention on the CPU: compile the kernel of a specification, encode its arguments, launch it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gather rows of a matrix that lies anywhere in memory, a mapped file included, and widen 16-bit and 8-bit numbers.
+"""Gather rows of a matrix anywhere in memory, also of a mapped file, and widen 16-bit and 8-bit numbers.
 
 Row ``rows[i]`` of the matrix at the address ``source`` goes to row ``places[i]`` of the one at ``target``, or to row i
 where ``places`` is empty. Each call serves ``rows[first:last]``.

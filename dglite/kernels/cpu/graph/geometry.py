@@ -1,4 +1,4 @@
-"""Points far from each other, and matchings of nodes."""
+"""Farthest point sampling, and matchings of nodes."""
 
 from __future__ import annotations
 

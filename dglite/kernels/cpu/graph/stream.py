@@ -1,4 +1,4 @@
-"""Parts of a graph's nodes, chosen one node after the other while the edges are read once, in order.
+"""Streaming partitioning: nodes are assigned one after the other while the edges are read once, in order.
 
 Linear deterministic greedy (Stanton and Kliot, 2012): a node goes where most of its neighbours are, times the room left
 there. Gone through again, each node sees all neighbours (restreaming: Nishimura and Ugander, 2013). One thread.

@@ -1,4 +1,4 @@
-"""Breadth-first, depth-first and topological orders of a square sparse matrix. Serial, and they release the lock.
+"""Breadth-first, depth-first and topological orders of a square sparse matrix. Serial, without the GIL.
 
 Each goes some way at a call and keeps where it is in ``state``, so that Python sees to signals in between.
 """

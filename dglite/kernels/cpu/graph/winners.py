@@ -1,4 +1,4 @@
-"""Gather and scatter with a row for every element, as the gradients of max and min need them.
+"""Gather and scatter with a row index for every element, for the gradients of max and min.
 
 ``winners[i, k]`` is an entry of the structure, -1 for none; ``lookup`` gives the row of an entry, without one the entry
 is the row. Columns are dealt to tasks in runs of whole cache lines, so that a scatter needs no atomics and its result

@@ -1,1 +1,1 @@
-"""What compiled kernels are written in: vectors, memory, elementary functions."""
+"""The vector operations that compiled kernels are written in: vectors, memory, elementary functions."""

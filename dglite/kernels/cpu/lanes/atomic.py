@@ -1,4 +1,4 @@
-"""What LLVM has and Numba does not: words that threads share, and calls of C functions by address."""
+"""LLVM operations that Numba lacks: atomic words shared by threads, and calls of C functions by address."""
 
 from __future__ import annotations
 

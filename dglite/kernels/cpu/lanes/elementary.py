@@ -1,4 +1,4 @@
-"""Elementary functions in every lane of a vector, or of a plain number: what the operator table's sources call.
+"""Elementary functions of vectors and scalars, which the operator table's expressions call.
 
 Each is a chain of vector instructions, inlined where it is used. Errors are of the order of one unit in the last place;
 infinities and NaN come out as the C library gives them.

@@ -1,4 +1,4 @@
-"""Operations across the lanes of a vector: spread, compare, select, reduce."""
+"""Operations across the lanes of a vector: broadcast, compare, select, reduce."""
 
 from __future__ import annotations
 

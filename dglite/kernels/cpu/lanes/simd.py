@@ -1,4 +1,4 @@
-"""What rendered kernels import: vectors in registers, memory, lanes, elementary functions."""
+"""What generated kernels import: vectors in registers, memory, lanes, elementary functions."""
 
 from .elementary import abs, erf, exp, expm1, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
 from .lanes import differs, greater, reduce_add, reduce_max, select, splat

@@ -1,4 +1,4 @@
-"""What a row kernel needs to work on a tile of scores: memory of its own, and sums of runs of lanes."""
+"""Helpers of row kernels that work on a tile of scores: stack memory, and sums over groups of lanes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bias with the activation behind it, and their gradients, a pass over the rows each. See :mod:`...render.biased`."""
+"""A bias and the activation after it, and their gradients, in one pass over the rows. See :mod:`...render.biased`."""
 
 from __future__ import annotations
 

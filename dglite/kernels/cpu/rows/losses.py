@@ -1,4 +1,4 @@
-"""Cross entropy of rows on the CPU."""
+"""Row-wise cross-entropy on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of edges in the order of a structure's entries, and whether two runs of numbers are the same bits."""
+"""Edge weights in the order of a structure's entries, and bitwise comparison of arrays."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Starting compiled kernels, here or on the threads of the OpenMP pool."""
+"""Launching compiled kernels, on one thread or on the OpenMP pool."""

@@ -1,4 +1,4 @@
-"""What starts row kernels: which task does which rows, and what becomes of a row that two tasks share.
+"""The driver of row kernels: which task computes which rows, and how rows split between tasks are merged.
 
 Work is split by entries, not by rows, so a power-law graph balances: each task takes an equal run of entries. A row cut
 by such a boundary is finished by the later task in a row of its own (the carry), merged when all tasks are done.

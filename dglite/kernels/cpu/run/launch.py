@@ -1,4 +1,4 @@
-"""Start a compiled kernel: here, or over the threads of the process's OpenMP pool.
+"""Launch a compiled kernel: on this thread, or on the threads of the process's OpenMP pool.
 
 A kernel is a function ``(args, task, num_tasks)`` at an address; ``args`` points to 64-bit words (addresses, sizes).
 After the tasks have run, the kernel is called once more with ``task = -1`` to merge what they left. The parallel loop

@@ -1,4 +1,4 @@
-"""Run a compiled function over a range of rows: here, or in shares on the threads of the process's pool.
+"""Run a compiled function over a range of rows: on this thread, or split over the process's thread pool.
 
 The function takes arrays, integers and named tuples of these, and, last, the rows ``first`` and ``last`` of its share;
 it writes results for these rows only. One thread calls it as it is. For several, a kernel is rendered around it that

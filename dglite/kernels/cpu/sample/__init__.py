@@ -1,1 +1,1 @@
-"""Kernels that draw neighbours and walks, and number what was drawn."""
+"""Kernels that draw neighbours and walks, and renumber the drawn nodes."""

@@ -1,4 +1,4 @@
-"""Draw edges around others, and find the edges between some nodes: far ends and ids, row after row."""
+"""Draw edges with some edges excluded, and find the edges between given nodes: neighbours and ids, row by row."""
 
 from __future__ import annotations
 

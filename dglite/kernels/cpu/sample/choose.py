@@ -1,4 +1,4 @@
-"""Choose positions in one row: uniformly, by weight, or the greatest.
+"""Choose positions in one row: uniformly, by weight, or the largest.
 
 Without replacement all subsets of a size are equally likely: by Floyd's method (Bentley and Floyd 1987), or for short
 rows by the first steps of a shuffle.

@@ -1,4 +1,4 @@
-"""Random numbers by position: number ``n`` of stream ``i`` under a key is a function of the three, nothing is stored.
+"""Counter-based random numbers: number ``n`` of stream ``i`` is a hash of key, ``i`` and ``n``; no state is stored.
 
 So what row ``i`` draws does not depend on which thread handles it, nor on what other rows drew. The function is
 SplitMix64 (Steele, Lea, Flood 2014), with the start of each stream hashed from the key and the stream's number.

@@ -1,4 +1,4 @@
-"""Numbering ids by first appearance, and sets of ids: by a table as long as the ids' range, or by open addressing.
+"""Renumbering ids by first appearance, and sets of ids: by a dense table, or by open addressing.
 
 A table with a place for every id is fastest while it fits the cache and costs as much to clear as it is long. Where the
 ids are few among many, a hash table of twice their number serves.

@@ -1,4 +1,4 @@
-"""Choose entries of rows: uniformly, by type, or the heaviest; by weight is in :mod:`.weigh`.
+"""Choose entries of rows: uniformly, by type, or the largest; by weight is in :mod:`.weigh`.
 
 Each kernel serves rows ``first`` to ``last`` of some :class:`Rows`. Row i has ``counts[i]`` choices. A ``fanout`` of -1
 means all.

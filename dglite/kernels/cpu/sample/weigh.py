@@ -1,4 +1,4 @@
-"""Choose entries of rows by weight, or by weight of the groups that they are in; see :mod:`.sample`."""
+"""Choose entries of rows by weight, or by weight of their groups; see :mod:`.sample`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program of a model's persistent processors: its matrices in registers, and a case for each thing that it does.
+"""The kernel of a model's persistent processors: its matrices in registers, and a case for each operation.
 
 Cases are what kernels are on the CPU, for which see :mod:`...render.rows`, :mod:`...render.rowwise` and
 :mod:`...render.matrix`; their words are the same. The formulas of a case are those that the CPU's kernel is made of.

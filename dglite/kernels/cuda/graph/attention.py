@@ -1,4 +1,4 @@
-"""Attention on a device: the phases and arguments of the CPU's kernels."""
+"""Attention on a GPU: the phases and arguments of the CPU's kernels."""
 
 from __future__ import annotations
 

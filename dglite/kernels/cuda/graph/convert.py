@@ -1,4 +1,4 @@
-"""COO to CSR or CSC on a device, running sums, and stable sorting by bounded keys."""
+"""COO to CSR or CSC on a GPU, prefix sums, and stable sorting by bounded keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edge softmax on a device."""
+"""Edge softmax on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""g-SpMM and g-SDDMM on a device: bind an expression to shapes once, then run it on addresses."""
+"""g-SpMM and g-SDDMM on a GPU: bind an expression to shapes once, then run it on addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compressed matrix on a device, with the long rows cut into chunks."""
+"""A compressed matrix on a GPU, with long rows split into chunks."""
 
 from __future__ import annotations
 

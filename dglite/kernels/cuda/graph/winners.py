@@ -1,4 +1,4 @@
-"""Gather and scatter for every element of a row, as the gradients of max and min need them, on a device."""
+"""Gather and scatter with a row index for every element, for the gradients of max and min, on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs kernels on the CPU by compiling their own text with g++, for tests and for a look into a kernel by a debugger.
+"""Runs GPU kernels on the CPU by compiling their source with g++, for tests and for debugging.
 
 Nothing is fast here. Blocks run one after the other, or all at once where they wait for each other; threads are fibers
 (``emulation.h``). A load that is not aligned, an exchange that a lane misses, a barrier that is never reached raises.

@@ -1,4 +1,4 @@
-"""Compiles programs with NVRTC, keeps the binaries on disk, and starts kernels through CuPy.
+"""Compiles programs with NVRTC, caches the binaries on disk, and launches kernels through CuPy.
 
 CuPy is imported when the first tensor on a GPU comes. Tensors are given by their addresses, not by DLPack: see
 docs/decisions/0043-gpu-kernels-take-tensor-addresses.md.

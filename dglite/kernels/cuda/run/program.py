@@ -1,4 +1,4 @@
-"""A kernel's text, and who runs it: a GPU, or the emulation of one."""
+"""A kernel's source, and what runs it: a GPU, or the emulator."""
 
 from __future__ import annotations
 

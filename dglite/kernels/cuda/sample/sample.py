@@ -1,4 +1,4 @@
-"""Neighbour sampling and the numbering of ``to_block`` on a device: arrays there in, arrays there out."""
+"""Neighbour sampling and the renumbering of ``to_block`` on a GPU: arrays in, arrays out."""
 
 from __future__ import annotations
 
