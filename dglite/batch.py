@@ -26,7 +26,7 @@ _NODE_FRAMES, _EDGE_FRAMES = attrgetter("_node_frames"), attrgetter("_edge_frame
 def batch(
     graphs: Sequence[DGLGraph], ndata: Any = ALL, edata: Any = ALL, *, node_attrs: Any = ALL, edge_attrs: Any = ALL
 ) -> DGLGraph:
-    """Join graphs into one whose components they are; nodes and edges are numbered graph after graph.
+    """Batch graphs into one, of which they are the components; nodes and edges are numbered graph after graph.
 
     Parameters
     ----------
@@ -113,30 +113,30 @@ def _unrestricted(known: Adjacency) -> Adjacency:
     return adjacency
 
 
-def _listed(graphs: Iterable[DGLGraph], verb: str) -> list[DGLGraph]:
+def _listed(graphs: Iterable[DGLGraph], caller: str) -> list[DGLGraph]:
     if isinstance(graphs, DGLGraph):
-        raise DGLError(f"{verb}: expected a list of graphs, got DGLGraph; write dglite.{verb}([g])")
+        raise DGLError(f"{caller}: expected a list of graphs, got DGLGraph; write dglite.{caller}([g])")
     return list(graphs)
 
 
-def _check_alike(graphs: list[DGLGraph], verb: str) -> None:
+def _check_alike(graphs: list[DGLGraph], caller: str) -> None:
     if not graphs:
-        raise DGLError(f"{verb}: the list of graphs is empty; give at least one graph")
+        raise DGLError(f"{caller}: the list of graphs is empty; give at least one graph")
     first = graphs[0]
     for i, g in enumerate(graphs):
         if not isinstance(g, DGLGraph):
-            raise DGLError(f"{verb}: item {i} is a {type(g).__name__}; expected a list of graphs")
+            raise DGLError(f"{caller}: item {i} is a {type(g).__name__}; expected a list of graphs")
         if g._metagraph is not first._metagraph and (
             g.canonical_etypes != first.canonical_etypes or g.ntypes != first.ntypes or g.is_block != first.is_block
         ):
             raise DGLError(
-                f"{verb}: graph {i} has node types {g.ntypes} and edge types {g.canonical_etypes}, graph 0 has "
+                f"{caller}: graph {i} has node types {g.ntypes} and edge types {g.canonical_etypes}, graph 0 has "
                 f"{first.ntypes} and {first.canonical_etypes}; they must be the same"
             )
         if g._idtype is not first._idtype and g._idtype != first._idtype:
-            raise DGLError(f"{verb}: graph {i} has ids of {g._idtype}, graph 0 of {first._idtype}; use g.int()")
+            raise DGLError(f"{caller}: graph {i} has ids of {g._idtype}, graph 0 of {first._idtype}; use g.int()")
         if g._device is not first._device and g._device != first._device:
-            raise DGLError(f"{verb}: graph {i} is on {g._device}, graph 0 on {first._device}; use g.to(device)")
+            raise DGLError(f"{caller}: graph {i} is on {g._device}, graph 0 on {first._device}; use g.to(device)")
 
 
 def _joined(
@@ -206,7 +206,7 @@ def _join_frames(
 
 # -- apart -------------------------------------------------------------------------------------------------------
 def unbatch(g: DGLGraph, node_split: Any = None, edge_split: Any = None) -> list[DGLGraph]:
-    """Take a batch apart: the reverse of :func:`batch`. Features are views of the batch's.
+    """Split a batch into its graphs: the reverse of :func:`batch`. Features are views of the batch's.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def _deal(frame: Frame | None, targets: list[list[Frame | None]], index: int, nu
 
 
 def slice_batch(g: DGLGraph, gid: int, store_ids: bool = False) -> DGLGraph:
-    """Return one graph of a batch, without taking the others apart.
+    """Return one graph of a batch, without splitting off the others.
 
     With ``store_ids``, ``ndata[dglite.NID]`` and ``edata[dglite.EID]`` have the ids in the batch.
 

@@ -139,14 +139,14 @@ class Frame(MutableMapping[str, Tensor]):
         return column
 
     def gathered(self, name: str, take: Take) -> Tensor:
-        """Return a column; rows of it that wait to be gathered are taken by ``take``."""
+        """Return a column; rows that are not gathered yet are taken by ``take``."""
         column = self._columns.get(name)
         if type(column) is _Selection:
             column.gather(take)
         return self[name]
 
     def wait(self, name: str, rows: np.ndarray, take: Take) -> None:
-        """Set a column to what ``take(None, rows)`` returns when it is first read, which has all rows."""
+        """Set a lazy column: ``take(None, rows)`` computes all its rows when it is first read."""
         self._columns[name] = _Selection(None, rows, take)
 
     def __setitem__(self, name: str, values: Tensor) -> None:
@@ -306,7 +306,7 @@ class Frame(MutableMapping[str, Tensor]):
         return taken
 
     def copy(self) -> Frame:
-        """Return a frame with the same columns; adding, replacing or dropping columns of one leaves the other alone."""
+        """Return a frame with the same columns. Changing the set of columns of one leaves the other unchanged."""
         other = self._empty_like(self.num_rows)
         other._columns = self._columns.copy()
         return other
@@ -395,7 +395,7 @@ class Frame(MutableMapping[str, Tensor]):
 
     # -- initializers -------------------------------------------------------------------------------------------
     def initializer(self, name: str) -> Initializer:
-        """Return what fills rows of column ``name`` that nobody gave: its own, the frame's, or zeros."""
+        """Return what fills rows of column ``name`` that were not set: its own, the frame's, or zeros."""
         chosen = self._initializers
         if chosen is None:
             return zeros

@@ -163,19 +163,19 @@ def copy_e(e: str, out: str) -> MessageFunction:
 
 
 def copy_src(src: str, out: str) -> MessageFunction:
-    """Classic name of :func:`copy_u`."""
+    """Old name of :func:`copy_u`."""
     warn_deprecated("fn.copy_src", "use fn.copy_u")
     return copy_u(src, out)
 
 
 def copy_edge(edge: str, out: str) -> MessageFunction:
-    """Classic name of :func:`copy_e`."""
+    """Old name of :func:`copy_e`."""
     warn_deprecated("fn.copy_edge", "use fn.copy_e")
     return copy_e(edge, out)
 
 
 def src_mul_edge(src: str, edge: str, out: str) -> MessageFunction:
-    """Classic name of ``u_mul_e``."""
+    """Old name of ``u_mul_e``."""
     warn_deprecated("fn.src_mul_edge", "use fn.u_mul_e")
     return message_function("u_mul_e", (src, edge), out)
 

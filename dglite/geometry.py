@@ -16,7 +16,7 @@ __all__ = ["farthest_point_sampler", "neighbor_matching"]
 
 
 def farthest_point_sampler(pos: Tensor, npoints: int, start_idx: int | None = None) -> Tensor:
-    """Choose points one by one, each the furthest from those before.
+    """Choose points one by one, each the farthest from those chosen before.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ OPERATORS = {
 }
 
 MESSAGES = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "dot": "mul", "pow": "power"}
-"""The operator of each built-in binary message, ``u_add_v`` and its kin; ``dot`` sums the last axis, too."""
+"""The operator of each built-in binary message, such as ``u_add_v``; ``dot`` sums the last axis, too."""
 
 COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 """Operators whose value is a truth, fit to be the first argument of ``where`` and for nothing else."""

@@ -33,7 +33,7 @@ _here = _Here()
 
 
 def seed(val: int) -> None:
-    """Restart the generator, so that what follows can be repeated. Layers draw from the framework: seed that too."""
+    """Seed the generator, for repeatable draws. Layers draw from the tensor library: seed that, too."""
     global _generator
     try:
         _generator = np.random.default_rng(operator.index(val))
@@ -54,7 +54,7 @@ def draw_key() -> int:
 
 @contextmanager
 def draws_keyed_by(*key: int) -> Iterator[None]:
-    """Let what this thread draws meanwhile depend on some numbers >= 0 alone, not on what was drawn before.
+    """Key this thread's draws by some numbers >= 0, so that they do not depend on earlier draws.
 
     A loader's batches are drawn so: by their place in an epoch, in whatever order and thread they are made.
     """

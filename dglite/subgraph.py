@@ -206,9 +206,9 @@ def khop_out_subgraph(
 
 
 def _khop(graph: DGLGraph, nodes: Any, k: int, forward: bool, options: tuple[bool, bool, Any]) -> Any:
-    verb = "khop_out_subgraph" if forward else "khop_in_subgraph"
-    _refuse_block(graph, verb)
-    k = count_of(k, f"{verb}: k")
+    caller = "khop_out_subgraph" if forward else "khop_in_subgraph"
+    _refuse_block(graph, caller)
+    k = count_of(k, f"{caller}: k")
     relabel_nodes, store_ids, output_device = options
     seeds = _nodes_by_set(graph, nodes)
     reached = _reached(graph, seeds, k, forward)
@@ -305,10 +305,10 @@ def _of_types(graph: DGLGraph, kept: list[int], output_device: Any) -> DGLGraph:
 _NO_IDS = np.empty(0, np.int64)
 
 
-def _refuse_block(graph: DGLGraph, verb: str) -> None:
+def _refuse_block(graph: DGLGraph, caller: str) -> None:
     require_graph(graph)
     if graph.is_block:
-        raise DGLError(f"{verb}: a block has no subgraphs; use dglite.block_to_graph(block) first")
+        raise DGLError(f"{caller}: a block has no subgraphs; use dglite.block_to_graph(block) first")
 
 
 def _nodes_by_set(graph: DGLGraph, nodes: Any) -> list[np.ndarray]:

@@ -164,7 +164,7 @@ def _ntype(graph: DGLGraph) -> str:
 
 
 def _square(graph: DGLGraph, reverse: bool) -> Adjacency:
-    """Return the only relation, turned round where asked for."""
+    """Return the only relation, reversed where asked for."""
     require_graph(graph)
     adjacency = graph.adjacency()
     src, dst = graph._metagraph.ends[0]

@@ -113,7 +113,7 @@ class Watch:
 
 
 class Recipe(Protocol):
-    """How a tensor is computed that nobody has read yet."""
+    """How a tensor is computed that has not been read yet."""
 
     @property
     def watch(self) -> Watch:
@@ -415,7 +415,7 @@ class Backend(ABC):
 
     @abstractmethod
     def waits(self, *xs: Tensor) -> bool:
-        """Whether one of ``xs`` may be a tensor that nobody has read: see :meth:`recipe_of`."""
+        """Whether one of ``xs`` may be a tensor that has not been read: see :meth:`recipe_of`."""
 
     @abstractmethod
     def recipe_of(self, x: Tensor) -> Recipe | None:

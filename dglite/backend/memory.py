@@ -75,7 +75,7 @@ class _Lent(np.ndarray):
 class Pool:
     """Blocks by size: eighths of powers of 2, so that at most an eighth is too much.
 
-    It holds ``limit()`` bytes at most, and 1.5 times what was lent at one time of late, or 16 MB. Blocks that are idle
+    It holds ``limit()`` bytes at most, and 1.5 times the recent peak of memory in use, or 16 MB. Blocks that are idle
     for ten seconds go at the next loan or full garbage collection.
     """
 
@@ -163,13 +163,13 @@ class Pool:
                 pass
 
     def release_idle(self) -> None:
-        """Give back what nobody has used for a while; called by loans and by full garbage collections."""
+        """Give back what nothing has used for a while; called by loans and by full garbage collections."""
         now = monotonic()
         self._next_look = now + IDLE / 2
         for size in list(self._free):
             while self._since(size) < now - IDLE and self._drop(size):
                 pass
-        self._most_lent = max(self._most_lent[1], self.bytes_held * 2 // 3), 0  # all that is left was used of late
+        self._most_lent = max(self._most_lent[1], self.bytes_held * 2 // 3), 0  # everything left was used recently
 
     def _shrink(self, most: int) -> None:
         """Give free blocks back, those first that were used longest ago, until ``most`` bytes are held."""

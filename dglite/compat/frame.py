@@ -190,7 +190,7 @@ class Frame(MutableMapping[str, Tensor]):
         self._frame.num_rows = 0
 
     def set_initializer(self, initializer: Initializer | None, column: str | None = None) -> None:
-        """Set what fills rows of a column, or of all columns, that nobody gave."""
+        """Set what fills rows of a column, or of all columns, that were not set."""
         self._frame.set_initializer(initializer, column)
 
     def get_initializer(self, column: str | None = None) -> Initializer:

@@ -110,7 +110,7 @@ class Sampler:
     """Where samples are put; None for where the graph is."""
 
     def sample(self, g: DGLGraph, indices: Any) -> Any:
-        """Return what a batch of indices, in whatever form the loader was given them, stands for."""
+        """Return the batch for some indices, which have the form that the loader was given."""
         raise NotImplementedError(f"{type(self).__name__} must define sample(g, indices)")
 
     def check(self, g: DGLGraph, indices: Any) -> None:

@@ -29,7 +29,7 @@ _BYTES = np.dtype(np.uint8)
 
 
 class Buffers:
-    """Where the batches of a loader lie. ``page_locked`` memory is copied to a GPU at full speed."""
+    """The memory of a loader's batches. ``page_locked`` memory is copied to a GPU at full speed."""
 
     def __init__(self, page_locked: bool = False) -> None:
         self._page_locked = page_locked

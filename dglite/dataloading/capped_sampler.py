@@ -22,7 +22,7 @@ __all__ = ["CapSampler", "CappedNeighborSampler"]
 
 @final
 class CappedNeighborSampler(OfHops):
-    """Gives the subgraph of the seed nodes and of at most ``fixed_k`` neighbours that are drawn from them in each hop.
+    """Samples the subgraph of the seed nodes and at most ``fixed_k`` neighbours drawn from them in each hop.
 
     In each hop, neighbours are drawn from the nodes of the hop before; ``fixed_k`` of all that were reached, or all if
     there are fewer, go on to the next hop and into the subgraph.

@@ -175,7 +175,7 @@ class EdgeDataLoader(DataLoader):
 
 
 class DistDataLoader:
-    """Spelled for DGL's sake; a graph over several machines is loaded by :mod:`dglite.distributed`."""
+    """Not supported; for a graph on several machines use the loaders of :mod:`dglite.distributed`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise DGLError(

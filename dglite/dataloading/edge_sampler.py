@@ -28,7 +28,7 @@ def as_edge_prediction_sampler(
     negative_sampler: Callable[[DGLGraph, Any], Any] | None = None,
     prefetch_labels: Names = None,
 ) -> EdgePredictionSampler:
-    """Return a sampler of edges: what ``sampler``, one of nodes, makes of the ends of a batch of edges.
+    """Return a sampler of edges: ``sampler``, a sampler of nodes, is applied to the ends of a batch of edges.
 
     Parameters
     ----------

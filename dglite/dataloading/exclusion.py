@@ -28,7 +28,7 @@ def find_exclude_eids(
     reverse_etypes: Mapping[Any, Any] | None = None,
     output_device: Any = None,
 ) -> Any:
-    """Return the edges that a sample around some edges must leave out, in the form in which those are given.
+    """Return the edges that a sample around some edges must exclude, in the same form as its argument.
 
     Parameters
     ----------

@@ -145,7 +145,7 @@ class TensorFeatures(_Stored):
 
 @final
 class MappedFeatures(_Stored):
-    """Features in a NumPy file (``.npy``), of which only what is asked for is read.
+    """Features in a NumPy file (``.npy``), of which only the requested rows are read.
 
     Several threads read at a time, so that a disk has several requests to serve, and pages around those that are asked
     for are not read. The file must not be made shorter while it is open.
@@ -228,7 +228,7 @@ class _Readers:
 
 @final
 class CachedFeatures:
-    """A store in front of which some rows are kept in memory.
+    """A feature store with a cache of some rows in memory.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ class CachedFeatures:
 
 
 def hot_rows(loader: Iterable[Any], num_rows: int, capacity: int, ntype: Any = None) -> np.ndarray:
-    """Return the nodes that a loader's batches need most, to be kept by :class:`CachedFeatures`.
+    """Return the nodes that a loader's batches need most often, for :class:`CachedFeatures`.
 
     The loader is gone through once (pre-sampling, as GNNLab does); give it a sampler that prefetches nothing.
 

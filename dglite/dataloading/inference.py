@@ -32,7 +32,7 @@ def inference(
     progress: bool = True,
     **arguments: Any,
 ) -> Any:
-    """Return what a model gives for all nodes of a graph, computing each layer for every node once, in batches.
+    """Return a model's output for all nodes of a graph, layer by layer in batches of nodes.
 
     The model's own ``forward`` runs, with the whole graph. A module in it that is called with a graph, and does not
     pass it on to modules of its own, is a layer: it is called with blocks of all in-edges of ``batch_size`` nodes, and

@@ -36,7 +36,7 @@ class Progress:
 
 
 class Resumable:
-    """What loaders have that go on from a place in an epoch: ``len``, and the methods that say and set the place."""
+    """Base of loaders that can resume an epoch: ``len``, and the methods that return and set the position."""
 
     _seed: int
     _next: Progress
@@ -63,7 +63,7 @@ class Resumable:
         return progress
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place in the epoch that was begun last: what has been taken, not what threads have made ahead."""
+        """Return the position in the current epoch: batches returned so far, not those prefetched."""
         now = self._now or self._next
         epoch, position = now.epoch, now.position
         if self._now is not None and position >= len(self):
@@ -71,7 +71,7 @@ class Resumable:
         return {"seed": self._seed, "epoch": epoch, "position": position}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave.
+        """Let the next ``iter`` continue from a position that :meth:`state_dict` returned.
 
         What it gives is what the other loader would have given next, if the loaders were made alike.
 
@@ -86,7 +86,7 @@ class Resumable:
         self._next, self._now = Progress(int(state_dict["epoch"]), int(state_dict["position"])), None
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next ``iter`` begin an epoch of this number, by which it shuffles and draws; epochs count on from it.
+        """Set the number of the next epoch, by which it shuffles and draws; later epochs count on from it.
 
         Without it they count themselves. Training loops of several processes commonly call it.
         """
@@ -94,7 +94,7 @@ class Resumable:
 
 
 class Loader(Resumable):
-    """An iterable over batches, one epoch for each ``iter``: made here, or ahead by threads.
+    """An iterable over batches, one epoch per ``iter``, made by the calling thread or prefetched by worker threads.
 
     Attributes
     ----------
@@ -186,7 +186,7 @@ class Loader(Resumable):
     def enable_cpu_affinity(
         self, loader_cores: Any = None, compute_cores: Any = None, verbose: bool = True
     ) -> Iterator[None]:
-        """Do nothing: threads are placed by the operating system. There for scripts that call it."""
+        """Do nothing: the operating system schedules threads. For scripts that call it."""
         yield
 
 
@@ -206,7 +206,7 @@ class Epoch:
         return made
 
     def close(self) -> None:
-        """End the worker threads; nothing more comes."""
+        """End the worker threads; no more batches are returned."""
         self._made.close()
 
 

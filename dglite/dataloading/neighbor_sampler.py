@@ -155,7 +155,7 @@ class MultiLayerFullNeighborSampler(NeighborSampler):
 
 
 class LaborSampler(_Layered):
-    """Draws neighbours that seeds share together, so that fewer are needed: see :func:`dglite.sampling.sample_labors`.
+    """Draws neighbours shared by several seeds, so that fewer are needed: see :func:`dglite.sampling.sample_labors`.
 
     Parameters
     ----------

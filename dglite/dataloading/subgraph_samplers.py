@@ -27,7 +27,7 @@ __all__ = ["ClusterGCNSampler", "SAINTSampler", "ShaDowKHopSampler"]
 
 @final
 class ClusterGCNSampler(SubgraphSampler):
-    """Gives the subgraph of the nodes of some parts, of ``k`` that METIS cuts the graph into (Cluster-GCN).
+    """Samples the subgraph of the nodes of some parts, of ``k`` that METIS cuts the graph into (Cluster-GCN).
 
     The indices of a loader are numbers of parts, ``range(k)``.
 
@@ -106,7 +106,7 @@ def _read_parts(path: Path, g: DGLGraph, k: int) -> tuple[np.ndarray, np.ndarray
 
 @final
 class SAINTSampler(SubgraphSampler):
-    """Gives the subgraph of nodes drawn at random (GraphSAINT); the indices of a loader only count its batches.
+    """Samples the subgraph of nodes drawn at random (GraphSAINT); the indices of a loader only count its batches.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class OfHops(SubgraphSampler):
 
 @final
 class ShaDowKHopSampler(OfHops):
-    """Gives the subgraph of the seed nodes and of the neighbours that are drawn from them, hop after hop (ShaDow-GNN).
+    """Samples the subgraph of the seed nodes and the neighbours drawn from them, hop after hop (ShaDow-GNN).
 
     Parameters
     ----------

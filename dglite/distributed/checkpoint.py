@@ -33,7 +33,7 @@ _WHAT = "a checkpoint"
 
 # -- rows, whatever the partition --------------------------------------------------------------------------------------
 def in_original_order(table: DistTensor, rows: Tensor) -> DTensor:
-    """Return a row for each node in the order before partitioning, of which each rank has a range; an exchange.
+    """Return a row for each node in the order before partitioning, of which each rank has a range; all ranks call it.
 
     ``rows`` are those of this rank's part of ``table``.
     """
@@ -46,7 +46,7 @@ def in_original_order(table: DistTensor, rows: Tensor) -> DTensor:
 
 
 def from_original_order(table: DistTensor, saved: Tensor) -> Tensor:
-    """Return the rows of this rank's part of ``table`` from what :func:`in_original_order` gave; an exchange.
+    """Return the rows of this rank's part of ``table`` from what :func:`in_original_order` gave; all ranks call it.
 
     A plain tensor is a row for each node, alike on all ranks.
     """
@@ -75,7 +75,7 @@ def _shards(table: DistTensor, dtype: Any, width: tuple[int, ...], local: Tensor
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int = 2, timeout: float = TIMEOUT) -> Path:
-    """Write a checkpoint of all ranks; an exchange. One that is interrupted leaves those before it as they are.
+    """Write a checkpoint; all ranks call it. If it is interrupted, earlier checkpoints stay valid.
 
     Files are written to a new folder and synced to the disk; then ``checkpoints.json`` is replaced by one that names
     it first. The folder is what ``torch.distributed.checkpoint`` writes and reads.
@@ -119,7 +119,7 @@ def save_checkpoint(state: Mapping[str, Any], folder: Any, step: int, keep: int 
 
 
 def load_checkpoint(state: dict[str, Any], folder: Any, timeout: float = TIMEOUT) -> int | None:
-    """Read the last checkpoint that is complete into modules, optimizers, loaders and tables; an exchange.
+    """Read the last checkpoint that is complete into modules, optimizers, loaders and tables; all ranks call it.
 
     Another number of ranks than wrote it may read it: rows of tables find the nodes that they were of before
     partitioning, and a loader that was made with ``shared=True`` goes on with the same batches.

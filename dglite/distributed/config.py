@@ -133,7 +133,7 @@ class PartConfig:
         return found
 
     def write(self, path: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file atomically."""
         self.path = path
         fields = {**self._fields(), "version": VERSION, "hash": self.hash}
         with replacing(path, parents=True) as part:

@@ -18,7 +18,7 @@ __all__ = ["DistEmbedding"]
 
 
 class DistEmbedding(NodeEmbedding):
-    """A table with a row for each node of a type, which is cut as the graph is.
+    """An embedding table with a row for each node of a type, partitioned like the graph.
 
     :class:`dglite.distributed.optim.SparseAdam` and ``SparseAdagrad`` train it, row by row; each row, and what an
     optimizer keeps for it, is on the rank that owns the node. Making and calling the table, and ``optimizer.step()``,
@@ -120,18 +120,18 @@ class DistEmbedding(NodeEmbedding):
             self._tensor.copy_(values[slice(*self._rows.ranges.of(self.rank))])
 
     def all_get_embedding(self) -> Tensor:
-        """Return the whole table, on the CPU; an exchange."""
+        """Return the whole table, on the CPU; all ranks call it."""
         return self._rows.rows(np.arange(self._num_embeddings))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return ``weight``, a ``DTensor`` of rows in the nodes' order before partitioning; an exchange.
+        """Return ``weight``, a ``DTensor`` of rows in the nodes' order before partitioning; all ranks call it.
 
         ``torch.distributed.checkpoint`` saves and loads it, and that of a sparse optimizer, for any number of ranks.
         """
         return {"weight": in_original_order(self._rows, self._tensor)}
 
     def load_state_dict(self, state_dict: Mapping[str, Tensor]) -> None:
-        """Read what :meth:`state_dict` gave, or a whole table in that order; an exchange.
+        """Read what :meth:`state_dict` gave, or a whole table in that order; all ranks call it.
 
         Raises
         ------

@@ -18,7 +18,7 @@ __all__ = ["FullGraphPlan", "plan_full_graph"]
 
 @dataclass(frozen=True)
 class FullGraphPlan:
-    """What a step of full-graph training would send.
+    """The bytes that a step of full-graph training would send.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class FullGraphPlan:
 
     @property
     def split(self) -> str:
-        """``"nodes"`` or ``"features"``: what sends less."""
+        """``"nodes"`` or ``"features"``: the split that sends fewer bytes."""
         return "nodes" if self.node_bytes <= self.feature_bytes else "features"
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def plan_full_graph(
     training: bool = True,
     first_gradient: bool = True,
 ) -> FullGraphPlan:
-    """Return what full-graph training of a model sends in a step, split by nodes and split by features.
+    """Count the bytes that a step of full-graph training sends, split by nodes and split by features.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ __all__ = ["DistGraph"]
 
 @final
 class DistGraph:
-    """A partitioned graph, of which each rank has the features that its part owns. Made by all ranks together.
+    """A partitioned graph: each rank has the features that its part owns. All ranks make it together.
 
     Its structure is replicated: that of the whole graph is mapped from a file, which the processes of a machine share,
     so that sampling asks nobody. Or it is partitioned: each rank has the in-edges of its own nodes, and sampling a hop
@@ -134,15 +134,15 @@ class DistGraph:
         return self._replicated
 
     def get_partition_book(self) -> PartitionBook:
-        """Return who owns what."""
+        """Return the partition book: which part owns which ids."""
         return self._book
 
     def get_node_partition_policy(self, ntype: str | None = None) -> PartitionPolicy:
-        """Return who owns which nodes of a type, to make a :class:`DistTensor` of."""
+        """Return which part owns which nodes of a type, for a :class:`DistTensor`."""
         return self._policy("node", ntype)
 
     def get_edge_partition_policy(self, etype: Any = None) -> PartitionPolicy:
-        """Return who owns which edges of a type."""
+        """Return which part owns which edges of a type."""
         return self._policy("edge", etype)
 
     def _policy(self, kind: str, type_: Any) -> PartitionPolicy:
@@ -195,7 +195,7 @@ class DistGraph:
         return self._part.graph()
 
     def in_degrees(self, v: Any, etype: Any = None) -> Tensor:
-        """Return the in-degrees of nodes, wherever they are."""
+        """Return the in-degrees of nodesof any rank."""
         if self.partitioned is None:
             return self.topology.in_degrees(v, etype)
         whole = self.partitioned.whole
@@ -204,7 +204,7 @@ class DistGraph:
         return whole._ids_tensor(self.partitioned.in_degrees(self.exchange, relation, lambda: ranges.checked(v)))
 
     def find_edges(self, edges: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the ends of edges, wherever they are."""
+        """Return the ends of edgesof any rank."""
         if self.partitioned is None:
             return self.topology.find_edges(edges, etype)
         whole = self.partitioned.whole

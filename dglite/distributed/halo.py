@@ -30,7 +30,7 @@ class Route:
         )
 
     def send(self, x: torch.Tensor) -> Flight:
-        """Begin to send rows of ``x`` (owned nodes, *feat) to those who need them."""
+        """Begin to send rows of ``x`` (owned nodes, *feat) to the ranks that need them."""
         if x.ndim == 0 or len(x) != self.num_rows:
             raise DGLError(f"got features of shape {tuple(x.shape)}; expected {self.num_rows} rows, one per owned node")
         flight = Flight(self)
@@ -39,7 +39,7 @@ class Route:
 
 
 class Flight:
-    """Rows on their way, and later their gradients on the way back.
+    """An exchange in progress: rows that are being sent, and later their gradients.
 
     Autograd runs operations in the reverse order of their making. What is computed between :meth:`Route.send` and
     :meth:`land` is therefore computed while rows travel, and its gradient while gradients do.
@@ -52,7 +52,7 @@ class Flight:
         self.wait: Callable[[], None]
 
     def land(self) -> torch.Tensor:
-        """Return the rows of the halo, all there."""
+        """Wait for the rows of the halo and return them."""
         return _Land.apply(self.rows, self)  # type: ignore[no-any-return]
 
 

@@ -125,7 +125,7 @@ class _DistLoader(Resumable):
         return self._count
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place in the epoch; where batches are shared, ``position`` counts those of all ranks.
+        """Return the position in the epoch; where batches are shared, ``position`` counts those of all ranks.
 
         So another number of ranks may go on from it.
         """
@@ -133,7 +133,7 @@ class _DistLoader(Resumable):
         return state | {"position": state["position"] * self.exchange.world} if self.shared else state
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Let the next ``iter`` go on from a place that :meth:`state_dict` gave, on any number of ranks if shared.
+        """Let the next ``iter`` continue from what :meth:`state_dict` returned, on any number of ranks if shared.
 
         Raises
         ------
@@ -196,7 +196,7 @@ class _DistLoader(Resumable):
         return Epoch(self._running, progress, lambda made: None)
 
     def _with_features(self, sampled: Ordered) -> Any:
-        """Return the next batch with its features; an exchange, which a batch that failed takes part in too."""
+        """Return the next batch with its features; all ranks call it, which a batch that failed takes part in too."""
         made, wanted, failed = None, [], None
         try:
             made = next(sampled)
@@ -210,7 +210,7 @@ class _DistLoader(Resumable):
         return made if self.device is None else moved(made, self.device)
 
     def hot_rows(self, capacity: int, ntype: str | None = None) -> np.ndarray:
-        """Return the nodes of others that this rank's next epoch needs most, for :meth:`DistTensor.cache`.
+        """Return the other ranks' nodes that this rank's next epoch needs most, for :meth:`DistTensor.cache`.
 
         The epoch is sampled once, without features (pre-sampling, as GNNLab does). No exchange, unless the topology is
         partitioned: all ranks call it then, and before they begin an epoch.

@@ -36,7 +36,7 @@ def partition_graph(
     balance_edges: bool = False,
     return_mapping: bool = False,
 ) -> Any:
-    """Cut a graph into parts, write them, and print what was cut.
+    """Partition a graph, write its parts to disk, and print their sizes.
 
     Nodes are numbered part after part and by their ids in ``g`` inside a part; edges by their destination, then by
     their ids in ``g``. So a part owns one range of ids of every type, and an edge belongs to the part of its

@@ -181,7 +181,7 @@ class PartSampler:
         return f"{name}{type(sampler).__name__}({sampler.fanouts}, prob={sampler.prob}, {replace=}, {labor=})"
 
     def sample(self, exchange: Collectives, indices: Any) -> Any:
-        """Return the batch of some nodes or edges of this rank, of which there may be none; exchanges."""
+        """Return the batch of some nodes or edges of this rank, of which there may be none; all ranks call it."""
         batch = _Batch(self._topology, self._law)
         if self._pairs is None:
             batch.begin = lambda: (indices, None)

@@ -24,7 +24,7 @@ EDGES_AT_A_TIME = 1 << 20
 
 
 def scratch_array(count: int, dtype: Any, folder: Path) -> np.ndarray:
-    """Return an array to be written, which lies in an unnamed file of the folder where it is large."""
+    """Return an array to be written, in an unnamed file of the folder if it is large."""
     dtype = np.dtype(dtype)
     if count * dtype.itemsize <= IN_MEMORY:
         return np.empty(count, dtype)

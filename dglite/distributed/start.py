@@ -26,7 +26,7 @@ _PAUSE, _ATTEMPT = 0.05, timedelta(seconds=1)
 def initialize(
     ip_config: Any = None, backend: str | None = None, timeout: float = TIMEOUT, **ignored: Any
 ) -> tuple[int, int]:
-    """Join the processes that torchrun started into a group, unless they are one; return rank and number.
+    """Make the process group of the processes that torchrun started, unless there is one; return rank and world size.
 
     A process that was started alone is a group of one.
 

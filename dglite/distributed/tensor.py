@@ -46,7 +46,7 @@ class PartitionPolicy:
 
 @final
 class DistTensor:
-    """A tensor with a row for each node, or edge, of a type, which is cut as the graph is.
+    """A tensor with a row for each node, or edge, of a type, partitioned like the graph.
 
     Reading and writing rows of others are exchanges: all ranks call them, in the same order, each with its own ids,
     of which there may be none.
@@ -121,7 +121,7 @@ class DistTensor:
         return self.rows(ids)
 
     def rows(self, ids: Any, out: Any = None) -> Tensor:
-        """Return the rows ``ids``, shape (len(ids), *feat), from wherever they are; an exchange.
+        """Return the rows ``ids``, shape (len(ids), *feat), of any rank; all ranks call it.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class DistTensor:
         return found if out is None else out.copy_(found)
 
     def __setitem__(self, ids: Any, values: Any) -> None:
-        """Write rows, wherever they are; an exchange. Of a row that several ranks write, the last rank's stays."""
+        """Write rowsof any rank; all ranks call it. Of a row that several ranks write, the last rank's stays."""
         what = f"writing {self.name}"
         cuts, order, payload, failed = [0] * (self.exchange.world + 1), None, None, None
         try:
@@ -160,7 +160,7 @@ class DistTensor:
 
     # -- the cache ---------------------------------------------------------------------------------------------------
     def cache(self, ids: Any) -> None:
-        """Keep rows of others from now on, such as :func:`dglite.dataloading.hot_rows` chooses; an exchange.
+        """Cache rows of other ranks, such as :func:`dglite.dataloading.hot_rows` chooses; all ranks call it.
 
         Writing to any row of the tensor empties the cache of every rank.
         """
@@ -178,7 +178,7 @@ class DistTensor:
 
     @property
     def hit_rate(self) -> float:
-        """The share of the rows of others that were found in the cache; 0 before any was asked for."""
+        """The share of other ranks' rows that were found in the cache; 0 before the first request."""
         total = self.hits + self.misses
         return self.hits / total if total else 0.0
 

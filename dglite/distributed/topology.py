@@ -58,7 +58,7 @@ class PartTopology:
     def find_edges(
         self, exchange: Collectives, wanted: Callable[[], list[tuple[int, np.ndarray]]]
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the ends of edges, wherever they are, for each (relation, ids) of ``wanted``; an exchange."""
+        """Return the ends of edgesof any rank, for each (relation, ids) of ``wanted``; all ranks call it."""
         own: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
 
         def requests() -> list[np.ndarray]:
@@ -94,7 +94,7 @@ class PartTopology:
         return ends
 
     def in_degrees(self, exchange: Collectives, relation: int, wanted: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return the in-degrees of nodes, wherever they are; an exchange."""
+        """Return the in-degrees of nodesof any rank; all ranks call it."""
         dst, places = self.ends[relation][1], np.empty(0, np.int64)
 
         def requests() -> list[np.ndarray]:

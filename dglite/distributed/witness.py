@@ -36,12 +36,12 @@ _PAUSE, _GLANCE, _MOST = 0.1, 1.0, 1 << 16
 
 
 class RankError(DGLError):
-    """A rank failed, is gone, or did something else than the others. Raised by all ranks, with the same reason."""
+    """A rank failed, was killed, or called something else than the others. All ranks raise it, with the same reason."""
 
 
 @final
 class Witness:
-    """What this process says of itself to others, and knows of them.
+    """What this process tells others about failures, and knows about them.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Witness:
 
     # -- what others are asked -----------------------------------------------------------------------------------------
     def found(self, error: BaseException | None = None) -> str:
-        """Return why the job has failed: what one has said, or that one is gone; empty where nobody knows.
+        """Return why the job has failed: what one has said, or that one is gone; empty if unknown.
 
         Where the error says that a connection is lost, this waits for the other process to end.
         """

@@ -22,7 +22,7 @@ __all__ = ["ApplyMixin", "active_relation", "etypes_with_columns", "relation_of"
 
 
 class ApplyMixin(RegistryMixin):
-    """The verbs of ``DGLGraph`` by which no message passes; see :class:`~dglite.graph.messages.MessageMixin`."""
+    """The methods of ``DGLGraph`` that use no messages; see :class:`~dglite.graph.messages.MessageMixin`."""
 
     def apply_nodes(
         self,

@@ -60,7 +60,7 @@ class GraphBase:
 
     # -- copies ---------------------------------------------------------------------------------------
     def clone(self) -> Self:
-        """Return a graph of the same structure and features. Changing one graph's frames leaves the other's alone."""
+        """Return a graph with the same structure and features; changing one's frames leaves the other's unchanged."""
         made = object.__new__(type(self))
         state = made.__dict__
         state.update(self.__dict__)

@@ -195,7 +195,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         warn_deprecated("g.copy_from_parent()", "drop the call: a subgraph has the features of its parent")
 
     def copy_to_parent(self, inplace: bool = False) -> None:
-        """Raise DGLError: a subgraph does not keep its parent."""
+        """Raise DGLError: a subgraph has no reference to its parent."""
         raise DGLError(
             "a subgraph does not keep its parent; write there: "
             "parent.nodes[sub.ndata[dglite.NID]].data[name] = sub.ndata[name]"
@@ -222,7 +222,7 @@ class DeprecatedMixin(TypeMixin, QueryMixin, FormatMixin, AttachedMixin):
         self._readonly = READONLY if readonly_state else None
 
     def clear(self) -> None:
-        """Drop all nodes, edges, features and waiting messages; initializers and registered functions too."""
+        """Drop all nodes, edges, features and sent messages; initializers and registered functions too."""
         warn_deprecated("g.clear()", "make a new graph")
         state = vars(type(self)())
         self.__dict__.clear()

@@ -91,13 +91,13 @@ class FeatureMixin(QueryMixin):
     def set_n_initializer(
         self, initializer: Initializer | None, field: str | None = None, ntype: str | None = None
     ) -> None:
-        """Set what fills node features that nobody gave: one column, or all. None goes back to zeros."""
+        """Set what fills node features that were not set: one column, or all. None goes back to zeros."""
         self.node_frame(ntype).set_initializer(initializer, field)
 
     def set_e_initializer(
         self, initializer: Initializer | None, field: str | None = None, etype: EdgeType | None = None
     ) -> None:
-        """Set what fills edge features that nobody gave: one column, or all. None goes back to zeros."""
+        """Set what fills edge features that were not set: one column, or all. None goes back to zeros."""
         self.edge_frame(etype).set_initializer(initializer, field)
 
     def node_attr_schemes(self, ntype: str | None = None) -> dict[str, Scheme]:

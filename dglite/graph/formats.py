@@ -54,7 +54,7 @@ class FormatMixin(GraphBase):
         share_ndata: bool | None = None,
         share_edata: bool | None = None,
     ) -> Self:
-        """Return the graph with every edge turned round, in O(1). Edge ids stay; so do features where asked for.
+        """Return the graph with every edge reversed, in O(1). Edge ids stay; so do features where asked for.
 
         ``share_ndata`` and ``share_edata`` are classic names of ``copy_ndata`` and ``copy_edata``.
 

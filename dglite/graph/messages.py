@@ -37,7 +37,7 @@ __all__ = ["MessageMixin"]
 
 
 class MessageMixin(SendMixin):
-    """The message passing verbs of ``DGLGraph``.
+    """The message-passing methods of ``DGLGraph``.
 
     A message function is a built-in (``fn.copy_u('h', 'm')``), a list of built-ins, or a function of an ``EdgeBatch``;
     a reduce function is a built-in, a list of built-ins, or a function of a ``NodeBatch``; an apply function takes a
@@ -52,7 +52,7 @@ class MessageMixin(SendMixin):
     built-ins write zeros, or columns of 0 rows; a user's reduce function, which no message reaches, is not called and
     makes no new column.
 
-    Where a verb raises, features and waiting messages are as before. All raise ``KeyError`` for a column that the graph
+    If a method raises, features and sent messages are unchanged. All raise ``KeyError`` for a column that the graph
     does not have and ``DGLError`` for a node, edge or type that does not exist, for a function that is left out and
     not registered, for dtypes or shapes that do not fit, and for a user's function that returns no such dict.
     """
@@ -66,7 +66,7 @@ class MessageMixin(SendMixin):
         etype: Any = None,
         inplace: bool = False,
     ) -> None:
-        """Send along ``edges`` and reduce at once the nodes that they reach; messages that wait are left alone.
+        """Send along ``edges`` and reduce at once the nodes that they reach; messages of ``send`` are not touched.
 
         Parameters
         ----------
@@ -247,9 +247,9 @@ class MessageMixin(SendMixin):
     ) -> None:
         """Run ``update_all`` per edge type and merge the results per node type and column.
 
-        A maximum of maxima passes over edge types that bring a node no message, and so does a minimum of minima; a node
-        that no edge type brings a message gets 0. ``apply_node_func`` sees the merged columns; its result is written
-        beside them.
+        A max of max reductions ignores edge types without messages for a node, and so does a min of min reductions; a
+        node without messages of any edge type gets 0. ``apply_node_func`` gets the merged columns; its result is
+        written in addition to them.
 
         Parameters
         ----------

@@ -11,20 +11,20 @@ __all__ = ["RegistryMixin", "chosen", "reducers", "state"]
 
 
 class RegistryMixin(GraphBase):
-    """The ``register_*`` methods of ``DGLGraph``, each deprecated: verbs take functions."""
+    """The ``register_*`` methods of ``DGLGraph``, each deprecated: pass functions to methods instead."""
 
     def register_message_func(self, func: Any, etype: Any = None) -> None:
-        """Set the message function of verbs that are given none."""
+        """Set the message function of methods that are called without one."""
         _warn("register_message_func")
         state(self, "_registered")["message", self.etype_id(etype)] = func
 
     def register_reduce_func(self, func: Any, etype: Any = None) -> None:
-        """Set the reduce function of verbs that are given none."""
+        """Set the reduce function of methods that are called without one."""
         _warn("register_reduce_func")
         state(self, "_registered")["reduce", self.etype_id(etype)] = func
 
     def register_apply_node_func(self, func: Any, ntype: str | None = None) -> None:
-        """Set the function of ``apply_nodes``, and of the verbs that receive, where they are given none."""
+        """Set the apply function of ``apply_nodes`` and of methods that receive messages, if called without one."""
         _warn("register_apply_node_func")
         state(self, "_registered")["apply node", self._metagraph.node_set(ntype)] = func
 
@@ -39,7 +39,7 @@ def _warn(name: str) -> None:
 
 
 def state(graph: GraphBase, name: str) -> dict[Any, Any]:
-    """Return a dictionary that the graph keeps for these verbs, made when it is first needed."""
+    """Return a dictionary that the graph keeps for these methods, made when it is first needed."""
     state: dict[Any, Any] = graph.__dict__.setdefault(name, {})
     return state
 

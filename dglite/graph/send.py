@@ -31,14 +31,14 @@ from .registry import chosen, reducers, state
 __all__ = ["SendMixin", "receivers"]
 
 _APPLY = UserFunction(2)
-"""Functions of a verb over one relation are (message, reduce, apply)."""
+"""Functions of a message-passing method over one relation are (message, reduce, apply)."""
 
 
 class SendMixin(ApplyMixin):
     """``send`` and ``recv`` of ``DGLGraph``; see :class:`~dglite.graph.messages.MessageMixin`."""
 
     def send(self, edges: Any = ALL, message_func: Any = None, etype: Any = None) -> None:
-        """Leave a message on each of ``edges``, in place of one that waits there.
+        """Store a message on each of ``edges``; it replaces an earlier one.
 
         A built-in message is lazy: it keeps the columns that it reads and is computed when, and only if, it must be. A
         user's function is called now; where it can be recorded over all edges, what it does is lazy, too.
@@ -97,7 +97,7 @@ class SendMixin(ApplyMixin):
         inboxes[index].leave(sent)
 
     def recv(self, v: Any = ALL, reduce_func: Any = None, apply_node_func: Any = None, etype: Any = None) -> None:
-        """Reduce the messages that wait on the in-edges of ``v``, which are consumed, then apply to all of ``v``.
+        """Reduce the sent messages on the in-edges of ``v``, which are then removed, and apply to all of ``v``.
 
         A node for which no message waits gets 0 from a built-in reducer, the initializer's value from a user's. Where
         no message waits for any of ``v``, nothing is reduced and only ``apply_node_func`` runs.

@@ -103,7 +103,7 @@ class DGLGraph(
 
     # -- copies -------------------------------------------------------------------------------------------------
     def local_var(self) -> DGLGraph:
-        """Return a clone to compute with: what is written to it does not show in this graph."""
+        """Return a shallow copy: features written to it do not appear in this graph."""
         return self.clone()
 
     def local_scope(self) -> LocalScope:
@@ -167,7 +167,7 @@ class DGLGraph(
         return made
 
     def is_pinned(self) -> bool:
-        """Whether the structure lies in page-locked memory: never. It stays on the host, where samplers run."""
+        """Whether the structure is in page-locked memory: never. It stays on the host, where samplers run."""
         return False
 
     def pin_memory_(self) -> DGLGraph:
@@ -181,7 +181,7 @@ class DGLGraph(
         return self
 
     def materialize_data(self) -> DGLGraph:
-        """Gather every feature that waits to be read, and return the graph."""
+        """Gather every feature that is not gathered yet, and return the graph."""
         for frame in (*self._node_frames, *self._edge_frames):
             dict(frame.items() if frame is not None else ())
         return self

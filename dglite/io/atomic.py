@@ -16,7 +16,7 @@ __all__ = ["folder_beside", "replacing"]
 
 @contextmanager
 def replacing(path: Path, parents: bool = False) -> Iterator[Path]:
-    """Give the name of a new file, which takes the place of ``path`` when the block ends, and not when it raises.
+    """Yield the name of a temporary file, which is renamed to ``path`` when the block ends without an error.
 
     ``parents`` and errors are those of :func:`folder_beside`.
     """
@@ -31,7 +31,7 @@ def replacing(path: Path, parents: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def folder_beside(path: Path, parents: bool = False) -> Iterator[Path]:
-    """Give a new folder in the folder of ``path``, removed after the block with what is left in it.
+    """Yield a temporary folder beside ``path``, which is removed after the block.
 
     So are those that processes of this machine left behind for the same ``path`` when they were killed. With
     ``parents`` the folders on the way are made; those made for a block that raises are removed again.

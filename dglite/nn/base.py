@@ -20,15 +20,15 @@ __all__ = ["InEdgesRequired", "nn"]
 
 
 class InEdgesRequired(nn.Module):
-    """A layer that refuses graphs with nodes that no edge enters, unless it is told to allow them."""
+    """A layer that refuses graphs with nodes without in-edges, unless ``allow_zero_in_degree`` is set."""
 
     _allow_zero_in_degree: bool
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Allow or refuse nodes that no edge enters."""
+        """Allow or refuse nodes without in-edges."""
         self._allow_zero_in_degree = set_value
 
     def require_in_edges(self, adjacency: Adjacency) -> None:
-        """Raise ``DGLError`` for nodes that no edge enters, if they are refused."""
+        """Raise ``DGLError`` for nodes without in-edges, if they are refused."""
         if not self._allow_zero_in_degree:
             core.require_in_edges(adjacency)

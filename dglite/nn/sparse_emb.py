@@ -13,7 +13,7 @@ __all__ = ["NodeEmbedding"]
 
 
 class NodeEmbedding:
-    """A table of embeddings for nodes, of which a step reads and changes few rows.
+    """A table of embeddings for nodes, of which a step reads and updates few rows.
 
     It is no parameter of a module: calling it returns rows that a loss is derived by, and
     :class:`dglite.optim.SparseAdam` or :class:`dglite.optim.SparseAdagrad` changes the rows that were read. One process
@@ -116,7 +116,7 @@ class NodeEmbedding:
     # -- what optimizers ask for ------------------------------------------------------------------------------------
     @property
     def trace(self) -> list[tuple[Tensor, Tensor]]:
-        """The ids and rows that calls returned, to whose gradients an optimizer looks."""
+        """The ids and rows that calls returned, whose gradients an optimizer reads."""
         return self._trace
 
     def _gathered(self, read: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor] | None:

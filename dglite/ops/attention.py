@@ -41,7 +41,7 @@ class Steps(Protocol):
         """Return what :func:`composed` does, by way of the steps' tensors."""
 
     def asked(self) -> bool:
-        """Whether somebody asks for the gradient of one of them."""
+        """Whether anything asks for the gradient of one of them."""
 
 
 _ADD: Expr = Operand(Side.U, 0) + Operand(Side.V, 1)

@@ -125,7 +125,7 @@ class EdgeAttention:
         return sparse.spmm(adj, _WEIGHTED, Reducer.SUM, (x, weights))
 
     def asked(self) -> bool:
-        """Whether somebody asks for the gradient of this or of a step before."""
+        """Whether anything asks for the gradient of this or of a step before."""
         return bool(self.watch) or (self.before is not None and self.before.asked())
 
 
@@ -192,7 +192,7 @@ def _three(slope: float) -> Expr:
 
 
 def edge_softmax(adj: Adjacency, logits: Tensor) -> Tensor:
-    """Return what :func:`.softmax.edge_softmax` does; of scores that nobody has read, weights that wait, too."""
+    """Return what :func:`.softmax.edge_softmax` does; of scores that has not been read, weights that wait, too."""
     recipe = active.recipe_of(logits)
     if isinstance(recipe, EdgeAttention) and recipe.adj is adj:
         weights = recipe.softmax()

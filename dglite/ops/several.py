@@ -93,7 +93,7 @@ def _run(adj: Adjacency, parts: Parts, operands: Sequence[Tensor], winners: Tens
 
 @registered
 class _SpmmSeveral(GraphOp):
-    """One recorded pass. It keeps (maxima and minima, num_dst, *feat), the CSC entry that won each element."""
+    """One recorded pass. It keeps the winning CSC entries, (number of max and min reductions, num_dst, *feat)."""
 
     name = "spmm_several"
 

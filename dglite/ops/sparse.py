@@ -40,7 +40,7 @@ __all__ = [
 def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     """Return ``expr`` reduced over the in-edges of every destination node.
 
-    Where an operand is the weights of an attention that nobody has read, the sum is attention in one kernel: see
+    Where an operand is the weights of an attention that has not been read, the sum is attention in one kernel: see
     :mod:`.scores`.
 
     Parameters
@@ -86,7 +86,7 @@ def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence
 
 
 def _attention(adj: Adjacency, expr: Expr, operands: Sequence[Tensor]) -> Tensor | None:
-    """Return the sum by an attention among the operands that nobody has read, None where there is none that can."""
+    """Return the sum by an attention among the operands that has not been read, None where there is none that can."""
     for slot, x in enumerate(operands):
         recipe: Any = active.recipe_of(x)
         fused: Tensor = None if recipe is None else recipe.weighted_sum(adj, expr, slot, operands)

@@ -51,7 +51,7 @@ class Reference:
         self.keeper = keeper
 
     def reverse(self) -> Reference:
-        """Return the relation with every edge turned round."""
+        """Return the relation with every edge reversed."""
         return Reference(self.number, 1 - self.turned, self.num_dst, self.num_src, self.num_edges, self.keeper)
 
     def words(self) -> list[int]:
@@ -72,7 +72,7 @@ def reference_of(adj: Adjacency | Reference) -> Reference:
 
 
 def reversed_of(adj: Adjacency | Reference) -> Any:
-    """Return the relation with every edge turned round."""
+    """Return the relation with every edge reversed."""
     return reference_of(adj).reverse() if is_traced(adj) else adj.reverse()
 
 

@@ -202,7 +202,7 @@ def sample_neighbors_biased(
     copy_edata: bool = True,
     output_device: Any = None,
 ) -> DGLGraph:
-    """Return the graph of all nodes with ``fanout`` edges around each seed, drawn by the tags of their far ends.
+    """Return the graph of all nodes with ``fanout`` edges around each seed, drawn by the tags of their neighbours.
 
     The graph, of one edge type, has its edges sorted by tag (``sort_csc_by_tag``, or ``sort_csr_by_tag`` for edges that
     leave the seeds); this is not checked. An edge whose far end has tag t is drawn in proportion to ``bias[t]``.
@@ -335,7 +335,7 @@ def select_topk(
     copy_edata: bool = True,
     output_device: Any = None,
 ) -> DGLGraph:
-    """Return the graph of all nodes with the ``k`` edges of greatest weight around each of some nodes.
+    """Return the graph of all nodes with the ``k`` edges of largest weight around each of some nodes.
 
     Edges of a node are ordered by weight; of equal weights the lower edge id comes first.
 

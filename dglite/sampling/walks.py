@@ -35,7 +35,7 @@ def random_walk(
     restart_prob: Any = None,
     return_eids: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Walk from each of some nodes, step by step along out-edges, one walk per node given.
+    """Draw random walks along out-edges, one from each of the given nodes.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ _MAX_PAIRS = 1024
 
 @lru_cache(maxsize=4096)
 def compiled(lower: Callable[..., Plan], *signatures: Any) -> Plan:
-    """Return the executable plan of a verb, kept by the values of its functions.
+    """Return the executable plan of a call, cached by the values of its functions.
 
     User's functions are all alike here (see ``UserFunction``), so none is kept alive and a new closure costs nothing.
     """

@@ -1,6 +1,6 @@
 """From message-passing calls to semantic plans, which say what is meant; :mod:`.rewrite` decides which kernels run.
 
-A verb's functions come as *signatures*: a built-in stands for itself, a user's function is a ``UserFunction`` that
+The functions of a call come as *signatures*: a built-in stands for itself, a user's function is a ``UserFunction`` that
 names its position in the call. So one plan serves every user function, and plans can be kept.
 """
 

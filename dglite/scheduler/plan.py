@@ -348,8 +348,8 @@ class ApplyAfter(Instruction):
 class CrossReduce(Instruction):
     """Merge the results of several relations, one group of tables each, column by column.
 
-    ``over`` are the relations of the groups where a relation without messages must not take part (a maximum of maxima);
-    empty where its 0 does take part.
+    ``over`` are the relations of the groups where a relation without messages must not take part (a max of max
+    reductions); empty where its 0 does take part.
     """
 
     groups: tuple[tuple[int, ...], ...]

@@ -2,7 +2,7 @@
 
 A pattern looks at one instruction and at the instructions that made its inputs; where it matches, the rule gives the
 instruction that takes its place. Rules are tried in the order of the table, each on the whole plan, so an earlier rule
-takes precedence. In the end, instructions whose table nobody reads are dropped: a dead message is never computed.
+takes precedence. In the end, instructions whose table nothing reads are dropped: a dead message is never computed.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def _apply_in_kernels(plan: Plan) -> Plan:
 
 
 def _drop_dead(plan: Plan) -> Plan:
-    """Drop instructions whose table nobody reads, save the last one, which is the result, and every ``Write``."""
+    """Drop instructions whose table nothing reads, save the last one, which is the result, and every ``Write``."""
     live = {plan.steps[-1].out}
     kept: list[int] = []
     for index in range(len(plan.steps) - 1, -1, -1):

@@ -29,7 +29,7 @@ def coalesce(A: Matrix) -> Matrix:
         row, col = A.places()
         order = np.lexsort((col, row))
         return summed(A, row[order], col[order], order)
-    by_row = A.along(0).sorted_csr()  # edges run from columns to rows; turned round, the rows come first
+    by_row = A.along(0).sorted_csr()  # edges run from columns to rows; reversed, the rows come first
     return summed(A, by_row.rows(), by_row.indices, by_row.entry_edge_ids())
 
 

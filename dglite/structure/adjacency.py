@@ -193,7 +193,7 @@ class Adjacency(Lookups):
         """Make a relation of columns of sources: ``indices[indptr[v]:indptr[v + 1]]`` are v's predecessors.
 
         Edge ids and errors are those of :meth:`from_csr`; ``indptr`` and indices are not looked at without
-        ``validate``. Without ``copy`` arrays of ``index_dtype`` become the relation's own: nobody may write to them
+        ``validate``. Without ``copy`` arrays of ``index_dtype`` become the relation's own: they may not be written to
         afterwards.
         """
         if validate:
@@ -332,7 +332,7 @@ class Adjacency(Lookups):
         return made
 
     def reverse(self) -> Adjacency:
-        """Return the relation with every edge turned round, in O(1). Formats are shared; edge ids stay.
+        """Return the relation with every edge reversed, in O(1). Formats are shared; edge ids stay.
 
         The reverse of the reverse is this object.
         """

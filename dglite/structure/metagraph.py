@@ -150,7 +150,7 @@ class Metagraph:
         return Metagraph([self.ntypes[i] for i in kept], relations), kept
 
     def reversed(self) -> Metagraph:
-        """Return the metagraph with every relation turned round; type order is kept."""
+        """Return the metagraph with every relation reversed; type order is kept."""
         relations = [(dst, name, src) for src, name, dst in self.canonical_etypes]
         if self.is_block:
             return Metagraph(self.dsttypes, relations, self.srctypes)

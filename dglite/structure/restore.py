@@ -26,7 +26,7 @@ def restore(
     csc: CompressedRows | None = None,
     check: bool = True,
 ) -> Adjacency:
-    """Return a relation that has the given formats. Arrays of the right dtype become its own; nobody may write to them.
+    """Return a relation with the given formats. Arrays of the right dtype are not copied; do not write to them.
 
     Parameters
     ----------

@@ -84,7 +84,7 @@ class OperatorGroup:
     ----------
     call : Call
     inputs, outputs : tuple of int
-        Numbers of tensor groups; -1 for an output that nobody reads.
+        Numbers of tensor groups; -1 for an output that nothing reads.
     nodes : list of Node
     """
 

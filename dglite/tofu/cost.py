@@ -47,7 +47,7 @@ class Way:
     outputs: tuple[np.ndarray, ...]
 
     def price(self, placements: Sequence[int]) -> float:
-        """Return the bytes where tensors are split as ``placements`` says; -1 is a tensor that nobody reads."""
+        """Return the bytes where tensors are split as ``placements`` says; -1 is a tensor that nothing reads."""
         costs = (*self.inputs, *self.outputs)
         return sum(float(v[p]) for v, p in zip(costs, placements, strict=True) if p >= 0)
 

@@ -57,7 +57,7 @@ class WorkerInstruction:
     into : WritingOperator, optional
         Writes the output of an element-wise operator into a tensor.
     dying : list of int
-        Slots of operands that nobody reads afterwards, nor any that shares their memory.
+        Slots of operands that nothing reads afterwards, nor any that shares their memory.
     """
 
     name: str
@@ -120,7 +120,7 @@ class WorkerInstruction:
 class ProgramStep:
     """What is done at a time: an operator, a movement without messages, or the start or the end of a round.
 
-    ``free`` are the slots of values that nobody reads after it.
+    ``free`` are the slots of values that nothing reads after it.
     """
 
     what: WorkerInstruction | Movement | Round

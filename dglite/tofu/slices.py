@@ -84,7 +84,7 @@ def transfers(
 
 
 def check_complete(moves: list[SliceTransfer], needed: Sequence[TensorSlice | None]) -> None:
-    """Raise if some worker needs what nobody holds, or would get it twice."""
+    """Raise if some worker needs what no worker holds, or would get it twice."""
     sizes: dict[tuple[int, int], int] = {}
     for m in moves:
         sizes[m.target, m.part] = sizes.get((m.target, m.part), 0) + math.prod(slice_shape(m.rows))

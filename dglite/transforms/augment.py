@@ -18,7 +18,7 @@ __all__ = ["AddEdge", "DropEdge", "DropNode", "FeatMask", "NodeShuffle", "RowFea
 
 
 class NodeShuffle(BaseTransform):
-    """Deals the features of the nodes of each type out anew, the same way for all features; edges stay."""
+    """Permutes the features of the nodes of each type at random, all features alike; edges stay."""
 
     def __call__(self, g: DGLGraph) -> DGLGraph:
         made = g.clone()

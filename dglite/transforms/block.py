@@ -20,7 +20,7 @@ __all__ = ["to_block"]
 
 
 def to_block(g: DGLGraph, dst_nodes: Any = None, include_dst_in_src: bool = True, src_nodes: Any = None) -> DGLGraph:
-    """Return the block of a graph's edges: sources and destinations are separate sets without idle nodes.
+    """Return the block of a graph's edges: sources and destinations are separate sets, without nodes that have no edge.
 
     Destination nodes are ``dst_nodes``, in their order. Source nodes are first those again, then the other ends of the
     edges in the order in which they first appear, edge type after edge type. Edges keep their ids.

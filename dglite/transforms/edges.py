@@ -38,7 +38,7 @@ def reverse(
     share_ndata: bool | None = None,
     share_edata: bool | None = None,
 ) -> DGLGraph:
-    """Return the graph with every edge turned round; edge i stays edge i. Costs O(1): structure is shared.
+    """Return the graph with every edge reversed; edge i stays edge i. Costs O(1): structure is shared.
 
     ``share_ndata`` and ``share_edata`` are older names of ``copy_ndata`` and ``copy_edata``.
 
@@ -190,7 +190,7 @@ def remove_self_loop(g: DGLGraph, etype: Any = None) -> DGLGraph:
     return remove_edges(g, (src == dst).nonzero()[0], index)
 
 
-# -- the verbs of a graph, on a copy -------------------------------------------------------------------------------
+# -- mutation methods of a graph, on a copy ----------------------------------------------------------------------------
 def add_nodes(g: DGLGraph, num: int, data: Mapping[str, Tensor] | None = None, ntype: str | None = None) -> DGLGraph:
     """Return the graph with ``num`` nodes more. See :meth:`DGLGraph.add_nodes`."""
     made = g.clone()
@@ -219,10 +219,10 @@ def remove_nodes(g: DGLGraph, nids: Any, ntype: str | None = None, store_ids: bo
     return made
 
 
-def _require_square(g: DGLGraph, index: int, verb: str, advice: str) -> None:
+def _require_square(g: DGLGraph, index: int, caller: str, advice: str) -> None:
     src, dst = g._metagraph.ends[index]
     if src != dst:
-        raise DGLError(f"{verb}: edge type {g.canonical_etypes[index]} joins different node sets; {advice}")
+        raise DGLError(f"{caller}: edge type {g.canonical_etypes[index]} joins different node sets; {advice}")
 
 
 attach(add_self_loop=add_self_loop, remove_self_loop=remove_self_loop)

@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BaseTransform(ABC):
-    """What every transform is: an object called with a graph that returns a new graph and leaves the one given alone.
+    """What every transform is: an object called with a graph that returns a new graph and leaves its input unchanged.
 
     Derive from it and write ``__call__``.
     """
@@ -141,7 +141,7 @@ class AddReverse(BaseTransform):
 
 
 class ToSimple(BaseTransform):
-    """Makes parallel edges one. Arguments are those of :func:`dglite.to_simple`; features are kept."""
+    """Merges parallel edges. Arguments are those of :func:`dglite.to_simple`; features are kept."""
 
     def __init__(self, return_counts: str | None = "count", aggregator: str = "arbitrary") -> None:
         self.return_counts, self.aggregator = return_counts, aggregator
@@ -152,7 +152,7 @@ class ToSimple(BaseTransform):
 
 
 class LineGraph(BaseTransform):
-    """Makes edges nodes. See :func:`dglite.line_graph`; edge features become node features."""
+    """Makes the line graph. See :func:`dglite.line_graph`; edge features become node features."""
 
     def __init__(self, backtracking: bool = True) -> None:
         self.backtracking = backtracking
@@ -162,7 +162,7 @@ class LineGraph(BaseTransform):
 
 
 class KHopGraph(BaseTransform):
-    """Makes paths of ``k`` edges edges. See :func:`dglite.khop_graph`."""
+    """Makes an edge for each path of ``k`` edges. See :func:`dglite.khop_graph`."""
 
     def __init__(self, k: int) -> None:
         self.k = k

@@ -35,12 +35,12 @@ def node_frames(g: DGLGraph, keep: bool) -> list[Frame | None]:
     return copies(g._node_frames) if keep else [None] * len(g._node_frames)
 
 
-def require_homogeneous(g: DGLGraph, verb: str) -> Adjacency:
+def require_homogeneous(g: DGLGraph, caller: str) -> Adjacency:
     """Return the only relation of a graph with one node type and one edge type, else raise :class:`DGLError`."""
     require_graph(g)
     if not g.is_homogeneous or g.is_block:
         raise DGLError(
-            f"{verb}: the graph must have one node type and one edge type, got node types {g.ntypes} and edge types "
+            f"{caller}: the graph must have one node type and one edge type, got node types {g.ntypes} and edge types "
             f"{g.canonical_etypes}; use dglite.to_homogeneous(g) first"
         )
     return g.adjacencies[0]

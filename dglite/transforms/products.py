@@ -96,15 +96,15 @@ def khop_graph(g: DGLGraph, k: int, copy_ndata: bool = True) -> DGLGraph:
     return made
 
 
-def _power(g: DGLGraph, k: int, verb: str) -> Any:
+def _power(g: DGLGraph, k: int, caller: str) -> Any:
     """Return the number of paths of length ``k`` as a sorted CSR matrix of int64."""
-    adjacency = require_homogeneous(g, verb)
-    k = count_of(k, f"{verb}: k")
+    adjacency = require_homogeneous(g, caller)
+    k = count_of(k, f"{caller}: k")
     # Floats are exact up to 2**53 and do not wrap beyond.
     paths = (matrix(adjacency, dtype=np.float64) ** k).tocsr()
     total = paths.data.sum()
     if not total <= LARGEST_COUNT:
-        raise DGLError(f"{verb}: there are about {total:.0e} paths of length {k}, too many for a graph to hold")
+        raise DGLError(f"{caller}: there are about {total:.0e} paths of length {k}, too many for a graph to hold")
     paths = paths.astype(np.int64)
     paths.eliminate_zeros()
     paths.sort_indices()
@@ -220,12 +220,12 @@ def adj_sum_graph(graphs: Sequence[DGLGraph], weight_name: str) -> DGLGraph:
     return made
 
 
-def _weighted(g: DGLGraph, weight_name: str, verb: str) -> tuple[Adjacency, Tensor]:
+def _weighted(g: DGLGraph, weight_name: str, caller: str) -> tuple[Adjacency, Tensor]:
     if len(g.adjacencies) != 1:
-        raise DGLError(f"{verb}: a graph has edge types {g.canonical_etypes}; expected one, e.g. g['etype']")
+        raise DGLError(f"{caller}: a graph has edge types {g.canonical_etypes}; expected one, e.g. g['etype']")
     weights = g._edge_frame(0)[weight_name]
     if len(active.shape(weights)) != 1:
-        raise DGLError(f"{verb}: weights {weight_name!r} must be one number per edge, got {active.shape(weights)}")
+        raise DGLError(f"{caller}: weights {weight_name!r} must be one number per edge, got {active.shape(weights)}")
     return g.adjacencies[0], weights
 
 

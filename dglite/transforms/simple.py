@@ -33,7 +33,7 @@ def to_simple(
     copy_edata: bool = False,
     aggregator: str = "arbitrary",
 ) -> Any:
-    """Return the graph with each set of parallel edges made one. Edges are ordered by source, then destination.
+    """Return the graph with parallel edges merged. Edges are ordered by source, then destination.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def compact_graphs(
     copy_ndata: bool = True,
     copy_edata: bool = True,
 ) -> Any:
-    """Drop the nodes that no edge of any of the graphs touches, and number the rest alike in all of them.
+    """Drop the nodes that have no edge in any of the graphs, and renumber the others alike in all graphs.
 
     Parameters
     ----------

@@ -54,7 +54,7 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     """Return the graph with the in-edges of each node, in its CSC, sorted by the tag of their source or their own.
 
     The destination feature ``tag_offset_name`` says where each tag starts. Everything else is as in
-    :func:`sort_csr_by_tag`, turned round.
+    :func:`sort_csr_by_tag`, reversed.
     """
     adjacency = _only(g, "sort_csc_by_tag")
     tags = _tags(tag, tag_type, adjacency.num_src, adjacency.num_edges)
@@ -67,9 +67,9 @@ def sort_csc_by_tag(g: DGLGraph, tag: Any, tag_offset_name: str = "_TAG_OFFSET",
     return made
 
 
-def _only(g: DGLGraph, verb: str) -> Adjacency:
+def _only(g: DGLGraph, caller: str) -> Adjacency:
     if len(g.adjacencies) != 1:
-        raise DGLError(f"{verb}: the graph has edge types {g.canonical_etypes}; sort one, e.g. g['etype']")
+        raise DGLError(f"{caller}: the graph has edge types {g.canonical_etypes}; sort one, e.g. g['etype']")
     return g.adjacencies[0]
 
 

@@ -27,7 +27,7 @@ def to_homogeneous(
     store_type: bool = True,
     return_count: bool = False,
 ) -> Any:
-    """Return the graph with all node types made one and all edge types made one, numbered type after type.
+    """Return the graph as a homogeneous graph, with nodes and edges numbered type after type.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def to_heterogeneous(
     etype_field: str = ETYPE,
     metagraph: Any = None,
 ) -> DGLGraph:
-    """Return the graph with nodes and edges dealt out to types, which two integer features number.
+    """Return the graph with nodes and edges distributed over types, which two integer features number.
 
     Parameters
     ----------

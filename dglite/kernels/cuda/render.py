@@ -63,7 +63,7 @@ def all_operands(exprs: Sequence[Expr]) -> tuple[Operand, ...]:
 def spmm_program(spec: MessageSpec, reducers: Sequence[Reducer], winners: bool) -> CudaProgram:
     """Return the kernels ``rows``, over whole rows and chunks, and ``merge``, which puts chunks together.
 
-    There is a reducer for each of the expressions; with ``winners``, maxima and minima keep theirs.
+    There is a reducer for each of the expressions; with ``winners``, max and min store theirs.
     """
     what = ", ".join(f"{reducer.value} of {expr}" for expr, reducer in zip(spec.exprs, reducers, strict=True))
     body = f"""

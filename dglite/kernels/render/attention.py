@@ -122,7 +122,7 @@ def _steepness(value: str) -> str:
 
 
 def _running_maximum(spec: AttentionSpec, sloped: bool) -> list[str]:
-    """Return the lines that raise the maxima to the tile's, and what earlier sums are multiplied with for it."""
+    """Return the lines that update the running maxima by the tile's, and the factors that rescale earlier sums."""
     lines = per_head(spec, "before{i} = top{i}")
     lines += ["for j in range(start, stop):", "    at = scores + (j - start) * HEADS"]
     lines += block(per_head(spec, "value{i} = get{w}(at + {o})", "top{i} = maximum(value{i}, top{i})"))

@@ -183,7 +183,7 @@ def accumulate(
 
 
 def fill(template: str, piece: Piece) -> str:
-    """Return a template's text for one piece: ``{load:base}`` and its kin, ``{n}`` the number, ``{w}`` the width."""
+    """Return a template's text for one piece: such as ``{load:base}``, ``{n}`` the number, ``{w}`` the width."""
 
     class _Reader:
         def __init__(self, read: str) -> None:

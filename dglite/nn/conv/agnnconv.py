@@ -29,7 +29,7 @@ class AGNNConv(InEdgesRequired):
     init_beta, learn_beta
         :math:`\beta` at first, and whether it is learned. It is in the state either way.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused: the output of such a node is 0.
+        Without it, a graph with nodes without in-edges is refused: the output of such a node is 0.
 
     Shapes
     ------

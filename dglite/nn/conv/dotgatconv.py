@@ -32,7 +32,7 @@ class DotGatConv(InEdgesRequired):
     out_feats, num_heads
         Size of each head's output, and how many heads there are.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused: the output of such a node is 0.
+        Without it, a graph with nodes without in-edges is refused: the output of such a node is 0.
 
     Shapes
     ------

@@ -30,7 +30,7 @@ class EdgeConv(InEdgesRequired):
     batch_norm
         Whether messages go through ``BatchNorm1d``.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused: the output of such a node is 0.
+        Without it, a graph with nodes without in-edges is refused: the output of such a node is 0.
 
     Shapes
     ------

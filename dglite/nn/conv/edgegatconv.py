@@ -44,7 +44,7 @@ class EdgeGATConv(InEdgesRequired):
     activation
         :math:`\sigma`.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused.
+        Without it, a graph with nodes without in-edges is refused.
     bias
         Whether :math:`b` is learned.
 

@@ -41,7 +41,7 @@ class GATConv(InEdgesRequired):
     activation
         Applied to the result.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused: the output of such a node is the bias alone.
+        Without it, a graph with nodes without in-edges is refused: the output of such a node is the bias alone.
     bias
         Whether a learned bias is added.
 

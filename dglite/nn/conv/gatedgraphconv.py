@@ -60,7 +60,7 @@ class GatedGraphConv(nn.Module):
             nn.init.zeros_(linear.bias)  # type: ignore[arg-type]
 
     def set_allow_zero_in_degree(self, set_value: bool) -> None:
-        """Do nothing: a node that no edge enters takes its step with a sum of 0."""
+        """Do nothing: a node without in-edges is updated with a sum of 0."""
 
     def forward(self, graph: DGLGraph, feat: Tensor, etypes: Any = None) -> Tensor:
         """Return the features after the steps.

@@ -41,7 +41,7 @@ class GATv2Conv(InEdgesRequired):
     activation
         Applied to the result.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused.
+        Without it, a graph with nodes without in-edges is refused.
     bias
         Whether the matrices have a bias.
     share_weights

@@ -37,7 +37,7 @@ class GCN2Conv(InEdgesRequired):
     project_initial_features
         Whether :math:`W_1` serves :math:`H_0` too.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused.
+        Without it, a graph with nodes without in-edges is refused.
     bias
         Whether :math:`b` is learned.
     activation

@@ -43,7 +43,7 @@ class GMMConv(InEdgesRequired):
     bias
         Whether :math:`b` is learned.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused.
+        Without it, a graph with nodes without in-edges is refused.
 
     Shapes
     ------

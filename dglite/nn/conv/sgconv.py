@@ -36,7 +36,7 @@ class SGConv(InEdgesRequired):
     norm
         A function of the features after the steps.
     allow_zero_in_degree
-        Without it, a graph with nodes that no edge enters is refused.
+        Without it, a graph with nodes without in-edges is refused.
 
     Shapes
     ------

@@ -27,7 +27,7 @@ _AGGREGATES: dict[str, Aggregate] = {
 
 @final
 class HeteroGraphConv(nn.Module):
-    """Run a layer on each relation, and aggregate what arrives at each type of nodes.
+    """Run a layer on each relation, and aggregate the results for each node type.
 
     Parameters
     ----------

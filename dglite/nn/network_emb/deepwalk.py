@@ -26,7 +26,7 @@ _LARGEST = 6.0
 
 @final
 class DeepWalk(nn.Module):
-    r"""Embeddings of nodes such that those near each other on random walks have large products, of Perozzi et al.,
+    r"""Embeddings of nodes in which nodes close on random walks have large dot products, of Perozzi et al.,
     "DeepWalk: online learning of social representations", 2014, trained by negative sampling.
 
     .. math:: -\frac{1}{|P|} \sum_{(u, v) \in P} \log \sigma(x_u \cdot y_v)
@@ -86,7 +86,7 @@ class DeepWalk(nn.Module):
         nn.init.zeros_(self.context_embed.weight)
 
     def sample(self, indices: Any) -> Tensor:
-        """Return a walk from each of some nodes, (walks, walk_length), -1 behind a node without out-edges."""
+        """Return a walk from each of some nodes, (walks, walk_length), -1 after a node without out-edges."""
         return random_walk(self.g, indices, length=self.walk_length - 1)[0]
 
     def forward(self, batch_walk: Tensor) -> Tensor:

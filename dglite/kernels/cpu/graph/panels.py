@@ -123,9 +123,9 @@ class Cache(NamedTuple):
     share: int
     """How much of it a thread has."""
     most: float
-    """How many of its shares a panel may fill where rows have many entries; one of maxima, which compute more, one."""
+    """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
     own: int
-    """How much lies in a core's own cache, from where maxima, too, are taken as fast without prefetching."""
+    """The size up to which sources are in a core's own cache, so that max and min need no prefetching either."""
 
 
 @cache

@@ -96,7 +96,7 @@ class SpmmKernel(_Bound):
     def __call__(self, structure: Structure, operands: Sequence[int], out: int, threads: int, winners: int = 0) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
 
-        Of several reductions it is (maxima and minima, num_rows, width).
+        Of several reductions it is (number of max and min reductions, num_rows, width).
         """
         words = self.words(structure, operands, out)
         words[_WINNERS] = winners

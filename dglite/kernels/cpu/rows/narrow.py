@@ -1,6 +1,6 @@
 """Products of many rows with a small matrix, with bias and ReLU, and their gradients: one pass over the rows.
 
-Some rows at a time go through all that is to be done with them while they lie in a core's first cache: a GEMM for each
+Some rows at a time go through all that is to be done with them while they lie in a core's L1 cache: a GEMM for each
 would read them from memory again. See :mod:`...render.matrix` for the products themselves.
 """
 

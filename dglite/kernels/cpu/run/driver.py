@@ -6,7 +6,7 @@ by such a boundary is finished by the later task in a row of its own (the carry)
 Words of ``args``: 0 indptr, 1 indices, 2 edge_ids (0: entry j is edge j), 3 num_rows, 4 num_entries, 5 inner, 6 groups,
 7 the kernel, 8 out, 9 winners, 10 carry (for each task the row it carries, then what it found, then its winners),
 11 mode, 12 elements from a row of ``out`` to the next. A kernel of several reductions writes (reductions, num_rows,
-width) to ``out`` and to ``winners``, where there are maxima and minima alone; in the carry a task's rows of all
+width) to ``out`` and to ``winners``, for max and min reductions only; in the carry a task's rows of all
 reductions lie side by side. A kernel with an epilogue is called once more for each row that tasks shared, when that is
 merged. Then (address, row stride, group table) for every operand.
 """

@@ -236,7 +236,7 @@ def _sort_by_type(
 def topk_rows(
     rows: Rows, k: int, ascending: int, weights: np.ndarray, chosen: Choices, bad: np.ndarray, first: int, last: int
 ) -> None:
-    """Choose the entries of greatest weight, or of least, in order; of equal ones the earlier entry comes first."""
+    """Choose the entries of largest weight, or of least, in order; of equal ones the earlier entry comes first."""
     for i in range(first, last):
         start, to = rows.starts[i], rows.offsets[i]
         degree, count = np.int64(rows.indptr[rows.seeds[i] + 1]) - start, rows.offsets[i + 1] - to

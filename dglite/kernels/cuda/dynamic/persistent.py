@@ -23,7 +23,7 @@ __all__ += ["FormulaStep", "Rowwise", "Summed", "Times", "persistent_program", "
 WAIT, CHECK, FIRST_CASE = 0, 1, 2
 """Operations: to wait for all blocks, to end the sweeps, and from there on the cases of a program."""
 STATUS_WORDS, ERROR, LOSS, UNUSED, ELAPSED = 8, 1, 2, 3, 4
-"""Words of the status: signals, a reported error, the loss (a double), memory for what nobody reads, clock ticks."""
+"""Words of the status: signals, a reported error, the loss (a double), memory for what nothing reads, clock ticks."""
 SCRATCH_BYTES = 1 << 23
 """Memory for what blocks find of one product before it is added up."""
 REGISTERS = 128

@@ -128,7 +128,7 @@ class CudaSpmmKernel(_BoundProgram):
     ) -> None:
         """Run. ``winners`` (num_rows, width) receives the entry that won each element, -1 in rows without entries.
 
-        Of several reductions it is (maxima and minima, num_rows, width).
+        Of several reductions it is (number of max and min reductions, num_rows, width).
         """
         width = self.layout.width
         if not width or not structure.num_rows:
