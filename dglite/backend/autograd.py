@@ -314,7 +314,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     if not _mode.enabled:
         return made
     read = [x for x in operands if isinstance(x, Tensor)]
-    if not _wanted(read):
+    if not _any_needs_gradient(read):
         return made
     wanted = tuple([x if isinstance(x, Tensor) and x.requires_grad else None for x in operands])
 
@@ -336,7 +336,7 @@ def apply(name: str, *operands: Any, **static: Any) -> Tensor:
     return made
 
 
-def _wanted(tensors: Sequence[Tensor]) -> bool:
+def _any_needs_gradient(tensors: Sequence[Tensor]) -> bool:
     """Whether one of the tensors requires a gradient."""
     return any(x.requires_grad for x in tensors)
 
@@ -348,7 +348,7 @@ def record(op: DifferentiableOp, *inputs: Tensor) -> Tensor:
         made: Tensor = op.forward(*inputs)
     finally:
         _mode.enabled = enabled
-    if not enabled or not _wanted(inputs):
+    if not enabled or not _any_needs_gradient(inputs):
         return made
     needs = tuple([x.requires_grad for x in inputs])
     saved: list[Tensor | None] = [None] * (len(inputs) + 1)

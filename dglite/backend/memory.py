@@ -1,11 +1,11 @@
 """The memory pool of results, gradients and scratch arrays: blocks that are reused once nothing refers to them.
 
-The system hands out fresh memory page by page, and clears each one: filling a fresh tensor of 50 MB takes ten times as
-long as filling one that has been used before, and as long as many a kernel. A block is lent to one tensor at a time,
-and comes back when the last reference to that tensor's memory goes.
+The operating system maps fresh memory page by page, and clears each page: filling a fresh tensor of 50 MB takes ten
+times as long as filling one in reused memory, and as long as many a kernel. A block belongs to one tensor at a time,
+and is free again when the last reference to that tensor's memory is gone.
 
-Nothing here takes a lock. Blocks come back in any thread and at any time, also amid a loan of the same thread; what is
-shared are dictionaries and queues of which only single operations are used. Counts are made when they are asked for.
+There is no lock. Blocks are freed in any thread and at any time, also in the middle of an allocation by the same
+thread; only single operations of dictionaries and queues change shared state. Totals are computed on request.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ __all__ = ["LARGE", "Pool", "empty_cache", "memory_summary", "pool"]
 LARGE = 1 << 18
 """Elements from which on results come from the pool: 1 MB of float32. Below, malloc has pages at hand."""
 IDLE = 10.0
-"""Seconds after which a block that nobody uses goes back to the system. Longer steps do not notice its page faults."""
+"""Seconds after which an idle block is freed. In longer steps its page faults do not matter."""
 KEPT = 1 << 24
-"""Bytes that it may hold in any case: small calls, of sizes that change, find blocks of all their sizes."""
+"""Bytes that the pool may hold in any case, so that small calls of varying sizes find blocks."""
 _PAGE, _HUGE = 1 << 12, 1 << 21
 
 Memory = Any
@@ -51,12 +51,12 @@ class Block:
 
     @property
     def bytes(self) -> np.ndarray:
-        """All of it, whoever has it."""
+        """All of its bytes, whether in use or not."""
         return np.ndarray(self.size, np.uint8, self.memory, self.start)
 
 
-class _Lent(np.ndarray):
-    """An array over a block. What is made of it, tensor, storage or array, keeps it; when it goes, the block is free.
+class _PooledArray(np.ndarray):
+    """An array over a block. Tensors, storages and views made from it hold it; when it is freed, so is the block.
 
     NumPy lets a view of a view refer to the first array, unless that is of another class: so nobody is given this
     itself, but arrays and tensors over it. Views that are of this class all the same have no block.
@@ -76,7 +76,7 @@ class Pool:
     """Blocks by size: eighths of powers of 2, so that at most an eighth is too much.
 
     It holds ``limit()`` bytes at most, and 1.5 times the recent peak of memory in use, or 16 MB. Blocks that are idle
-    for ten seconds go at the next loan or full garbage collection.
+    for ten seconds are freed at the next allocation or full garbage collection.
     """
 
     def __init__(self, limit: Callable[[], int], new: Callable[[int], tuple[Memory, int]] | None = None) -> None:
@@ -84,10 +84,10 @@ class Pool:
         self._limit: int | None = None
         self._free: dict[int, deque[Block]] = {}
         self._known: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self.loans = self.made = self.peak = 0
-        self._most_lent, self._next_look = (0, 0), 0.0
+        self.allocations = self.made = self.peak = 0
+        self._recent_peak, self._next_look = (0, 0), 0.0
 
-    # -- loans -------------------------------------------------------------------------------------------------------
+    # -- allocation ---------------------------------------------------------------------------------------------------
     def lend(self, shape: Sequence[int], dtype: np.dtype, nbytes: int, loose: bool = False) -> np.ndarray | None:
         """Return memory of any content, to be wrapped by a tensor or by ``view(np.ndarray)``; None beyond the limit.
 
@@ -111,10 +111,10 @@ class Pool:
         if block is None:
             return None
         block.asked = nbytes
-        lent = _Lent(shape, dtype, block.memory, block.start)
+        lent = _PooledArray(shape, dtype, block.memory, block.start)
         lent.home = self._free[block.size]
         lent.block = block
-        self.loans += 1
+        self.allocations += 1
         return lent
 
     def _fit(self, size: int, larger: int) -> Block | None:
@@ -136,8 +136,8 @@ class Pool:
         each driving out the other's.
         """
         in_use, held = self.bytes_in_use + size, self.bytes_held + size
-        before, since = self._most_lent
-        self._most_lent = before, max(since, in_use)
+        before, since = self._recent_peak
+        self._recent_peak = before, max(since, in_use)
         most = min(max(max(before, since, in_use) * 3 // 2, KEPT), self.limit)
         if held > most:
             block = self._fit(size, 16)
@@ -154,25 +154,25 @@ class Pool:
         self.made += 1
         return block
 
-    # -- giving back ---------------------------------------------------------------------------------------------------
+    # -- freeing ---------------------------------------------------------------------------------------------------
     def release(self) -> None:
-        """Give all free blocks back to the system."""
-        self._most_lent = 0, 0
+        """Free all blocks that are not in use."""
+        self._recent_peak = 0, 0
         for size in list(self._free):
             while self._drop(size):
                 pass
 
     def release_idle(self) -> None:
-        """Give back what nothing has used for a while; called by loans and by full garbage collections."""
+        """Free blocks that were idle for a while; called by allocations and full garbage collections."""
         now = monotonic()
         self._next_look = now + IDLE / 2
         for size in list(self._free):
             while self._since(size) < now - IDLE and self._drop(size):
                 pass
-        self._most_lent = max(self._most_lent[1], self.bytes_held * 2 // 3), 0  # everything left was used recently
+        self._recent_peak = max(self._recent_peak[1], self.bytes_held * 2 // 3), 0  # everything left was used recently
 
     def _shrink(self, most: int) -> None:
-        """Give free blocks back, those first that were used longest ago, until ``most`` bytes are held."""
+        """Free blocks, least recently used first, until ``most`` bytes are held."""
         too_much = self.bytes_held - most
         while too_much > 0:
             since, size = min(((self._since(size), size) for size in list(self._free)), default=(math.inf, 0))
@@ -181,14 +181,14 @@ class Pool:
             too_much -= size if self._drop(size) else 0
 
     def _since(self, size: int) -> float:
-        """Return when the free block of a size that was used longest ago was used, infinity where none is free."""
+        """Return when the least recently used free block of a size was used, infinity if none is free."""
         try:
             return self._free[size][0].since
         except IndexError:
             return math.inf
 
     def _drop(self, size: int) -> bool:
-        """Give back the block of a size that was used longest ago; False where none is free."""
+        """Free the least recently used block of a size; False if none is free."""
         try:
             self._free[size].popleft()
         except IndexError:
@@ -210,16 +210,16 @@ class Pool:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of blocks that wait to be lent."""
+        """Bytes of free blocks."""
         return sum(size * len(self._free[size]) for size in list(self._free))
 
     @property
     def bytes_in_use(self) -> int:
-        """Bytes of blocks that are lent."""
+        """Bytes of blocks in use."""
         return max(self.bytes_held - self.free_bytes, 0)
 
     def blocks(self) -> list[Block]:
-        """Return all blocks, lent and free."""
+        """Return all blocks, in use and free."""
         return [block for known in self._known.valuerefs() if (block := known()) is not None]
 
     def summary(self) -> str:
@@ -229,13 +229,13 @@ class Pool:
         unused = {id(block) for size in waiting for block in tuple(self._free[size])}
         lent = [block for block in held if id(block) not in unused]
         taken, asked = sum(block.size for block in lent), sum(block.asked for block in lent)
-        again = 100 * (1 - self.made / self.loans) if self.loans else 0.0
+        again = 100 * (1 - self.made / self.allocations) if self.allocations else 0.0
         lines = [
-            f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than was asked for",
+            f"in use      {_spelt(taken):>12}, {_spelt(taken - asked)} more than requested",
             f"free        {_spelt(free):>12}",
             f"most in use {_spelt(max(self.peak, taken)):>12}",
             f"limit       {_spelt(self.limit):>12}{'' if self.limit else ': no pool'}",
-            f"loans       {self.loans:>12}, {again:.1f}% of them of memory used before",
+            f"allocations {self.allocations:>12}, {again:.1f}% of them from reused memory",
         ]
         counts = Counter(block.size for block in held)
         lines += [f"{'block':>12}{'blocks':>10}{'free':>8}"] if counts else []
@@ -301,21 +301,21 @@ def _spelt(nbytes: int) -> str:
 
 # -- the pool of this process ------------------------------------------------------------------------------------------
 pool = Pool(pool_limit)
-"""Whatever tensor library computes."""
+"""The same for all tensor libraries."""
 
 
 def empty_cache() -> None:
-    """Give the memory back to the system that no tensor uses: free blocks of the pool.
+    """Return unused memory of the pool to the system.
 
-    They go by themselves when they are idle for ten seconds, or when memory runs out.
+    Idle blocks are also freed after ten seconds, and when memory runs out.
     """
     pool.release()
 
 
 def memory_summary() -> str:
-    """Return a readable account of the memory pool: what is in use, what is free, how often it was used again.
+    """Return a summary of the memory pool as text: bytes in use, free bytes, and how often memory was reused.
 
-    Memory of tensors that torch or NumPy makes itself is not in it.
+    Memory that torch or NumPy allocates itself is not included.
 
     >>> print(dgl.memory_summary().splitlines()[3].split()[0])
     limit
@@ -324,7 +324,7 @@ def memory_summary() -> str:
 
 
 def _look(phase: str, info: dict[str, int]) -> None:
-    """Let idle blocks go after a full garbage collection: a program that lends no more has those, too."""
+    """Free idle blocks after a full garbage collection: a program may make no further allocations."""
     if phase == "stop" and info["generation"] == 2:
         pool.release_idle()
 

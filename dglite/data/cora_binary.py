@@ -58,12 +58,12 @@ class CoraBinary(PublishedDataset):
         url = "https://data.dgl.ai/dataset/cora_binary.zip"
         super().__init__("cora_binary", url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return "graphs.txt", "pmpds.pkl", "labels.txt"
 
     def process(self) -> None:
         """Read the files."""
-        edges, matrices, labels = (self._folder / name for name in self._wanted())
+        edges, matrices, labels = (self._folder / name for name in self._file_names())
         self.graphs = [graph(tuple(part.T)) for part in _parts(edges, 2)]
         self.labels = [part[:, 0] for part in _parts(labels, 1)]
         self.pmpds = [_matrix(found, matrices) for found in read_numeric_pickle(matrices)]

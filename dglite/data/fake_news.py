@@ -71,7 +71,7 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         url = f"https://data.dgl.ai/dataset/{_ARCHIVES[name]}"
         super().__init__(name, url, raw_dir, None, (), False, False, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         arrays = ("graph_labels", "node_graph_id", "train_idx", "val_idx", "test_idx")
         return ("A.txt", *(f"{each}.npy" for each in arrays), f"new_{self.feature_name}_feature.npz")
 
@@ -82,7 +82,7 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
 
     def process(self) -> None:
         """Read the files and cut the forest into its trees."""
-        edges, labels, owners, *parts, features = (self._folder / name for name in self._wanted())
+        edges, labels, owners, *parts, features = (self._folder / name for name in self._file_names())
         self.labels = long_tensor(npy_of(labels))
         of_graph, num_graphs = npy_of(owners), len(self.labels)
         num_nodes = len(of_graph)

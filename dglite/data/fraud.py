@@ -96,7 +96,7 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
         url = f"https://data.dgl.ai/dataset/{self._kind.archive}.zip"
         super().__init__(name, url, raw_dir, None, key, force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (self._kind.file,)
 
     def process(self) -> None:

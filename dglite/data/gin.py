@@ -81,15 +81,15 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         """The folder that the archive is unpacked to, whatever the name."""
         return str(Path(self.raw_dir) / "GINDataset")
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (f"{self.name}.txt",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return f"GINDataset/dataset/{self.name}", self.name, "gin", "."
 
     def process(self) -> None:
         """Read the file and build the graphs."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         self.glabel_dict: dict[int, int] = {}
         self.nlabel_dict: dict[int, int] = {}
         items, labels = [], []

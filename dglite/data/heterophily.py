@@ -96,15 +96,15 @@ class _Heterophilous(_WithSplits):
         train_mask = g.ndata["train_mask"][:, 0]  # of the first split
     """
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (f"{self.name}.npz",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return ".", self.name, "heterophilous"
 
     def process(self) -> None:
         """Read the file and build the graph."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         names = ("edges", "node_features", "node_labels", *(f"{split}_masks" for split in _SPLITS))
         edges, features, labels, *masks = npz_of(path, names)
         if edges.ndim != 2 or edges.shape[1] != 2 or features.ndim != 2 or labels.shape != features.shape[:1]:
@@ -173,16 +173,16 @@ class _GeomGCN(_WithSplits):
         train_mask = g.ndata["train_mask"][:, 0]  # of the first split
     """
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         splits = (f"{self.name}_split_0.6_0.2_{i}.npz" for i in range(10))
         return "out1_node_feature_label.txt", "out1_graph_edges.txt", *splits
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return (self.name,)  # the names of the files say nothing
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        nodes, edges, *splits = (self._folder / name for name in self._wanted())
+        nodes, edges, *splits = (self._folder / name for name in self._file_names())
         features, labels = self._nodes(nodes)
         if labels.min(initial=0) < 0:
             raise DGLError(f"{nodes} has a label below 0")

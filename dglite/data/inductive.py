@@ -88,12 +88,12 @@ class PPIDataset(_InParts):
     _published = "ppi", f"{_DGL}/ppi.zip"
     num_labels = num_classes = 121
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return tuple(f"{self.mode}_{part}" for part in ("graph.json", "labels.npy", "feats.npy", "graph_id.npy"))
 
     def process(self) -> None:
         """Read the files and cut the graph into its parts."""
-        structure, labels, features, owners = (self._folder / name for name in self._wanted())
+        structure, labels, features, owners = (self._folder / name for name in self._file_names())
         self.graph = _node_link_graph(structure)
         num_nodes = self.graph.num_nodes()
         self.labels = float_tensor(npy_of(labels, num_nodes))
@@ -163,12 +163,12 @@ class _GraphFile(_InParts):
     _file: ClassVar[str]
     _columns: ClassVar[tuple[str, ...]] = ("feat", "label")
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (self._file.format(self.mode),)
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         self.graphs, self._labels = load_graphs(str(path))
         for i, g in enumerate(self.graphs):
             lacking = {*self._columns} - {*g.ndata} or {"feat"} - {*g.edata}
@@ -217,7 +217,9 @@ class ZINCDataset(_GraphFile):
         super().process()
         labels = self._labels.get("g_label")
         if labels is None or len(labels) != len(self.graphs):
-            raise DGLError(f"{self._folder / self._wanted()[0]} has no g_label for each of {len(self.graphs)} graphs")
+            raise DGLError(
+                f"{self._folder / self._file_names()[0]} has no g_label for each of {len(self.graphs)} graphs"
+            )
 
     def __getitem__(self, item: int) -> Any:
         """Return graph ``item`` and its label."""

@@ -66,10 +66,10 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
         url = f"https://data.dgl.ai/dataset/{name}.tgz"
         super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return tuple(f"{part}.txt" for part in _SETS)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return self.name, f"{self.name}/{self.name}", "."
 
     @property

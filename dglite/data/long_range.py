@@ -63,16 +63,16 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
         url = f"https://www.dropbox.com/s/{self._key}/{self._archive}.zip?dl=1"
         super().__init__(self._archive, url, raw_dir, None, (), bool(force_reload), bool(verbose), transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return tuple(f"{part}.pt" for part in _PARTS)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return f"{self.name}/{self.name}", self.name, "."
 
     def process(self) -> None:
         """Read the graphs."""
         self.graphs, labels, self._ends = [], list[np.ndarray](), [0]
-        for name in self._wanted():
+        for name in self._file_names():
             path = self._folder / name
             for number, sample in enumerate(read_numeric_pt(path)):
                 made, label = self._read(sample, number, path)

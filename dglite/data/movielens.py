@@ -87,7 +87,7 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         key, url = (name, valid_ratio, test_ratio, random_state), f"https://data.dgl.ai/dataset/{name}.zip"
         super().__init__(name, url, raw_dir, None, key, bool(force_reload), bool(verbose), transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return _FILES[self.name]
 
     def process(self) -> None:
@@ -96,8 +96,8 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
         kept = np.isin(film_ids, films)
-        src = _places(users, user_ids, self._folder / _FILES[self.name][-2], "user")
-        dst = _places(films, film_ids[kept], self._folder / _FILES[self.name][-1], "film")
+        src = _positions(users, user_ids, self._folder / _FILES[self.name][-2], "user")
+        dst = _positions(films, film_ids[kept], self._folder / _FILES[self.name][-1], "film")
         made = heterograph(
             {("user", "user-movie", "movie"): (src, dst), ("movie", "movie-user", "user"): (dst, src)},
             {"user": len(user_ids), "movie": int(kept.sum())},
@@ -115,7 +115,7 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
     def _split(self) -> tuple[Ratings, dict[str, np.ndarray]]:
         """Return the ratings, and which are to train, validate and test on."""
         if self.name == "ml-100k":
-            given, test = (_ratings(self._folder / name, "\t") for name in self._wanted()[:2])
+            given, test = (_ratings(self._folder / name, "\t") for name in self._file_names()[:2])
             fractions = [1 - self.valid_ratio, self.valid_ratio, 0.0]
         else:
             assert self.test_ratio is not None
@@ -200,7 +200,7 @@ def _ratings(path: Path, between: str) -> Ratings:
     return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
 
 
-def _places(ids: np.ndarray, known: np.ndarray, path: Path, what: str) -> np.ndarray:
+def _positions(ids: np.ndarray, known: np.ndarray, path: Path, what: str) -> np.ndarray:
     """Return where each id is among the known ones, which a file has."""
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known, ids, sorter=order)

@@ -72,12 +72,12 @@ class _Benchmark(OneGraph):
 
     num_classes: int
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (f"{self.name}.npz",)
 
     def process(self) -> None:
         """Read the file and build the graph."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         names = [f"{part}_{kind}" for part in ("adj", "attr") for kind in ("data", "indices", "indptr", "shape")]
         arrays = read_npz(path, (*names, "attr_matrix", "labels"))
         adjacency = csr_in(arrays, "adj_", path)
@@ -195,12 +195,12 @@ class RedditDataset(OneGraph):
         self._published = name, f"{_DGL}/{name}.zip"  # type: ignore[misc]
         super().__init__(raw_dir, force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return f"{self.name}_graph.npz", "reddit_data.npz"
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        structure, path = (self._folder / name for name in self._wanted())
+        structure, path = (self._folder / name for name in self._file_names())
         src, dst, num_nodes = sparse_edges_of(structure)
         features, labels, kinds = npz_of(path, ("feature", "label", "node_types"))
         shapes = features.shape[:1], labels.shape, kinds.shape
@@ -256,15 +256,15 @@ class _Saint(OneGraph):
         self._reorder = reorder
         super().__init__(raw_dir, force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return "adj_full.npz", "feats.npy", "class_map.json", "role.json"
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return (self.name,)  # the names of the files say nothing
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        structure, features, classes, roles = (self._folder / name for name in self._wanted())
+        structure, features, classes, roles = (self._folder / name for name in self._file_names())
         src, dst, num_nodes = sparse_edges_of(structure)
         g = graph((src, dst), num_nodes=num_nodes)
         g.ndata["feat"] = float_tensor(npy_of(features, num_nodes))
@@ -332,10 +332,10 @@ class WikiCSDataset(OneGraph):
     _published = "wiki_cs", f"{_DGL}/wiki_cs.zip"
     num_classes = 10
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return ("data.json",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return (self.name,)  # the name of the file says nothing
 
     def process(self) -> None:

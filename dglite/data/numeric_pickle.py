@@ -41,25 +41,25 @@ class _DType:
 
 
 class _Array:
-    """Stands in for ``numpy.ndarray``: a shape, a dtype and raw bytes."""
+    """Replaces ``numpy.ndarray``: a shape, a dtype and raw bytes."""
 
     values: np.ndarray
 
-    def __init__(self, room: _Room) -> None:
-        self._room = room
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, by_column, raw = state
         if not (isinstance(dtype, _DType) and isinstance(raw, str | bytes)):
             raise pickle.UnpicklingError("an array whose content is not plain numbers")
-        self._room.take(len(raw))
+        self._budget.take(len(raw))
         content = raw.encode("latin1") if isinstance(raw, str) else raw
         values = np.frombuffer(content, dtype.resolved).reshape(shape, order="F" if by_column else "C")
         self.values = values.astype(values.dtype.newbyteorder("="))
 
 
-class _Room:
-    """The bytes that arrays may still have. A file has no more than its size, unless it names the same ones again."""
+class _Budget:
+    """The bytes that arrays may still take: the file's size, unless it refers to the same bytes repeatedly."""
 
     def __init__(self, size: int) -> None:
         self._left = 2 * size  # encoded once, then read once
@@ -70,7 +70,7 @@ class _Room:
             raise pickle.UnpicklingError("arrays that are larger together than the file")
 
     def reconstruct(self, kind: type, *_shape_and_dtype: object) -> _Array:
-        """Stand in for the function with which NumPy begins an array; the state that follows has all that counts."""
+        """Replace NumPy's constructor of an array; the state that follows has everything."""
         if kind is not _Array:
             raise pickle.UnpicklingError("an array of a class of its own")
         return _Array(self)
@@ -158,8 +158,8 @@ def _no_bytes() -> bytes:
 _ADMITTED = {
     ("numpy", "dtype"): _DType,
     ("numpy", "ndarray"): _Array,
-    ("numpy.core.multiarray", "_reconstruct"): _Room.reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _Room.reconstruct,
+    ("numpy.core.multiarray", "_reconstruct"): _Budget.reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _Budget.reconstruct,
     ("scipy.sparse.csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse._csr", "csr_matrix"): CsrMatrix,
     ("scipy.sparse.coo", "coo_matrix"): CooMatrix,
@@ -168,7 +168,7 @@ _ADMITTED = {
     ("__builtin__", "list"): list,
     ("builtins", "list"): list,
     ("__builtin__", "bytes"): _no_bytes,
-    ("_codecs", "encode"): _Room.encode,
+    ("_codecs", "encode"): _Budget.encode,
 }
 """What the names in a file stand for; modules are given as old and new versions of the libraries call them."""
 
@@ -185,7 +185,7 @@ class _NumericUnpickler(pickle._Unpickler):
         file = io.BytesIO(content)
         file.seek(start)
         super().__init__(file, encoding="latin1")
-        self._room, self._file = _Room(len(content)), file
+        self._budget, self._file = _Budget(len(content)), file
 
     def place(self) -> int:
         """Return where the pickle that was loaded ends."""
@@ -194,7 +194,7 @@ class _NumericUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             found = _ADMITTED[module, name]
-            return partial(found, self._room) if found in (_Room.reconstruct, _Room.encode) else found
+            return partial(found, self._budget) if found in (_Budget.reconstruct, _Budget.encode) else found
         except KeyError:
             raise pickle.UnpicklingError(
                 f"{module}.{name}, which is not a type of number, array, list or dict"

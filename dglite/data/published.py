@@ -19,35 +19,35 @@ _ARCHIVES = (".zip", ".tgz", ".gz")
 
 
 class PublishedDataset(DGLDataset):
-    """Base of data sets of published files: ``_wanted`` says which files, ``_places`` where they may be.
+    """Base of data sets of published files, which are ``_file_names`` in one of the folders ``_subfolders``.
 
-    A download that is an archive is kept in ``raw_dir`` and unpacked to ``raw_path``; so is one that is put there.
+    An archive that is downloaded to ``raw_dir``, or put there by hand, is unpacked to ``raw_path``.
     """
 
     _sha1: str | None = None
 
     def __init_subclass__(cls) -> None:
-        """Let the docstring of one set of a family, a line, go on with what the family's base says."""
+        """Append the docstring of the family's base class to the one-line docstring of a data set."""
         base = cls.__mro__[1]
         if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
             cls.__doc__ += base.__doc__.partition("\n")[2]
 
-    def _wanted(self) -> tuple[str, ...]:
-        """Return the names of the files without which nothing can be read."""
-        raise NotImplementedError(f"{type(self).__name__} must define _wanted(), which returns names of files")
+    def _file_names(self) -> tuple[str, ...]:
+        """Return the names of the required files."""
+        raise NotImplementedError(f"{type(self).__name__} must define _file_names(), which returns names of files")
 
-    def _places(self) -> tuple[str, ...]:
-        """Return the folders below ``raw_dir`` that may have them, the one that downloads come to first."""
+    def _subfolders(self) -> tuple[str, ...]:
+        """Return the folders below ``raw_dir`` that may have the files, the one for downloads first."""
         return (self.name, ".")
 
     @property
     def _folder(self) -> Path:
-        """The folder that has the files; where there is none, the one that downloads come to."""
-        folders = [Path(self.raw_dir) / place for place in self._places()]
+        """The folder that has the files; if there is none, the one for downloads."""
+        folders = [Path(self.raw_dir) / place for place in self._subfolders()]
         return next((folder for folder in folders if not self._missing(folder)), folders[0])
 
     def _missing(self, folder: Path) -> list[str]:
-        return [name for name in self._wanted() if not (folder / name).is_file()]
+        return [name for name in self._file_names() if not (folder / name).is_file()]
 
     def has_raw(self) -> bool:
         """Whether one folder has all the files."""
@@ -65,7 +65,7 @@ class PublishedDataset(DGLDataset):
             if missing := self._missing(self._folder):
                 raise DGLError(f"{got} has no {missing[0]}")
         except DGLError as error:
-            looked = ", ".join(str(Path(self.raw_dir) / place) for place in self._places())
+            looked = ", ".join(str(Path(self.raw_dir) / place) for place in self._subfolders())
             raise DGLError(
                 f"{self.name} was looked for in {looked}; {', '.join(self._missing(self._folder))} are missing there. "
                 f"{error}. Put the files into one of these folders, or {self.url.rsplit('/', 1)[-1]} into "

@@ -55,10 +55,10 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
         url = "http://deepchem.io.s3-website-us-west-1.amazonaws.com/datasets/qm7b.mat"
         super().__init__("qm7b", url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return ("qm7b.mat",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return ".", self.name
 
     def process(self) -> None:
@@ -88,10 +88,10 @@ class _Molecules(PublishedDataset):
 
     _file: str
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (self._file,)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return ".", self.name
 
     def _arrays(self, names: Sequence[str]) -> list[np.ndarray]:

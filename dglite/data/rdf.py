@@ -82,7 +82,7 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
         self._predict_category, self._print_every, self._insert_reverse = predict_category, print_every, insert_reverse
         super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return "trainingSet.tsv", "testSet.tsv"
 
     def _missing(self, folder: Path) -> list[str]:

@@ -69,15 +69,15 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
         self.split, self.use_feature = split, use_feature
         super().__init__("Superpixel", _URL, raw_dir, None, (split, use_feature), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (f"{self._file}_{self.split}.pkl",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return "Superpixel/superpixels", "superpixels", "Superpixel", "."
 
     def process(self) -> None:
         """Read the superpixels and find which are alike."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         try:
             labels, samples = plain(read_numeric_pickle(path))
             images = [(np.asarray(colour, np.float64), np.asarray(place, np.float64)) for colour, place, *_ in samples]

@@ -120,13 +120,13 @@ class BitcoinOTCDataset(_Events):
         url = "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"
         super().__init__("bitcoinotc", url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
-        by_dgl = any((Path(self.raw_dir) / place / "bitcoinotc.csv").is_file() for place in self._places())
+    def _file_names(self) -> tuple[str, ...]:
+        by_dgl = any((Path(self.raw_dir) / place / "bitcoinotc.csv").is_file() for place in self._subfolders())
         return ("bitcoinotc.csv" if by_dgl else "soc-sign-bitcoinotc.csv",)
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         events = _events_of(path, ",").astype(np.int64)
         self._ends = events[:, :2] - events[:, :2].min()
         _check_nodes(self._ends, path)
@@ -190,15 +190,15 @@ class _News(_Events):
         name, url = self._published
         super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return (f"{self.mode}.txt",)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return (self.name,)  # the names of the files say nothing
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._wanted()[0]
+        path = self._folder / self._file_names()[0]
         events = _events_of(path, "\t").astype(np.int64)
         self._ends, self._values = events[:, [0, 2]], events[:, 1]
         _check_nodes(self._ends, path)

@@ -53,10 +53,10 @@ class _Collection(PublishedDataset):
     graph_labels: Any
     num_labels: int | None
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         return tuple(f"{self.name}_{part}.txt" for part in ("A", "graph_indicator"))
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         return f"{self.name}/{self.name}", self.name, f"tu/{self.name}", "."
 
     def _file(self, part: str) -> Path:

@@ -28,7 +28,7 @@ from .buffers import buffers_here
 __all__ = ["CachedFeatures", "FeatureStore", "MappedFeatures", "TensorFeatures", "hot_rows", "take_rows"]
 
 _WIDENED = {"float16": "widen_float16", "bfloat16": "widen_bfloat16", "int8": "widen_int8"}
-_NO_PLACES = np.empty(0, np.int64)
+_NO_POSITIONS = np.empty(0, np.int64)
 _COPIED = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
 _READERS = 32
 """Threads that wait for a file's pages. They wait most of the time, so that there may be more than cores."""
@@ -91,7 +91,7 @@ class _Stored:
         """
         rows = np.ascontiguousarray(as_ids(ids, self.num_rows, "row"))
         target, result = _target((len(rows), *self.shape), self.dtype, out)
-        self.gather(rows, _NO_PLACES, target)
+        self.gather(rows, _NO_POSITIONS, target)
         return result
 
     def gather(self, rows: np.ndarray, places: np.ndarray, target: np.ndarray, run: Any = None) -> None:
@@ -330,7 +330,7 @@ def take_rows(source: Tensor, rows: np.ndarray) -> Tensor:
         run, copy = _kernels().rows.run_rows, _kernels().gather.copy_rows
         # A row of any width is a step to anywhere in memory.
         width, work = count * dtype.itemsize, len(rows) * (1 + count // 4)
-        arguments = active.address(source), width, np.ascontiguousarray(rows), _NO_PLACES, target.ctypes.data
+        arguments = active.address(source), width, np.ascontiguousarray(rows), _NO_POSITIONS, target.ctypes.data
         run(copy, len(rows), work, active.num_threads(), *arguments)
     return active.from_numpy(target.view(dtype).reshape(len(rows), *shape[1:]))
 

@@ -142,7 +142,7 @@ class DistEmbedding(NodeEmbedding):
             shapes = {key: tuple(value.shape) for key, value in state_dict.items()}
             raise DGLError(f"{self._rows.name}: expected a weight of shape {self._rows.shape}, got {shapes}")
         self._tensor.copy_(from_original_order(self._rows, state_dict["weight"]))
-        self._rows.keep(())
+        self._rows.set_cache(())
 
     def _all_get_optm_state(self) -> list[Tensor]:
         return [in_original_order(self._rows, state) for state in self._optm_state or ()]

@@ -84,7 +84,7 @@ class Part:
         nodes = []
         for i, ranges in enumerate(book.nodes.values()):
             nodes.append(np.concatenate([np.arange(*ranges.of(book.partid)), self.array(f"nodes.{i}.halo")]))
-        places = {ntype: _Places(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
+        places = {ntype: _Positions(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
         relations, edges = [], []
         for i, (src_type, _, dst_type) in enumerate(etypes):
             indptr, indices = self.rows(i)
@@ -116,15 +116,15 @@ class Part:
         return made
 
 
-class _Places:
-    """Where ids are in a list of them, -1 where they are not."""
+class _Positions:
+    """The positions of ids in a list, -1 for ids that are not in it."""
 
     def __init__(self, ids: np.ndarray) -> None:
         self._order = np.argsort(ids)
         self._sorted = ids[self._order]
 
     def of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the place of each id."""
+        """Return the position of each id."""
         if not len(self._sorted):
             return np.full(len(ids), -1)
         at = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)

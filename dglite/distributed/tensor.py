@@ -99,7 +99,7 @@ class DistTensor:
                 f"{self.name}: init_func made {tuple(self.local.shape)} {self.local.dtype}; expected {expected} {dtype}"
             )
         self.hits = self.misses = 0
-        self._kept_ids, self._kept = np.empty(0, np.int64), self.local[:0]
+        self._cached_ids, self._cached_rows = np.empty(0, np.int64), self.local[:0]
 
     def __len__(self) -> int:
         return self.ranges.count
@@ -156,7 +156,7 @@ class DistTensor:
         rows_here = _rows(packed, self.local, len(own))
         with torch.no_grad():
             self.local[torch.from_numpy(own[last])] = rows_here[torch.from_numpy(last)]
-        self.keep(())
+        self.set_cache(())
 
     # -- the cache ---------------------------------------------------------------------------------------------------
     def cache(self, ids: Any) -> None:
@@ -167,14 +167,14 @@ class DistTensor:
         checked = self.exchange.together(f"caching {self.name}", lambda: np.unique(self.ranges.checked(ids)))
         first, last = self.ranges.of(self.exchange.rank)
         foreign = checked[(checked < first) | (checked >= last)]
-        self.keep(())
+        self.set_cache(())
         rows = self.rows(foreign)
-        self.keep(foreign, rows)
+        self.set_cache(foreign, rows)
 
-    def keep(self, ids: Any, rows: Tensor | None = None) -> None:
-        """Set what is in the cache, by ascending ids, and begin counting anew."""
-        self._kept_ids = np.asarray(ids, np.int64)
-        self._kept, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
+    def set_cache(self, ids: Any, rows: Tensor | None = None) -> None:
+        """Set what is in the cache, by ascending ids, and reset the counters."""
+        self._cached_ids = np.asarray(ids, np.int64)
+        self._cached_rows, self.hits, self.misses = self.local[:0] if rows is None else rows, 0, 0
 
     @property
     def hit_rate(self) -> float:
@@ -182,20 +182,20 @@ class DistTensor:
         total = self.hits + self.misses
         return self.hits / total if total else 0.0
 
-    def kept_places(self, ids: np.ndarray) -> np.ndarray:
-        """Return where ids are in the cache, -1 where they are not."""
-        if not len(self._kept_ids):
+    def cache_positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the positions of ids in the cache, -1 for ids that are not in it."""
+        if not len(self._cached_ids):
             return np.full(len(ids), -1)
-        at = np.minimum(np.searchsorted(self._kept_ids, ids), len(self._kept_ids) - 1)
-        return np.where(self._kept_ids[at] == ids, at, -1)
+        at = np.minimum(np.searchsorted(self._cached_ids, ids), len(self._cached_ids) - 1)
+        return np.where(self._cached_ids[at] == ids, at, -1)
 
-    def kept_rows(self, places: np.ndarray) -> Tensor:
+    def cached_rows(self, positions: np.ndarray) -> Tensor:
         """Return rows of the cache."""
-        return _taken(self._kept, places)
+        return _taken(self._cached_rows, positions)
 
 
 Request = tuple[DistTensor, Any]
-"""A tensor and the ids of the rows that are wanted."""
+"""A tensor and the ids of the rows that are needed."""
 
 
 def fetch(
@@ -219,9 +219,9 @@ def fetch(
     """
     if what is None:
         what = "reading " + ", ".join(tensor.name for tensor, _ in requests)
-    wanted: list[_Wanted] = []
+    wanted: list[_NeededRows] = []
     try:
-        wanted = [_Wanted(tensor, ids) for tensor, ids in requests] if error is None else []
+        wanted = [_NeededRows(tensor, ids) for tensor, ids in requests] if error is None else []
     except Exception as failure:
         error = failure
     if error is not None:
@@ -239,7 +239,7 @@ def fetch(
 
 
 @final
-class _Wanted:
+class _NeededRows:
     """Rows of one tensor that this rank needs: which, and which of them others have."""
 
     def __init__(self, tensor: DistTensor, ids: Any) -> None:
@@ -247,11 +247,11 @@ class _Wanted:
         self.ids, self.inverse = np.unique(ranges.checked(ids), return_inverse=True)
         first, last = ranges.of(tensor.exchange.rank)
         self.local = slice(*np.searchsorted(self.ids, (first, last)).tolist())
-        self.cached = tensor.kept_places(self.ids)
+        self.cached = tensor.cache_positions(self.ids)
         foreign = np.ones(len(self.ids), bool)
         foreign[self.local] = False
-        self.places = np.flatnonzero(foreign & (self.cached < 0))
-        self.remote = self.ids[self.places]
+        self.positions = np.flatnonzero(foreign & (self.cached < 0))
+        self.remote = self.ids[self.positions]
         self.cuts = ranges.cuts(self.remote)
         self.counts = np.diff(self.cuts)
         tensor.misses += len(self.remote)
@@ -262,10 +262,10 @@ class _Wanted:
         tensor, first = self.tensor, self.tensor.ranges.of(self.tensor.exchange.rank)[0]
         found = tensor.local.new_empty((len(self.ids), *tensor.shape[1:]))
         found[self.local] = _taken(tensor.local, self.ids[self.local] - first)
-        found[torch.from_numpy(self.places)] = received
+        found[torch.from_numpy(self.positions)] = received
         kept = np.flatnonzero(self.cached >= 0)
         if len(kept):
-            found[torch.from_numpy(kept)] = tensor.kept_rows(self.cached[kept])
+            found[torch.from_numpy(kept)] = tensor.cached_rows(self.cached[kept])
         return _taken(found, self.inverse)
 
 
@@ -285,7 +285,7 @@ def _serve(
     return torch.cat(pieces), sizes
 
 
-def _unpacked(wanted: Sequence[_Wanted], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
+def _unpacked(wanted: Sequence[_NeededRows], per_rank: np.ndarray, packed: Tensor) -> list[Tensor]:
     pieces: list[list[Tensor]] = [[of.tensor.local[:0]] for of in wanted]
     place = 0
     for rank in range(per_rank.shape[1]):

@@ -61,7 +61,7 @@ def save_graphs(
     for graph in graphs:
         if not isinstance(graph, DGLGraph):
             raise DGLError(f"g_list must be a DGLGraph or a list of them, it holds a {type(graph).__name__}")
-    header, arrays = pack_graphs(graphs, _wanted(formats))
+    header, arrays = pack_graphs(graphs, _requested_formats(formats))
     names: list[str] = []
     header["labels"] = names
     for name, values in dict(labels or {}).items():
@@ -72,7 +72,7 @@ def save_graphs(
     write_container(filename, _KIND, header, arrays)
 
 
-def _wanted(formats: str | Sequence[str] | None) -> tuple[str, ...] | None:
+def _requested_formats(formats: str | Sequence[str] | None) -> tuple[str, ...] | None:
     if formats is None:
         return None
     given = (formats,) if isinstance(formats, str) else tuple(formats)

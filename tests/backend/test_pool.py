@@ -32,14 +32,14 @@ GARBAGE = 0xAB
 @pytest.fixture(autouse=True)
 def garbage(monkeypatch):
     """Write into every block as soon as it comes back, and begin without free ones."""
-    come_back = memory._Lent.__del__
+    come_back = memory._PooledArray.__del__
 
     def overwrite(lent):
         if lent.block is not None:
             lent.block.bytes[:] = GARBAGE
         come_back(lent)
 
-    monkeypatch.setattr(memory._Lent, "__del__", overwrite)
+    monkeypatch.setattr(memory._PooledArray, "__del__", overwrite)
     gc.collect()
     dglite.empty_cache()
 
@@ -152,7 +152,7 @@ def test_no_live_tensor_changes(small):
     assert all(ends[a] <= b for (a, _), (b, _) in pairwise(starts) if a != b)
     for kept, value in live:
         assert (kept == value).all()
-    assert pool.made < pool.loans / 2
+    assert pool.made < pool.allocations / 2
 
 
 def graph(width=8):
@@ -173,15 +173,15 @@ def test_gradients_and_their_gradients(small, reduce):
             return g.ndata["h"]
 
     inputs = g.ndata["x"], g.edata["w"]
-    before = pool.loans
+    before = pool.allocations
     assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
     assert torch.autograd.gradgradcheck(call, inputs, fast_mode=True)
-    assert pool.loans > before
+    assert pool.allocations > before
 
 
 def test_products_of_layers(small):
     x, weight, bias = (torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in ((5, 3), (3, 4), (4,)))
-    active, before = load("torch"), pool.loans
+    active, before = load("torch"), pool.allocations
     for inputs in ((x, weight, bias), (x, weight, None)):
         assert torch.allclose(active.product(*inputs), x @ weight + (0 if inputs[2] is None else bias), rtol=1e-14)
         assert torch.autograd.gradcheck(active.product, inputs)
@@ -193,7 +193,7 @@ def test_products_of_layers(small):
     result = active.add_product(written, x, weight)
     assert result.data_ptr() == written.data_ptr() and torch.allclose(result, total + x @ weight)
     assert torch.equal(active.times(x.detach(), x.detach()[:, :1]), x * x[:, :1])
-    assert pool.loans > before
+    assert pool.allocations > before
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert active.product(x.float(), weight.float(), None).dtype is torch.bfloat16
     with pytest.raises(RuntimeError, match="dtype"):
@@ -232,7 +232,7 @@ def test_threads(small):
 
 def test_a_compiled_function_uses_the_pool(small):
     g = graph()
-    before = pool.loans
+    before = pool.allocations
 
     @torch.compile(backend="aot_eager")
     def call(x):
@@ -244,7 +244,7 @@ def test_a_compiled_function_uses_the_pool(small):
         (grad,) = torch.autograd.grad(y.sum(), x)
         assert torch.allclose(y, dglite.ops.copy_u_sum(g, x * 2) + 1)
         assert torch.allclose(grad, 2 * g.out_degrees()[:, None].double().expand(-1, 8))
-    assert pool.loans > before
+    assert pool.allocations > before
 
 
 def test_tensors_are_pickled_saved_and_shared():
@@ -295,9 +295,9 @@ def test_blocks_are_shared_by_dtypes_and_nearly_full():
 
 
 def test_small_results_have_memory_of_torch():
-    before = pool.loans
+    before = pool.allocations
     assert load("torch").empty((LARGE - 1,), "float32", "cpu").untyped_storage().resizable()
-    assert pool.loans == before
+    assert pool.allocations == before
 
 
 def test_a_block_that_is_too_small_makes_way(monkeypatch):
@@ -325,7 +325,7 @@ def test_sizes_in_turns_keep_their_blocks():
         del first
         held = lend(own, 16 * MB), lend(own, 2 * MB)
         del held
-    assert own.made <= 5 and own.loans == 15
+    assert own.made <= 5 and own.allocations == 15
     assert own.bytes_held <= 1.5 * own.peak
 
 

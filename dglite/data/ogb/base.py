@@ -37,12 +37,12 @@ class OgbDataset(PublishedDataset):
         self.task_type, self.eval_metric, self.is_hetero = self._facts.task, self._facts.metric, self._facts.hetero
         super().__init__(name, url_of(name), root)
 
-    def _places(self) -> tuple[str, ...]:
+    def _subfolders(self) -> tuple[str, ...]:
         underlined = self.name.replace("-", "_")
         found = (f"{self.name}/{self._facts.archive}", self.name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
         return (*found, self._facts.archive, ".")
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         if self._facts.binary:
             raw: tuple[str, ...] = ("data.npz",)
         elif self._facts.hetero:

@@ -1,7 +1,8 @@
 """From kernel source to LLVM: the subset of Python of generated kernels, in one pass over its syntax tree.
 
 Kernels are integers, floats, vectors, loops, branches and calls of intrinsics (those of ``simd.py`` and the modules
-that it imports), and the type of each value is known when it is made. Numba, which compiles any Python, takes five times as long for them.
+that it imports), and the type of each value is known when it is made. Numba, which compiles any Python, takes five
+times as long for them.
 
 The language: functions of integers without a result; names, also several at once (``a, b = x, y``) and ``+=``; integer
 and float numbers, ``+ - * / // % & | << >>``, comparisons, ``and or not``, ``a if c else b``, ``min max float``;

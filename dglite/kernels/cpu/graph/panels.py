@@ -32,7 +32,7 @@ FITTING = 0.7
 DEGREE_PER_CACHE = 16
 """Entries for each row and source from which on a panel pays that fills its share, one of two shares twice these."""
 SHARES = 8
-"""Runs of rows that a panel is cut into, for threads that have done their own panels."""
+"""Shares of rows that a panel is split into, for threads that have finished their own panels."""
 _EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
 """Places of words; see ``driver.py``."""
 _WORDS = 64
@@ -116,12 +116,12 @@ def panels(args, task, num_tasks):
 
 
 class Cache(NamedTuple):
-    """The cache that rows are read from without much waiting, in bytes; 0 where the system does not tell."""
+    """The size in bytes of the cache that kernels work from (a core's L2, on AMD's Zen the L3); 0 if unknown."""
 
     whole: int
-    """How much of it sources may fill that lie there with all of their columns."""
+    """How much of it sources may fill to be read with all columns, without panels."""
     share: int
-    """How much of it a thread has."""
+    """How much of it one thread may use."""
     most: float
     """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
     own: int
@@ -130,7 +130,7 @@ class Cache(NamedTuple):
 
 @cache
 def near_cache() -> Cache:
-    """Return a core's own cache, the second; on AMD's Zen the third, from which rows come nearly as fast."""
+    """Return a core's L2 cache; on AMD's Zen the L3, from which rows are read nearly as fast."""
     own, _ = cache_level(2)
     if processor()[0].startswith("znver"):
         size, sharing = cache_level(3)
@@ -149,7 +149,7 @@ def _address(dtype: str, index: str) -> int:
 
 
 def panelled_operand(spec: SpmmSpec) -> Operand | None:
-    """Return the operand whose columns can be taken in panels: the only one of as many columns that sources have."""
+    """Return the operand whose columns can be split into panels: the only source feature of full width."""
     full = [x for x in spec.operands if spec.patterns[x.slot] is Pattern.FULL]
     of_entries = [x for x in full if x.side in (Side.U, Side.E)]
     plain = not spec.grouped and not spec.more and Pattern.REPEAT not in spec.patterns
@@ -172,7 +172,7 @@ def _without_factor(expr: Expr, factor: Operand) -> Expr | None:
 
 
 def _factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None, SpmmSpec]:
-    """Return a number of each source that multiplies ``operand``, to be done in the copy, and what is left to do."""
+    """Return a factor per source of ``operand``, to be applied in the copy, and the remaining expression."""
     if spec.reducer.selects or spec.dtype != compute_dtype(spec.dtype) or _without_factor(spec.expr, operand) is None:
         return None, spec
     for x in spec.operands:
@@ -183,7 +183,7 @@ def _factor_of_sources(spec: SpmmSpec, operand: Operand) -> tuple[Operand | None
 
 
 class Panels:
-    """The way in panels of one kernel. ``address`` compiles a kernel for another specification."""
+    """Column panels for one kernel. ``address`` compiles a kernel for another specification."""
 
     def __init__(self, spec: SpmmSpec, width: int, operand: Operand, address: Callable[[SpmmSpec], int]) -> None:
         self.width, self.address = width, address
@@ -201,11 +201,11 @@ class Panels:
         self.row_bytes = self.width * self.item
         self.cache = near_cache()
         self.most_sources = self.cache.whole // max(self.row_bytes, 1)
-        """How many sources lie in the cache with all of their columns: panels are needless."""
+        """How many sources fit in the cache with all columns, so that panels are not needed."""
         self.kernel_of = cache(self._kernel)
 
     def pay(self, num_sources: int, num_rows: int, num_entries: int) -> bool:
-        """Whether sources lie in no cache, but a panel of them does, or mostly, and is read often enough."""
+        """Whether sources do not fit in the cache, but a panel does, at least mostly, and is read often enough."""
         most = max(self.cache.most, 1.0) if self.spec.reducer.selects else self.cache.most
         if num_sources <= self.most_sources or num_sources * LINE > most * self.cache.share:
             return False
@@ -214,7 +214,7 @@ class Panels:
         return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
     def is_near(self, num_sources: int, columns: int) -> bool:
-        """Whether so many columns of all sources, that lie in the cache, need no prefetching."""
+        """Whether sources with so many columns, which fit in the cache, need no prefetching."""
         return not self.spec.reducer.selects or num_sources * columns * self.item <= self.cache.own
 
     def columns(self, num_sources: int) -> tuple[int, int]:
@@ -225,7 +225,7 @@ class Panels:
         return columns, max((self.width + columns * 3 // 4 - 1) // columns, 1)
 
     def scratch(self, num_sources: int, structure: array[int], threads: int) -> int:
-        """Return how many bytes of memory panels need, 0 where they do not pay."""
+        """Return how many bytes of scratch memory panels need, 0 where panels are not used."""
         num_rows, num_entries = structure[_NUM_ROWS], structure[_NUM_ENTRIES]
         if not self.pay(num_sources, num_rows, num_entries):
             return 0
@@ -259,7 +259,7 @@ class Panels:
             launch(address, [*base, *bounds, *shape, *factors, len(self.along), *self.along], threads, threads)
 
     def _order_edges(self, words: array[int], target: int, threads: int) -> None:
-        """Bring numbers of edges in the order of entries: every panel reads them."""
+        """Copy edge weights to the order of entries: every panel reads them."""
         edge_ids, num_entries = words[_EDGE_IDS], words[_NUM_ENTRIES]
         if not edge_ids:
             return

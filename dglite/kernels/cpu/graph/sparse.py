@@ -73,7 +73,7 @@ class SpmmKernel(_Bound):
 
     @cached_property
     def near(self) -> SpmmKernel:
-        """The kernel for sources that lie in a cache: it prefetches nothing."""
+        """The kernel for sources that fit in a cache: it prefetches nothing."""
         spec = replace(self.spec, near=True)
         return SpmmKernel(_spmm_address(spec), spec, self.layout)
 
