@@ -491,11 +491,11 @@ def test_the_summary_tells_what_is_held():
     held = lend(own, 3 * MB), lend(own, MB - 4096)
     lend(own, 3 * MB)
     assert own.summary().splitlines() == [
-        "in use           4.0 MiB, 4.0 KiB more than was asked for",
+        "in use           4.0 MiB, 4.0 KiB more than requested",
         "free             3.0 MiB",
         "most in use      7.0 MiB",
         "limit            1.0 GiB",
-        "loans                  3, 0.0% of them of memory used before",
+        "allocations            3, 0.0% of them from reused memory",
         "       block    blocks    free",
         "     1.0 MiB         1       0",
         "     3.0 MiB         2       1",
