@@ -79,3 +79,15 @@ def test_links_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_decisions_named_in_code_exist() -> None:
+    for path in [*ROOT.glob("dglite/**/*.py"), *ROOT.glob("benchmarks/*.py"), *ROOT.glob("docs/*.py")]:
+        for named in re.findall(r"docs/decisions/(\d{4}[\w-]*)", path.read_text(encoding="utf-8")):
+            assert list((ROOT / "docs" / "decisions").glob(f"{named}*.md")), f"{path.name} names decision {named}"
+
+
+def test_a_decision_has_its_number_and_a_title() -> None:
+    for page in (ROOT / "docs" / "decisions").glob("0*.md"):
+        first = page.read_text(encoding="utf-8").partition("\n")[0]
+        assert re.fullmatch(rf"# {int(page.name[:4])}\. \S.*", first), f"{page.name} begins with {first!r}"

@@ -41,7 +41,7 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
     if len(graph._num_nodes) != 1:
         raise DGLError(
             f"{type(layer).__name__} reads nodes of one type; got a graph with the node types {graph.ntypes}. Pass "
-            "graph.node_type_subgraph([ntype]), or use dglite.sum_nodes(graph, name, ntype=ntype) and its kin"
+            "graph.node_type_subgraph([ntype]), or use dglite.sum_nodes(graph, name, ntype=ntype) and the similar readouts"
         )
     known = graph._batch_num_nodes
     sizes = np.array(graph._num_nodes) if known is None else known[0]
@@ -64,7 +64,7 @@ class _Numbers(NamedTuple):
     def sums(self, feat: Tensor) -> Tensor:
         return feat.new_zeros(self.num_graphs, *feat.shape[1:]).index_add(0, self.of_nodes, feat)
 
-    def maxima(self, feat: Tensor) -> Tensor:
+    def max_of_each(self, feat: Tensor) -> Tensor:
         """Return the maximum of each graph, minus infinity for one without nodes."""
         lowest = feat.new_full((self.num_graphs, *feat.shape[1:]), -float("inf"))
         places = self.of_nodes.reshape(-1, *(1,) * (feat.ndim - 1)).expand_as(feat)
@@ -87,7 +87,7 @@ class _Numbers(NamedTuple):
             return self.sums(feat)
         sizes = self.sums(feat.new_ones(len(feat), *(1,) * (feat.ndim - 1)))
         if reducer is Reducer.MAX:
-            return self.maxima(feat).masked_fill(sizes == 0, 0.0)
+            return self.max_of_each(feat).masked_fill(sizes == 0, 0.0)
         return self.sums(feat) / sizes.clamp(min=1)
 
 
@@ -148,7 +148,7 @@ def graph_softmax(members: Members, scores: Tensor) -> Tensor:
     """Return the softmax of scores (num_nodes, ...) among the nodes of each graph."""
     if not isinstance(members, _Numbers):
         return core.edge_softmax(members, scores)
-    powers = (scores - members.maxima(scores.detach())[members.of_nodes]).exp()
+    powers = (scores - members.max_of_each(scores.detach())[members.of_nodes]).exp()
     return powers / members.sums(powers)[members.of_nodes]
 
 
