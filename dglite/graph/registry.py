@@ -35,7 +35,7 @@ class RegistryMixin(GraphBase):
 
 
 def _warn(name: str) -> None:
-    warn_deprecated(f"g.{name}()", "pass the function to the verb, e.g. g.update_all(message, reduce)", stacklevel=4)
+    warn_deprecated(f"g.{name}()", "pass the function to the method, e.g. g.update_all(message, reduce)", stacklevel=4)
 
 
 def state(graph: GraphBase, name: str) -> dict[Any, Any]:
@@ -49,7 +49,7 @@ def chosen(graph: GraphBase, function: Any, role: str, type_id: int) -> Any:
     if function is None:
         function = state(graph, "_registered").get((role, type_id))
         if function is None:
-            raise DGLError(f"no {role} function given, and none registered on the graph; pass one to the verb")
+            raise DGLError(f"no {role} function given, and none registered on the graph; pass one to the method")
     return function
 
 

@@ -78,11 +78,11 @@ def div(A: Matrix, B: Any) -> Matrix:
         return A.like(A.val / B)
     _check_pair(A, B, "div")
     if has_duplicate(A) or has_duplicate(B):
-        raise DGLError("division needs matrices without repeated places; coalesce() them first")
+        raise DGLError("division needs matrices without repeated indices; coalesce() them first")
     ours, theirs = keys_of(A, B)
     order, other = np.argsort(ours), np.argsort(theirs)
     if A.nnz != B.nnz or not np.array_equal(ours[order], theirs[other]):
-        raise DGLError("division needs matrices that have entries at the same places; these differ")
+        raise DGLError("division needs matrices with entries at the same indices; these differ")
     partner = np.empty(A.nnz, np.int64)
     partner[order] = other
     return A.like(A.val / taken(B.val, partner, permutation=True))
@@ -114,7 +114,7 @@ def inv(A: Matrix) -> Matrix:
         raise DGLError(f"only square diagonal matrices of scalars are inverted; got shape {A.shape}")
     whole = coalesce(A)
     if whole.nnz != num_rows:
-        raise DGLError(f"{num_rows - whole.nnz} of {num_rows} places on the diagonal are empty; there is no inverse")
+        raise DGLError(f"{num_rows - whole.nnz} of {num_rows} diagonal entries are missing; there is no inverse")
     return whole.like(1.0 / whole.val)
 
 

@@ -192,7 +192,7 @@ def _extents(
             settled |= set(sizes)
     for name in _all_indices(description):
         if name not in sizes:
-            raise DGLError(f"how many values does the index {name} take? It stands alone nowhere; give its extent.")
+            raise DGLError(f"the extent of index {name} is unknown, since it never occurs alone; give it in extents=")
     return sizes
 
 

@@ -120,7 +120,7 @@ def test_division_keeps_the_order_of_the_first():
     assert gradcheck(lambda x, y: (A.like(x) / B.like(y)).val, inputs)
     with pytest.raises(DGLError, match="these differ"):
         A / matrix("plain")
-    with pytest.raises(DGLError, match="repeated places"):
+    with pytest.raises(DGLError, match="repeated indices"):
         matrix("duplicates") / matrix("duplicates")
 
 

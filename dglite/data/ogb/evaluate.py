@@ -151,7 +151,9 @@ def _averaged(metric: Callable[[np.ndarray, np.ndarray], float | None], labels: 
         if (each := metric(task[known], given[known])) is not None:
             found.append(each)
     if not found:
-        raise DGLError("no task has labels that it can be judged by: at least one, for rocauc and ap of both classes")
+        raise DGLError(
+            "no task can be evaluated: at least one must have labels, for rocauc and ap labels of both classes"
+        )
     return float(np.mean(found))
 
 

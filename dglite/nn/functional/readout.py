@@ -41,7 +41,7 @@ def batch_sizes(layer: Any, graph: DGLGraph, feat: Tensor) -> np.ndarray:
     if len(graph._num_nodes) != 1:
         raise DGLError(
             f"{type(layer).__name__} reads nodes of one type; got a graph with the node types {graph.ntypes}. Pass "
-            "graph.node_type_subgraph([ntype]), or use dglite.sum_nodes(graph, name, ntype=ntype) and the similar readouts"
+            "graph.node_type_subgraph([ntype]), or use dglite.sum_nodes(graph, name, ntype=ntype) or a similar readout"
         )
     known = graph._batch_num_nodes
     sizes = np.array(graph._num_nodes) if known is None else known[0]
