@@ -55,11 +55,11 @@ class MatrixBase:
         return result
 
     def like(self, val: Tensor) -> Self:
-        """Return a matrix with the same places and other values, (nnz,) or (nnz, D), after checking them."""
+        """Return a matrix with the same indices and other values, (nnz,) or (nnz, D), after checking them."""
         return self.made(self._adj, checked_values(val, self._adj.num_edges))
 
-    def from_places(self, row: np.ndarray, col: np.ndarray, val: Tensor, shape: tuple[int, int] | None = None) -> Self:
-        """Return a matrix with values at other places, which are valid; of this matrix's shape by default."""
+    def from_row_col(self, row: np.ndarray, col: np.ndarray, val: Tensor, shape: tuple[int, int] | None = None) -> Self:
+        """Return a matrix with values at other indices, which are valid; of this matrix's shape by default."""
         num_rows, num_cols = self.shape if shape is None else shape
         adj = Adjacency.from_coo(num_cols, num_rows, col, row, self._adj.idtype, validate=False)
         return self.made(adj, val)
@@ -77,7 +77,7 @@ class MatrixBase:
 
     @property
     def nnz(self) -> int:
-        """Number of entries, zeros and repeated places among them."""
+        """Number of entries, zeros and repeated indices among them."""
         return self._adj.num_edges
 
     @property
@@ -91,7 +91,7 @@ class MatrixBase:
         return active.device(self._val)
 
     # -- structure ----------------------------------------------------------------------------------------------
-    def places(self) -> tuple[np.ndarray, np.ndarray]:
+    def row_col(self) -> tuple[np.ndarray, np.ndarray]:
         """Return (row, column) of each entry as arrays, which may be shared: do not write to them."""
         col, row = self._adj.endpoints()
         return row, col
@@ -109,7 +109,7 @@ class MatrixBase:
         return stored, None if ids is None or (ids[1:] > ids[:-1]).all() else ids
 
     def ids(self, array: np.ndarray, copy: bool = True) -> Tensor:
-        """Return places as a tensor of the dtype in which they were given; a copy, since users may write to it."""
+        """Return indices as a tensor of the dtype in which they were given; a copy, since users may write to it."""
         made = array.astype(self._adj.idtype, copy=copy)
         return active.from_numpy(made, None if active.on_cpu(self._val) else self.device)
 

@@ -22,7 +22,7 @@ _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
-    """Make a matrix of entries at given places.
+    """Make a matrix of entries at given indices.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def spmatrix(indices: Tensor, val: Tensor | None = None, shape: Shape | None = N
     found = integer_array(indices, "indices")
     if found.ndim != 2 or len(found) != 2:
         raise DGLError(f"indices have shape {found.shape}; expected (2, nnz), rows and columns")
-    return _from_places(found[0], found[1], val, shape, _device(indices))
+    return _from_row_col(found[0], found[1], val, shape, _device(indices))
 
 
 def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
@@ -55,7 +55,7 @@ def from_coo(row: Tensor, col: Tensor, val: Tensor | None = None, shape: Shape |
     rows, cols = integer_array(row, "rows"), integer_array(col, "columns")
     if rows.ndim != 1 or rows.shape != cols.shape:
         raise DGLError(f"rows have shape {rows.shape} and columns {cols.shape}; expected (nnz,) both")
-    return _from_places(rows, cols, val, shape, _device(row))
+    return _from_row_col(rows, cols, val, shape, _device(row))
 
 
 def from_csr(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: Shape | None = None) -> SparseMatrix:
@@ -74,7 +74,7 @@ def from_csc(indptr: Tensor, indices: Tensor, val: Tensor | None = None, shape: 
 
 
 def val_like(mat: SparseMatrix, val: Tensor) -> SparseMatrix:
-    """Make a matrix with the places of ``mat`` and other values, (nnz,) or (nnz, D)."""
+    """Make a matrix with the structure of ``mat`` and other values, (nnz,) or (nnz, D)."""
     return mat.like(val)
 
 
@@ -93,16 +93,16 @@ def diag(val: Tensor, shape: Shape | None = None) -> SparseMatrix:
     shape = (size, size) if shape is None else _checked_shape(shape)
     if size != min(shape):
         raise DGLError(f"{size} values for the diagonal of a matrix of shape {shape}; expected {min(shape)}")
-    places = np.arange(size)
-    return _from_places(places, places, val, shape, None)
+    indices = np.arange(size)
+    return _from_row_col(indices, indices, val, shape, None)
 
 
 def identity(shape: Shape, d: int | None = None, dtype: Any = None, device: Any = None) -> SparseMatrix:
     """Make a matrix with ones on its diagonal: numbers, or vectors of length ``d``; float32 by default."""
     size = min(_checked_shape(shape))
     name = "float32" if dtype is None else str(dtype).rpartition(".")[2]
-    places = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
-    ones = active.full(places, 1, name, active.cpu() if device is None else device)
+    shape_of_values = (size,) if d is None else (size, count_of(d, "d", most=2**31 - 1))
+    ones = active.full(shape_of_values, 1, name, active.cpu() if device is None else device)
     return diag(ones, shape)
 
 
@@ -122,7 +122,7 @@ def _idtype(*ids: np.ndarray) -> np.dtype:
     return _INT32 if all(array.dtype == _INT32 for array in ids) else _INT64
 
 
-def _from_places(row: np.ndarray, col: np.ndarray, val: Any, shape: Shape | None, device: Any) -> SparseMatrix:
+def _from_row_col(row: np.ndarray, col: np.ndarray, val: Any, shape: Shape | None, device: Any) -> SparseMatrix:
     num_rows, num_cols = _bounds(row, col) if shape is None else _checked_shape(shape)
     check_range(row, num_rows, "row")
     check_range(col, num_cols, "column")

@@ -26,7 +26,7 @@ def coalesce(A: Matrix) -> Matrix:
     if A.nnz == 0:
         return A
     if A.nnz < max(A.shape) // 8:  # compressed rows would be larger than the entries
-        row, col = A.places()
+        row, col = A.row_col()
         order = np.lexsort((col, row))
         return summed(A, row[order], col[order], order)
     by_row = A.along(0).sorted_csr()  # edges run from columns to rows; reversed, the rows come first
@@ -34,16 +34,16 @@ def coalesce(A: Matrix) -> Matrix:
 
 
 def summed(A: Matrix, row: np.ndarray, col: np.ndarray, order: np.ndarray) -> Matrix:
-    """Return the matrix of entries ``order`` of ``A.val`` at sorted places; those that share a place are added up."""
+    """Return the matrix of entries ``order`` of ``A.val`` at sorted indices; those with the same indices are summed."""
     new = np.empty(len(row), np.bool_)
     new[:1] = True
     np.not_equal(row[1:], row[:-1], out=new[1:])
     new[1:] |= col[1:] != col[:-1]
     first = new.nonzero()[0]
     if len(first) == len(row):
-        return A.from_places(row, col, taken(A.val, order.astype(np.int64, copy=False), permutation=True))
+        return A.from_row_col(row, col, taken(A.val, order.astype(np.int64, copy=False), permutation=True))
     groups = grouping(np.append(first, len(row)), order)
-    return A.from_places(row[first], col[first], reduced(groups, A.val, Reducer.SUM))
+    return A.from_row_col(row[first], col[first], reduced(groups, A.val, Reducer.SUM))
 
 
 def grouping(starts: np.ndarray, order: np.ndarray) -> Adjacency:
@@ -56,8 +56,8 @@ def grouping(starts: np.ndarray, order: np.ndarray) -> Adjacency:
 
 
 def keys_of(A: MatrixBase, B: MatrixBase) -> tuple[np.ndarray, np.ndarray]:
-    """Return a number for each entry of two matrices of one shape, the same for the same place, in order of places."""
-    (row, col), (other_row, other_col) = A.places(), B.places()
+    """Return a number for each entry of two matrices of one shape: equal for equal indices, and in their order."""
+    (row, col), (other_row, other_col) = A.row_col(), B.row_col()
     num_rows, num_cols = A.shape
     rows, cols = np.concatenate([row, other_row]), np.concatenate([col, other_col])
     if num_rows * num_cols >= 2**63:  # number only the rows and columns that occur

@@ -36,9 +36,9 @@ Matrix = TypeVar("Matrix", bound=MatrixBase)
 def add(A: Matrix, B: Matrix) -> Matrix:
     """Return ``A + B``, coalesced: an entry wherever one of them has one, in order of row, then column."""
     _check_pair(A, B, "add")
-    (row, col), (other_row, other_col) = A.places(), B.places()
+    (row, col), (other_row, other_col) = A.row_col(), B.row_col()
     rows, cols = np.concatenate([row, other_row]), np.concatenate([col, other_col])
-    return coalesce(A.from_places(rows, cols, active.concat([A.val, B.val])))
+    return coalesce(A.from_row_col(rows, cols, active.concat([A.val, B.val])))
 
 
 def sub(A: Matrix, B: Matrix) -> Matrix:
@@ -60,19 +60,19 @@ def mul(A: Any, B: Any) -> Any:
     _check_pair(A, B, "mul")
     A, B = coalesce(A), coalesce(B)
     _, ours, theirs = np.intersect1d(*keys_of(A, B), assume_unique=True, return_indices=True)
-    row, col = A.places()
-    return A.from_places(row[ours], col[ours], taken(A.val, ours) * taken(B.val, theirs))
+    row, col = A.row_col()
+    return A.from_row_col(row[ours], col[ours], taken(A.val, ours) * taken(B.val, theirs))
 
 
 def div(A: Matrix, B: Any) -> Matrix:
-    """Return ``A`` divided by a number, or place by place by a matrix with entries at the same places.
+    """Return ``A`` divided by a number, or element-wise by a matrix with entries at the same indices.
 
     Entries keep the order of ``A``. Integers give floats.
 
     Raises
     ------
     DGLError
-        Two matrices do not have the same places, or have several entries at one.
+        Two matrices do not have the same indices, or have several entries at one.
     """
     if is_scalar(B):
         return A.like(A.val / B)
@@ -109,7 +109,7 @@ def inv(A: Matrix) -> Matrix:
         The matrix is of another sort.
     """
     num_rows, num_cols = A.shape
-    row, col = A.places()
+    row, col = A.row_col()
     if num_rows != num_cols or not np.array_equal(row, col) or value_shape(A.val):
         raise DGLError(f"only square diagonal matrices of scalars are inverted; got shape {A.shape}")
     whole = coalesce(A)
@@ -151,7 +151,7 @@ def sp_broadcast_v(A: Matrix, v: Tensor, op: str) -> Matrix:
     if is_float(A.val) and active.dtype(v) == active.dtype(A.val):
         expr = _OPERATORS[op](Operand(Side.E, 0), Operand(side, 1))
         return A.like(core.sddmm(A.along(1), expr, (A.val, wide)))
-    return A.like(_OPERATORS[op](A.val, taken(wide, A.places()[dim].astype(np.int64))))
+    return A.like(_OPERATORS[op](A.val, taken(wide, A.row_col()[dim].astype(np.int64))))
 
 
 def sp_add_v(A: Matrix, v: Tensor) -> Matrix:

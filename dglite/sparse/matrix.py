@@ -49,12 +49,12 @@ class SparseMatrix(MatrixBase):
     @property
     def row(self) -> Tensor:
         """Row of each entry, (nnz,)."""
-        return self.ids(self.places()[0])
+        return self.ids(self.row_col()[0])
 
     @property
     def col(self) -> Tensor:
         """Column of each entry, (nnz,)."""
-        return self.ids(self.places()[1])
+        return self.ids(self.row_col()[1])
 
     def coo(self) -> tuple[Tensor, Tensor]:
         """Return row and column of each entry."""
@@ -62,7 +62,7 @@ class SparseMatrix(MatrixBase):
 
     def indices(self) -> Tensor:
         """Return rows and columns of the entries as one tensor, (2, nnz)."""
-        return self.ids(np.stack(self.places()))
+        return self.ids(np.stack(self.row_col()))
 
     def csr(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return row pointers (num_rows + 1,), columns (nnz,), and the entry that each is; None where in order."""
@@ -80,7 +80,7 @@ class SparseMatrix(MatrixBase):
         """Return the dense matrix, (num_rows, num_cols, *D); entries that share a place are added up."""
         whole = coalesce(self)
         num_rows, num_cols = whole.shape
-        row, col = (x.astype(np.int64) for x in whole.places())
+        row, col = (x.astype(np.int64) for x in whole.row_col())
         zeros = active.full((num_rows * num_cols, *value_shape(self.val)), 0, active.dtype(self.val), self.device)
         dense = active.put(zeros, row * num_cols + col, whole.val)
         return active.reshape(dense, (num_rows, num_cols, *value_shape(self.val)))
@@ -97,7 +97,7 @@ class SparseMatrix(MatrixBase):
 
     def is_diag(self) -> bool:
         """Whether all entries are on the diagonal."""
-        return bool(np.array_equal(*self.places()))
+        return bool(np.array_equal(*self.row_col()))
 
     # -- dtype and device ---------------------------------------------------------------------------------------
     def to(self, device: Any = None, dtype: Any = None) -> Self:

@@ -61,9 +61,9 @@ def bspmm(A: MatrixBase, X: Tensor) -> Tensor:
     return spmm(A, X)
 
 
-# -- dense times dense, at sparse places -------------------------------------------------------------------------------
+# -- dense times dense, at sparse indices ------------------------------------------------------------------------------
 def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
-    """Return ``(X1 @ X2) * A`` at the places of ``A`` by g-SDDMM; the dense product is never stored.
+    """Return ``(X1 @ X2) * A`` at the nonzeros of ``A`` by g-SDDMM; the dense product is never stored.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def sddmm(A: Matrix, X1: Tensor, X2: Tensor) -> Matrix:
     Returns
     -------
     SparseMatrix
-        The places of ``A``, with its kind of values, or values of length K. Differentiable twice.
+        The structure of ``A``, with its kind of values, or values of length K. Differentiable twice.
 
     Raises
     ------
@@ -148,21 +148,21 @@ def spspmm(A: Matrix, B: Matrix) -> Matrix:
 
 
 def _by_scipy(A: Matrix, B: Matrix) -> Matrix:
-    """Return the product. SciPy leaves out what cancels, so the places come from a product of ones, which cannot."""
+    """Return the product. SciPy leaves out what cancels, so the structure comes from a product of ones."""
     first, second = _as_scipy(A), _as_scipy(B)
     product = first @ second
     first.data, second.data = np.ones_like(first.data), np.ones_like(second.data)
-    places = first @ second
+    pattern = first @ second
     product.sort_indices()
-    places.sort_indices()
-    row = np.repeat(np.arange(A.shape[0]), np.diff(places.indptr))
+    pattern.sort_indices()
+    row = np.repeat(np.arange(A.shape[0]), np.diff(pattern.indptr))
     data = product.data
-    if product.nnz < places.nnz:
+    if product.nnz < pattern.nnz:
         width = B.shape[1]
         found = np.repeat(np.arange(A.shape[0]), np.diff(product.indptr)) * width + product.indices
-        data = np.zeros(places.nnz, product.dtype)
-        data[np.searchsorted(row * width + places.indices, found)] = product.data
-    return A.from_places(row, places.indices, active.from_numpy(data), (A.shape[0], B.shape[1]))
+        data = np.zeros(pattern.nnz, product.dtype)
+        data[np.searchsorted(row * width + pattern.indices, found)] = product.data
+    return A.from_row_col(row, pattern.indices, active.from_numpy(data), (A.shape[0], B.shape[1]))
 
 
 def _as_scipy(A: MatrixBase) -> Any:
@@ -177,7 +177,7 @@ def _as_scipy(A: MatrixBase) -> Any:
 def _by_products(A: Matrix, B: Matrix) -> Matrix:
     """Multiply by listing all products: entry (i, k) of A with every entry (k, j) of B's row k."""
     rows = B.along(1).csc()
-    row, inner = A.places()
+    row, inner = A.row_col()
     counts = np.diff(rows.indptr).astype(np.int64)[inner]
     entries = expand_ranges(rows.indptr[inner].astype(np.int64), counts)
     ours = np.repeat(np.arange(A.nnz), counts)
@@ -193,11 +193,11 @@ def _by_products(A: Matrix, B: Matrix) -> Matrix:
     if not is_float(A.val):
         products = taken(A.val, ours[order]) * theirs
         groups = grouping(np.append(first, len(order)), np.arange(len(order)))
-        return A.from_places(*place, reduced(groups, products, Reducer.SUM), shape)
+        return A.from_row_col(*place, reduced(groups, products, Reducer.SUM), shape)
     terms = Adjacency(A.nnz, len(first), len(order))
     dtype = terms.index_dtype
     terms._csc = Compressed(np.append(first, len(order)).astype(dtype), ours[order].astype(dtype))
-    return A.from_places(*place, core.spmm(terms, _WEIGHTED, Reducer.SUM, (A.val, theirs)), shape)
+    return A.from_row_col(*place, core.spmm(terms, _WEIGHTED, Reducer.SUM, (A.val, theirs)), shape)
 
 
 def matmul(A: Any, B: Any) -> Any:

@@ -110,13 +110,13 @@ def compact(A: Matrix, dim: int, leading_indices: Any = None) -> tuple[Matrix, T
     leading = as_ids([] if leading_indices is None else leading_indices, size, _NAMES[1 - dim]).astype(np.int64)
     if len(np.unique(leading)) != len(leading):
         raise DGLError("leading_indices holds a number twice; give each once")
-    places = [x.astype(np.int64) for x in A.places()]
+    places = [x.astype(np.int64) for x in A.row_col()]
     present = np.unique(places[dim])
     old = np.concatenate([leading, present[~np.isin(present, leading)]])
     order = np.argsort(old)
     places[dim] = order[np.searchsorted(old, places[dim], sorter=order)]
     shape = (len(old), A.shape[1]) if dim == 0 else (A.shape[0], len(old))
-    return A.from_places(places[0], places[1], A.val, shape), A.ids(old)
+    return A.from_row_col(places[0], places[1], A.val, shape), A.ids(old)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
@@ -141,8 +141,8 @@ def _selected(A: Matrix, dim: int, rows: np.ndarray) -> Matrix:
 def _placed(A: Matrix, dim: int, new: np.ndarray, other: np.ndarray, edge_ids: np.ndarray, size: int) -> Matrix:
     val = taken(A.val, edge_ids)
     if dim == 0:
-        return A.from_places(new, other, val, (size, A.shape[1]))
-    return A.from_places(other, new, val, (A.shape[0], size))
+        return A.from_row_col(new, other, val, (size, A.shape[1]))
+    return A.from_row_col(other, new, val, (A.shape[0], size))
 
 
 def _weights(A: MatrixBase, edge_ids: np.ndarray) -> np.ndarray:
@@ -155,7 +155,7 @@ def _weights(A: MatrixBase, edge_ids: np.ndarray) -> np.ndarray:
 
 
 def _without_replacement(counts: np.ndarray, fanout: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chosen places in the list of entries, ascending, and the row of each.
+    """Return the chosen positions in the list of entries, ascending, and the row of each.
 
     Every entry has a clock; the first ``fanout`` of a row to ring are chosen. An exponential clock of rate w makes
     that a draw in proportion to w, without replacement (Efraimidis and Spirakis, 2006).
@@ -174,7 +174,7 @@ def _without_replacement(counts: np.ndarray, fanout: int, weights: np.ndarray | 
 
 
 def _with_replacement(counts: np.ndarray, fanout: int, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the chosen places in the list of entries, ascending by row, and the row of each."""
+    """Return the chosen positions in the list of entries, ascending by row, and the row of each."""
     first = np.cumsum(counts) - counts
     if weights is None:
         rows = np.repeat(np.flatnonzero(counts), fanout)
