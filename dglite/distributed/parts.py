@@ -84,7 +84,7 @@ class Part:
         nodes = []
         for i, ranges in enumerate(book.nodes.values()):
             nodes.append(np.concatenate([np.arange(*ranges.of(book.partid)), self.array(f"nodes.{i}.halo")]))
-        places = {ntype: _Positions(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
+        places = {ntype: _IdPositions(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
         relations, edges = [], []
         for i, (src_type, _, dst_type) in enumerate(etypes):
             indptr, indices = self.rows(i)
@@ -116,7 +116,7 @@ class Part:
         return made
 
 
-class _Positions:
+class _IdPositions:
     """The positions of ids in a list, -1 for ids that are not in it."""
 
     def __init__(self, ids: np.ndarray) -> None:
