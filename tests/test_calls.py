@@ -60,7 +60,7 @@ MESSAGES = {"copy_u": fn.copy_u("h", "m"), "u_mul_e": fn.u_mul_e("h", "w", "m"),
 @pytest.mark.parametrize("reducer", ["sum", "max"])
 def test_update_all_of_two_builtins_is_a_straight_line(g: dglite.DGLGraph, message: str, reducer: str) -> None:
     pair = MESSAGES[message], getattr(fn, reducer)("m", "out")
-    assert len(calls(lambda: g.update_all(*pair))) <= 60
+    assert len(calls(lambda: g.update_all(*pair))) <= 40
 
 
 def test_a_gradient_costs_as_many_calls_again(g: dglite.DGLGraph) -> None:

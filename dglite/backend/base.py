@@ -230,6 +230,14 @@ class Backend(ABC):
     def requires_grad(self, *xs: Tensor) -> bool:
         """Whether a gradient is being recorded for one of ``xs`` now."""
 
+    def plain(self, xs: Sequence[Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
+        """Return shapes and dtypes, and addresses, of tensors that a kernel on the CPU takes as they are; else None.
+
+        They lie in memory row after row, and no gradient is recorded. Calls with equal shapes and dtypes then differ in
+        nothing but addresses. A backend without this answers None, and each call is checked.
+        """
+        return None
+
     def stream(self, device: Any) -> int:
         """Return the handle of the stream on which the library works on ``device`` now; 0 for the default one."""
         return 0

@@ -45,8 +45,8 @@ _BY_SEQUENCE = ("concat", "stack")
 _BY_DEVICE = {"empty": 2, "full": 3, "from_numpy": 1, "stream": 0}
 """Places of the device among the arguments."""
 _BY_LAYER = ("layers_in",)
-_HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads".split()
-"""About no tensor: asked of the backend that the process began with."""
+_HOME = "cpu compiling register autocast_dtype draw_seed num_threads set_num_threads plain".split()
+"""Asked of the backend that the process began with: about no tensor, or None for a guest's."""
 _OWN = "is_tensor is_layer asarray apply defer call gradients random_state restore_random_state".split()
 """Written out below."""
 

@@ -26,6 +26,7 @@ _NAMES = {
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _CPU = torch.device("cpu")
 _DENSE = torch.strided
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _extremum(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -100,6 +101,18 @@ class TorchBackend(Backend):
             if x.requires_grad:
                 return torch.is_grad_enabled()
         return False
+
+    def plain(self, xs: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], list[int]] | None:
+        signature: list[Any] = []
+        addresses = []
+        for x in xs:
+            if type(x) not in _PLAIN or not x.is_cpu or x.layout is not _DENSE or not x.is_contiguous():
+                return None
+            if x.requires_grad and torch.is_grad_enabled():
+                return None
+            signature += (x.shape, x.dtype)
+            addresses.append(x.data_ptr())
+        return tuple(signature), addresses
 
     def stream(self, device: Any) -> int:
         return int(torch.cuda.current_stream(device).cuda_stream)

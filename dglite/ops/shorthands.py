@@ -21,7 +21,7 @@ def binary_reduce(op: str, reduce_op: str) -> Callable[[Any, Tensor, Tensor], Te
     (expr, _), reducer = message_expression(f"u_{op}_e"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor, y: Tensor) -> Tensor:
-        return spmm(adjacency_of(g), expr, reducer, (tensor_operand(x), tensor_operand(y)))
+        return spmm(adjacency_of(g), expr, reducer, (x, y))
 
     summary = f"Return the {reduce_op} over in-edges of {op}(source feature x, edge feature y)."
     return _named(call, f"u_{op}_e_{reduce_op}", summary, "ue", _AT_NODES)
@@ -32,7 +32,7 @@ def copy_reduce(side: Side, reduce_op: str) -> Callable[[Any, Tensor], Tensor]:
     (expr, _), reducer = message_expression(f"copy_{side.value}"), Reducer(reduce_op)
 
     def call(g: Any, x: Tensor) -> Tensor:
-        return spmm(adjacency_of(g), expr, reducer, (tensor_operand(x),))
+        return spmm(adjacency_of(g), expr, reducer, (x,))
 
     summary = f"Return the {reduce_op} over in-edges of the {_OWNERS[side.value][1]} feature x."
     return _named(call, f"copy_{side.value}_{reduce_op}", summary, side.value, _AT_NODES)

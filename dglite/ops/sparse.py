@@ -19,8 +19,9 @@ from ..opspec import Reducer
 from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback, ordered
 from .degrees import DEGREE_SCALES, degree_scale
-from .operands import agreed, broadcast, check_operands, reads_edges, sum_to
+from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
 from .processors import processor_of
+from .repeated import remember, repeated
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
 
@@ -63,9 +64,14 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
         Row counts, dtypes or devices do not fit the structure or each other. Inside autocast, operands of several
         dtypes are cast to autocast's.
     """
+    traces = is_traced(adj)
+    result = None if traces else repeated(adj, expr, reducer, operands)
+    if result is not None:
+        return result
+    operands = tuple([tensor_operand(x) for x in operands])
     if reducer is Reducer.LOGSUMEXP:
         return _logsumexp(adj, expr, operands)
-    if is_traced(adj):
+    if traces:
         return _trace_spmm(adj, expr, reducer, operands)
     operands = check_operands(adj, expr, operands)
     if reducer is Reducer.SUM and len(operands) == 2 and active.waits(*operands):
@@ -77,7 +83,10 @@ def spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor
 
 def spmm_unchecked(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
     """Return what :func:`spmm` does, of operands that fit."""
-    return (_trace_spmm if is_traced(adj) else _spmm)(adj, expr, reducer, operands)
+    if is_traced(adj):
+        return _trace_spmm(adj, expr, reducer, operands)
+    result = repeated(adj, expr, reducer, operands)
+    return _spmm(adj, expr, reducer, operands) if result is None else result
 
 
 def _trace_spmm(adj: Adjacency, expr: Expr, reducer: Reducer, operands: Sequence[Tensor]) -> Tensor:
@@ -133,7 +142,8 @@ def run_spmm(
     dtype, kept = active.dtype(dense[0]), 0 if winners is None else active.address(winners)
     kernel = getattr(processor.kernels("graph.sparse"), bind)(*what, dtype, index, shapes, winners is not None)
     out = active.new_empty(dense[0], (*lead, adj.num_dst, *kernel.layout.shape))
-    if kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST:
+    comes_again = kernel.weights >= 0 and structure[ordered.NUM_ENTRIES] >= ordered.LEAST
+    if comes_again:
         weights = ordered.in_order(adj, structure, index, dense[kernel.weights], processor)
         if weights is not None:
             structure = structure[:]
@@ -151,6 +161,8 @@ def run_spmm(
         )
     else:
         kernel(structure, addresses, active.address(out), processor.worker, kept)
+        if bind == "bind_spmm" and winners is None and not comes_again:
+            remember(adj, what, operands, kernel, structure)
     return out
 
 
@@ -194,11 +206,13 @@ class _Spmm(GraphOp):
         return (shape, active.dtype(operands[0])), winners if self.keeps else None
 
     def forward(self, *operands: Tensor) -> Tensor:
+        self.shapes = [tuple(active.shape(x)) for x in operands]
         if self.keeps:
             shape = broadcast(tuple([tuple(active.shape(x)[1:]) for x in operands]))
             index = str(self.adj.index_dtype)
             self.kept = active.empty((self.adj.num_dst, *shape), index, active.device(operands[0]))
-        self.shapes = [tuple(active.shape(x)) for x in operands]
+        elif (result := repeated(self.adj, self.expr, self.reducer, operands)) is not None:
+            return result
         what, edges = (self.expr, self.reducer), reads_edges(self.expr)
         return run_spmm("bind_spmm", self.adj, what, edges, (), operands, self.kept)
 

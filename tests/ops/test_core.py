@@ -192,7 +192,7 @@ def test_the_gradient_of_a_linear_message_keeps_no_features_alive():
         ((torch.zeros(5, 2),), r"shape \(5, 2\); expected 6 rows, one per source node"),
         ((torch.zeros(()),), "expected 6 rows"),
         ((torch.zeros(6, 2, dtype=torch.int64),), "dtype int64; expected one of float32"),
-        ((np.zeros((6, 2), np.float32),), "got ndarray; expected a tensor"),
+        (([[0.0, 0.0]] * 6,), "got list; expected a tensor"),
         ((torch.zeros(6, 2, device="meta"),), "on meta; the kernels run on the CPU"),
     ],
 )

@@ -7,7 +7,7 @@ arrays are dense, row after row; the caller has checked shapes and dtypes.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, cached_property
 from typing import TypeAlias
@@ -19,7 +19,7 @@ from ...render.sparse import sddmm_source, spmm_source
 from ...spec import ITEM_BYTES, KernelSpec, SddmmSpec, SpmmSpec, spec_of
 from ..compile.jit import block_lanes, compile_kernel
 from ..run.driver import map_driver, mode_word, reduce_driver
-from ..run.launch import PARALLEL_FROM, launch_at, num_tasks, num_threads
+from ..run.launch import PARALLEL_FROM, launch_at, num_tasks, num_threads, run_here
 from .panels import Panels, panelled_operand
 
 __all__ = ["SddmmKernel", "SpmmKernel", "bind_epilogue", "bind_sddmm", "bind_several", "bind_spmm"]
@@ -76,6 +76,25 @@ class SpmmKernel(_Bound):
         """The kernel for sources that fit in a cache: it prefetches nothing."""
         spec = replace(self.spec, near=True)
         return SpmmKernel(_spmm_address(spec), spec, self.layout)
+
+    def bound_to(self, structure: Structure, threads: Callable[[], int]) -> Callable[[Sequence[int], int], None]:
+        """Return what runs this on ``structure``, given the addresses of the operands and of the result.
+
+        A small call then takes a copy of words that are laid down here, once.
+        """
+        if (structure[4] + structure[3]) * self.width >= PARALLEL_FROM:
+            return lambda operands, out: self(structure, operands, out, threads())
+        words, driver = self.words(structure, [0] * (max(self.slots, default=0) + 1), 0), self.driver
+        places = [(_FIRST_OPERAND + 3 * i, slot) for i, slot in enumerate(self.slots)]
+
+        def run(operands: Sequence[int], out: int) -> None:
+            own = words[:]
+            own[_OUT] = out
+            for place, slot in places:
+                own[place] = operands[slot]
+            run_here(driver, own.buffer_info()[0])
+
+        return run
 
     def in_panels(
         self,

@@ -38,6 +38,7 @@ __all__ = [
     "num_threads",
     "openmp",
     "parallel_launches",
+    "run_here",
     "run_team",
 ]
 
@@ -121,7 +122,8 @@ def _give_pool(typingctx: Any, pool: Any) -> Any:
 
 
 @njit("void(int64, int64)", nogil=True)
-def _run_here(address, args):  # type: ignore[no-untyped-def]
+def run_here(address, args):  # type: ignore[no-untyped-def]
+    """Run the kernel at ``address`` as one task on the words that lie at the address ``args``."""
     call_kernel(address, args, 0, 1)
 
 
@@ -243,7 +245,7 @@ def launch(address: int, args: Sequence[int], tasks: int = 1, threads: int = 1) 
 def launch_at(address: int, words: int, tasks: int = 1, threads: int = 1) -> None:
     """Run the kernel at ``address`` on the words that lie at the address ``words``."""
     if tasks == 1:
-        _run_here(address, words)
+        run_here(address, words)
         return
     found, several = openmp("GOMP_parallel"), TASKS_PER_THREAD * threads
     if threads > 1 and found is None:
