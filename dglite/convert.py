@@ -381,7 +381,7 @@ def _stacked(rows: Sequence[Mapping[str, Any]], name: str, what: str, device: An
     values: Any = [row[name] for row in rows]
     if values and active.is_tensor(values[0]):
         return active.stack(values)
-    if values and not isinstance(values[0], bool | int | float):
+    if values and isinstance(values[0], np.ndarray | np.generic):
         values = np.asarray(values)  # faster than one value after another, and of their dtype
     return active.asarray(values, device=device)
 

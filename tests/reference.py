@@ -46,9 +46,9 @@ def messages(expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np
 def sddmm(
     expr: Expr, src: np.ndarray, dst: np.ndarray, operands: Sequence[np.ndarray], dot: bool = False
 ) -> np.ndarray:
-    """Return ``expr`` for every edge; with ``dot`` summed over the last feature axis, which is kept."""
+    """Return ``expr`` for every edge; with ``dot`` summed over the last feature axis, kept if there is one."""
     result = messages(expr, src, dst, operands)
-    return result.sum(-1, keepdims=True) if dot else result
+    return result.sum(-1, keepdims=True) if dot and result.ndim > 1 else result
 
 
 def spmm(

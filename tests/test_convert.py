@@ -251,6 +251,15 @@ def test_networkx_attributes():
         convert.from_networkx([])
 
 
+def test_networkx_attributes_that_are_lists_of_numbers_are_float32() -> None:
+    source = networkx.DiGraph([(0, 1), (1, 2)])
+    networkx.set_edge_attributes(source, {(0, 1): [1.0, 2.0], (1, 2): [3.0, 4.0]}, "list")
+    networkx.set_edge_attributes(source, {(0, 1): np.ones(2), (1, 2): np.ones(2)}, "array")
+    edges = convert.from_networkx(source, edge_attrs=["list", "array"]).edata
+    assert edges["list"].tolist() == [[1, 2], [3, 4]]
+    assert (edges["list"].dtype, edges["array"].dtype) == (torch.float32, torch.float64)
+
+
 def test_networkx_and_back():
     g = graph((SRC, DST))
     g.ndata["h"], g.edata["w"] = torch.eye(3), torch.arange(4.0)

@@ -36,6 +36,7 @@ _HOMES = {
     "dgl.mpops": "dglite.compat.mpops",
     "dgl.multiprocessing": "torch.multiprocessing",
     "dgl.ndarray": "dglite.compat.ndarray",
+    "dgl.nn": "dglite.nn dglite.nn.pytorch",
     "dgl.nn.pytorch.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.nn.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.ops": "dglite.compat.ops dglite.ops",
@@ -82,7 +83,8 @@ def homes(module: str) -> tuple[str, ...]:
     if name in _INNER.get(package, "").split():
         return homes(package)
     if package in ("dgl.nn.pytorch.conv", "dgl.nn.pytorch.gt", "dgl.nn.pytorch.link"):
-        return (f"dglite.nn.{package.rpartition('.')[2]}.{name}",)
+        inner = f"dglite.nn.{package.rpartition('.')[2]}"
+        return (f"{inner}.{name}", inner)
     return (_PACKAGE + module.removeprefix(_ROOT),)
 
 

@@ -92,7 +92,7 @@ def gsddmm(
         A graph of one edge type.
     op
         ``add``, ``sub``, ``mul``, ``div``, ``pow``, ``copy_lhs``, ``copy_rhs``, or ``dot`` over the last axis, which is
-        kept.
+        kept with length 1; ``dot`` of ``(N,)`` is ``mul``.
     lhs_data, rhs_data
         ``(num_src, *feat)``, ``(num_dst, *feat)`` or ``(num_edges, *feat)``, by their targets, of one dtype: float32,
         float64, float16 or bfloat16; feature axes broadcast. The one that is not read may be None.

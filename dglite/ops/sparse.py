@@ -238,7 +238,7 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     operands
         As for :func:`spmm`.
     dot
-        Sum the last feature axis and keep it with length 1.
+        Sum the last feature axis and keep it with length 1; rows of one number each, (N,), have none to sum.
 
     Returns
     -------
@@ -250,13 +250,12 @@ def sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = Fa
     DGLError
         As for :func:`spmm`.
     """
-    if is_traced(adj):
-        return _trace_sddmm(adj, expr, operands, dot)
-    return _sddmm(adj, expr, check_operands(adj, expr, operands), dot)
+    return sddmm_unchecked(adj, expr, operands if is_traced(adj) else check_operands(adj, expr, operands), dot)
 
 
 def sddmm_unchecked(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool = False) -> Tensor:
     """Return what :func:`sddmm` does, of operands that fit."""
+    dot = dot and any(len(active.shape(x)) > 1 for x in operands)
     return (_trace_sddmm if is_traced(adj) else _sddmm)(adj, expr, operands, dot)
 
 
@@ -277,7 +276,7 @@ def _run_sddmm(adj: Adjacency, expr: Expr, operands: Sequence[Tensor], dot: bool
     dense, shapes, addresses = _dense(operands)
     first = dense[0]
     wide = broadcast(shapes) if dot else (1,)
-    if not wide or wide[-1] == 0:
+    if wide[-1] == 0:
         return active.full((adj.num_edges, *wide[:-1], 1), 0.0, active.dtype(first), active.device(first))
     processor = processor_of(first)
     structure, index = processor.structure(adj)

@@ -254,7 +254,7 @@ class _Accountant:
     def _edge_compute(self, step: EdgeCompute, reason: str) -> Line:
         kinds = [self._kind(source) for source in step.operands]
         shape, pattern = _broadcast(kinds)
-        if step.dot and shape is not None:
+        if step.dot and shape is not None and shape[0]:
             shape = ((*shape[0][:-1], 1), shape[1])
         self.kinds[step.out] = {step.out_field: shape}
         adjacency = self.relation.adjacency

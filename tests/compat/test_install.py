@@ -117,6 +117,8 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("from dgl.nn.pytorch.softmax import edge_softmax as x", "ops.edge_softmax"),
         ("from dgl.nn import GraphConv as x", "nn.GraphConv"),
         ("from dgl.nn.pytorch.glob import SumPooling as x", "nn.SumPooling"),
+        ("from dgl.nn import edge_softmax as x", "ops.edge_softmax"),
+        ("from dgl.nn.pytorch.conv.graphconv import EdgeWeightNorm as x", "nn.EdgeWeightNorm"),
         ("from dgl.nn.pytorch.gt.biased_mha import BiasedMHA as x", "nn.BiasedMHA"),
         ("from dgl.nn.pytorch.gt import EGTLayer as x", "nn.EGTLayer"),
         ("from dgl.nn.pytorch.link.transe import TransE as x", "nn.TransE"),

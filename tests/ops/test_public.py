@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import dglite
+import dglite.function as fn
 from dglite import DGLError, ops
 
 
@@ -52,6 +53,18 @@ def test_values_by_hand(g):
     assert ops.edge_softmax(g, torch.zeros(4)).tolist() == [1, 1, 0.5, 0.5]
     assert ops.edge_softmax(g, torch.zeros(4), norm_by="src").tolist() == [1, 0.5, 0.5, 1]
     assert ops.edge_softmax(g, torch.zeros(2), eids=[0, 2]).tolist() == [1, 1]
+
+
+def test_a_dot_product_of_numbers_is_their_product(g):
+    numbers = torch.tensor([2.0, 3.0, 5.0, 7.0], requires_grad=True)
+    src, dst = (end.long() for end in g.edges())
+    found = ops.u_dot_v(g, numbers, numbers)
+    assert torch.equal(found, numbers[src] * numbers[dst])
+    g.ndata["x"] = numbers
+    g.update_all(fn.u_dot_v("x", "x", "m"), fn.sum("m", "out"))
+    assert g.ndata["out"].tolist() == torch.zeros(4).index_add(0, dst, found).tolist()
+    (grad,) = torch.autograd.grad(g.ndata["out"].sum(), numbers)
+    assert torch.equal(grad, torch.autograd.grad((numbers[src] * numbers[dst]).sum(), numbers)[0])
 
 
 def test_log_sum_exp_is_torchs(g):
