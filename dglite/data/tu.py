@@ -5,7 +5,6 @@ Morris et al., "TUDataset: a collection of benchmark datasets for learning with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,9 @@ from ..convert import graph
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
-from .published import PublishedDataset, table_of
+from .dataset import Folder, Transform
+from .published import PublishedDataset
+from .raw import table_of
 
 __all__ = ["LegacyTUDataset", "TUDataset"]
 
@@ -49,15 +50,11 @@ class _Collection(PublishedDataset):
         How many classes there are; None where the graphs have real attributes instead.
     """
 
+    _files = "{self.name}_A.txt", "{self.name}_graph_indicator.txt"
+    _places = "{self.name}/{self.name}", "{self.name}", "tu/{self.name}", "."
     graph_lists: list[DGLGraph]
     graph_labels: Any
     num_labels: int | None
-
-    def _wanted(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}_{part}.txt" for part in ("A", "graph_indicator"))
-
-    def _places(self) -> tuple[str, ...]:
-        return f"{self.name}/{self.name}", self.name, f"tu/{self.name}", "."
 
     def _file(self, part: str) -> Path:
         return self._folder / f"{self.name}_{part}.txt"
@@ -107,10 +104,7 @@ class _Collection(PublishedDataset):
             edges = slice(*parts.first_edge[i : i + 2])
             nodes = parts.nodes[slice(*parts.first_node[i : i + 2])]
             made = graph((parts.src[edges], parts.dst[edges]), num_nodes=len(nodes))
-            for frame, ids, columns in (
-                (made.ndata, nodes, ndata),
-                (made.edata, parts.edges[edges], edata),
-            ):
+            for frame, ids, columns in ((made.ndata, nodes, ndata), (made.edata, parts.edges[edges], edata)):
                 for name, column in columns.items():
                     frame[name] = tensor(column[ids])
             self.graph_lists.append(made)
@@ -126,8 +120,7 @@ class _Collection(PublishedDataset):
         return self.graph_lists[0].ndata["feat"].shape[1], self.num_labels, self.max_num_node
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        g = self.graph_lists[index]
-        return (g if self._transform is None else self._transform(g)), self.graph_labels[index]
+        return self._transformed(self.graph_lists[index]), self.graph_labels[index]
 
     def __len__(self) -> int:
         return len(self.graph_lists)
@@ -148,10 +141,6 @@ class TUDataset(_Collection):
         Its name in the collection.
     raw_dir
         Folder that has ``<name>_A.txt`` and the others, itself, in ``<name>/`` or ``<name>/<name>/``, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Raises
     ------
@@ -162,12 +151,13 @@ class TUDataset(_Collection):
     def __init__(
         self,
         name: str,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        super().__init__(name, _URL.format(name), raw_dir, None, (), force_reload, verbose, transform)
+        self._published = name, _URL.format(name)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the files and build the graphs."""
@@ -217,14 +207,15 @@ class LegacyTUDataset(_Collection):
         use_pandas: bool = False,
         hidden_size: int = 10,
         max_allow_node: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self.use_pandas, self.hidden_size, self.max_allow_node = use_pandas, hidden_size, max_allow_node
-        key = (name, use_pandas, hidden_size, max_allow_node)
-        super().__init__(name, _URL.format(name), raw_dir, None, key, force_reload, verbose, transform)
+        self._options = (name, use_pandas, hidden_size, max_allow_node)
+        self._published = name, _URL.format(name)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the files and build the graphs."""
