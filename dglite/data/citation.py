@@ -94,6 +94,8 @@ class CitationGraphDataset(OneGraph):
         Renumber the papers by reverse Cuthill-McKee, and sort edges by destination; see :func:`dglite.reorder_graph`.
     """
 
+    num_classes: int
+    """How many labels there are; ``num_labels`` is the same."""
     _files = tuple(f"ind.{{self.name}}.{part}" for part in _PARTS)
     _places = ".", "planetoid"
     _home = 1
@@ -116,11 +118,6 @@ class CitationGraphDataset(OneGraph):
         """The folder that has all of this network's files; where there is none, the one that downloads go to."""
         return str(self._folder)
 
-    @property
-    def num_classes(self) -> int:
-        """How many labels there are."""
-        return self._num_classes
-
     def _fetch(self) -> None:
         if self.name not in _PUBLISHED:
             raise DGLError(f"only {', '.join(_PUBLISHED)} can be downloaded")
@@ -133,7 +130,7 @@ class CitationGraphDataset(OneGraph):
         papers = read_planetoid(self._folder, self.name, self.reverse_edge)
         num_nodes = len(papers.labels)
         self._check_counts(papers)
-        self._num_classes = papers.num_classes
+        self.num_classes = self.num_labels = papers.num_classes
         made = graph((papers.src, papers.dst), num_nodes=num_nodes)
         training = np.arange(papers.num_training)
         validation = np.arange(papers.num_training, min(papers.num_training + _NUM_VALIDATION, num_nodes))
@@ -155,7 +152,6 @@ class CitationGraphDataset(OneGraph):
     train_mask = property(lambda self: self._array("train_mask"), doc="``(num_nodes,)``, bool.")
     val_mask = property(lambda self: self._array("val_mask"), doc="``(num_nodes,)``, bool.")
     test_mask = property(lambda self: self._array("test_mask"), doc="``(num_nodes,)``, bool.")
-    num_labels = num_classes
 
     @property
     def onehot_labels(self) -> np.ndarray:

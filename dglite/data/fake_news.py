@@ -62,16 +62,12 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         self.feature_name, self._published = feature_name, (name, f"{SITE}/{_ARCHIVES[name]}")
         super().__init__(raw_dir, transform=transform)
 
-    @property
-    def num_graphs(self) -> int:
-        """How many graphs there are."""
-        return len(self.graphs)
-
     def process(self) -> None:
         """Read the files and cut the forest into its trees."""
         edges, labels, owners, *parts, features = self._paths
         self.labels = long_tensor(npy_of(labels))
         of_graph, num_graphs = npy_of(owners), len(self.labels)
+        self.num_graphs = num_graphs
         num_nodes = len(of_graph)
         edges_in(of_graph, of_graph, num_graphs, owners)
         src, dst = table_of(edges, dtype=np.int64).reshape(-1, 2).T

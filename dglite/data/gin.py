@@ -51,7 +51,7 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
     N, n, m
         Numbers of graphs, nodes and edges.
     gclasses, nclasses, dim_nfeats
-        Numbers of graph labels, node labels and columns of ``attr``.
+        Numbers of graph labels (``num_classes``, too), node labels and columns of ``attr``.
     glabel_dict, nlabel_dict
         Labels in the file to those of the graphs and nodes.
     """
@@ -106,7 +106,8 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         self._set_attributes([item.attributes for item in items], path)
         self.N, self.n = len(items), sum(item.num_nodes for item in items)
         self.m = sum(len(item.src) for item in items)
-        self.gclasses, self.nclasses, self.eclasses = len(self.glabel_dict), len(self.nlabel_dict), 0
+        self.gclasses = self.num_classes = len(self.glabel_dict)
+        self.nclasses, self.eclasses = len(self.nlabel_dict), 0
 
     def _add(self, item: _Item, node: int, row: list[str]) -> None:
         """Add a node: its label, the number of its neighbours, these, and its attributes."""
@@ -144,11 +145,6 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         for g, table in zip(self.graphs, tables, strict=True):
             g.ndata["attr"] = backend.active.from_numpy(table)
         self.dim_nfeats = tables[0].shape[1] if tables else 0
-
-    @property
-    def num_classes(self) -> int:
-        """How many labels graphs have."""
-        return self.gclasses
 
 
 def _even(attributes: list[list[list[float]]], graphs: list[DGLGraph], path: Path) -> list[list[list[float]]]:

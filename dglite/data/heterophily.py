@@ -43,17 +43,13 @@ _WIDEST = 1 << 16
 class _WithSplits(OneGraph):
     """Base of graphs with ten splits, whose class count is in the files."""
 
-    _num_classes: int
+    num_classes: int
+    """How many labels there are."""
 
     def __init__(
         self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = True, transform: Transform = None
     ) -> None:
         super().__init__(raw_dir, force_reload, verbose, transform)
-
-    @property
-    def num_classes(self) -> int:
-        """How many labels there are."""
-        return self._num_classes
 
     def _set(self, g: DGLGraph, features: np.ndarray, labels: np.ndarray, masks: dict[str, np.ndarray]) -> None:
         """Keep a graph with these columns; the masks have a row for each split."""
@@ -96,7 +92,7 @@ class _Heterophilous(_WithSplits):
                 "expected (num_edges, 2), (num_nodes, num_features) and (num_nodes,)"
             )
         g = to_bidirected(graph(edges_in(edges[:, 0], edges[:, 1], len(labels), path), num_nodes=len(labels)))
-        self._num_classes = len(np.unique(labels))
+        self.num_classes = len(np.unique(labels))
         self._set(g, features, labels, dict(zip(_SPLITS, masks, strict=True)))
 
 
@@ -172,7 +168,7 @@ class _GeomGCN(_WithSplits):
             if any(mask.shape != labels.shape for mask in given):
                 raise DGLError(f"{path} has masks of {[len(mask) for mask in given]} nodes; expected {len(labels)}")
         g = graph(edges_in(src, dst, len(labels), edges), num_nodes=len(labels))
-        self._num_classes = int(labels.max(initial=-1)) + 1
+        self.num_classes = int(labels.max(initial=-1)) + 1
         by_split = {split: np.stack([given[i] for given in masks]) for i, split in enumerate(_SPLITS)}
         self._set(g, features, labels, by_split)
 

@@ -49,6 +49,10 @@ class KnowledgeGraphDataset(OneGraph):
         A file is missing and not to be had; or a line is no statement, or names what the dictionaries have not.
     """
 
+    num_nodes: int
+    """How many entities there are."""
+    num_rels: int
+    """How many relations there are, without the reversed ones."""
     _files = tuple(f"{part}.txt" for part in _SETS)
     _places = "{self.name}", "{self.name}/{self.name}", "."
 
@@ -65,16 +69,6 @@ class KnowledgeGraphDataset(OneGraph):
         super().__init__(raw_dir, force_reload, verbose, transform)
 
     @property
-    def num_nodes(self) -> int:
-        """How many entities there are."""
-        return self._num_nodes
-
-    @property
-    def num_rels(self) -> int:
-        """How many relations there are, without the reversed ones."""
-        return self._num_rels
-
-    @property
     def save_name(self) -> str:
         """What DGL names the processed graph by."""
         return f"{self.name}_dgl_graph"
@@ -87,7 +81,7 @@ class KnowledgeGraphDataset(OneGraph):
             raise DGLError(f"{folder} has {named[0].name} alone; expected entities.dict and relations.dict, or neither")
         entities, relations = [_numbers(path) for path in named] or [_Met(), _Met()]
         sets = [_statements(path, entities, relations) for path in self._paths]
-        self._num_nodes, self._num_rels = len(entities), len(relations)
+        self.num_nodes, self.num_rels = len(entities), len(relations)
         if self.verbose:
             print(f"{self.name}: {self.num_nodes} entities, {self.num_rels} relations")
             print(", ".join(f"{len(each)} {part}" for each, part in zip(sets, _SETS, strict=True)), "edges")

@@ -14,6 +14,7 @@ import numpy as np
 from ..convert import graph
 from ..errors import DGLError
 from .dataset import Folder, GraphsMadeWhenRead, GraphsWithLabels, Transform
+from .joined import Joined, starts
 from .published import SITE, PublishedDataset
 from .raw import float_tensor, long_tensor, mat_of, npz_of
 
@@ -71,7 +72,7 @@ class _Molecules(GraphsMadeWhenRead, PublishedDataset):
         wrong = counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any()
         if wrong or any(len(column) != counts.sum() for column in columns):
             raise DGLError(f"{self._paths[0]} has counts that do not fit its arrays")
-        return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        return starts(counts)
 
 
 def _known(keys: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -180,16 +181,15 @@ class QM9EdgeDataset(_Molecules):
         self.ne_cumsum = self._starts(self.n_edge, self.edge_attr, self.src, self.dst)
         if not len(self.n_node) == len(self.n_edge) == len(self.targets) or self.targets.shape[1:] != (len(self.keys),):
             raise DGLError(f"{self._paths[0]} has arrays for different numbers of molecules or properties")
+        pos, attr, bonds = (x.astype(np.float32, copy=False) for x in (self.node_pos, self.node_attr, self.edge_attr))
+        ndata, edata = {"pos": pos, "attr": attr}, {"edge_attr": bonds}
+        self._all = Joined(self.src, self.dst, self.n_cumsum, self.ne_cumsum, ndata, edata)
 
     def __len__(self) -> int:
         return len(self.n_node)
 
     def _made(self, number: int) -> Any:
-        atoms, bonds = (slice(*starts[number : number + 2]) for starts in (self.n_cumsum, self.ne_cumsum))
-        made = graph((self.src[bonds], self.dst[bonds]), num_nodes=int(self.n_node[number]))
-        made.ndata["pos"], made.ndata["attr"] = float_tensor(self.node_pos[atoms]), float_tensor(self.node_attr[atoms])
-        made.edata["edge_attr"] = float_tensor(self.edge_attr[bonds])
-        return made
+        return self._all.graph(number)
 
     def _label(self, number: int) -> np.ndarray:
         return self.targets[number][self.label_keys]

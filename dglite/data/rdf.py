@@ -64,6 +64,10 @@ class RDFGraphDataset(OneGraph):
         A file is missing and not to be had, a line in it cannot be read, or the splits name what is no node.
     """
 
+    predict_category: str
+    """The type of the nodes that have labels."""
+    num_classes: int
+    """How many classes there are."""
     _files = "trainingSet.tsv", "testSet.tsv"
 
     def __init__(
@@ -78,22 +82,12 @@ class RDFGraphDataset(OneGraph):
         verbose: bool = True,
         transform: Transform = None,
     ) -> None:
-        self._predict_category, self._print_every, self._insert_reverse = predict_category, print_every, insert_reverse
+        self.predict_category, self._print_every, self._insert_reverse = predict_category, print_every, insert_reverse
         self._published = name, url
         super().__init__(raw_dir, force_reload, verbose, transform)
 
     def _missing(self, folder: Path) -> list[str]:
         return super()._missing(folder) + ([] if _sources(folder) else ["a .nt or .n3 file"])
-
-    @property
-    def predict_category(self) -> str:
-        """The type of the nodes that have labels."""
-        return self._predict_category
-
-    @property
-    def num_classes(self) -> int:
-        """How many classes there are."""
-        return self._num_classes
 
     @property
     def save_name(self) -> str:
@@ -131,8 +125,8 @@ class RDFGraphDataset(OneGraph):
             row[2] = entities.setdefault(last, len(entities))
         ntypes = list(dict.fromkeys(kind for kind, _ in entities))
         self._graph = self._built(rows, list(entities), ntypes, list(etypes))
-        if self._predict_category not in ntypes:
-            raise DGLError(f"{self._folder} has no statement about a node of type {self._predict_category!r}")
+        if self.predict_category not in ntypes:
+            raise DGLError(f"{self._folder} has no statement about a node of type {self.predict_category!r}")
         self._read_splits(entities)
         if self.verbose:
             print(f"{self.name}: {self._graph.num_nodes()} nodes, {self._graph.num_edges()} edges")
@@ -172,7 +166,7 @@ class RDFGraphDataset(OneGraph):
         return to_heterogeneous(whole, ntypes, [_RENAMED.get(name, name) for name in names])
 
     def _read_splits(self, entities: dict[Entity, int]) -> None:
-        data = self._graph.nodes[self._predict_category].data
+        data = self._graph.nodes[self.predict_category].data
         ids = backend.active.to_numpy(data[NID])
         local = dict(zip(ids.tolist(), range(len(ids)), strict=True))
         classes: dict[str, int] = {}
@@ -186,9 +180,9 @@ class RDFGraphDataset(OneGraph):
                     continue
                 node = local.get(entities[entity])
                 if node is None:
-                    raise DGLError(f"{where} names a node of type {entity[0]!r}; expected {self._predict_category!r}")
+                    raise DGLError(f"{where} names a node of type {entity[0]!r}; expected {self.predict_category!r}")
                 masks[part][node], labels[node] = True, classes.setdefault(label, len(classes))
-        self._num_classes = len(classes)
+        self.num_classes = len(classes)
         for name, values in (*masks.items(), ("labels", labels), ("label", labels)):
             data[name] = backend.active.from_numpy(values)
 

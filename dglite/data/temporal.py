@@ -55,15 +55,17 @@ class _Events(GraphsMadeWhenRead, PublishedDataset):
     _ends: np.ndarray
     _values: np.ndarray
     _steps: np.ndarray
-    _start: int
-    _end: int
+    start_time: int
+    """The first step."""
+    end_time: int
+    """The last step."""
 
     def __len__(self) -> int:
-        return self._end - self._start + 1
+        return self.end_time - self.start_time + 1
 
     def _made(self, number: int) -> DGLGraph:
-        so_far = self._steps <= self._start + number
-        made = graph(tuple(self._ends[so_far].T))
+        so_far = self._steps <= self.start_time + number
+        made = graph(tuple(self.end_times[so_far].T))
         made.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
         return made
 
@@ -108,11 +110,11 @@ class BitcoinOTCDataset(_Events):
         """Read the file."""
         (path,) = self._paths
         events = _events_of(path, ",").astype(np.int64)
-        self._ends = events[:, :2] - events[:, :2].min()
-        _check_nodes(self._ends, path)
+        self.end_times = events[:, :2] - events[:, :2].min()
+        _check_nodes(self.end_times, path)
         self._values = events[:, 2]
         self._steps = np.around((events[:, 3] - events[:, 3].min()) / _FORTNIGHT).astype(np.int64)
-        self._start, self._end = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
+        self.start_time, self.end_time = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
 
     @cached_property
     def graphs(self) -> list[DGLGraph]:
@@ -165,23 +167,13 @@ class _News(_Events, PartOfThree):
         """Read the file."""
         (path,) = self._paths
         events = _events_of(path, "\t").astype(np.int64)
-        self._ends, self._values = events[:, [0, 2]], events[:, 1]
-        _check_nodes(self._ends, path)
+        self.end_times, self._values = events[:, [0, 2]], events[:, 1]
+        _check_nodes(self.end_times, path)
         self._steps = events[:, 3] // self._minutes
         known = self._steps[self._steps != -1]
         if not len(known):
             raise DGLError(f"{path} has no event with a time")
-        self._start, self._end = int(known.min()), int(known.max())
-
-    @property
-    def start_time(self) -> int:
-        """The first step."""
-        return self._start
-
-    @property
-    def end_time(self) -> int:
-        """The last step."""
-        return self._end
+        self.start_time, self.end_time = int(known.min()), int(known.max())
 
 
 class ICEWS18Dataset(_News):

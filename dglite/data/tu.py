@@ -6,16 +6,16 @@ Morris et al., "TUDataset: a collection of benchmark datasets for learning with 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .. import backend
-from ..convert import graph
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
 from .dataset import Folder, Transform
+from .joined import Joined, starts
 from .published import PublishedDataset
 from .raw import table_of
 
@@ -24,17 +24,6 @@ __all__ = ["LegacyTUDataset", "TUDataset"]
 _URL = "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip"
 _WIDEST = 1 << 16
 """More node labels than that are not written as one-hot features; the collection has below 100."""
-
-
-class _Parts(NamedTuple):
-    """All graphs of a collection: which edges and nodes each has, in the order of the graphs."""
-
-    src: np.ndarray
-    dst: np.ndarray
-    first_node: np.ndarray
-    nodes: np.ndarray
-    first_edge: np.ndarray
-    edges: np.ndarray
 
 
 class _Collection(PublishedDataset):
@@ -67,7 +56,8 @@ class _Collection(PublishedDataset):
                 return table_of(self._file(part), num_graphs, np.float64).astype(int if classes else float), classes
         raise DGLError(f"{self._folder} has neither {self._file('graph_labels').name} nor _graph_attributes.txt")
 
-    def _parts(self) -> _Parts:
+    def _parts(self) -> Joined:
+        """Return the graphs, with the numbers of their nodes and edges in the files."""
         owners = table_of(self._file("graph_indicator"), dtype=np.int64)[:, 0]
         edges = table_of(self._file("A"), dtype=np.int64)
         if edges.shape[1] != 2 or not len(owners):
@@ -92,22 +82,14 @@ class _Collection(PublishedDataset):
         place = np.empty(len(owners), np.int64)
         place[nodes] = np.arange(len(owners))
         order = np.argsort(place[src], kind="stable")  # as DGL takes subgraphs: edges by source
-        first_node, first_edge = (np.concatenate([[0], np.cumsum(x)]) for x in (counts, of_edges))
+        first_node, first_edge = starts(counts), starts(of_edges)
         local = place - first_node[owners]
-        return _Parts(local[src[order]], local[dst[order]], first_node, nodes, first_edge, order)
+        return Joined(local[src[order]], local[dst[order]], first_node, first_edge, {NID: nodes}, {EID: order})
 
-    def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: _Parts) -> None:
-        self.graph_lists = []
-        tensor = backend.active.from_numpy
-        ndata, edata = {NID: np.arange(len(parts.nodes)), **ndata}, {EID: np.arange(len(parts.edges)), **edata}
-        for i in range(len(parts.first_node) - 1):
-            edges = slice(*parts.first_edge[i : i + 2])
-            nodes = parts.nodes[slice(*parts.first_node[i : i + 2])]
-            made = graph((parts.src[edges], parts.dst[edges]), num_nodes=len(nodes))
-            for frame, ids, columns in ((made.ndata, nodes, ndata), (made.edata, parts.edges[edges], edata)):
-                for name, column in columns.items():
-                    frame[name] = tensor(column[ids])
-            self.graph_lists.append(made)
+    def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: Joined) -> None:
+        for into, columns, ids in ((parts.ndata, ndata, parts.ndata[NID]), (parts.edata, edata, parts.edata[EID])):
+            into.update({name: column[ids] for name, column in columns.items()})
+        self.graph_lists = [parts.graph(i) for i in range(len(parts))]
         self.max_num_node = int(np.diff(parts.first_node).max())
 
     @property
@@ -162,13 +144,13 @@ class TUDataset(_Collection):
     def process(self) -> None:
         """Read the files and build the graphs."""
         parts = self._parts()
-        labels, classes = self._labels(len(parts.first_node) - 1)
+        labels, classes = self._labels(len(parts))
         known, numbers = np.unique(labels, return_inverse=True)
         self.num_labels = len(known) if classes else None
         made = numbers.reshape(labels.shape) if classes else labels
         self.graph_labels = backend.active.from_numpy(made)
-        ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.nodes))
-        edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.edges))
+        ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.ndata[NID]))
+        edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.src))
         if "edge_attr" in edata:
             edata["node_labels"] = edata["edge_attr"]
         self._build(ndata, edata, parts)
@@ -220,11 +202,11 @@ class LegacyTUDataset(_Collection):
     def process(self) -> None:
         """Read the files and build the graphs."""
         parts = self._parts()
-        labels, classes = self._labels(len(parts.first_node) - 1)
+        labels, classes = self._labels(len(parts))
         flat = labels[:, 0] if labels.shape[1] == 1 else labels
         flat = flat - flat.min() if classes else flat
         self.num_labels = int(flat.max()) + 1 if classes else None
-        self._build({"feat": self._features(len(parts.nodes))}, {}, parts)
+        self._build({"feat": self._features(len(parts.ndata[NID]))}, {}, parts)
         if self.max_allow_node:
             kept = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
             self.graph_lists, flat = [self.graph_lists[i] for i in kept], flat[kept]
