@@ -256,7 +256,7 @@ def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: 
     return src[kept], dst[kept]
 
 
-class _Named(CitationGraphDataset):
+class _NamedCitations(CitationGraphDataset):
     """Base of the networks that have a class of their own, constructed without a name."""
 
     _own_name: str
@@ -274,21 +274,21 @@ class _Named(CitationGraphDataset):
 
 
 @final
-class CoraGraphDataset(_Named):
+class CoraGraphDataset(_NamedCitations):
     """Cora: 2,708 papers on machine learning, 10,556 directed edges, 1,433 features, 7 classes, 140 training nodes."""
 
     _own_name = "cora"
 
 
 @final
-class CiteseerGraphDataset(_Named):
+class CiteseerGraphDataset(_NamedCitations):
     """Citeseer: 3,327 papers on computing, 9,228 directed edges, 3,703 features, 6 classes, 120 training nodes."""
 
     _own_name = "citeseer"
 
 
 @final
-class PubmedGraphDataset(_Named):
+class PubmedGraphDataset(_NamedCitations):
     """Pubmed: 19,717 papers on diabetes, 88,651 directed edges, 500 features, 3 classes, 60 training nodes."""
 
     _own_name = "pubmed"

@@ -119,7 +119,7 @@ class FraudDataset(OneGraph):
         return {"train_mask": order[:train], "val_mask": order[val:], "test_mask": order[train:val]}
 
 
-class _Named(FraudDataset):
+class _NamedFraud(FraudDataset):
     """Base of the sets that have a class of their own, constructed without a name."""
 
     _own_name: ClassVar[str]
@@ -137,13 +137,13 @@ class _Named(FraudDataset):
         super().__init__(self._own_name, raw_dir, random_seed, train_size, val_size, force_reload, verbose, transform)
 
 
-class FraudYelpDataset(_Named):
+class FraudYelpDataset(_NamedFraud):
     """:class:`FraudDataset` of Yelp's reviews."""
 
     _own_name = "yelp"
 
 
-class FraudAmazonDataset(_Named):
+class FraudAmazonDataset(_NamedFraud):
     """:class:`FraudDataset` of Amazon's users."""
 
     _own_name = "amazon"

@@ -142,7 +142,7 @@ def _statements(path: Path, entities: dict[str, int], relations: dict[str, int])
     return np.array(found, np.int64).reshape(-1, 3)
 
 
-class _Named(KnowledgeGraphDataset):
+class _NamedKnowledgeGraph(KnowledgeGraphDataset):
     """Base of the graphs that have a class of their own, constructed without a name."""
 
     _own_name: str
@@ -159,21 +159,21 @@ class _Named(KnowledgeGraphDataset):
 
 
 @final
-class FB15k237Dataset(_Named):
+class FB15k237Dataset(_NamedKnowledgeGraph):
     """FB15k-237: 14,541 entities, 237 relations; 272,115 training, 17,535 validation, 20,466 test edges."""
 
     _own_name = "FB15k-237"
 
 
 @final
-class FB15kDataset(_Named):
+class FB15kDataset(_NamedKnowledgeGraph):
     """FB15k: 14,951 entities, 1,345 relations; 483,142 training, 50,000 validation, 59,071 test edges."""
 
     _own_name = "FB15k"
 
 
 @final
-class WN18Dataset(_Named):
+class WN18Dataset(_NamedKnowledgeGraph):
     """WN18: 40,943 entities, 18 relations; 141,442 training, 5,000 validation, 5,000 test edges."""
 
     _own_name = "wn18"
