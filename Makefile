@@ -39,10 +39,10 @@ demo-distributed: $(BIN)/examples.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m torch.distributed.run --standalone --nproc-per-node 2 examples/several_machines.py --folder $(PARTS) --plot $(PARTS)/several_machines.png
 
 test: $(BIN)/test.installed
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 test-full: $(BIN)/test.installed
-	$(BIN)/python -m pytest --full --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --full --numprocesses auto --dist worksteal
 
 # With the Python that has torch and CuPy for the GPU, and whatever it lacks of setup.cfg: `make test-gpu PYTHON=...`.
 test-gpu:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,14 +31,17 @@ def turns(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 def _covering(product: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     """Pick greedily the case that brings the most pairs not seen yet."""
-    missing = {pair for case in product for pair in _pairs(case)}
+    pairs = [list(itertools.combinations(enumerate(case), 2)) for case in product]
+    having = defaultdict(list)
+    for number, of_case in enumerate(pairs):
+        for pair in of_case:
+            having[pair].append(number)
+    new = [len(of_case) for of_case in pairs]
     chosen = []
-    while missing:
-        best = max(product, key=lambda case: len(missing & _pairs(case)))
-        chosen.append(best)
-        missing -= _pairs(best)
+    while having:
+        best = new.index(max(new))
+        chosen.append(product[best])
+        for pair in pairs[best]:
+            for number in having.pop(pair, ()):
+                new[number] -= 1
     return chosen
-
-
-def _pairs(case: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-    return set(itertools.combinations(enumerate(case), 2))

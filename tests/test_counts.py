@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,11 +109,22 @@ def refuse() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:contrib.sampling")
-@pytest.mark.parametrize("kind", BAD_COUNTS)
+def taken(bad: dict[str, Any], call: Callable[[Any], Any], said: str = "") -> list[str]:
+    """Return which values ``call`` does not refuse, or refuses with another message."""
+    found = []
+    for kind, value in bad.items():
+        try:
+            call(value)
+        except DGLError as error:
+            if re.search(said, str(error)):
+                continue
+        found.append(kind)
+    return found
+
+
 @pytest.mark.parametrize("door", COUNTS)
-def test_what_is_no_count_is_refused(door: str, kind: str) -> None:
-    with pytest.raises(DGLError, match=r"got|from the end|edge type 'a' does not exist"):
-        COUNTS[door](BAD_COUNTS[kind])
+def test_what_is_no_count_is_refused(door: str) -> None:
+    assert not taken(BAD_COUNTS, COUNTS[door], r"got|from the end|edge type 'a' does not exist")
 
 
 @pytest.mark.filterwarnings("ignore:contrib.sampling")
@@ -157,21 +169,17 @@ IDS: dict[str, Callable[[DGLGraph, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD_IDS)
 @pytest.mark.parametrize("door", IDS)
-def test_what_is_no_id_is_refused(door: str, kind: str) -> None:
+def test_what_is_no_id_is_refused(door: str) -> None:
     g = graph()
-    with pytest.raises(DGLError):
-        IDS[door](g, BAD_IDS[kind])
+    assert not taken(BAD_IDS, lambda value: IDS[door](g, value))
     assert (g.num_nodes(), g.num_edges(), set(g.ndata), set(g.edata)) == (5, 4, {"x"}, {"x"})
     assert torch.equal(g.ndata["x"], torch.arange(5.0)) and torch.equal(g.edata["x"], torch.arange(4.0))
 
 
-@pytest.mark.parametrize("kind", BAD_COUNTS)
-def test_graphs_that_cannot_be_added_to_stay_as_they_were(kind: str) -> None:
+def test_graphs_that_cannot_be_added_to_stay_as_they_were() -> None:
     g = graph()
-    with pytest.raises(DGLError, match="number of nodes to add"):
-        g.add_nodes(BAD_COUNTS[kind])
+    assert not taken(BAD_COUNTS, g.add_nodes, "number of nodes to add")
     assert g.num_nodes() == 5 and g.ndata["x"].shape == (5,)
 
 

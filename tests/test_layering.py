@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,12 +76,16 @@ def package_of(module: Path) -> str:
     return module.parts[0].removesuffix(".py")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imported_packages(module: Path) -> list[tuple[str, ast.stmt]]:
     """Return the packages of dglite that a module imports, wherever in it, except for type checkers only."""
-    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
     package = ("dglite", *module.parts[:-1])
     found = []
-    for node in _executed(tree):
+    for node in executed(PACKAGE / module):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             base = (*base, *(node.module or "").split(".")) if node.module else base
@@ -93,8 +98,13 @@ def imported_packages(module: Path) -> list[tuple[str, ast.stmt]]:
     return found
 
 
+@cache
+def executed(path: Path) -> list[ast.stmt]:
+    """Return all statements of a file but those under ``if TYPE_CHECKING``."""
+    return _executed(parsed(path))
+
+
 def _executed(tree: ast.AST) -> list[ast.stmt]:
-    """Return all statements but those under ``if TYPE_CHECKING``."""
     statements = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
@@ -105,28 +115,32 @@ def _executed(tree: ast.AST) -> list[ast.stmt]:
     return statements
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) != "__init__"], ids=str)
-def test_imports_point_down(module: Path) -> None:
-    name = package_of(module)
-    assert name in LAYER_OF, f"dglite/{name} has no layer; give it one here and in the design"
+def test_every_package_has_a_layer() -> None:
+    without = {package_of(module) for module in MODULES} - {"__init__", *LAYER_OF}
+    assert not without, f"dglite/{without} have no layer; give them one here and in the design"
+
+
+def test_imports_point_down() -> None:
     upwards = [
-        f"line {node.lineno}: {ast.unparse(node)}"
+        f"dglite/{module}:{node.lineno} (layer {LAYER_OF[name]}): {ast.unparse(node)}"
+        for module in MODULES
+        if (name := package_of(module)) in LAYER_OF
         for other, node in imported_packages(module)
         if other != name and (name, other) not in NEIGHBOURS and not LAYER_OF.get(other, 99) < LAYER_OF[name]
     ]
-    assert not upwards, f"dglite/{module} (layer {LAYER_OF[name]}) imports from its own layer or above: {upwards}"
+    assert not upwards, "imports from their own layer or above:\n" + "\n".join(upwards)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_heavy_packages_are_imported_by_their_owners_only(module: Path) -> None:
-    tree = ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
-    for node in _executed(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        for name in (name.split(".")[0] for name in names):
-            owners = OWNERS.get(name)
-            here = {"/".join(module.parts[:depth]) for depth in range(1, len(module.parts) + 1)}
-            assert owners is None or owners & here, f"dglite/{module}:{node.lineno} imports {name}"
+def test_heavy_packages_are_imported_by_their_owners_only() -> None:
+    strangers = []
+    for module in MODULES:
+        here = {"/".join(module.parts[:depth]) for depth in range(1, len(module.parts) + 1)}
+        for node in executed(PACKAGE / module):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            heavy = {name.split(".")[0] for name in names} & OWNERS.keys()
+            strangers += [f"dglite/{module}:{node.lineno} imports {x}" for x in heavy if not OWNERS[x] & here]
+    assert not strangers, "\n".join(strangers)
 
 
 INSIDE = {
@@ -147,18 +161,20 @@ def place_of(module: str) -> str:
     return max((name for name in INSIDE_OF if f"{module}.".startswith(f"{name}.")), key=len)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if package_of(m) in ("kernels", "dynamic")], ids=str)
-def test_imports_point_down_inside_of_large_packages(module: Path) -> None:
-    package = module.parts[:-1]
-    own = ".".join((*package, *([] if module.name == "__init__.py" else [module.stem])))
-    for node in _executed(ast.parse((PACKAGE / module).read_text(encoding="utf-8"))):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        base = ".".join((*package[: len(package) - node.level + 1], *(node.module or "").split("."))).rstrip(".")
-        for target in (f"{base}.{alias.name}" for alias in node.names):
-            if target.split(".")[0] == package[0] and place_of(target) != place_of(own):
-                here, there = INSIDE_OF[place_of(own)], INSIDE_OF[place_of(target)]
-                assert there < here, f"dglite/{module}:{node.lineno} imports {target} from its own layer or above"
+def test_imports_point_down_inside_of_large_packages() -> None:
+    upwards = []
+    for module in (m for m in MODULES if package_of(m) in ("kernels", "dynamic")):
+        package = module.parts[:-1]
+        own = place_of(".".join((*package, *([] if module.name == "__init__.py" else [module.stem]))))
+        for node in executed(PACKAGE / module):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            base = ".".join((*package[: len(package) - node.level + 1], *(node.module or "").split("."))).rstrip(".")
+            for target in (f"{base}.{alias.name}" for alias in node.names):
+                outside = target.split(".")[0] == package[0] and place_of(target) != own
+                if outside and not INSIDE_OF[place_of(target)] < INSIDE_OF[own]:
+                    upwards.append(f"dglite/{module}:{node.lineno} imports {target}")
+    assert not upwards, "imports from their own layer or above:\n" + "\n".join(upwards)
 
 
 @pytest.mark.parametrize("package", ["kernels", "dynamic"])
@@ -171,23 +187,25 @@ DOOR = {"dynamic.processors", *(f"kernels.cpu.dynamic.{name}" for name in ("proc
 """Persistent processors and their kernels."""
 
 
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_only_their_own_package_imports_persistent_processors(module: Path) -> None:
-    text = (PACKAGE / module).read_text(encoding="utf-8")
-    own = ".".join(module.with_suffix("").parts)
-    if own == "dynamic.__init__" or any(own.startswith(name) for name in DOOR):
-        return
-    package = list(module.parts[:-1])
-    for node in _executed(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
-            names = {".".join(filter(None, (*base, *more))) for more in ([], *([alias.name] for alias in node.names))}
-            assert not names & DOOR, f"dglite/{module}:{node.lineno} imports {sorted(names & DOOR)}"
+def test_only_their_own_package_imports_persistent_processors() -> None:
+    strangers = []
+    for module in MODULES:
+        own = ".".join(module.with_suffix("").parts)
+        if own == "dynamic.__init__" or any(own.startswith(name) for name in DOOR):
+            continue
+        package = list(module.parts[:-1])
+        for node in executed(PACKAGE / module):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+                targets = [base, *([*base, alias.name] for alias in node.names)]
+                names = {".".join(filter(None, target)) for target in targets} & DOOR
+                strangers += [f"dglite/{module}:{node.lineno} imports {name}" for name in names]
+    assert not strangers, "\n".join(strangers)
 
 
 def names_bound(module: Path) -> Iterator[str]:
     """Yield the public classes and type aliases of a module."""
-    for node in ast.parse((PACKAGE / module).read_text(encoding="utf-8")).body:
+    for node in parsed(PACKAGE / module).body:
         if isinstance(node, ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Assign):
@@ -220,7 +238,7 @@ SAME_NAMES = {
 def test_a_class_has_a_name_of_its_own() -> None:
     modules: dict[str, list[str]] = {}
     for module in MODULES:
-        for node in ast.parse((PACKAGE / module).read_text(encoding="utf-8")).body:
+        for node in parsed(PACKAGE / module).body:
             if isinstance(node, ast.ClassDef) and node.name not in SAME_NAMES:
                 modules.setdefault(node.name, []).append(module.as_posix())
     twice = {name: found for name, found in modules.items() if len(found) > 1}

@@ -12,7 +12,6 @@ import faulthandler
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -34,21 +33,19 @@ from dglite.graph import DGLGraph
 from dglite.kernels.cpu.graph import convert
 from dglite.kernels.cpu.run import launch
 from dglite.structure import adjacency
+from tests import forked
 
 THREADS = 8
-SOAK = 120 if os.environ.get("DGLITE_TEST_FULL") else 10
+SOAK = 120 if os.environ.get("DGLITE_TEST_FULL") else 5
 """Seconds."""
 NODES, EDGES = 300, 3000
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
-def in_process(code: str, seconds: float = 300, **environment: str) -> str:
-    """Run code with this module's names in a fresh process; return what it printed. It fails as the code does."""
-    command = [sys.executable, "-X", "faulthandler", "-c", f"from tests.test_threads import *\n{code}"]
-    run = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=False
-    )
+def in_process(code: str, seconds: float = 300) -> str:
+    """Run code with this module's names in a process of its own; return what it printed. It fails as the code does."""
+    run = forked.run(forked.code, f"from tests.test_threads import *\n{code}", seconds=seconds)
     assert run.returncode == 0, f"exit status {run.returncode}\n{run.stdout}\n{run.stderr}"
     return run.stdout
 

@@ -18,8 +18,8 @@ from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
-from .dataset import DGLDataset
-from .splits import add_nodepred_split, generate_mask_tensor, idx2mask, permuted_parts
+from .dataset import DGLDataset, SingleGraphDataset
+from .splits import add_nodepred_split, mask_at, permuted_parts
 
 __all__ = ["AsGraphPredDataset", "AsLinkPredDataset", "AsNodePredDataset"]
 
@@ -71,12 +71,22 @@ class _Adapted(DGLDataset):
     def _restore(self, graphs: list[DGLGraph], tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None: ...
 
 
+class _AdaptedGraph(SingleGraphDataset, _Adapted):
+    """Base of the two whose item is a graph, ``g``."""
+
+    g: DGLGraph
+
+    @property
+    def _graph(self) -> DGLGraph:  # type: ignore[override]
+        return self.g
+
+
 def _positions(mask: Any) -> Tensor:
     return active.from_numpy(np.flatnonzero(active.to_numpy(mask)))
 
 
 @final
-class AsNodePredDataset(_Adapted):
+class AsNodePredDataset(_AdaptedGraph):
     """The first graph of a data set, with nodes split for prediction.
 
     ``dataset[0]`` has ``ndata['label']`` and the boolean ``['train_mask']``, ``['val_mask']`` and ``['test_mask']``;
@@ -135,7 +145,7 @@ class AsNodePredDataset(_Adapted):
         elif split is not None:
             given = split()
             for part, name in zip(_PARTS, ("train", "valid", "test"), strict=True):
-                data[f"{part}_mask"] = generate_mask_tensor(idx2mask(given[name], self.g.num_nodes()))
+                data[f"{part}_mask"] = mask_at(active.to_numpy(given[name]), self.g.num_nodes())
         elif any(f"{part}_mask" not in data for part in _PARTS):
             raise DGLError(f"{where} have no train_mask, val_mask and test_mask; give split_ratio=")
         classes = getattr(self.dataset, "num_classes", None)
@@ -153,17 +163,9 @@ class AsNodePredDataset(_Adapted):
         self.g, self.num_classes = graphs[0], numbers["num_classes"]
         self._set_positions()
 
-    def __getitem__(self, index: int) -> DGLGraph:
-        if index != 0:
-            raise IndexError(f"{self.name} has one graph, number 0; got {index!r}")
-        return self.g if self._transform is None else self._transform(self.g)
-
-    def __len__(self) -> int:
-        return 1
-
 
 @final
-class AsLinkPredDataset(_Adapted):
+class AsLinkPredDataset(_AdaptedGraph):
     """The first graph of a data set, with edges split for prediction, and pairs of nodes without an edge beside them.
 
     ``dataset[0]`` is the graph with all edges.
@@ -248,14 +250,6 @@ class AsLinkPredDataset(_Adapted):
             return tensors[f"{name}_src"], tensors[f"{name}_dst"]
 
         self.val_edges, self.test_edges = ((ends(f"{part}_pos"), ends(f"{part}_neg")) for part in ("val", "test"))
-
-    def __getitem__(self, index: int) -> DGLGraph:
-        if index != 0:
-            raise IndexError(f"{self.name} has one graph, number 0; got {index!r}")
-        return self.g if self._transform is None else self._transform(self.g)
-
-    def __len__(self) -> int:
-        return 1
 
 
 def _given_edges(part: dict[str, Any]) -> tuple[Ends, Ends]:

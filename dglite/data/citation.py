@@ -6,7 +6,6 @@ in the order that the literature uses: labelled training papers, then the other 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -17,8 +16,10 @@ from .. import backend
 from ..convert import graph
 from ..errors import DGLError
 from ..transforms import reorder_graph
-from .dataset import SingleGraphDataset, fetch
+from .dataset import Folder, Transform, fetch
 from .numeric_pickle import CsrMatrix, read_numeric_pickle
+from .published import OneGraph
+from .splits import mask_at
 
 __all__ = ["CitationGraphDataset", "CiteseerGraphDataset", "CoraGraphDataset", "PubmedGraphDataset"]
 
@@ -68,7 +69,7 @@ class Papers(NamedTuple):
     num_classes: int
 
 
-class CitationGraphDataset(SingleGraphDataset):
+class CitationGraphDataset(OneGraph):
     """One citation network, read from the files ``ind.<name>.*`` of Planetoid.
 
     The graph has ``ndata['feat']`` (float32, each row sums to 1, or to 0 for papers without words), ``ndata['label']``
@@ -83,91 +84,59 @@ class CitationGraphDataset(SingleGraphDataset):
     name
         ``"cora"``, ``"citeseer"``, ``"pubmed"``, or the middle of the file names of a network in the same format.
     raw_dir
-        Folder that has the files, itself or in ``planetoid/``, or receives them; default ``DGLITE_DATA_DIR`` or the
-        user's data folder. Files that are in neither place are downloaded to ``planetoid/``.
-    force_reload
-        Accepted for DGL's sake; the files are small and are read each time.
+        Folder that has the files, itself or in ``planetoid/``. Files that are in neither place are downloaded to
+        ``planetoid/``.
     verbose
         Print the counts.
     reverse_edge
         With False, each citation is one edge, from the paper that the files list first, the one of smaller id.
-    transform
-        Function of a graph, applied each time it is read.
     reorder
         Renumber the papers by reverse Cuthill-McKee, and sort edges by destination; see :func:`dglite.reorder_graph`.
     """
 
+    num_classes: int
+    """How many labels there are; ``num_labels`` is the same."""
+    _files = tuple(f"ind.{{self.name}}.{part}" for part in _PARTS)
+    _places = ".", "planetoid"
+    _home = 1
+
     def __init__(
         self,
         name: str,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
         reverse_edge: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
         reorder: bool = False,
     ) -> None:
-        self.reverse_edge, self._reorder = reverse_edge, reorder
-        super().__init__(name.lower(), raw_dir=raw_dir, force_reload=force_reload, verbose=verbose, transform=transform)
+        self.reverse_edge, self._reorder, self._published = reverse_edge, reorder, (name.lower(), None)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     @property
     def raw_path(self) -> str:
         """The folder that has all of this network's files; where there is none, the one that downloads go to."""
-        for folder in self._folders():
-            if not self._missing(folder):
-                return str(folder)
-        return str(Path(self.raw_dir) / "planetoid")
+        return str(self._folder)
 
-    @property
-    def num_classes(self) -> int:
-        """How many labels there are."""
-        return self._num_classes
-
-    def _folders(self) -> tuple[Path, Path]:
-        return Path(self.raw_dir), Path(self.raw_dir) / "planetoid"
-
-    def _missing(self, folder: Path) -> list[str]:
-        names = [f"ind.{self.name}.{part}" for part in _PARTS]
-        return [name for name in names if not (folder / name).is_file()]
-
-    def has_raw(self) -> bool:
-        """Whether one folder has all the files."""
-        return not self._missing(Path(self.raw_path))
-
-    def download(self) -> None:
-        """Fetch the files that are missing."""
-        folder = Path(self.raw_path)
-        missing = self._missing(folder)
-        try:
-            if self.name not in _PUBLISHED:
-                raise DGLError(f"only {', '.join(_PUBLISHED)} can be downloaded")
-            for file_name in missing:
-                fetch(f"{_URL}/{file_name}", folder, _SHA256.get(file_name))
-        except DGLError as error:
-            looked = ", ".join(str(place) for place in self._folders())
-            raise DGLError(
-                f"{self.name} was looked for in {looked}; {', '.join(missing)} are missing there. {error}. "
-                "Put the files into one of these folders, or name the folder that has them with raw_dir= or the "
-                "environment variable DGLITE_DATA_DIR"
-            ) from error
+    def _fetch(self) -> None:
+        if self.name not in _PUBLISHED:
+            raise DGLError(f"only {', '.join(_PUBLISHED)} can be downloaded")
+        folder = self._folder
+        for file_name in self._missing(folder):
+            fetch(f"{_URL}/{file_name}", folder, _SHA256.get(file_name))
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        papers = read_planetoid(Path(self.raw_path), self.name, self.reverse_edge)
+        papers = read_planetoid(self._folder, self.name, self.reverse_edge)
         num_nodes = len(papers.labels)
         self._check_counts(papers)
-        self._num_classes = papers.num_classes
+        self.num_classes = self.num_labels = papers.num_classes
         made = graph((papers.src, papers.dst), num_nodes=num_nodes)
         training = np.arange(papers.num_training)
         validation = np.arange(papers.num_training, min(papers.num_training + _NUM_VALIDATION, num_nodes))
-        columns = {
-            "train_mask": _mask(num_nodes, training),
-            "val_mask": _mask(num_nodes, validation),
-            "test_mask": _mask(num_nodes, papers.test),
-            "label": papers.labels,
-            "feat": papers.features,
-        }
-        for name, column in columns.items():
+        for name, nodes in (("train", training), ("val", validation), ("test", papers.test)):
+            made.ndata[f"{name}_mask"] = mask_at(nodes, num_nodes)
+        for name, column in (("label", papers.labels), ("feat", papers.features)):
             made.ndata[name] = backend.active.from_numpy(column)
         self._graph = reorder_graph(made, "rcmk", "dst", store_ids=False) if self._reorder else made
         if self.verbose:
@@ -183,7 +152,6 @@ class CitationGraphDataset(SingleGraphDataset):
     train_mask = property(lambda self: self._array("train_mask"), doc="``(num_nodes,)``, bool.")
     val_mask = property(lambda self: self._array("val_mask"), doc="``(num_nodes,)``, bool.")
     test_mask = property(lambda self: self._array("test_mask"), doc="``(num_nodes,)``, bool.")
-    num_labels = num_classes
 
     @property
     def onehot_labels(self) -> np.ndarray:
@@ -212,12 +180,6 @@ class CitationGraphDataset(SingleGraphDataset):
                 f"the files of {self.name} in {self.raw_path} hold {found}; published are {expected}. "
                 "Remove them to have them downloaded again"
             )
-
-
-def _mask(num_nodes: int, chosen: np.ndarray) -> np.ndarray:
-    mask = np.zeros(num_nodes, dtype=bool)
-    mask[chosen] = True
-    return mask
 
 
 def read_planetoid(folder: Path, name: str, reverse_edge: bool = True) -> Papers:
@@ -294,39 +256,39 @@ def _edges(neighbours: dict[int, list[int]], num_nodes: int, both: bool, where: 
     return src[kept], dst[kept]
 
 
-class _PublishedDataset(CitationGraphDataset):
+class _NamedCitations(CitationGraphDataset):
     """Base of the networks that have a class of their own, constructed without a name."""
 
-    _published_name: str
+    _own_name: str
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
         reverse_edge: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
         reorder: bool = False,
     ) -> None:
-        super().__init__(self._published_name, raw_dir, force_reload, verbose, reverse_edge, transform, reorder)
+        super().__init__(self._own_name, raw_dir, force_reload, verbose, reverse_edge, transform, reorder)
 
 
 @final
-class CoraGraphDataset(_PublishedDataset):
+class CoraGraphDataset(_NamedCitations):
     """Cora: 2,708 papers on machine learning, 10,556 directed edges, 1,433 features, 7 classes, 140 training nodes."""
 
-    _published_name = "cora"
+    _own_name = "cora"
 
 
 @final
-class CiteseerGraphDataset(_PublishedDataset):
+class CiteseerGraphDataset(_NamedCitations):
     """Citeseer: 3,327 papers on computing, 9,228 directed edges, 3,703 features, 6 classes, 120 training nodes."""
 
-    _published_name = "citeseer"
+    _own_name = "citeseer"
 
 
 @final
-class PubmedGraphDataset(_PublishedDataset):
+class PubmedGraphDataset(_NamedCitations):
     """Pubmed: 19,717 papers on diabetes, 88,651 directed edges, 500 features, 3 classes, 60 training nodes."""
 
-    _published_name = "pubmed"
+    _own_name = "pubmed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -12,28 +12,19 @@ import scipy.sparse
 from ..batch import batch
 from ..convert import graph
 from ..errors import DGLError
-from .dataset import text_of
+from .dataset import Folder, Graphs, Transform
 from .numeric_pickle import CooMatrix, read_numeric_pickle
-from .published import PublishedDataset
+from .published import SITE, PublishedDataset
+from .raw import lines_of
 
 __all__ = ["CoraBinary"]
 
 
 @final
-class CoraBinary(PublishedDataset):
+class CoraBinary(Graphs, PublishedDataset):
     """Small graphs cut out of Cora, with labels 0 and 1 of their nodes (Chen et al., 2019).
 
     Each item is (graph, matrix of a line graph's messages, labels).
-
-    Parameters
-    ----------
-    raw_dir
-        Folder that has ``graphs.txt``, ``pmpds.pkl`` and ``labels.txt``, itself or in ``cora_binary/``, or receives
-        them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
@@ -48,22 +39,17 @@ class CoraBinary(PublishedDataset):
         A file is missing and not to be had, damaged, or does not fit the others.
     """
 
-    def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        force_reload: bool = False,
-        verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        url = "https://data.dgl.ai/dataset/cora_binary.zip"
-        super().__init__("cora_binary", url, raw_dir, None, (), force_reload, verbose, transform)
+    _published = "cora_binary", f"{SITE}/cora_binary.zip"
+    _files = "graphs.txt", "pmpds.pkl", "labels.txt"
 
-    def _file_names(self) -> tuple[str, ...]:
-        return "graphs.txt", "pmpds.pkl", "labels.txt"
+    def __init__(
+        self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = True, transform: Transform = None
+    ) -> None:
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the files."""
-        edges, matrices, labels = (self._folder / name for name in self._file_names())
+        edges, matrices, labels = self._paths
         self.graphs = [graph(tuple(part.T)) for part in _parts(edges, 2)]
         self.labels = [part[:, 0] for part in _parts(labels, 1)]
         self.pmpds = [_matrix(found, matrices) for found in read_numeric_pickle(matrices)]
@@ -74,11 +60,7 @@ class CoraBinary(PublishedDataset):
             )
 
     def __getitem__(self, index: int) -> tuple[Any, scipy.sparse.coo_matrix, np.ndarray]:
-        g = self.graphs[index]
-        return g if self._transform is None else self._transform(g), self.pmpds[index], self.labels[index]
-
-    def __len__(self) -> int:
-        return len(self.graphs)
+        return super().__getitem__(index), self.pmpds[index], self.labels[index]
 
     @staticmethod
     def collate_fn(cur: Sequence[tuple[Any, scipy.sparse.coo_matrix, np.ndarray]]) -> tuple[Any, ...]:
@@ -90,7 +72,7 @@ class CoraBinary(PublishedDataset):
 def _parts(path: Path, columns: int) -> list[np.ndarray]:
     """Return the numbers after each line ``graph ...``, int64 (lines, columns), of the parts that have any."""
     parts: list[list[list[int]]] = []
-    for number, line in enumerate(text_of(path).splitlines(), 1):
+    for line, where in lines_of(path):
         if line.startswith("graph"):
             parts.append([])
             continue
@@ -100,7 +82,7 @@ def _parts(path: Path, columns: int) -> list[np.ndarray]:
                 raise ValueError(f"it has {len(row)} numbers")
             parts[-1].append(row)
         except (ValueError, IndexError) as error:
-            raise DGLError(f"line {number} of {path} is not {columns} integers after a line 'graph': {error}") from None
+            raise DGLError(f"{where} is not {columns} integers after a line 'graph': {error}") from None
     return [np.array(part, np.int64) for part in parts if part]
 
 

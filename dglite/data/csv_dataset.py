@@ -16,7 +16,7 @@ from ..convert import heterograph
 from ..errors import DGLError, DGLWarning
 from ..graph import DGLGraph
 from ..io import load_graphs, save_graphs
-from .dataset import DGLDataset, text_of
+from .dataset import DGLDataset, Transform, text_of
 from .splits import Subset
 
 __all__ = ["CSVDataset"]
@@ -113,7 +113,7 @@ class CSVDataset(DGLDataset):
         ndata_parser: Parser | Mapping[str, Parser] | None = None,
         edata_parser: Parser | Mapping[tuple[str, str, str], Parser] | None = None,
         gdata_parser: Parser | None = None,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self.graphs: list[DGLGraph] = []
         self.data: dict[str, Any] = {}

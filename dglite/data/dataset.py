@@ -7,12 +7,29 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..config import data_dir
 from ..errors import DGLError, DGLWarning
 from .network import Downloader
 
-__all__ = ["DGLDataset", "GraphsWithLabels", "SingleGraphDataset", "fetch", "text_of"]
+__all__ = [
+    "DGLDataset",
+    "Folder",
+    "Graphs",
+    "GraphsMadeWhenRead",
+    "GraphsWithLabels",
+    "SingleGraphDataset",
+    "Transform",
+    "fetch",
+    "file_name",
+    "text_of",
+]
+
+Folder = str | Path | None
+"""``raw_dir`` and ``save_dir``: None is ``DGLITE_DATA_DIR`` or the user's data folder."""
+Transform = Callable[[Any], Any] | None
+"""A function of a graph that is applied each time one is read."""
 
 
 def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
@@ -24,11 +41,15 @@ def fetch(url: str, folder: str | Path, sha256: str | None = None) -> Path:
     import pooch  # only a download needs it, and it imports an HTTP client
 
     known = None if sha256 is None else f"sha256:{sha256}"
-    name = url.rsplit("/", 1)[-1]
     try:
-        return Path(pooch.retrieve(url, known, fname=name, path=folder, downloader=Downloader()))
+        return Path(pooch.retrieve(url, known, fname=file_name(url), path=folder, downloader=Downloader()))
     except (OSError, ValueError) as error:
         raise DGLError(f"{url} could not be downloaded to {folder}: {error}") from error
+
+
+def file_name(url: str) -> str:
+    """Return what a download is called: the last part of the address, without ``?dl=1`` and the like."""
+    return urlsplit(url).path.rsplit("/", 1)[-1]
 
 
 def text_of(path: Path) -> str:
@@ -66,12 +87,12 @@ class DGLDataset:
         self,
         name: str,
         url: str | None = None,
-        raw_dir: str | Path | None = None,
-        save_dir: str | Path | None = None,
+        raw_dir: Folder = None,
+        save_dir: Folder = None,
         hash_key: tuple[Any, ...] = (),
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self._name, self._url, self._verbose = name, url, verbose
         self._raw_dir = str(Path(raw_dir or data_dir()).expanduser())
@@ -178,6 +199,9 @@ class DGLDataset:
         """Return how many graphs there are."""
         raise NotImplementedError(f"{type(self).__name__} does not write __len__, which returns the number of graphs")
 
+    def _transformed(self, g: Any) -> Any:
+        return g if self._transform is None else self._transform(g)
+
     def __repr__(self) -> str:
         return f'Dataset("{self.name}", num_graphs={len(self)}, save_path={self.save_path})'
 
@@ -190,21 +214,47 @@ class SingleGraphDataset(DGLDataset):
     def __getitem__(self, index: int) -> Any:
         if index != 0:
             raise IndexError(f"{self.name} has one graph, number 0; got {index!r}")
-        return self._graph if self._transform is None else self._transform(self._graph)
+        return self._transformed(self._graph)
 
     def __len__(self) -> int:
         return 1
 
 
-class GraphsWithLabels(DGLDataset):
-    """Base of data sets of graphs with a label each; ``process`` leaves them in ``graphs`` and ``labels``, a tensor."""
+class Graphs(DGLDataset):
+    """Base of data sets of graphs; ``process`` leaves them in ``graphs``."""
 
     graphs: list[Any]
-    labels: Any
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        g = self.graphs[index]
-        return (g if self._transform is None else self._transform(g)), self.labels[index]
+    def __getitem__(self, index: int) -> Any:
+        """Return graph ``index``; ``IndexError`` where there is none."""
+        return self._transformed(self.graphs[index])
 
     def __len__(self) -> int:
         return len(self.graphs)
+
+
+class GraphsWithLabels(Graphs):
+    """Base of data sets of graphs with a label each, in ``labels``, a tensor."""
+
+    labels: Any
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        """Return graph ``index`` and its label; ``IndexError`` where there is none."""
+        return super().__getitem__(index), self.labels[index]
+
+
+class GraphsMadeWhenRead(DGLDataset):
+    """Base of data sets whose graphs ``_made`` makes, each when it is asked for."""
+
+    def _made(self, number: int) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _made(number), which returns a graph")
+
+    def _number(self, index: int) -> int:
+        """Return which graph ``index`` means, from 0 on; raise ``IndexError`` for one that there is not."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"graph {index} of {len(self)} of {self.name}")
+        return index % len(self)
+
+    def __getitem__(self, index: int) -> Any:
+        """Return graph ``index``; ``IndexError`` where there is none."""
+        return self._transformed(self._made(self._number(index)))

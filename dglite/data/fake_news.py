@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from ..convert import graph
 from ..errors import DGLError
-from .dataset import GraphsWithLabels
-from .published import PublishedDataset, table_of
-from .raw import csr_in, edges_in, float_tensor, long_tensor, mask_of, npy_of, npz_of
+from .dataset import Folder, GraphsWithLabels, Transform
+from .published import SITE, PublishedDataset
+from .raw import csr_in, edges_in, float_tensor, long_tensor, mask_of, npy_of, npz_of, table_of
 
 __all__ = ["FakeNewsDataset"]
 
@@ -30,11 +28,6 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         ``"gossipcop"`` or ``"politifact"``.
     feature_name
         ``"bert"`` (768 columns), ``"content"`` (310), ``"profile"`` (10) or ``"spacy"`` (300).
-    raw_dir
-        Folder that has ``A.txt``, ``graph_labels.npy``, ``node_graph_id.npy``, ``train_idx.npy``, ``val_idx.npy``,
-        ``test_idx.npy`` and ``new_<feature_name>_feature.npz``, itself or in ``<name>/``, or receives them.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
@@ -53,38 +46,28 @@ class FakeNewsDataset(GraphsWithLabels, PublishedDataset):
         A name is not known; a file is missing and not to be had, damaged, or does not fit the others.
     """
 
+    _files = (
+        "A.txt",
+        *(f"{array}.npy" for array in ("graph_labels", "node_graph_id", "train_idx", "val_idx", "test_idx")),
+        "new_{self.feature_name}_feature.npz",
+    )
     num_classes = 2
 
-    def __init__(
-        self,
-        name: str,
-        feature_name: str,
-        raw_dir: str | Path | None = None,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
+    def __init__(self, name: str, feature_name: str, raw_dir: Folder = None, transform: Transform = None) -> None:
         if name not in _ARCHIVES or feature_name not in _FEATURES:
             raise DGLError(
                 f"FakeNewsDataset({name!r}, {feature_name!r}): expected one of {', '.join(_ARCHIVES)}, and one of "
                 f"{', '.join(_FEATURES)}"
             )
-        self.feature_name = feature_name
-        url = f"https://data.dgl.ai/dataset/{_ARCHIVES[name]}"
-        super().__init__(name, url, raw_dir, None, (), False, False, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        arrays = ("graph_labels", "node_graph_id", "train_idx", "val_idx", "test_idx")
-        return ("A.txt", *(f"{each}.npy" for each in arrays), f"new_{self.feature_name}_feature.npz")
-
-    @property
-    def num_graphs(self) -> int:
-        """How many graphs there are."""
-        return len(self.graphs)
+        self.feature_name, self._published = feature_name, (name, f"{SITE}/{_ARCHIVES[name]}")
+        super().__init__(raw_dir, transform=transform)
 
     def process(self) -> None:
         """Read the files and cut the forest into its trees."""
-        edges, labels, owners, *parts, features = (self._folder / name for name in self._file_names())
+        edges, labels, owners, *parts, features = self._paths
         self.labels = long_tensor(npy_of(labels))
         of_graph, num_graphs = npy_of(owners), len(self.labels)
+        self.num_graphs = num_graphs
         num_nodes = len(of_graph)
         edges_in(of_graph, of_graph, num_graphs, owners)
         src, dst = table_of(edges, dtype=np.int64).reshape(-1, 2).T

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import backend
 from ..convert import heterograph
 from ..errors import DGLError
-from .dataset import SingleGraphDataset
-from .published import PublishedDataset
-from .raw import edges_in, float_tensor, long_tensor
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
+from .raw import edges_in, float_tensor, long_tensor, mat_of
+from .splits import mask_at
 
 __all__ = ["FraudAmazonDataset", "FraudDataset", "FraudYelpDataset"]
 
@@ -29,7 +27,7 @@ class _Kind(NamedTuple):
     first_labelled: int
 
 
-class FraudDataset(SingleGraphDataset, PublishedDataset):
+class FraudDataset(OneGraph):
     """Yelp: 45,954 reviews, 32 features; Amazon: 11,944 users, 25 features; both with three relations and 2 classes.
 
     Yelp's relations between nodes ``review`` are ``net_rur`` (by the same user; 98,630 edges), ``net_rtr`` (of the same
@@ -49,10 +47,6 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
         Folder that has ``YelpChi.mat`` or ``Amazon.mat``, itself or in ``<name>/``, or receives it.
     random_seed, train_size, val_size
         Which nodes are for training and for validation; the others are for the test.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of the graph, applied each time it is read.
 
     Attributes
     ----------
@@ -69,6 +63,7 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
         feature, label = g.nodes["user"].data["feature"], g.nodes["user"].data["label"]
     """
 
+    _files = ("{self._kind.file}",)
     num_classes = 2
     _kinds: ClassVar[dict[str, _Kind]] = {
         "yelp": _Kind("YelpChi.mat", "FraudYelp", "review", ("net_rsr", "net_rtr", "net_rur"), 0),
@@ -78,32 +73,28 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
     def __init__(
         self,
         name: str,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         random_seed: int = 717,
         train_size: float = 0.7,
         val_size: float = 0.1,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         if name not in self._kinds:
             raise DGLError(f"the data set is called {name!r}; expected 'yelp' or 'amazon'")
         if min(train_size, val_size) < 0 or train_size + val_size > 1:
             raise DGLError(f"train_size is {train_size} and val_size {val_size}; expected parts that sum to 1 at most")
         self._kind = self._kinds[name]
+        self._published, self._options = (name, f"{SITE}/{self._kind.archive}.zip"), (random_seed, train_size, val_size)
         self.seed, self.train_size, self.val_size = random_seed, train_size, val_size
-        key = (random_seed, train_size, val_size)
-        url = f"https://data.dgl.ai/dataset/{self._kind.archive}.zip"
-        super().__init__(name, url, raw_dir, None, key, force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (self._kind.file,)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the file, build the graph and draw the splits."""
-        path, kind = self._folder / self._kind.file, self._kind
-        matrices = _content(path, ("features", "label", *kind.relations))
-        features, labels = matrices.pop("features"), np.asarray(matrices.pop("label")).reshape(-1)
+        (path,), kind = self._paths, self._kind
+        matrices = mat_of(path, ("label",), ("features", *kind.relations))
+        features, labels = matrices.pop("features"), matrices.pop("label").reshape(-1)
         num_nodes = features.shape[0]
         if num_nodes * features.shape[1] > _SPARSEST * (features.nnz + 1000):
             raise DGLError(
@@ -120,9 +111,7 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
         columns = self.graph.nodes[kind.node].data
         columns["feature"], columns["label"] = float_tensor(features.toarray()), long_tensor(labels)
         for name, nodes in self._splits(num_nodes).items():
-            mask = np.zeros(num_nodes, bool)
-            mask[nodes] = True
-            columns[name] = backend.active.from_numpy(mask)
+            columns[name] = mask_at(nodes, num_nodes)
 
     def _splits(self, num_nodes: int) -> dict[str, np.ndarray]:
         order = np.random.RandomState(self.seed).permutation(np.arange(self._kind.first_labelled, num_nodes))
@@ -130,50 +119,31 @@ class FraudDataset(SingleGraphDataset, PublishedDataset):
         return {"train_mask": order[:train], "val_mask": order[val:], "test_mask": order[train:val]}
 
 
-def _content(path: Path, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return what a .mat file has by name: ``label``, an array, and sparse matrices in COO format, checked."""
-    from scipy.io import loadmat  # takes a tenth of a second, and only these data sets need it
+class _NamedFraud(FraudDataset):
+    """Base of the sets that have a class of their own, constructed without a name."""
 
-    try:
-        content = loadmat(path, variable_names=names)
-        for name in names:
-            if name != "label":
-                content[name].check_format(full_check=True)
-                content[name] = content[name].tocoo()
-        return {name: content[name] for name in names}
-    except Exception as error:  # a damaged file raises nearly anything: zlib.error, struct.error, KeyError ...
-        raise DGLError(
-            f"{path} is not read as a .mat file with label, and sparse {', '.join(names)}: {error!r}"
-        ) from error
+    _own_name: ClassVar[str]
+
+    def __init__(
+        self,
+        raw_dir: Folder = None,
+        random_seed: int = 717,
+        train_size: float = 0.7,
+        val_size: float = 0.1,
+        force_reload: bool = False,
+        verbose: bool = True,
+        transform: Transform = None,
+    ) -> None:
+        super().__init__(self._own_name, raw_dir, random_seed, train_size, val_size, force_reload, verbose, transform)
 
 
-class FraudYelpDataset(FraudDataset):
+class FraudYelpDataset(_NamedFraud):
     """:class:`FraudDataset` of Yelp's reviews."""
 
-    def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        random_seed: int = 717,
-        train_size: float = 0.7,
-        val_size: float = 0.1,
-        force_reload: bool = False,
-        verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        super().__init__("yelp", raw_dir, random_seed, train_size, val_size, force_reload, verbose, transform)
+    _own_name = "yelp"
 
 
-class FraudAmazonDataset(FraudDataset):
+class FraudAmazonDataset(_NamedFraud):
     """:class:`FraudDataset` of Amazon's users."""
 
-    def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        random_seed: int = 717,
-        train_size: float = 0.7,
-        val_size: float = 0.1,
-        force_reload: bool = False,
-        verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        super().__init__("amazon", raw_dir, random_seed, train_size, val_size, force_reload, verbose, transform)
+    _own_name = "amazon"

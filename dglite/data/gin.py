@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,9 @@ from .. import backend
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .dataset import GraphsWithLabels, text_of
+from .dataset import Folder, GraphsWithLabels, Transform, text_of
 from .published import PublishedDataset
+from .raw import long_tensor
 
 __all__ = ["GINDataset"]
 
@@ -45,51 +45,42 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         Add an edge from each node to itself.
     degree_as_nlabel
         Label nodes by their in-degrees.
-    raw_dir
-        Folder that has ``<name>.txt``, itself, in ``gin/`` or in ``GINDataset/dataset/<name>/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
     N, n, m
         Numbers of graphs, nodes and edges.
     gclasses, nclasses, dim_nfeats
-        Numbers of graph labels, node labels and columns of ``attr``.
+        Numbers of graph labels (``num_classes``, too), node labels and columns of ``attr``.
     glabel_dict, nlabel_dict
         Labels in the file to those of the graphs and nodes.
     """
+
+    _files = ("{self.name}.txt",)
+    _places = "GINDataset/dataset/{self.name}", "{self.name}", "gin", "."
 
     def __init__(
         self,
         name: str,
         self_loop: bool,
         degree_as_nlabel: bool = False,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self.self_loop, self.degree_as_nlabel, self.ds_name = self_loop, degree_as_nlabel, "nig"
-        key = (name, self_loop, degree_as_nlabel)
-        super().__init__(name, _URL, raw_dir, None, key, force_reload, verbose, transform)
+        self._published, self._options = (name, _URL), (name, self_loop, degree_as_nlabel)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     @property
     def raw_path(self) -> str:
         """The folder that the archive is unpacked to, whatever the name."""
         return str(Path(self.raw_dir) / "GINDataset")
 
-    def _file_names(self) -> tuple[str, ...]:
-        return (f"{self.name}.txt",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return f"GINDataset/dataset/{self.name}", self.name, "gin", "."
-
     def process(self) -> None:
         """Read the file and build the graphs."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         self.glabel_dict: dict[int, int] = {}
         self.nlabel_dict: dict[int, int] = {}
         items, labels = [], []
@@ -111,11 +102,12 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         except ValueError as error:
             raise DGLError(f"line {number} of {path} is not as expected: {error}") from error
         self.graphs = [self._graph(item) for item in items]
-        self.labels = backend.active.from_numpy(np.array(labels, np.int64))
+        self.labels = long_tensor(labels)
         self._set_attributes([item.attributes for item in items], path)
         self.N, self.n = len(items), sum(item.num_nodes for item in items)
         self.m = sum(len(item.src) for item in items)
-        self.gclasses, self.nclasses, self.eclasses = len(self.glabel_dict), len(self.nlabel_dict), 0
+        self.gclasses = self.num_classes = len(self.glabel_dict)
+        self.nclasses, self.eclasses = len(self.nlabel_dict), 0
 
     def _add(self, item: _Item, node: int, row: list[str]) -> None:
         """Add a node: its label, the number of its neighbours, these, and its attributes."""
@@ -132,7 +124,7 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
 
     def _graph(self, item: _Item) -> DGLGraph:
         made = graph((np.array(item.src, np.int64), np.array(item.dst, np.int64)), num_nodes=item.num_nodes)
-        made.ndata["label"] = backend.active.from_numpy(np.array(item.labels, np.int64))
+        made.ndata["label"] = long_tensor(item.labels)
         return made
 
     def _set_attributes(self, attributes: list[list[list[float]]], path: Path) -> None:
@@ -153,11 +145,6 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
         for g, table in zip(self.graphs, tables, strict=True):
             g.ndata["attr"] = backend.active.from_numpy(table)
         self.dim_nfeats = tables[0].shape[1] if tables else 0
-
-    @property
-    def num_classes(self) -> int:
-        """How many labels graphs have."""
-        return self.gclasses
 
 
 def _even(attributes: list[list[list[float]]], graphs: list[DGLGraph], path: Path) -> list[list[list[float]]]:

@@ -16,9 +16,9 @@ from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..transforms import to_bidirected
-from .dataset import text_of
-from .published import OneGraph
-from .raw import edges_in, npz_of
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
+from .raw import edges_in, lines_of, npz_of
 
 __all__ = [
     "ActorDataset",
@@ -34,7 +34,6 @@ __all__ = [
     "WisconsinDataset",
 ]
 
-_DGL = "https://data.dgl.ai/dataset"
 _AUTHORS = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 _SPLITS = ("train", "val", "test")
 _WIDEST = 1 << 16
@@ -44,21 +43,13 @@ _WIDEST = 1 << 16
 class _WithSplits(OneGraph):
     """Base of graphs with ten splits, whose class count is in the files."""
 
-    _num_classes: int
+    num_classes: int
+    """How many labels there are."""
 
     def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        force_reload: bool = False,
-        verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = True, transform: Transform = None
     ) -> None:
         super().__init__(raw_dir, force_reload, verbose, transform)
-
-    @property
-    def num_classes(self) -> int:
-        """How many labels there are."""
-        return self._num_classes
 
     def _set(self, g: DGLGraph, features: np.ndarray, labels: np.ndarray, masks: dict[str, np.ndarray]) -> None:
         """Keep a graph with these columns; the masks have a row for each split."""
@@ -78,15 +69,6 @@ class _Heterophilous(_WithSplits):
     ``ndata['label']`` (num_nodes,), int64, and the boolean ``train_mask``, ``val_mask`` and ``test_mask``,
     (num_nodes, 10).
 
-    Parameters
-    ----------
-    raw_dir
-        Folder that has the ``.npz`` file, itself, in ``heterophilous/`` or in a folder of its name, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
-
     Examples
     --------
     ::
@@ -96,15 +78,12 @@ class _Heterophilous(_WithSplits):
         train_mask = g.ndata["train_mask"][:, 0]  # of the first split
     """
 
-    def _file_names(self) -> tuple[str, ...]:
-        return (f"{self.name}.npz",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return ".", self.name, "heterophilous"
+    _files = ("{self.name}.npz",)
+    _places = ".", "{self.name}", "heterophilous"
 
     def process(self) -> None:
         """Read the file and build the graph."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         names = ("edges", "node_features", "node_labels", *(f"{split}_masks" for split in _SPLITS))
         edges, features, labels, *masks = npz_of(path, names)
         if edges.ndim != 2 or edges.shape[1] != 2 or features.ndim != 2 or labels.shape != features.shape[:1]:
@@ -113,7 +92,7 @@ class _Heterophilous(_WithSplits):
                 "expected (num_edges, 2), (num_nodes, num_features) and (num_nodes,)"
             )
         g = to_bidirected(graph(edges_in(edges[:, 0], edges[:, 1], len(labels), path), num_nodes=len(labels)))
-        self._num_classes = len(np.unique(labels))
+        self.num_classes = len(np.unique(labels))
         self._set(g, features, labels, dict(zip(_SPLITS, masks, strict=True)))
 
 
@@ -159,10 +138,6 @@ class _GeomGCN(_WithSplits):
     raw_dir
         Folder that has ``out1_node_feature_label.txt``, ``out1_graph_edges.txt`` and the splits
         ``<name>_split_0.6_0.2_<0 to 9>.npz`` in a folder of the data set's name, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Examples
     --------
@@ -173,27 +148,27 @@ class _GeomGCN(_WithSplits):
         train_mask = g.ndata["train_mask"][:, 0]  # of the first split
     """
 
-    def _file_names(self) -> tuple[str, ...]:
-        splits = (f"{self.name}_split_0.6_0.2_{i}.npz" for i in range(10))
-        return "out1_node_feature_label.txt", "out1_graph_edges.txt", *splits
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return (self.name,)  # the names of the files say nothing
+    _files = (
+        "out1_node_feature_label.txt",
+        "out1_graph_edges.txt",
+        *(f"{{self.name}}_split_0.6_0.2_{i}.npz" for i in range(10)),
+    )
+    _places = ("{self.name}",)  # the names of the files say nothing
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        nodes, edges, *splits = (self._folder / name for name in self._file_names())
+        nodes, edges, *splits = self._paths
         features, labels = self._nodes(nodes)
         if labels.min(initial=0) < 0:
             raise DGLError(f"{nodes} has a label below 0")
-        ends = np.array([_numbers(row, 2, 2, at) for row, at in _lines(edges)], np.int64).reshape(-1, 2)
+        ends = np.array([_numbers(row, 2, 2, at) for row, at in lines_of(edges, 1)], np.int64).reshape(-1, 2)
         dst, src = ends.T
         masks = [npz_of(path, [f"{split}_mask" for split in _SPLITS]) for path in splits]
         for path, given in zip(splits, masks, strict=True):
             if any(mask.shape != labels.shape for mask in given):
                 raise DGLError(f"{path} has masks of {[len(mask) for mask in given]} nodes; expected {len(labels)}")
         g = graph(edges_in(src, dst, len(labels), edges), num_nodes=len(labels))
-        self._num_classes = int(labels.max(initial=-1)) + 1
+        self.num_classes = int(labels.max(initial=-1)) + 1
         by_split = {split: np.stack([given[i] for given in masks]) for i, split in enumerate(_SPLITS)}
         self._set(g, features, labels, by_split)
 
@@ -201,18 +176,12 @@ class _GeomGCN(_WithSplits):
         """Return features and labels: a line has the node, its features and its label."""
         rows = []
         labels = []
-        for (_, given, label), at in ((_parts(row, 3, at), at) for row, at in _lines(path)):
+        for (_, given, label), at in ((_parts(row, 3, at), at) for row, at in lines_of(path, 1)):
             rows.append(_numbers(given, None, 1, at, ",", float))
             labels += _numbers(label, 1, 1, at)
         if len({len(row) for row in rows}) != 1:
             raise DGLError(f"{path} has no lines, or features of different lengths")
         return np.array(rows, np.float32), np.array(labels, np.int64)
-
-
-def _lines(path: Path) -> list[tuple[str, str]]:
-    """Return the lines of a file below its head, each with where it is."""
-    rows = text_of(path).splitlines()[1:]
-    return [(row, f"line {number} of {path}") for number, row in enumerate(rows, 2)]
 
 
 def _parts(row: str, count: int, where: str) -> list[str]:
@@ -238,41 +207,41 @@ def _numbers(
 class ChameleonDataset(_GeomGCN):
     """Chameleon: 2,277 articles, 36,101 edges, 2,325 features, 5 classes; splits of 1,092 / 729 / 456 nodes."""
 
-    _published = "chameleon", f"{_DGL}/chameleon.zip"
+    _published = "chameleon", f"{SITE}/chameleon.zip"
 
 
 class SquirrelDataset(_GeomGCN):
     """Squirrel: 5,201 articles, 217,073 edges, 2,089 features, 5 classes; splits of 2,496 / 1,664 / 1,041 nodes."""
 
-    _published = "squirrel", f"{_DGL}/squirrel.zip"
+    _published = "squirrel", f"{SITE}/squirrel.zip"
 
 
 class CornellDataset(_GeomGCN):
     """Cornell: 183 web pages, 298 links, 1,703 features, 5 classes; splits of 87 / 59 / 37 nodes."""
 
-    _published = "cornell", f"{_DGL}/cornell.zip"
+    _published = "cornell", f"{SITE}/cornell.zip"
 
 
 class TexasDataset(_GeomGCN):
     """Texas: 183 web pages, 325 links, 1,703 features, 5 classes; splits of 87 / 59 / 37 nodes."""
 
-    _published = "texas", f"{_DGL}/texas.zip"
+    _published = "texas", f"{SITE}/texas.zip"
 
 
 class WisconsinDataset(_GeomGCN):
     """Wisconsin: 251 web pages, 515 links, 1,703 features, 5 classes; splits of 120 / 80 / 51 nodes."""
 
-    _published = "wisconsin", f"{_DGL}/wisconsin.zip"
+    _published = "wisconsin", f"{SITE}/wisconsin.zip"
 
 
 class ActorDataset(_GeomGCN):
     """Actor: 7,600 actors, 33,391 edges, 932 features, 5 classes; splits of 3,648 / 2,432 / 1,520 nodes."""
 
-    _published = "actor", f"{_DGL}/actor.zip"
+    _published = "actor", f"{SITE}/actor.zip"
 
     def _nodes(self, path: Path) -> tuple[np.ndarray, np.ndarray]:
         """Return features and labels: a line has the node, the columns that are 1, and its label."""
-        lines = [(*_parts(row, 3, at), at) for row, at in _lines(path)]
+        lines = [(*_parts(row, 3, at), at) for row, at in lines_of(path, 1)]
         nodes = [_numbers(node, 1, 1, at)[0] for node, _, _, at in lines]
         columns = [_numbers(given, None, 1, at, ",") for _, given, _, at in lines]
         if sorted(nodes) != list(range(len(nodes))) or not nodes:

@@ -5,7 +5,6 @@ Zitnik and Leskovec, 2017; Hamilton et al., 2017; Dwivedi et al., "Benchmarking 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,44 +14,17 @@ from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..io import load_graphs
-from .published import PublishedDataset, checked_mode
+from .dataset import Graphs
+from .published import SITE, PartOfThree
 from .raw import edges_in, float_tensor, json_of, npy_of
 
 __all__ = ["CLUSTERDataset", "LegacyPPIDataset", "PATTERNDataset", "PPIDataset", "ZINCDataset"]
 
-_DGL = "https://data.dgl.ai/dataset"
 _GRAPHS = {"train": (1, 21), "valid": (21, 23), "test": (23, 25)}
 """The numbers of PPI's graphs in each part."""
 
 
-class _InParts(PublishedDataset):
-    """Base of data sets with ``mode``, whose graphs ``process`` leaves in ``graphs``."""
-
-    _published: ClassVar[tuple[str, str]]
-    graphs: list[DGLGraph]
-
-    def __init__(
-        self,
-        mode: str = "train",
-        raw_dir: str | Path | None = None,
-        force_reload: bool = False,
-        verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        self.mode = checked_mode(mode)
-        name, url = self._published
-        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def __len__(self) -> int:
-        return len(self.graphs)
-
-    def __getitem__(self, item: int) -> Any:
-        """Return graph ``item``; ``IndexError`` where there is none."""
-        g = self.graphs[item]
-        return g if self._transform is None else self._transform(g)
-
-
-class PPIDataset(_InParts):
+class PPIDataset(Graphs, PartOfThree):
     """Proteins and their interactions in 24 tissues: 20 / 2 / 2 graphs of 2,372 nodes on average, 121 labels.
 
     Graphs have ``ndata['feat']`` (num_nodes, 50) and ``ndata['label']`` (num_nodes, 121) of 0 and 1, both float32, and
@@ -62,13 +34,6 @@ class PPIDataset(_InParts):
     ----------
     mode
         ``"train"``, ``"valid"`` or ``"test"``.
-    raw_dir
-        Folder that has ``<mode>_graph.json``, ``_labels.npy``, ``_feats.npy`` and ``_graph_id.npy``, itself or in
-        ``ppi/``, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
@@ -85,15 +50,13 @@ class PPIDataset(_InParts):
             feat, label = g.ndata["feat"], g.ndata["label"]
     """
 
-    _published = "ppi", f"{_DGL}/ppi.zip"
+    _published = "ppi", f"{SITE}/ppi.zip"
+    _files = "{self.mode}_graph.json", "{self.mode}_labels.npy", "{self.mode}_feats.npy", "{self.mode}_graph_id.npy"
     num_labels = num_classes = 121
-
-    def _file_names(self) -> tuple[str, ...]:
-        return tuple(f"{self.mode}_{part}" for part in ("graph.json", "labels.npy", "feats.npy", "graph_id.npy"))
 
     def process(self) -> None:
         """Read the files and cut the graph into its parts."""
-        structure, labels, features, owners = (self._folder / name for name in self._file_names())
+        structure, labels, features, owners = self._paths
         self.graph = _node_link_graph(structure)
         num_nodes = self.graph.num_nodes()
         self.labels = float_tensor(npy_of(labels, num_nodes))
@@ -138,19 +101,13 @@ def _node_link_graph(path: Path) -> DGLGraph:
     return graph((src[first], dst[first]), num_nodes=num_nodes)
 
 
-class _GraphFile(_InParts):
+class _GraphFile(Graphs, PartOfThree):
     """Base of data sets that are published as graphs in a file of DGL's, which holds arrays and names, no pickle.
 
     Parameters
     ----------
     mode
         ``"train"``, ``"valid"`` or ``"test"``.
-    raw_dir
-        Folder that has the ``.bin`` file of that part, itself or in a folder of the data set's name, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Examples
     --------
@@ -160,15 +117,11 @@ class _GraphFile(_InParts):
         g, num_classes = data[0], data.num_classes
     """
 
-    _file: ClassVar[str]
     _columns: ClassVar[tuple[str, ...]] = ("feat", "label")
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (self._file.format(self.mode),)
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         self.graphs, self._labels = load_graphs(str(path))
         for i, g in enumerate(self.graphs):
             lacking = {*self._columns} - {*g.ndata} or {"feat"} - {*g.edata}
@@ -183,8 +136,8 @@ class PATTERNDataset(_GraphFile):
     ``edata['feat']`` (num_edges, 1), float32.
     """
 
-    _published = "pattern", f"{_DGL}/SBM_PATTERN.zip"
-    _file = "SBM_PATTERN_{}.bin"
+    _published = "pattern", f"{SITE}/SBM_PATTERN.zip"
+    _files = ("SBM_PATTERN_{self.mode}.bin",)
     num_classes = 2
 
 
@@ -195,8 +148,8 @@ class CLUSTERDataset(_GraphFile):
     int16, and ``edata['feat']`` (num_edges, 1), float32.
     """
 
-    _published = "cluster", f"{_DGL}/SBM_CLUSTER.zip"
-    _file = "CLUSTER_{}.bin"
+    _published = "cluster", f"{SITE}/SBM_CLUSTER.zip"
+    _files = ("CLUSTER_{self.mode}.bin",)
     num_classes = 6
 
 
@@ -207,8 +160,8 @@ class ZINCDataset(_GraphFile):
     of bonds. An item is a graph and its label.
     """
 
-    _published = "zinc", f"{_DGL}/ZINC12k.zip"
-    _file = "ZincDGL_{}.bin"
+    _published = "zinc", f"{SITE}/ZINC12k.zip"
+    _files = ("ZincDGL_{self.mode}.bin",)
     _columns = ("feat",)
     num_atom_types, num_bond_types = 28, 4
 
@@ -217,9 +170,7 @@ class ZINCDataset(_GraphFile):
         super().process()
         labels = self._labels.get("g_label")
         if labels is None or len(labels) != len(self.graphs):
-            raise DGLError(
-                f"{self._folder / self._file_names()[0]} has no g_label for each of {len(self.graphs)} graphs"
-            )
+            raise DGLError(f"{self._paths[0]} has no g_label for each of {len(self.graphs)} graphs")
 
     def __getitem__(self, item: int) -> Any:
         """Return graph ``item`` and its label."""

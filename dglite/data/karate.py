@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from .. import backend
 from ..convert import from_networkx
-from .dataset import SingleGraphDataset
+from .dataset import SingleGraphDataset, Transform
 
 __all__ = ["KarateClubDataset"]
 
@@ -24,7 +23,7 @@ class KarateClubDataset(SingleGraphDataset):
 
     num_classes = 2
 
-    def __init__(self, transform: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, transform: Transform = None) -> None:
         super().__init__("karate_club", transform=transform)
 
     def process(self) -> None:

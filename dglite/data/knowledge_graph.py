@@ -5,24 +5,24 @@ Bordes et al., "Translating embeddings for modeling multi-relational data", 2013
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from .. import backend
 from ..convert import graph
 from ..errors import DGLError
-from .dataset import SingleGraphDataset, text_of
-from .published import PublishedDataset
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
+from .raw import lines_of
 
 __all__ = ["FB15k237Dataset", "FB15kDataset", "KnowledgeGraphDataset", "WN18Dataset"]
 
 _SETS = ("train", "valid", "test")
 
 
-class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
+class KnowledgeGraphDataset(OneGraph):
     """One knowledge graph: entities are nodes, and each statement is an edge from its head to its tail.
 
     Edges are ordered by relation, in the order in which the files first name these, and inside of one as the files
@@ -40,12 +40,8 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
     raw_dir
         Folder that has ``entities.dict`` and ``relations.dict`` (a number and a name per line, separated by a tab) and
         ``train.txt``, ``valid.txt``, ``test.txt`` (head, relation, tail), itself or in ``<name>/``, or receives them.
-    force_reload
-        Accepted for DGL's sake; the files are read each time.
     verbose
         Print the counts.
-    transform
-        Function of a graph, applied each time it is read.
 
     Raises
     ------
@@ -53,34 +49,24 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
         A file is missing and not to be had; or a line is no statement, or names what the dictionaries have not.
     """
 
+    num_nodes: int
+    """How many entities there are."""
+    num_rels: int
+    """How many relations there are, without the reversed ones."""
+    _files = tuple(f"{part}.txt" for part in _SETS)
+    _places = "{self.name}", "{self.name}/{self.name}", "."
+
     def __init__(
         self,
         name: str,
         reverse: bool = True,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        self.reverse = reverse
-        url = f"https://data.dgl.ai/dataset/{name}.tgz"
-        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return tuple(f"{part}.txt" for part in _SETS)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return self.name, f"{self.name}/{self.name}", "."
-
-    @property
-    def num_nodes(self) -> int:
-        """How many entities there are."""
-        return self._num_nodes
-
-    @property
-    def num_rels(self) -> int:
-        """How many relations there are, without the reversed ones."""
-        return self._num_rels
+        self.reverse, self._published = reverse, (name, f"{SITE}/{name}.tgz")
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     @property
     def save_name(self) -> str:
@@ -94,8 +80,8 @@ class KnowledgeGraphDataset(SingleGraphDataset, PublishedDataset):
         if len(named) == 1:
             raise DGLError(f"{folder} has {named[0].name} alone; expected entities.dict and relations.dict, or neither")
         entities, relations = [_numbers(path) for path in named] or [_Met(), _Met()]
-        sets = [_statements(folder / f"{part}.txt", entities, relations) for part in _SETS]
-        self._num_nodes, self._num_rels = len(entities), len(relations)
+        sets = [_statements(path, entities, relations) for path in self._paths]
+        self.num_nodes, self.num_rels = len(entities), len(relations)
         if self.verbose:
             print(f"{self.name}: {self.num_nodes} entities, {self.num_rels} relations")
             print(", ".join(f"{len(each)} {part}" for each, part in zip(sets, _SETS, strict=True)), "edges")
@@ -132,10 +118,10 @@ class _Met(dict[str, int]):
 def _numbers(path: Path) -> dict[str, int]:
     """Return names by number, which are all from 0 on."""
     found: dict[str, int] = {}
-    for line_number, line in enumerate(text_of(path).splitlines(), 1):
+    for line, where in lines_of(path):
         number, _, name = line.strip().partition("\t")
         if not (number.isdecimal() and name) or name in found:
-            raise DGLError(f"line {line_number} of {path} is not a number and a new name: {line[:60]!r}")
+            raise DGLError(f"{where} is not a number and a new name: {line[:60]!r}")
         found[name] = int(number)
     if sorted(found.values()) != list(range(len(found))):
         raise DGLError(f"{path} does not number its {len(found)} names from 0 on")
@@ -145,49 +131,49 @@ def _numbers(path: Path) -> dict[str, int]:
 def _statements(path: Path, entities: dict[str, int], relations: dict[str, int]) -> np.ndarray:
     """Return heads, relations and tails as numbers, (num_statements, 3)."""
     found = []
-    for number, line in enumerate(text_of(path).splitlines(), 1):
+    for line, where in lines_of(path):
         try:
             head, relation, tail = line.strip().split("\t")
             found.append((entities[head], relations[relation], entities[tail]))
         except ValueError:
-            raise DGLError(f"line {number} of {path} is not head, relation and tail: {line[:60]!r}") from None
+            raise DGLError(f"{where} is not head, relation and tail: {line[:60]!r}") from None
         except KeyError as error:
-            raise DGLError(f"line {number} of {path} names {error}, which is in no .dict file") from None
+            raise DGLError(f"{where} names {error}, which is in no .dict file") from None
     return np.array(found, np.int64).reshape(-1, 3)
 
 
-class _Named(KnowledgeGraphDataset):
+class _NamedKnowledgeGraph(KnowledgeGraphDataset):
     """Base of the graphs that have a class of their own, constructed without a name."""
 
-    _published_name: str
+    _own_name: str
 
     def __init__(
         self,
         reverse: bool = True,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        super().__init__(self._published_name, reverse, raw_dir, force_reload, verbose, transform)
+        super().__init__(self._own_name, reverse, raw_dir, force_reload, verbose, transform)
 
 
 @final
-class FB15k237Dataset(_Named):
+class FB15k237Dataset(_NamedKnowledgeGraph):
     """FB15k-237: 14,541 entities, 237 relations; 272,115 training, 17,535 validation, 20,466 test edges."""
 
-    _published_name = "FB15k-237"
+    _own_name = "FB15k-237"
 
 
 @final
-class FB15kDataset(_Named):
+class FB15kDataset(_NamedKnowledgeGraph):
     """FB15k: 14,951 entities, 1,345 relations; 483,142 training, 50,000 validation, 59,071 test edges."""
 
-    _published_name = "FB15k"
+    _own_name = "FB15k"
 
 
 @final
-class WN18Dataset(_Named):
+class WN18Dataset(_NamedKnowledgeGraph):
     """WN18: 40,943 entities, 18 relations; 141,442 training, 5,000 validation, 5,000 test edges."""
 
-    _published_name = "wn18"
+    _own_name = "wn18"

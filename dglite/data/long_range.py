@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -12,7 +11,7 @@ from .. import backend
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .dataset import GraphsWithLabels
+from .dataset import Folder, GraphsWithLabels, Transform
 from .numeric_pickle import read_numeric_pt
 from .published import PublishedDataset
 from .raw import edges_in, float_tensor, long_tensor
@@ -28,16 +27,6 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
     Graphs have ``ndata["feat"]`` (int64, (atoms, 9)) and ``edata["feat"]`` (int64, (bonds both ways, 3)): OGB's
     descriptions of atoms and bonds. They are read from the benchmark's graphs; DGL makes them from SMILES by RDKit.
 
-    Parameters
-    ----------
-    raw_dir
-        Folder that has ``train.pt``, ``val.pt`` and ``test.pt``, itself or in a folder named like the archive, or
-        receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
-
     Attributes
     ----------
     graphs, labels
@@ -49,31 +38,23 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
         A file is missing and not to be had, damaged, or holds other content.
     """
 
-    _archive: str
-    _key: str
+    _files = tuple(f"{part}.pt" for part in _PARTS)
+    _places = "{self.name}/{self.name}", "{self.name}", "."
     num_tasks: int
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool | None = None,
         verbose: bool | None = None,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        url = f"https://www.dropbox.com/s/{self._key}/{self._archive}.zip?dl=1"
-        super().__init__(self._archive, url, raw_dir, None, (), bool(force_reload), bool(verbose), transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return tuple(f"{part}.pt" for part in _PARTS)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return f"{self.name}/{self.name}", self.name, "."
+        super().__init__(raw_dir, bool(force_reload), bool(verbose), transform)
 
     def process(self) -> None:
         """Read the graphs."""
         self.graphs, labels, self._ends = [], list[np.ndarray](), [0]
-        for name in self._file_names():
-            path = self._folder / name
+        for path in self._paths:
             for number, sample in enumerate(read_numeric_pt(path)):
                 made, label = self._read(sample, number, path)
                 self.graphs.append(made)
@@ -106,16 +87,13 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
 class PeptidesFunctionalDataset(_Peptides):
     """Which of ten functions a peptide has: average precision is the measure."""
 
-    _archive, _key, num_tasks = "peptidesfunc", "ycsq37q8sxs1ou8", 10
-
-    @property
-    def num_classes(self) -> int:
-        """How many functions there are."""
-        return 10
+    _published = "peptidesfunc", "https://www.dropbox.com/s/ycsq37q8sxs1ou8/peptidesfunc.zip?dl=1"
+    num_tasks = num_classes = 10
 
 
 @final
 class PeptidesStructuralDataset(_Peptides):
     """Eleven properties of a peptide's shape, normalised: the mean absolute error is the measure."""
 
-    _archive, _key, num_tasks = "peptidesstruct", "zgv4z8fcpmknhs8", 11
+    _published = "peptidesstruct", "https://www.dropbox.com/s/zgv4z8fcpmknhs8/peptidesstruct.zip?dl=1"
+    num_tasks = 11

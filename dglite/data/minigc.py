@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +10,7 @@ from .. import backend
 from ..convert import from_networkx
 from ..errors import DGLError
 from ..transforms import add_self_loop
-from .dataset import GraphsWithLabels
+from .dataset import GraphsWithLabels, Transform
 
 __all__ = ["MiniGCDataset"]
 
@@ -57,7 +56,7 @@ class MiniGCDataset(GraphsWithLabels):
         save_graph: bool = True,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         if not 6 <= min_num_v < max_num_v:
             raise DGLError(f"got {min_num_v} to {max_num_v} nodes; expected at least 6, and more for max_num_v")

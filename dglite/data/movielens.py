@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from ..convert import heterograph
 from ..errors import DGLError
-from .dataset import SingleGraphDataset
-from .published import PublishedDataset
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
 from .raw import float_tensor
-from .splits import generate_mask_tensor, split_dataset
+from .splits import mask_at, split_dataset
 
 __all__ = ["MovieLensDataset"]
 
@@ -32,7 +32,7 @@ Ratings = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @final
-class MovieLensDataset(SingleGraphDataset, PublishedDataset):
+class MovieLensDataset(OneGraph):
     """Users who rate films from 0.5 or 1 to 5: 100,000, 1 million or 10 million ratings.
 
     The graph has the edge types ``user-movie`` and ``movie-user``, the same ratings both ways, with ``rate`` (float32)
@@ -50,10 +50,6 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         ``valid_ratio`` is then of the others.
     raw_dir
         Folder that has the files, itself or in ``<name>/``, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of the graph, applied each time it is read.
     random_state
         Seed of the split.
 
@@ -69,10 +65,10 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         name: str,
         valid_ratio: float,
         test_ratio: float | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool | None = None,
         verbose: bool | None = None,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
         random_state: int = 0,
     ) -> None:
         if name not in _FILES:
@@ -84,11 +80,9 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
                 "is below 1; ml-100k takes valid_ratio alone"
             )
         self.valid_ratio, self.test_ratio, self.random_state = valid_ratio, test_ratio, random_state
-        key, url = (name, valid_ratio, test_ratio, random_state), f"https://data.dgl.ai/dataset/{name}.zip"
-        super().__init__(name, url, raw_dir, None, key, bool(force_reload), bool(verbose), transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return _FILES[self.name]
+        self._published, self._options = (name, f"{SITE}/{name}.zip"), (name, valid_ratio, test_ratio, random_state)
+        self._files = _FILES[name]
+        super().__init__(raw_dir, bool(force_reload), bool(verbose), transform)
 
     def process(self) -> None:
         """Read the files."""
@@ -96,8 +90,8 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
         kept = np.isin(film_ids, films)
-        src = _positions(users, user_ids, self._folder / _FILES[self.name][-2], "user")
-        dst = _positions(films, film_ids[kept], self._folder / _FILES[self.name][-1], "film")
+        src = _places(users, user_ids, self._paths[-2], "user")
+        dst = _places(films, film_ids[kept], self._paths[-1], "film")
         made = heterograph(
             {("user", "user-movie", "movie"): (src, dst), ("movie", "movie-user", "user"): (dst, src)},
             {"user": len(user_ids), "movie": int(kept.sum())},
@@ -107,15 +101,13 @@ class MovieLensDataset(SingleGraphDataset, PublishedDataset):
         for etype in ("user-movie", "movie-user"):
             made.edges[etype].data["rate"] = float_tensor(rates)
             for part, ids in parts.items():
-                mask = np.zeros(len(rates), bool)
-                mask[ids] = True
-                made.edges[etype].data[f"{part}_mask"] = generate_mask_tensor(mask)
+                made.edges[etype].data[f"{part}_mask"] = mask_at(ids, len(rates))
         self._graph = made
 
     def _split(self) -> tuple[Ratings, dict[str, np.ndarray]]:
         """Return the ratings, and which are to train, validate and test on."""
         if self.name == "ml-100k":
-            given, test = (_ratings(self._folder / name, "\t") for name in self._file_names()[:2])
+            given, test = (_ratings(path, "\t") for path in self._paths[:2])
             fractions = [1 - self.valid_ratio, self.valid_ratio, 0.0]
         else:
             assert self.test_ratio is not None

@@ -6,7 +6,6 @@ on large graphs", 2017; Zeng et al., "GraphSAINT", 2020; Mernyei and Cangea, "Wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from ..errors import DGLError
 from ..graph import DGLGraph
 from ..io.npz import read_npz
 from ..transforms import reorder_graph, to_bidirected
-from .published import OneGraph
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
 from .raw import csr_in, edges_in, float_tensor, json_of, long_tensor, mask_of, npy_of, npz_of, sparse_edges_of
 
 __all__ = [
@@ -36,8 +36,6 @@ __all__ = [
     "YelpDataset",
 ]
 
-_DGL = "https://data.dgl.ai/dataset"
-
 
 def _in_near_order(g: DGLGraph) -> DGLGraph:
     """Return the graph as DGL orders it: nodes by reverse Cuthill-McKee, edges by destination."""
@@ -51,15 +49,6 @@ class _Benchmark(OneGraph):
     ``ndata['label']`` (num_nodes,), int64. Nodes are ordered as in DGL, by reverse Cuthill-McKee with SciPy, which must
     be installed; edges by destination.
 
-    Parameters
-    ----------
-    raw_dir
-        Folder that has the file, itself or in ``<name>/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
-
     Examples
     --------
     ::
@@ -70,14 +59,12 @@ class _Benchmark(OneGraph):
         layer = dglite.nn.GraphConv(feat.shape[1], data.num_classes)
     """
 
+    _files = ("{self.name}.npz",)
     num_classes: int
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (f"{self.name}.npz",)
 
     def process(self) -> None:
         """Read the file and build the graph."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         names = [f"{part}_{kind}" for part in ("adj", "attr") for kind in ("data", "indices", "indptr", "shape")]
         arrays = read_npz(path, (*names, "attr_matrix", "labels"))
         adjacency = csr_in(arrays, "adj_", path)
@@ -101,35 +88,35 @@ class _Benchmark(OneGraph):
 class CoraFullDataset(_Benchmark):
     """Cora in full: 19,793 papers, 126,842 edges (65,311 citations), 8,710 features, 70 classes."""
 
-    _published = "cora_full", f"{_DGL}/cora_full.zip"
+    _published = "cora_full", f"{SITE}/cora_full.zip"
     num_classes = 70
 
 
 class CoauthorCSDataset(_Benchmark):
     """Coauthors in computer science: 18,333 authors, 163,788 edges (81,894 pairs), 6,805 features, 15 classes."""
 
-    _published = "coauthor_cs", f"{_DGL}/coauthor_cs.zip"
+    _published = "coauthor_cs", f"{SITE}/coauthor_cs.zip"
     num_classes = 15
 
 
 class CoauthorPhysicsDataset(_Benchmark):
     """Coauthors in physics: 34,493 authors, 495,924 edges (247,962 pairs), 8,415 features, 5 classes."""
 
-    _published = "coauthor_physics", f"{_DGL}/coauthor_physics.zip"
+    _published = "coauthor_physics", f"{SITE}/coauthor_physics.zip"
     num_classes = 5
 
 
 class AmazonCoBuyComputerDataset(_Benchmark):
     """Computers bought together: 13,752 goods, 491,722 edges (245,778 pairs), 767 features, 10 classes."""
 
-    _published = "amazon_co_buy_computer", f"{_DGL}/amazon_co_buy_computer.zip"
+    _published = "amazon_co_buy_computer", f"{SITE}/amazon_co_buy_computer.zip"
     num_classes = 10
 
 
 class AmazonCoBuyPhotoDataset(_Benchmark):
     """Photo goods bought together: 7,650 goods, 238,163 edges (119,043 pairs), 745 features, 8 classes."""
 
-    _published = "amazon_co_buy_photo", f"{_DGL}/amazon_co_buy_photo.zip"
+    _published = "amazon_co_buy_photo", f"{SITE}/amazon_co_buy_photo.zip"
     num_classes = 8
 
 
@@ -168,10 +155,6 @@ class RedditDataset(OneGraph):
     raw_dir
         Folder that has ``reddit_graph.npz`` and ``reddit_data.npz``, itself or in ``reddit/``, or receives them;
         ``reddit_self_loop`` for both with ``self_loop``, but for the data.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Examples
     --------
@@ -181,26 +164,24 @@ class RedditDataset(OneGraph):
         train = g.ndata["train_mask"].nonzero().squeeze(1)
     """
 
+    _files = "{self.name}_graph.npz", "reddit_data.npz"
     num_classes = 41
 
     def __init__(
         self,
         self_loop: bool = False,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         name = "reddit_self_loop" if self_loop else "reddit"
-        self._published = name, f"{_DGL}/{name}.zip"  # type: ignore[misc]
+        self._published = name, f"{SITE}/{name}.zip"
         super().__init__(raw_dir, force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return f"{self.name}_graph.npz", "reddit_data.npz"
 
     def process(self) -> None:
         """Read the files and build the graph."""
-        structure, path = (self._folder / name for name in self._file_names())
+        structure, path = self._paths
         src, dst, num_nodes = sparse_edges_of(structure)
         features, labels, kinds = npz_of(path, ("feature", "label", "node_types"))
         shapes = features.shape[:1], labels.shape, kinds.shape
@@ -225,12 +206,6 @@ class _Saint(OneGraph):
 
     Parameters
     ----------
-    raw_dir
-        Folder that has the files in ``<name>/``, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
     reorder
         Order nodes by reverse Cuthill-McKee, with SciPy, and edges by destination.
 
@@ -243,28 +218,24 @@ class _Saint(OneGraph):
         feat, train_mask = g.ndata["feat"], g.ndata["train_mask"]
     """
 
+    _files = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
+    _places = ("{self.name}",)  # the names of the files say nothing
     num_classes: int
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
         reorder: bool = False,
     ) -> None:
         self._reorder = reorder
         super().__init__(raw_dir, force_reload, verbose, transform)
 
-    def _file_names(self) -> tuple[str, ...]:
-        return "adj_full.npz", "feats.npy", "class_map.json", "role.json"
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return (self.name,)  # the names of the files say nothing
-
     def process(self) -> None:
         """Read the files and build the graph."""
-        structure, features, classes, roles = (self._folder / name for name in self._file_names())
+        structure, features, classes, roles = self._paths
         src, dst, num_nodes = sparse_edges_of(structure)
         g = graph((src, dst), num_nodes=num_nodes)
         g.ndata["feat"] = float_tensor(npy_of(features, num_nodes))
@@ -293,14 +264,14 @@ class _Saint(OneGraph):
 class FlickrDataset(_Saint):
     """Flickr: 89,250 photographs, 899,756 edges, 500 features, 7 classes."""
 
-    _published = "flickr", f"{_DGL}/flickr.zip"
+    _published = "flickr", f"{SITE}/flickr.zip"
     num_classes = 7
 
 
 class YelpDataset(_Saint):
     """Yelp: 716,847 customers, 13,954,819 edges, 300 features, 100 classes, of which a node has several."""
 
-    _published = "yelp", f"{_DGL}/yelp.zip"
+    _published = "yelp", f"{SITE}/yelp.zip"
     num_classes = 100
 
 
@@ -312,15 +283,6 @@ class WikiCSDataset(OneGraph):
     ``test_mask`` (num_nodes,). Nodes are ordered as in DGL, by reverse Cuthill-McKee with SciPy, which must be
     installed; edges by destination.
 
-    Parameters
-    ----------
-    raw_dir
-        Folder that has ``data.json`` in ``wiki_cs/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
-
     Examples
     --------
     ::
@@ -329,18 +291,14 @@ class WikiCSDataset(OneGraph):
         train_mask = g.ndata["train_mask"][:, 0]  # of the first split
     """
 
-    _published = "wiki_cs", f"{_DGL}/wiki_cs.zip"
+    _published = "wiki_cs", f"{SITE}/wiki_cs.zip"
+    _files = ("data.json",)
+    _places = ("{self.name}",)  # the name of the file says nothing
     num_classes = 10
-
-    def _file_names(self) -> tuple[str, ...]:
-        return ("data.json",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return (self.name,)  # the name of the file says nothing
 
     def process(self) -> None:
         """Read the file and build the graph."""
-        path = self._folder / "data.json"
+        (path,) = self._paths
         splits = ("train_masks", "val_masks", "stopping_masks")
         content = json_of(path, ("features", "labels", "links", "test_mask", *splits))
         try:

@@ -2,49 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+import re
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import Any
 
 from ..errors import DGLError
 from .archives import extract_archive
-from .dataset import DGLDataset, SingleGraphDataset, fetch
-from .utils import check_sha1, loadtxt
+from .dataset import DGLDataset, Folder, SingleGraphDataset, Transform, fetch, file_name
+from .utils import check_sha1
 
-__all__ = ["OneGraph", "PublishedDataset", "checked_mode", "table_of"]
+__all__ = ["SITE", "OneGraph", "PartOfThree", "PublishedDataset"]
+
+SITE = "https://data.dgl.ai/dataset"
+"""Where DGL publishes files."""
 
 _ARCHIVES = (".zip", ".tgz", ".gz")
+_PARAMETERS = {
+    "raw_dir": "Folder that has {files}, {places}, or receives {pronoun}.",
+    "force_reload": "Accepted for DGL's sake; files are read each time.",
+    "verbose": "Accepted for DGL's sake.",
+    "transform": "Function of a graph, applied each time one is read.",
+}
+"""What the docstrings of data sets need not say again."""
 
 
 class PublishedDataset(DGLDataset):
-    """Base of data sets of published files, which are ``_file_names`` in one of the folders ``_subfolders``.
+    """Base of data sets of published files: a subclass says which there are, and writes ``process``.
 
-    An archive that is downloaded to ``raw_dir``, or put there by hand, is unpacked to ``raw_path``.
+    Docstrings leave out ``raw_dir``, ``force_reload``, ``verbose`` and ``transform`` where they do what they do
+    everywhere: ``help`` shows them, with the files and folders below. A set of a family, whose base begins with an
+    underscore, says in its docstring only what it has of its own.
+
+    Attributes
+    ----------
+    _published
+        The data set's name, and the address of its file. A download that is an archive is kept in ``raw_dir`` and
+        unpacked to ``raw_path``; so is one that is put there.
+    _files
+        Names of the files without which nothing can be read. ``{self.mode}`` is the attribute, here and in ``_places``.
+    _places
+        Folders below ``raw_dir`` that may have them, in the order in which they are looked into.
+    _home
+        Which of these folders single files are downloaded to.
+    _sha1
+        Checksum of the download, where it was published.
+    _options
+        What else, beside the name, tells two instances apart: ``hash_key`` of ``DGLDataset``.
     """
 
+    _published: tuple[str, str | None]
+    _files: tuple[str, ...]
+    _places: tuple[str, ...] = ("{self.name}", ".")
+    _home = 0
     _sha1: str | None = None
+    _options: tuple[Any, ...] = ()
 
     def __init_subclass__(cls) -> None:
-        """Append the docstring of the family's base class to the one-line docstring of a data set."""
         base = cls.__mro__[1]
         if cls.__doc__ and base.__doc__ and base.__name__.startswith("_"):
-            cls.__doc__ += base.__doc__.partition("\n")[2]
+            cls.__doc__ += "\n" + base.__doc__.partition("\n")[2]
+        if cls.__doc__ and not cls.__name__.startswith("_"):
+            cls.__doc__ = _completed(cls)
 
-    def _file_names(self) -> tuple[str, ...]:
-        """Return the names of the required files."""
-        raise NotImplementedError(f"{type(self).__name__} must define _file_names(), which returns names of files")
+    def __init__(
+        self, raw_dir: Folder = None, force_reload: bool = False, verbose: bool = False, transform: Transform = None
+    ) -> None:
+        name, url = self._published
+        super().__init__(name, url, raw_dir, None, self._options, force_reload, verbose, transform)
 
-    def _subfolders(self) -> tuple[str, ...]:
-        """Return the folders below ``raw_dir`` that may have the files, the one for downloads first."""
-        return (self.name, ".")
+    def _wanted(self) -> tuple[str, ...]:
+        """Return the names of the files without which nothing can be read."""
+        return tuple(name.format(self=self) for name in self._files)
+
+    def _folders(self) -> list[Path]:
+        """Return the folders that may have the files."""
+        return [Path(self.raw_dir) / place.format(self=self) for place in self._places]
 
     @property
     def _folder(self) -> Path:
-        """The folder that has the files; if there is none, the one for downloads."""
-        folders = [Path(self.raw_dir) / place for place in self._subfolders()]
-        return next((folder for folder in folders if not self._missing(folder)), folders[0])
+        """The folder that has the files; where there is none, the one that downloads come to."""
+        folders = self._folders()
+        return next((folder for folder in folders if not self._missing(folder)), folders[self._home])
+
+    @property
+    def _paths(self) -> list[Path]:
+        """The files, as ``_files`` names them."""
+        return [self._folder / name for name in self._wanted()]
 
     def _missing(self, folder: Path) -> list[str]:
         return [name for name in self._file_names() if not (folder / name).is_file()]
@@ -54,52 +98,72 @@ class PublishedDataset(DGLDataset):
         return not self._missing(self._folder)
 
     def download(self) -> None:
-        """Fetch the published file and unpack it."""
-        assert self.url is not None
+        """Fetch what is published, and unpack it."""
         try:
-            got = fetch(self.url, self.raw_dir)
-            if self._sha1 is not None and not check_sha1(got, self._sha1):
-                raise DGLError(f"{got} has another content than was published; remove it to have it downloaded again")
-            if got.name.endswith(_ARCHIVES):
-                extract_archive(got, self.raw_path)
-            if missing := self._missing(self._folder):
-                raise DGLError(f"{got} has no {missing[0]}")
+            self._fetch()
         except DGLError as error:
-            looked = ", ".join(str(Path(self.raw_dir) / place) for place in self._subfolders())
+            archive = f", or {file_name(self.url)} into {self.raw_dir}" if self.url else ""
             raise DGLError(
-                f"{self.name} was looked for in {looked}; {', '.join(self._missing(self._folder))} are missing there. "
-                f"{error}. Put the files into one of these folders, or {self.url.rsplit('/', 1)[-1]} into "
-                f"{self.raw_dir}, or name another folder with raw_dir= or the environment variable DGLITE_DATA_DIR"
+                f"{self.name} was looked for in {', '.join(map(str, self._folders()))}; "
+                f"{', '.join(self._missing(self._folder))} are missing there. {error}. Put the files into one of these "
+                f"folders{archive}, or name another folder with raw_dir= or the environment variable DGLITE_DATA_DIR"
             ) from error
+
+    def _fetch(self) -> None:
+        assert self.url is not None
+        got = fetch(self.url, self.raw_dir)
+        if self._sha1 is not None and not check_sha1(got, self._sha1):
+            raise DGLError(f"{got} has another content than was published; remove it to have it downloaded again")
+        if got.name.endswith(_ARCHIVES):
+            extract_archive(got, self.raw_path)
+        if missing := self._missing(self._folder):
+            raise DGLError(f"{got} has no {missing[0]}")
+
+
+def _completed(kind: type[PublishedDataset]) -> str:
+    """Return the docstring of a data set with those of its parameters that all have, if it names the others."""
+    head, *sections = re.split(r"\n\n(?=\w+\n-{3,}\n)", inspect.cleandoc(kind.__doc__ or ""))
+    said = next((part for part in sections if part.startswith("Parameters\n")), "Parameters\n----------")
+    known = re.findall(r"\w+", " ".join(re.findall(r"^\w.*$", said, re.MULTILINE)))
+    unsaid = [name for name in inspect.signature(kind).parameters if name not in known]
+    if not unsaid or not _PARAMETERS.keys() >= {*unsaid} or ("raw_dir" in unsaid and not hasattr(kind, "_files")):
+        return kind.__doc__ or ""
+    words = _words_of(kind) if "raw_dir" in unsaid else {}
+    given = "\n".join([said, *(f"{name}\n    {_PARAMETERS[name].format(**words)}" for name in unsaid)])
+    return "\n\n".join([head, given, *(part for part in sections if part is not said)])
+
+
+def _words_of(kind: type[PublishedDataset]) -> dict[str, str]:
+    """Return which files a data set reads and where they may be, in words."""
+    names = {"name": kind._published[0]} if hasattr(kind, "_published") else {}
+    files, places = (
+        [re.sub(r"{self\.(\w+)}", lambda found: names.get(found[1], f"<{found[1]}>"), text) for text in texts]
+        for texts in (kind._files, kind._places)
+    )
+    inside = [f"in ``{place}/``" for place in places if place != "."]
+    return {
+        "files": " and ".join(filter(None, [", ".join(f"``{file}``" for file in files[:-1]), f"``{files[-1]}``"])),
+        "places": " or ".join(["itself"] * ("." in places) + inside),
+        "pronoun": "it" if len(files) == 1 else "them",
+    }
 
 
 class OneGraph(SingleGraphDataset, PublishedDataset):
-    """Base of published data sets of one graph that are constructed without a name; see ``CoraFullDataset``."""
+    """Base of published data sets of one graph."""
 
-    _published: ClassVar[tuple[str, str]]
-    """The data set's name and the address of its file."""
+
+class PartOfThree(PublishedDataset):
+    """Base of published data sets that are split into files by ``mode``."""
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        mode: str = "train",
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        name, url = self._published
-        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
-
-
-def checked_mode(mode: str) -> str:
-    """Return which part of a data set is wanted; raise ``DGLError`` for none that there is."""
-    if mode not in ("train", "valid", "test"):
-        raise DGLError(f"mode is {mode!r}; expected 'train', 'valid' or 'test'")
-    return mode
-
-
-def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.ndarray:
-    """Return the numbers in a text file, separated by commas, (rows, columns); raise ``DGLError`` for other lengths."""
-    found = loadtxt(path, ",", dtype)
-    if num_rows is not None and len(found) != num_rows:
-        raise DGLError(f"{path} has {len(found)} lines; expected {num_rows}")
-    return found
+        if mode not in ("train", "valid", "test"):
+            raise DGLError(f"mode is {mode!r}; expected 'train', 'valid' or 'test'")
+        self.mode = mode
+        super().__init__(raw_dir, force_reload, verbose, transform)

@@ -6,22 +6,20 @@ kilo molecules", 2014.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import backend
 from ..convert import graph
 from ..errors import DGLError
-from .dataset import GraphsWithLabels
-from .published import PublishedDataset
-from .raw import float_tensor, npz_of
+from .dataset import Folder, GraphsMadeWhenRead, GraphsWithLabels, Transform
+from .joined import Joined, starts
+from .published import SITE, PublishedDataset
+from .raw import float_tensor, long_tensor, mat_of, npz_of
 
 __all__ = ["QM7bDataset", "QM9Dataset", "QM9EdgeDataset"]
 
-_DGL = "https://data.dgl.ai/dataset"
 _KEYS = ("mu", "alpha", "homo", "lumo", "gap", "r2", "zpve", "U0", "U", "H", "G", "Cv")
 _EDGE_KEYS = (*_KEYS, "U0_atom", "U_atom", "H_atom", "G_atom", "A", "B", "C")
 
@@ -31,46 +29,17 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
 
     Nodes are atoms; edges are the non-zero entries of the Coulomb matrix, ``edata['h']``, (num_edges, 1), float32.
     Labels are float32, (14,).
-
-    Parameters
-    ----------
-    raw_dir
-        Folder that has ``qm7b.mat``, itself or in ``qm7b/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
     """
 
-    num_tasks = num_labels = num_classes = 14
+    _published = "qm7b", "http://deepchem.io.s3-website-us-west-1.amazonaws.com/datasets/qm7b.mat"
+    _files, _places = ("qm7b.mat",), (".", "{self.name}")
     _sha1 = "4102c744bb9d6fd7b40ac67a300e49cd87e28392"
-
-    def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        force_reload: bool = False,
-        verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        url = "http://deepchem.io.s3-website-us-west-1.amazonaws.com/datasets/qm7b.mat"
-        super().__init__("qm7b", url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return ("qm7b.mat",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return ".", self.name
+    num_tasks = num_labels = num_classes = 14
 
     def process(self) -> None:
         """Read the file and build the graphs."""
-        from scipy.io import loadmat  # takes a tenth of a second, and only this data set needs it
-
-        path = self._folder / "qm7b.mat"
-        try:
-            content = loadmat(path, variable_names=("T", "X"))
-            labels, matrices = (np.asarray(content[name]) for name in ("T", "X"))
-        except Exception as error:  # a damaged file raises nearly anything: zlib.error, struct.error, KeyError ...
-            raise DGLError(f"{path} is not read as a .mat file with T and X: {error!r}") from error
+        (path,) = self._paths
+        labels, matrices = mat_of(path, ("T", "X")).values()
         numbers = labels.dtype.kind in "iuf" and matrices.dtype.kind in "iuf" and labels.ndim == 2
         if not numbers or matrices.ndim != 3 or matrices.shape[:2] != (len(labels), matrices.shape[-1]):
             raise DGLError(f"{path} has T of {labels.shape} and X of {matrices.shape}; expected (n, 14), (n, 23, 23)")
@@ -83,31 +52,27 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
         self.labels = self.label = float_tensor(labels)
 
 
-class _Molecules(PublishedDataset):
+class _Molecules(GraphsMadeWhenRead, PublishedDataset):
     """Base of the two sets of QM9, whose atoms lie one molecule after the other in a ``.npz`` file."""
 
-    _file: str
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (self._file,)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return ".", self.name
+    _places = ".", "{self.name}"
 
     def _arrays(self, names: Sequence[str]) -> list[np.ndarray]:
-        return npz_of(self._folder / self._file, names)
+        return npz_of(self._paths[0], names)
+
+    def _label(self, number: int) -> np.ndarray:
+        raise NotImplementedError(f"{type(self).__name__} must define _label(number), which returns properties")
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        """Return molecule ``index`` and its properties; ``IndexError`` where there is none."""
+        return super().__getitem__(index), float_tensor(self._label(self._number(index)))
 
     def _starts(self, counts: np.ndarray, *columns: np.ndarray) -> np.ndarray:
         """Return where each molecule begins in columns that have ``counts`` rows for each."""
         wrong = counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any()
         if wrong or any(len(column) != counts.sum() for column in columns):
-            raise DGLError(f"{self._folder / self._file} has counts that do not fit its arrays")
-        return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-
-    def _checked(self, index: int) -> int:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"molecule {index} of {len(self)}")
-        return index % len(self)
+            raise DGLError(f"{self._paths[0]} has counts that do not fit its arrays")
+        return starts(counts)
 
 
 def _known(keys: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -128,34 +93,29 @@ class QM9Dataset(_Molecules):
         Properties: some of mu, alpha, homo, lumo, gap, r2, zpve, U0, U, H, G, Cv.
     cutoff
         Atoms at most that far from each other have edges in both directions.
-    raw_dir
-        Folder that has ``qm9_eV.npz``, itself or in ``qm9/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
     """
 
-    _file = "qm9_eV.npz"
+    _published = "qm9", f"{SITE}/qm9_eV.npz"
+    _files = ("qm9_eV.npz",)
 
     def __init__(
         self,
         label_keys: Sequence[str],
         cutoff: float = 5.0,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self.cutoff, self.label_keys = cutoff, _known(label_keys, _KEYS)
-        super().__init__("qm9", f"{_DGL}/{self._file}", raw_dir, None, (), force_reload, verbose, transform)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the file."""
         self.N, self.R, self.Z, *labels = self._arrays(["N", "R", "Z", *self.label_keys])
         self.N_cumsum = self._starts(self.N, self.R, self.Z)
         if self.R.ndim != 2 or any(column.shape != self.N.shape for column in labels):
-            raise DGLError(f"{self._folder / self._file} has positions of {self.R.shape}, or labels of another length")
+            raise DGLError(f"{self._paths[0]} has positions of {self.R.shape}, or labels of another length")
         self.label = np.stack(labels, axis=1) if labels else np.zeros((len(self.N), 0))
 
     @property
@@ -168,17 +128,17 @@ class QM9Dataset(_Molecules):
     def __len__(self) -> int:
         return len(self.N)
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return molecule ``index`` and its properties; ``IndexError`` where there is none."""
-        index = self._checked(index)
-        atoms = slice(*self.N_cumsum[index : index + 2])
+    def _made(self, number: int) -> Any:
+        atoms = slice(*self.N_cumsum[number : number + 2])
         positions = self.R[atoms]
         near = np.linalg.norm(positions[:, None] - positions[None], axis=-1) <= self.cutoff
         np.fill_diagonal(near, False)
         made = graph(near.nonzero(), num_nodes=len(positions))
-        made.ndata["R"] = float_tensor(positions)
-        made.ndata["Z"] = backend.active.from_numpy(self.Z[atoms].astype(np.int64))
-        return (made if self._transform is None else self._transform(made)), float_tensor(self.label[index])
+        made.ndata["R"], made.ndata["Z"] = float_tensor(positions), long_tensor(self.Z[atoms])
+        return made
+
+    def _label(self, number: int) -> np.ndarray:
+        return self.label[number]
 
 
 class QM9EdgeDataset(_Molecules):
@@ -192,29 +152,24 @@ class QM9EdgeDataset(_Molecules):
     ----------
     label_keys
         Properties, some of ``keys``; default all.
-    raw_dir
-        Folder that has ``qm9_edge.npz``, itself or in ``qm9Edge/``, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
     """
 
+    _published = "qm9Edge", f"{SITE}/qm9_edge.npz"
+    _files = ("qm9_edge.npz",)
     keys = _EDGE_KEYS
-    _file = "qm9_edge.npz"
 
     def __init__(
         self,
         label_keys: Sequence[str] | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         known = None if label_keys is None else _known(label_keys, self.keys)
         self.label_keys = None if known is None else [self.keys.index(key) for key in known]
         self.num_labels = self.num_tasks = len(self.keys if known is None else known)
-        super().__init__("qm9Edge", f"{_DGL}/{self._file}", raw_dir, None, (), force_reload, verbose, transform)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the file."""
@@ -225,17 +180,16 @@ class QM9EdgeDataset(_Molecules):
         self.n_cumsum = self._starts(self.n_node, self.node_attr, self.node_pos)
         self.ne_cumsum = self._starts(self.n_edge, self.edge_attr, self.src, self.dst)
         if not len(self.n_node) == len(self.n_edge) == len(self.targets) or self.targets.shape[1:] != (len(self.keys),):
-            raise DGLError(f"{self._folder / self._file} has arrays for different numbers of molecules or properties")
+            raise DGLError(f"{self._paths[0]} has arrays for different numbers of molecules or properties")
+        pos, attr, bonds = (x.astype(np.float32, copy=False) for x in (self.node_pos, self.node_attr, self.edge_attr))
+        ndata, edata = {"pos": pos, "attr": attr}, {"edge_attr": bonds}
+        self._all = Joined(self.src, self.dst, self.n_cumsum, self.ne_cumsum, ndata, edata)
 
     def __len__(self) -> int:
         return len(self.n_node)
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """Return molecule ``index`` and its properties; ``IndexError`` where there is none."""
-        index = self._checked(index)
-        atoms, bonds = (slice(*starts[index : index + 2]) for starts in (self.n_cumsum, self.ne_cumsum))
-        made = graph((self.src[bonds], self.dst[bonds]), num_nodes=int(self.n_node[index]))
-        made.ndata["pos"], made.ndata["attr"] = float_tensor(self.node_pos[atoms]), float_tensor(self.node_attr[atoms])
-        made.edata["edge_attr"] = float_tensor(self.edge_attr[bonds])
-        label = float_tensor(self.targets[index][self.label_keys])
-        return (made if self._transform is None else self._transform(made)), label
+    def _made(self, number: int) -> Any:
+        return self._all.graph(number)
+
+    def _label(self, number: int) -> np.ndarray:
+        return self.targets[number][self.label_keys]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,22 @@ from ..errors import DGLError
 from ..io.npz import read_npz
 from .dataset import text_of
 from .numeric_pickle import CsrMatrix
+from .splits import mask_at
+from .utils import loadtxt
 
 __all__ = [
     "csr_in",
     "edges_in",
     "float_tensor",
     "json_of",
+    "lines_of",
     "long_tensor",
     "mask_of",
+    "mat_of",
     "npy_of",
     "npz_of",
     "sparse_edges_of",
+    "table_of",
 ]
 
 
@@ -121,6 +126,36 @@ def _format_of(path: Path) -> str:
 def mask_of(ids: Any, num_nodes: int, where: Path) -> Any:
     """Return a boolean tensor that is true at the node numbers ``ids``."""
     nodes, _ = edges_in(ids, ids, num_nodes, where)
-    mask = np.zeros(num_nodes, bool)
-    mask[nodes] = True
-    return backend.active.from_numpy(mask)
+    return mask_at(nodes, num_nodes)
+
+
+# -- text --------------------------------------------------------------------------------------------------------------
+def lines_of(path: Path, header: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a text file below its header, and where each is, in words."""
+    for number, line in enumerate(text_of(path).splitlines()[header:], 1 + header):
+        yield line, f"line {number} of {path}"
+
+
+def table_of(path: Path, num_rows: int | None = None, dtype: Any = None) -> np.ndarray:
+    """Return the numbers in a text file, separated by commas, (rows, columns); raise ``DGLError`` for other lengths."""
+    found = loadtxt(path, ",", dtype)
+    if num_rows is not None and len(found) != num_rows:
+        raise DGLError(f"{path} has {len(found)} lines; expected {num_rows}")
+    return found
+
+
+# -- Matlab ------------------------------------------------------------------------------------------------------------
+def mat_of(path: Path, arrays: Sequence[str], matrices: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a ``.mat`` file has by name: arrays, and sparse matrices in COO format, checked."""
+    from scipy.io import loadmat  # takes a tenth of a second, and few data sets need it
+
+    names = (*arrays, *matrices)
+    try:
+        content = loadmat(path, variable_names=names)
+        for name in matrices:
+            content[name].check_format(full_check=True)
+            content[name] = content[name].tocoo()
+        return {name: content[name] if name in matrices else np.asarray(content[name]) for name in names}
+    except Exception as error:  # a damaged file raises nearly anything: zlib.error, struct.error, KeyError ...
+        sparse = f", and sparse {', '.join(matrices)}" if matrices else ""
+        raise DGLError(f"{path} is not read as a .mat file with {', '.join(arrays)}{sparse}: {error!r}") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from ..errors import DGLError, DGLWarning
 from ..frame import ETYPE, NID, NTYPE
 from ..graph import DGLGraph
 from ..transforms import to_heterogeneous
-from .dataset import SingleGraphDataset, text_of
-from .published import PublishedDataset
+from .dataset import Folder, Transform
+from .published import SITE, OneGraph
+from .raw import lines_of
 from .triples import BLANK, IRI, LITERAL, Statement, Term, order, statements
 
 __all__ = ["AIFBDataset", "AMDataset", "BGSDataset", "MUTAGDataset", "RDFGraphDataset"]
@@ -35,7 +36,7 @@ Entity = tuple[str, str]
 Edge = tuple[Entity, str, Entity]
 
 
-class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
+class RDFGraphDataset(OneGraph):
     """Base of the graphs of RDF statements: ``_edge`` says what becomes of a statement, ``_sample`` reads the splits.
 
     Statements are sorted: by subject, relation and object; IRIs come before literals. Nodes and types are numbered as
@@ -54,18 +55,20 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
     raw_dir
         Folder that has the statements (``.nt`` or ``.n3``), ``trainingSet.tsv`` and ``testSet.tsv``, itself or in
         ``<name>/``, or receives them.
-    force_reload
-        Accepted for DGL's sake; the files are read each time.
     verbose
         Print the counts.
-    transform
-        Function of a graph, applied each time it is read.
 
     Raises
     ------
     DGLError
         A file is missing and not to be had, a line in it cannot be read, or the splits name what is no node.
     """
+
+    predict_category: str
+    """The type of the nodes that have labels."""
+    num_classes: int
+    """How many classes there are."""
+    _files = "trainingSet.tsv", "testSet.tsv"
 
     def __init__(
         self,
@@ -74,29 +77,17 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
         predict_category: str,
         print_every: int = 10000,
         insert_reverse: bool = True,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        self._predict_category, self._print_every, self._insert_reverse = predict_category, print_every, insert_reverse
-        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return "trainingSet.tsv", "testSet.tsv"
+        self.predict_category, self._print_every, self._insert_reverse = predict_category, print_every, insert_reverse
+        self._published = name, url
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def _missing(self, folder: Path) -> list[str]:
         return super()._missing(folder) + ([] if _sources(folder) else ["a .nt or .n3 file"])
-
-    @property
-    def predict_category(self) -> str:
-        """The type of the nodes that have labels."""
-        return self._predict_category
-
-    @property
-    def num_classes(self) -> int:
-        """How many classes there are."""
-        return self._num_classes
 
     @property
     def save_name(self) -> str:
@@ -134,8 +125,8 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
             row[2] = entities.setdefault(last, len(entities))
         ntypes = list(dict.fromkeys(kind for kind, _ in entities))
         self._graph = self._built(rows, list(entities), ntypes, list(etypes))
-        if self._predict_category not in ntypes:
-            raise DGLError(f"{self._folder} has no statement about a node of type {self._predict_category!r}")
+        if self.predict_category not in ntypes:
+            raise DGLError(f"{self._folder} has no statement about a node of type {self.predict_category!r}")
         self._read_splits(entities)
         if self.verbose:
             print(f"{self.name}: {self._graph.num_nodes()} nodes, {self._graph.num_edges()} edges")
@@ -175,43 +166,35 @@ class RDFGraphDataset(SingleGraphDataset, PublishedDataset):
         return to_heterogeneous(whole, ntypes, [_RENAMED.get(name, name) for name in names])
 
     def _read_splits(self, entities: dict[Entity, int]) -> None:
-        data = self._graph.nodes[self._predict_category].data
+        data = self._graph.nodes[self.predict_category].data
         ids = backend.active.to_numpy(data[NID])
         local = dict(zip(ids.tolist(), range(len(ids)), strict=True))
         classes: dict[str, int] = {}
         labels = np.full(len(ids), -1)
         masks = {}
-        for part, file in (("train_mask", "trainingSet.tsv"), ("test_mask", "testSet.tsv")):
+        for part, path in zip(("train_mask", "test_mask"), self._paths, strict=True):
             masks[part] = np.zeros(len(ids), bool)
-            for number, entity, label in self._samples(self._folder / file):
+            for where, entity, label in self._samples(path):
                 if entity not in entities:
-                    warnings.warn(
-                        f"line {number} of {self._folder / file} names a node without edges, which is left out",
-                        DGLWarning,
-                        stacklevel=2,
-                    )
+                    warnings.warn(f"{where} names a node without edges, which is left out", DGLWarning, stacklevel=2)
                     continue
                 node = local.get(entities[entity])
                 if node is None:
-                    raise DGLError(
-                        f"line {number} of {self._folder / file} names a node of type {entity[0]!r}; "
-                        f"expected {self._predict_category!r}"
-                    )
+                    raise DGLError(f"{where} names a node of type {entity[0]!r}; expected {self.predict_category!r}")
                 masks[part][node], labels[node] = True, classes.setdefault(label, len(classes))
-        self._num_classes = len(classes)
+        self.num_classes = len(classes)
         for name, values in (*masks.items(), ("labels", labels), ("label", labels)):
             data[name] = backend.active.from_numpy(values)
 
-    def _samples(self, path: Path) -> list[tuple[int, Entity | None, str]]:
-        """Return the line's number, the node and the class of each line of a split but its header."""
-        found = []
-        for number, line in enumerate(text_of(path).splitlines()[1:], 2):
+    def _samples(self, path: Path) -> Iterator[tuple[str, Entity | None, str]]:
+        """Yield where a line of a split is, its node and its class, for all but the header."""
+        for line, where in lines_of(path, 1):
             try:
                 iri, label = self._sample(line.strip().split("\t"))
-                found.append((number, self._entity(Term(IRI, iri)), label))
+                entity = self._entity(Term(IRI, iri))
             except (IndexError, ValueError):
-                raise DGLError(f"line {number} of {path} is not a node and its class: {line[:60]!r}") from None
-        return found
+                raise DGLError(f"{where} is not a node and its class: {line[:60]!r}") from None
+            yield where, entity, label
 
 
 def _sources(folder: Path) -> list[Path]:
@@ -228,13 +211,13 @@ class _Published(RDFGraphDataset):
         self,
         print_every: int = 10000,
         insert_reverse: bool = True,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         super().__init__(
-            self._archive, f"https://data.dgl.ai/dataset/rdf/{self._archive}.zip", self._category,
+            self._archive, f"{SITE}/rdf/{self._archive}.zip", self._category,
             print_every, insert_reverse, raw_dir, force_reload, verbose, transform,
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ __all__ = [
     "add_nodepred_split",
     "generate_mask_tensor",
     "idx2mask",
+    "mask_at",
     "mask_nodes_by_property",
     "split_dataset",
 ]
@@ -72,6 +73,13 @@ def generate_mask_tensor(mask: np.ndarray) -> Tensor:
     return active.from_numpy(np.asarray(mask) != 0)
 
 
+def mask_at(ids: Any, count: int) -> Tensor:
+    """Return a boolean tensor, (count,), that is true at ``ids``."""
+    mask = np.zeros(count, bool)
+    mask[ids] = True
+    return active.from_numpy(mask)
+
+
 def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None = None) -> None:
     """Give the nodes of every graph of a data set boolean features ``train_mask``, ``val_mask`` and ``test_mask``.
 
@@ -89,7 +97,7 @@ def add_nodepred_split(dataset: Any, ratio: Sequence[float], ntype: str | None =
         count = g.num_nodes(ntype)
         parts = permuted_parts(count, ratio)
         for name, part in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
-            g.nodes[ntype].data[name] = generate_mask_tensor(idx2mask(part, count))
+            g.nodes[ntype].data[name] = mask_at(part, count)
 
 
 def permuted_parts(count: int, ratio: Sequence[float]) -> list[np.ndarray]:
@@ -135,9 +143,7 @@ def mask_nodes_by_property(
     familiar = int(sizes[:_IN_DISTRIBUTION].sum())
     order[:familiar] = generator.permutation(order[:familiar])
     parts = np.split(order, np.cumsum(sizes))
-    return {
-        name: generate_mask_tensor(idx2mask(part, count)) for name, part in zip(_PROPERTY_MASKS, parts, strict=True)
-    }
+    return {name: mask_at(part, count) for name, part in zip(_PROPERTY_MASKS, parts, strict=True)}
 
 
 def add_node_property_split(

@@ -9,7 +9,7 @@ import re
 import zipfile
 import zlib
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,8 @@ from ..backend import Tensor
 from ..convert import graph
 from ..errors import DGLError
 from ..io.atomic import replacing
-from .dataset import DGLDataset, fetch, text_of
+from .dataset import Folder, GraphsMadeWhenRead, Transform, fetch, text_of
+from .published import PublishedDataset
 
 __all__ = ["SSTDataset"]
 
@@ -44,7 +45,7 @@ class Trees(NamedTuple):
     words: np.ndarray
 
 
-class SSTDataset(DGLDataset):
+class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
     """Sentences of the Stanford Sentiment Treebank as trees, with DGL's conventions.
 
     A tree is a graph whose edges lead from child to parent, the left child's first; node 0 is the root. It has
@@ -63,14 +64,10 @@ class SSTDataset(DGLDataset):
     vocab_file
         Text file of the vocabulary: a word per line, in lower case; the words of sentences are looked up so.
     raw_dir
-        Folder that has ``train.txt`` (and ``dev.txt``, ``test.txt``), itself or in ``sst/``, or receives them; default
-        ``DGLITE_DATA_DIR`` or the user's data folder. Each line is a tree: ``(3 (2 The) (4 ...))``.
-    force_reload
-        Accepted for DGL's sake; the files are read each time.
+        Folder that has ``train.txt`` (and ``dev.txt``, ``test.txt``), itself or in ``sst/``, or receives them. Each
+        line is a tree: ``(3 (2 The) (4 ...))``.
     verbose
         Print the counts.
-    transform
-        Function of a graph, applied each time one is read.
     vocab
         Word to number; default: the words of the training part in the order in which they occur.
 
@@ -80,6 +77,7 @@ class SSTDataset(DGLDataset):
         The vectors of the words, ``(vocab_size, size)``, float64; None without ``glove_embed_file``.
     """
 
+    _published, _places, _home = ("sst", None), (".", "{self.name}"), 1
     PAD_WORD = -1
     UNK_WORD = -1
     num_classes = 5
@@ -89,10 +87,10 @@ class SSTDataset(DGLDataset):
         mode: str = "train",
         glove_embed_file: str | Path | None = None,
         vocab_file: str | Path | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
         vocab: dict[str, int] | None = None,
     ) -> None:
         if mode not in (*_SENTENCES, "tiny"):
@@ -100,32 +98,26 @@ class SSTDataset(DGLDataset):
         self.mode, self._lower = mode, vocab_file is not None
         self._given_vocab = read_vocabulary(Path(vocab_file)) if vocab_file is not None else vocab
         self._glove_file = glove_embed_file if mode == "train" else None
-        super().__init__("sst", raw_dir=raw_dir, force_reload=force_reload, verbose=verbose, transform=transform)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     @property
     def raw_path(self) -> str:
         """The folder that has the files; where there is none, the one that downloads go to."""
-        for folder in (Path(self.raw_dir), Path(self.raw_dir) / "sst"):
-            if (folder / f"{self._part(folder)}.txt").is_file():
-                return str(folder)
-        return str(Path(self.raw_dir) / "sst")
+        return str(self._folder)
 
     def _part(self, folder: Path) -> str:
         """Return the part of the treebank that the trees are in."""
         return "train" if self.mode == "tiny" and not (folder / "tiny.txt").is_file() else self.mode
 
-    def has_raw(self) -> bool:
-        """Whether the file of this part is there, and the training part's, whose words are the vocabulary."""
-        folder = Path(self.raw_path)
-        wanted = {self._part(folder)} if self._given_vocab is not None else {self._part(folder), "train"}
-        return all((folder / f"{part}.txt").is_file() for part in wanted)
+    def _missing(self, folder: Path) -> list[str]:
+        """Return which files there are not: of this part, and of the training part, whose words are the vocabulary."""
+        wanted = {self._part(folder): None} | ({} if self._given_vocab is not None else {"train": None})
+        return [f"{part}.txt" for part in wanted if not (folder / f"{part}.txt").is_file()]
 
-    def download(self) -> None:
-        """Fetch and unpack the files."""
-        folder = Path(self.raw_path)
+    def _fetch(self) -> None:
+        folder = self._folder
         try:
-            archive = fetch(_URL, folder)
-            with zipfile.ZipFile(archive) as files:
+            with zipfile.ZipFile(fetch(_URL, folder)) as files:
                 for part in _SENTENCES:
                     text = files.read(f"trees/{part}.txt")
                     count = text.count(b"\n")
@@ -133,12 +125,8 @@ class SSTDataset(DGLDataset):
                         raise DGLError(f"{part}.txt has {count} sentences, not {_SENTENCES[part]}")
                     with replacing(folder / f"{part}.txt") as made:
                         made.write_bytes(text)
-        except (DGLError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise DGLError(
-                f"{self._part(folder)}.txt of the Stanford Sentiment Treebank was looked for in {self.raw_dir} and "
-                f"{folder}. {error}. Put the files into one of these folders, or name the folder that has them with "
-                "raw_dir= or the environment variable DGLITE_DATA_DIR"
-            ) from error
+        except (KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise DGLError(f"{_URL} is not as published: {error}") from error
 
     def process(self) -> None:
         """Read the trees."""
@@ -148,7 +136,7 @@ class SSTDataset(DGLDataset):
             self.vocab = {}
             trees = self._read("train", grow=True)
         if self.mode != "train" or self._given_vocab is not None:
-            trees = self._read(self._part(Path(self.raw_path)), grow=False)
+            trees = self._read(self._part(self._folder), grow=False)
         self._trees = trees
         self.pretrained_emb = None if self._glove_file is None else self._word_vectors(Path(self._glove_file))
         if self.verbose:
@@ -172,7 +160,7 @@ class SSTDataset(DGLDataset):
         return backend.active.from_numpy(vectors)
 
     def _read(self, part: str, grow: bool) -> Trees:
-        path = Path(self.raw_path) / f"{part}.txt"
+        path = self._folder / f"{part}.txt"
         lines: Iterable[str] = _lines(path)
         if not grow:
             lines = islice(filter(str.strip, lines), _TINY) if part != self.mode else lines
@@ -190,12 +178,9 @@ class SSTDataset(DGLDataset):
     def __len__(self) -> int:
         return len(self._trees.offsets) - 1
 
-    def __getitem__(self, index: int) -> Any:
-        """Return tree ``index``; ``IndexError`` where there is none."""
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"tree {index} of {len(self)}")
+    def _made(self, number: int) -> Any:
         trees = self._trees
-        first, last = trees.offsets[index % len(self) : index % len(self) + 2]
+        first, last = trees.offsets[number : number + 2]
         parents = trees.parents[first:last]
         children = np.flatnonzero(parents >= 0)
         order = np.argsort(parents[children], kind="stable")
@@ -204,7 +189,7 @@ class SSTDataset(DGLDataset):
         words = trees.words[first:last]
         for name, values in (("x", words), ("y", trees.labels[first:last]), ("mask", words != self.PAD_WORD)):
             made.ndata[name] = backend.active.from_numpy(values.astype(np.int64))
-        return made if self._transform is None else self._transform(made)
+        return made
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -13,7 +11,7 @@ from tqdm import tqdm
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .dataset import GraphsWithLabels
+from .dataset import Folder, GraphsWithLabels, Transform
 from .numeric_pickle import plain, read_numeric_pickle
 from .published import PublishedDataset
 from .raw import float_tensor, long_tensor
@@ -34,17 +32,10 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
 
     Parameters
     ----------
-    raw_dir
-        Folder that has ``{file}_train.pkl`` and ``{file}_test.pkl``, itself, in ``superpixels/`` or in
-        ``Superpixel/superpixels/``, or receives them.
     split
         ``"train"`` or ``"test"``.
     use_feature
         Whether likeness is of places and colours, instead of places alone.
-    force_reload, verbose
-        Accepted for DGL's sake; the graphs are made each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Raises
     ------
@@ -52,32 +43,27 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
         A file is missing and not to be had, damaged, or has something else than numbers in it.
     """
 
-    _file: str
+    _published = "Superpixel", _URL
+    _places = "Superpixel/superpixels", "superpixels", "Superpixel", "."
     img_size: int
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         split: str = "train",
         use_feature: bool = False,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         if split not in ("train", "test"):
             raise DGLError(f"split is {split!r}; expected 'train' or 'test'")
-        self.split, self.use_feature = split, use_feature
-        super().__init__("Superpixel", _URL, raw_dir, None, (split, use_feature), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (f"{self._file}_{self.split}.pkl",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return "Superpixel/superpixels", "superpixels", "Superpixel", "."
+        self.split, self.use_feature = self._options = split, use_feature
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the superpixels and find which are alike."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         try:
             labels, samples = plain(read_numeric_pickle(path))
             images = [(np.asarray(colour, np.float64), np.asarray(place, np.float64)) for colour, place, *_ in samples]
@@ -130,11 +116,11 @@ def _scale(distance: np.ndarray) -> np.ndarray:
 class MNISTSuperPixelDataset(_SuperPixels):
     """Digits of MNIST as up to 75 superpixels: 60,000 to train on, 10,000 to test."""
 
-    _file, img_size = "mnist_75sp", 28
+    _files, img_size = ("mnist_75sp_{self.split}.pkl",), 28
 
 
 @final
 class CIFAR10SuperPixelDataset(_SuperPixels):
     """Photographs of CIFAR-10 as up to 150 superpixels: 50,000 to train on, 10,000 to test."""
 
-    _file, img_size = "cifar10_150sp", 32
+    _files, img_size = ("cifar10_150sp_{self.split}.pkl",), 32

@@ -6,8 +6,7 @@ explainer for graph neural network", 2020. All are made each time, in a moment; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -18,12 +17,12 @@ from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..transforms import reorder_graph
-from .dataset import GraphsWithLabels, SingleGraphDataset
+from .dataset import Folder, GraphsWithLabels, SingleGraphDataset, Transform
+from .raw import float_tensor, long_tensor
 
 __all__ = ["BA2MotifDataset", "BACommunityDataset", "BAShapeDataset", "TreeCycleDataset", "TreeGridDataset"]
 
 Edges = Iterable[tuple[int, int]]
-Transform = Callable[[Any], Any]
 
 
 class Motif(NamedTuple):
@@ -79,8 +78,8 @@ class _Growing:
         """Return the graph in an order that tells nothing, with labels and a constant feature."""
         src, dst = np.array(self.edges, np.int64).reshape(-1, 2).T
         made = graph((src, dst), num_nodes=len(self.labels))
-        made.ndata["label"] = backend.active.from_numpy(np.array(self.labels, np.int64))
-        made.ndata["feat"] = backend.active.from_numpy(np.ones((len(self.labels), 1), np.float32))
+        made.ndata["label"] = long_tensor(self.labels)
+        made.ndata["feat"] = float_tensor(np.ones((len(self.labels), 1)))
         return _shuffled(made)
 
 
@@ -136,10 +135,10 @@ class BAShapeDataset(SingleGraphDataset):
         num_motifs: int = 80,
         perturb_ratio: float = 0.01,
         seed: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Transform | None = None,
+        transform: Transform = None,
     ) -> None:
         self.num_base_nodes, self.num_base_edges_per_node = num_base_nodes, num_base_edges_per_node
         self.num_motifs, self.perturb_ratio, self.seed = num_motifs, perturb_ratio, seed
@@ -178,10 +177,10 @@ class BACommunityDataset(SingleGraphDataset):
         perturb_ratio: float = 0.01,
         num_inter_edges: int = 350,
         seed: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Transform | None = None,
+        transform: Transform = None,
     ) -> None:
         self.num_base_nodes, self.num_base_edges_per_node = num_base_nodes, num_base_edges_per_node
         self.num_motifs, self.perturb_ratio, self.seed = num_motifs, perturb_ratio, seed
@@ -261,10 +260,10 @@ class TreeCycleDataset(_TreeDataset):
         cycle_size: int = 6,
         perturb_ratio: float = 0.01,
         seed: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Transform | None = None,
+        transform: Transform = None,
     ) -> None:
         if cycle_size < 4:
             raise DGLError(f"cycle_size is {cycle_size}; expected at least 4 nodes")
@@ -305,10 +304,10 @@ class TreeGridDataset(_TreeDataset):
         grid_size: int = 3,
         perturb_ratio: float = 0.1,
         seed: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Transform | None = None,
+        transform: Transform = None,
     ) -> None:
         self.tree_height, self.num_motifs, self.grid_size = tree_height, num_motifs, grid_size
         self.perturb_ratio, self.seed = perturb_ratio, seed
@@ -344,10 +343,10 @@ class BA2MotifDataset(GraphsWithLabels):
 
     def __init__(
         self,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = True,
-        transform: Transform | None = None,
+        transform: Transform = None,
         seed: int | None = 0,
     ) -> None:
         self.seed = seed
@@ -365,6 +364,6 @@ class BA2MotifDataset(GraphsWithLabels):
             ends = [*base.edges, *((u + 20, v + 20) for u, v in motifs[label].edges), (20, int(numbers.randint(20)))]
             src, dst = np.array(ends).T
             made = graph((np.concatenate([src, dst]), np.concatenate([dst, src])), num_nodes=25)
-            made.ndata["feat"] = backend.active.from_numpy(np.full((25, 10), 0.1, np.float32))
+            made.ndata["feat"] = float_tensor(np.full((25, 10), 0.1))
             self.graphs.append(made)
         self.labels = backend.active.from_numpy(labels)

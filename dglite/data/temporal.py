@@ -5,21 +5,21 @@ Kumar et al., "Edge weight prediction in weighted signed networks", 2016; Jin et
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from ..convert import graph
 from ..errors import DGLError
 from ..graph import DGLGraph
-from .published import PublishedDataset, checked_mode
+from .dataset import Folder, GraphsMadeWhenRead, Transform
+from .published import SITE, PartOfThree, PublishedDataset
 from .raw import long_tensor
 
 __all__ = ["GDELT", "ICEWS18", "BitcoinOTC", "BitcoinOTCDataset", "GDELTDataset", "ICEWS18Dataset"]
 
-_DGL = "https://data.dgl.ai/dataset"
 _FORTNIGHT = 14 * 24 * 3600
 _LARGEST = 1 << 53
 """Node numbers and times are below that: they are read as float64."""
@@ -47,7 +47,7 @@ def _check_nodes(nodes: np.ndarray, path: Path) -> None:
         )
 
 
-class _Events(PublishedDataset):
+class _Events(GraphsMadeWhenRead, PublishedDataset):
     """Base of these data sets: graph i has all events up to step i, and is made when it is read."""
 
     is_temporal = True
@@ -55,22 +55,17 @@ class _Events(PublishedDataset):
     _ends: np.ndarray
     _values: np.ndarray
     _steps: np.ndarray
-    _start: int
-    _end: int
+    start_time: int
+    """The first step."""
+    end_time: int
+    """The last step."""
 
     def __len__(self) -> int:
-        return self._end - self._start + 1
+        return self.end_time - self.start_time + 1
 
-    def __getitem__(self, index: int) -> Any:
-        """Return graph ``index``; ``IndexError`` where there is none."""
-        made = self._graph(index)
-        return made if self._transform is None else self._transform(made)
-
-    def _graph(self, index: int) -> DGLGraph:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"graph {index} of {len(self)} of {self.name}")
-        so_far = self._steps <= self._start + index % len(self)
-        made = graph(tuple(self._ends[so_far].T))
+    def _made(self, number: int) -> DGLGraph:
+        so_far = self._steps <= self.start_time + number
+        made = graph(tuple(self.end_times[so_far].T))
         made.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
         return made
 
@@ -86,10 +81,6 @@ class BitcoinOTCDataset(_Events):
     raw_dir
         Folder that has ``soc-sign-bitcoinotc.csv.gz``, or receives it; unpacked it may lie there, too, or in
         ``bitcoinotc/``, or as ``bitcoinotc.csv``, DGL's name for it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
@@ -106,43 +97,32 @@ class BitcoinOTCDataset(_Events):
             ratings = g.edata["h"]
     """
 
+    _published = "bitcoinotc", "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"
+    _files = ("soc-sign-bitcoinotc.csv",)
     _sha1 = "c14281f9e252de0bd0b5f1c6e2bae03123938641"
     _feature = "h"
-    _made: list[DGLGraph] | None = None
 
-    def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        force_reload: bool = False,
-        verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
-    ) -> None:
-        url = "https://snap.stanford.edu/data/soc-sign-bitcoinotc.csv.gz"
-        super().__init__("bitcoinotc", url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        by_dgl = any((Path(self.raw_dir) / place / "bitcoinotc.csv").is_file() for place in self._subfolders())
-        return ("bitcoinotc.csv" if by_dgl else "soc-sign-bitcoinotc.csv",)
+    def _wanted(self) -> tuple[str, ...]:
+        by_dgl = any((folder / "bitcoinotc.csv").is_file() for folder in self._folders())
+        return ("bitcoinotc.csv",) if by_dgl else self._files
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         events = _events_of(path, ",").astype(np.int64)
-        self._ends = events[:, :2] - events[:, :2].min()
-        _check_nodes(self._ends, path)
+        self.end_times = events[:, :2] - events[:, :2].min()
+        _check_nodes(self.end_times, path)
         self._values = events[:, 2]
         self._steps = np.around((events[:, 3] - events[:, 3].min()) / _FORTNIGHT).astype(np.int64)
-        self._start, self._end = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
+        self.start_time, self.end_time = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
 
-    @property
+    @cached_property
     def graphs(self) -> list[DGLGraph]:
         """The graphs."""
-        if self._made is None:
-            self._made = [self._graph(i) for i in range(len(self))]
-        return self._made
+        return [self._made(number) for number in range(len(self))]
 
 
-class _News(_Events):
+class _News(_Events, PartOfThree):
     """Base of two data sets of news: what happened, between whom, when.
 
     Graph i has the events up to step i of its part, in the order of the file, ``edata['rel_type']`` (num_edges, 1),
@@ -152,12 +132,6 @@ class _News(_Events):
     ----------
     mode
         ``"train"``, ``"valid"`` or ``"test"``, in any case.
-    raw_dir
-        Folder that has ``<mode>.txt`` in a folder of the data set's name, or receives it.
-    force_reload, verbose
-        Accepted for DGL's sake; the file is read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Attributes
     ----------
@@ -174,62 +148,45 @@ class _News(_Events):
             relations = g.edata["rel_type"]
     """
 
-    _published: ClassVar[tuple[str, str]]
+    _files = ("{self.mode}.txt",)
+    _places = ("{self.name}",)  # the names of the files say nothing
     _minutes: ClassVar[int]
     """What a step takes, in the unit of the file's times."""
 
     def __init__(
         self,
         mode: str = "train",
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        self.mode = checked_mode(mode.lower())
-        name, url = self._published
-        super().__init__(name, url, raw_dir, None, (), force_reload, verbose, transform)
-
-    def _file_names(self) -> tuple[str, ...]:
-        return (f"{self.mode}.txt",)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return (self.name,)  # the names of the files say nothing
+        super().__init__(mode.lower(), raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the file."""
-        path = self._folder / self._file_names()[0]
+        (path,) = self._paths
         events = _events_of(path, "\t").astype(np.int64)
-        self._ends, self._values = events[:, [0, 2]], events[:, 1]
-        _check_nodes(self._ends, path)
+        self.end_times, self._values = events[:, [0, 2]], events[:, 1]
+        _check_nodes(self.end_times, path)
         self._steps = events[:, 3] // self._minutes
         known = self._steps[self._steps != -1]
         if not len(known):
             raise DGLError(f"{path} has no event with a time")
-        self._start, self._end = int(known.min()), int(known.max())
-
-    @property
-    def start_time(self) -> int:
-        """The first step."""
-        return self._start
-
-    @property
-    def end_time(self) -> int:
-        """The last step."""
-        return self._end
+        self.start_time, self.end_time = int(known.min()), int(known.max())
 
 
 class ICEWS18Dataset(_News):
     """ICEWS18: events between political actors in 2018, 23,033 actors; 240 / 30 / 34 graphs, a day each."""
 
-    _published = "ICEWS18", f"{_DGL}/icews18.zip"
+    _published = "ICEWS18", f"{SITE}/icews18.zip"
     _minutes = 24
 
 
 class GDELTDataset(_News):
     """GDELT: events of January 2018; 2,304 / 288 / 384 graphs, a quarter of an hour each."""
 
-    _published = "GDELT", f"{_DGL}/gdelt.zip"
+    _published = "GDELT", f"{SITE}/gdelt.zip"
     _minutes = 15
     num_nodes = 23033
 

@@ -5,35 +5,25 @@ Morris et al., "TUDataset: a collection of benchmark datasets for learning with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from .. import backend
-from ..convert import graph
 from ..errors import DGLError
 from ..frame import EID, NID
 from ..graph import DGLGraph
-from .published import PublishedDataset, table_of
+from .dataset import Folder, Transform
+from .joined import Joined, starts
+from .published import PublishedDataset
+from .raw import table_of
 
 __all__ = ["LegacyTUDataset", "TUDataset"]
 
 _URL = "https://www.chrsmrrs.com/graphkerneldatasets/{}.zip"
 _WIDEST = 1 << 16
 """More node labels than that are not written as one-hot features; the collection has below 100."""
-
-
-class _Parts(NamedTuple):
-    """All graphs of a collection: which edges and nodes each has, in the order of the graphs."""
-
-    src: np.ndarray
-    dst: np.ndarray
-    first_node: np.ndarray
-    nodes: np.ndarray
-    first_edge: np.ndarray
-    edges: np.ndarray
 
 
 class _Collection(PublishedDataset):
@@ -49,15 +39,11 @@ class _Collection(PublishedDataset):
         How many classes there are; None where the graphs have real attributes instead.
     """
 
+    _files = "{self.name}_A.txt", "{self.name}_graph_indicator.txt"
+    _places = "{self.name}/{self.name}", "{self.name}", "tu/{self.name}", "."
     graph_lists: list[DGLGraph]
     graph_labels: Any
     num_labels: int | None
-
-    def _file_names(self) -> tuple[str, ...]:
-        return tuple(f"{self.name}_{part}.txt" for part in ("A", "graph_indicator"))
-
-    def _subfolders(self) -> tuple[str, ...]:
-        return f"{self.name}/{self.name}", self.name, f"tu/{self.name}", "."
 
     def _file(self, part: str) -> Path:
         return self._folder / f"{self.name}_{part}.txt"
@@ -70,7 +56,8 @@ class _Collection(PublishedDataset):
                 return table_of(self._file(part), num_graphs, np.float64).astype(int if classes else float), classes
         raise DGLError(f"{self._folder} has neither {self._file('graph_labels').name} nor _graph_attributes.txt")
 
-    def _parts(self) -> _Parts:
+    def _parts(self) -> Joined:
+        """Return the graphs, with the numbers of their nodes and edges in the files."""
         owners = table_of(self._file("graph_indicator"), dtype=np.int64)[:, 0]
         edges = table_of(self._file("A"), dtype=np.int64)
         if edges.shape[1] != 2 or not len(owners):
@@ -95,25 +82,14 @@ class _Collection(PublishedDataset):
         place = np.empty(len(owners), np.int64)
         place[nodes] = np.arange(len(owners))
         order = np.argsort(place[src], kind="stable")  # as DGL takes subgraphs: edges by source
-        first_node, first_edge = (np.concatenate([[0], np.cumsum(x)]) for x in (counts, of_edges))
+        first_node, first_edge = starts(counts), starts(of_edges)
         local = place - first_node[owners]
-        return _Parts(local[src[order]], local[dst[order]], first_node, nodes, first_edge, order)
+        return Joined(local[src[order]], local[dst[order]], first_node, first_edge, {NID: nodes}, {EID: order})
 
-    def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: _Parts) -> None:
-        self.graph_lists = []
-        tensor = backend.active.from_numpy
-        ndata, edata = {NID: np.arange(len(parts.nodes)), **ndata}, {EID: np.arange(len(parts.edges)), **edata}
-        for i in range(len(parts.first_node) - 1):
-            edges = slice(*parts.first_edge[i : i + 2])
-            nodes = parts.nodes[slice(*parts.first_node[i : i + 2])]
-            made = graph((parts.src[edges], parts.dst[edges]), num_nodes=len(nodes))
-            for frame, ids, columns in (
-                (made.ndata, nodes, ndata),
-                (made.edata, parts.edges[edges], edata),
-            ):
-                for name, column in columns.items():
-                    frame[name] = tensor(column[ids])
-            self.graph_lists.append(made)
+    def _build(self, ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray], parts: Joined) -> None:
+        for into, columns, ids in ((parts.ndata, ndata, parts.ndata[NID]), (parts.edata, edata, parts.edata[EID])):
+            into.update({name: column[ids] for name, column in columns.items()})
+        self.graph_lists = [parts.graph(i) for i in range(len(parts))]
         self.max_num_node = int(np.diff(parts.first_node).max())
 
     @property
@@ -126,8 +102,7 @@ class _Collection(PublishedDataset):
         return self.graph_lists[0].ndata["feat"].shape[1], self.num_labels, self.max_num_node
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        g = self.graph_lists[index]
-        return (g if self._transform is None else self._transform(g)), self.graph_labels[index]
+        return self._transformed(self.graph_lists[index]), self.graph_labels[index]
 
     def __len__(self) -> int:
         return len(self.graph_lists)
@@ -148,10 +123,6 @@ class TUDataset(_Collection):
         Its name in the collection.
     raw_dir
         Folder that has ``<name>_A.txt`` and the others, itself, in ``<name>/`` or ``<name>/<name>/``, or receives them.
-    force_reload, verbose
-        Accepted for DGL's sake; the files are read each time.
-    transform
-        Function of a graph, applied each time one is read.
 
     Raises
     ------
@@ -162,23 +133,24 @@ class TUDataset(_Collection):
     def __init__(
         self,
         name: str,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
-        super().__init__(name, _URL.format(name), raw_dir, None, (), force_reload, verbose, transform)
+        self._published = name, _URL.format(name)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the files and build the graphs."""
         parts = self._parts()
-        labels, classes = self._labels(len(parts.first_node) - 1)
+        labels, classes = self._labels(len(parts))
         known, numbers = np.unique(labels, return_inverse=True)
         self.num_labels = len(known) if classes else None
         made = numbers.reshape(labels.shape) if classes else labels
         self.graph_labels = backend.active.from_numpy(made)
-        ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.nodes))
-        edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.edges))
+        ndata = self._columns("node", ("node_labels", "node_attr"), len(parts.ndata[NID]))
+        edata = self._columns("edge", ("edge_labels", "edge_attr"), len(parts.src))
         if "edge_attr" in edata:
             edata["node_labels"] = edata["edge_attr"]
         self._build(ndata, edata, parts)
@@ -217,23 +189,24 @@ class LegacyTUDataset(_Collection):
         use_pandas: bool = False,
         hidden_size: int = 10,
         max_allow_node: int | None = None,
-        raw_dir: str | Path | None = None,
+        raw_dir: Folder = None,
         force_reload: bool = False,
         verbose: bool = False,
-        transform: Callable[[Any], Any] | None = None,
+        transform: Transform = None,
     ) -> None:
         self.use_pandas, self.hidden_size, self.max_allow_node = use_pandas, hidden_size, max_allow_node
-        key = (name, use_pandas, hidden_size, max_allow_node)
-        super().__init__(name, _URL.format(name), raw_dir, None, key, force_reload, verbose, transform)
+        self._options = (name, use_pandas, hidden_size, max_allow_node)
+        self._published = name, _URL.format(name)
+        super().__init__(raw_dir, force_reload, verbose, transform)
 
     def process(self) -> None:
         """Read the files and build the graphs."""
         parts = self._parts()
-        labels, classes = self._labels(len(parts.first_node) - 1)
+        labels, classes = self._labels(len(parts))
         flat = labels[:, 0] if labels.shape[1] == 1 else labels
         flat = flat - flat.min() if classes else flat
         self.num_labels = int(flat.max()) + 1 if classes else None
-        self._build({"feat": self._features(len(parts.nodes))}, {}, parts)
+        self._build({"feat": self._features(len(parts.ndata[NID]))}, {}, parts)
         if self.max_allow_node:
             kept = np.flatnonzero(np.diff(parts.first_node) <= self.max_allow_node)
             self.graph_lists, flat = [self.graph_lists[i] for i in kept], flat[kept]

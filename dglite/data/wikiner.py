@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from ..backend import Tensor, active
 from ..errors import DGLError
-from .dataset import DGLDataset, fetch, text_of
+from .dataset import Folder, fetch
+from .published import PublishedDataset
+from .raw import lines_of
 
 __all__ = ["Sentence", "WikiNERDataset"]
 
 _URL = "https://raw.githubusercontent.com/neulab/dynet-benchmark/master/data/tags/dev.txt"
 _SHA256 = "bbbf63da9cc22d347c1c1d72ef35b5fde2fa3ece9c2c048b16dc4285e763e553"
-_FILE = "dev.txt"
 
 
 class Sentence(NamedTuple):
@@ -27,7 +28,7 @@ class Sentence(NamedTuple):
     tags: Tensor
 
 
-class WikiNERDataset(DGLDataset):
+class WikiNERDataset(PublishedDataset):
     """1,696 sentences of Wikipedia, each word with one of the tags O, I-PER, I-LOC, I-ORG and I-MISC.
 
     ``dataset[i]`` is a :class:`Sentence`. ``vocabulary`` and ``tags`` list what the numbers stand for; word 0 is for
@@ -37,51 +38,34 @@ class WikiNERDataset(DGLDataset):
     ----------
     raw_dir
         Folder that has ``dev.txt`` (a sentence per line, ``word|tag word|tag ...``), itself or in ``wikiner/``, or
-        receives it; default ``DGLITE_DATA_DIR`` or the user's data folder. Downloaded if it is in neither place.
+        receives it.
     min_count
         How often a word must occur to have a number of its own.
-    force_reload
-        Accepted for the sake of the other data sets; the file is read each time.
     verbose
         Print the counts.
     """
 
+    _published, _files, _places = ("wikiner", None), ("dev.txt",), (".", "{self.name}")
+    _home = 1
     unknown = "<unknown>"
 
     def __init__(
-        self,
-        raw_dir: str | Path | None = None,
-        min_count: int = 2,
-        force_reload: bool = False,
-        verbose: bool = False,
+        self, raw_dir: Folder = None, min_count: int = 2, force_reload: bool = False, verbose: bool = False
     ) -> None:
         self.min_count = min_count
-        super().__init__("wikiner", raw_dir=raw_dir, force_reload=force_reload, verbose=verbose)
+        super().__init__(raw_dir, force_reload, verbose)
 
     @property
     def raw_path(self) -> str:
         """The folder that has the file; where there is none, the one that a download goes to."""
-        folders = Path(self.raw_dir), Path(self.raw_dir) / self.name
-        return str(next((folder for folder in folders if (folder / _FILE).is_file()), folders[1]))
+        return str(self._folder)
 
-    def has_raw(self) -> bool:
-        """Whether the file is there."""
-        return (Path(self.raw_path) / _FILE).is_file()
-
-    def download(self) -> None:
-        """Fetch the file."""
-        try:
-            fetch(_URL, self.raw_path, _SHA256)
-        except DGLError as error:
-            raise DGLError(
-                f"{_FILE} of {self.name} was looked for in {self.raw_dir} and {self.raw_path}. {error}. Put it into "
-                "one of these folders, or name the folder that has it with raw_dir= or the environment variable "
-                "DGLITE_DATA_DIR"
-            ) from error
+    def _fetch(self) -> None:
+        fetch(_URL, self.raw_path, _SHA256)
 
     def process(self) -> None:
         """Read the sentences and number words and tags in the order in which they occur."""
-        sentences = read_tagged(Path(self.raw_path) / _FILE)
+        sentences = read_tagged(self._paths[0])
         counts = Counter(word for sentence in sentences for word, _ in sentence)
         frequent = [word for word, count in counts.items() if count >= self.min_count]
         self.vocabulary = [self.unknown, *frequent]
@@ -109,11 +93,11 @@ class WikiNERDataset(DGLDataset):
 def read_tagged(path: Path) -> list[list[tuple[str, str]]]:
     """Read a sentence per line as (word, tag) pairs; empty lines are left out, and words may contain ``|``."""
     sentences = []
-    for number, line in enumerate(text_of(path).splitlines(), 1):
+    for line, where in lines_of(path):
         pairs = [token.rsplit("|", 1) for token in line.split()]
         wrong = next((pair[0] for pair in pairs if len(pair) != 2), None)
         if wrong is not None:
-            raise DGLError(f"line {number} of {path} has {wrong!r}; expected word|tag, separated by blanks")
+            raise DGLError(f"{where} has {wrong!r}; expected word|tag, separated by blanks")
         if pairs:
             sentences.append([(word, tag) for word, tag in pairs])
     if not sentences:

@@ -14,6 +14,7 @@ import pytest
 
 from dglite.backend import Backend
 from dglite.backend.pairing import DISPATCH
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -36,7 +37,13 @@ def refused(action, why="meet; what belongs to one graph is of one framework"):
 """
 
 
-def run(code: str, name: str = "torch") -> None:
+def run(code: str) -> None:
+    found = forked.run(forked.code, START + code)
+    assert found.returncode == 0, found.stderr
+
+
+def run_with(name: str, code: str) -> None:
+    """Run code in a process that starts with another backend."""
     environment = {**os.environ, "DGLITE_BACKEND": name, "PYTHONPATH": str(ROOT)}
     found = subprocess.run([sys.executable, "-c", START + code], env=environment, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
@@ -148,10 +155,8 @@ g.ndata["x"] = x
 foreign = type("ndarray", (), {"__module__": "cupy"})()
 refused(lambda: ops.copy_u_sum(g, foreign), "is a cupy.ndarray, but this process computes with torch and numpy")
 """)
-    run(
-        """
+    code = """
 foreign = type("ndarray", (), {"__module__": "cupy"})()
 refused(lambda: ops.copy_u_sum(g, foreign), "is a cupy.ndarray, but this process computes with numpy;")
-""",
-        "numpy",
-    )
+"""
+    run_with("numpy", code)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import runpy
-import subprocess
 import sys
 import types
 import warnings
@@ -17,13 +16,13 @@ import pytest
 
 from dglite.compat import uninstall
 from dglite.config import data_dir
+from tests import forked
 
 SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def _run(script: str, *arguments: str) -> str:
-    command = [sys.executable, "-m", "dglite.compat", str(SCRIPTS / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run(forked.module, "dglite.compat", str(SCRIPTS / script), *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

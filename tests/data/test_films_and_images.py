@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,14 @@ def test_coloured_superpixels(tmp_path: Path) -> None:
     (tmp_path / "cifar10_150sp_test.pkl").write_bytes(pickle.dumps([1, 2, 3]))
     with pytest.raises(DGLError, match="other content than labels"):
         data.CIFAR10SuperPixelDataset(tmp_path, "test")
+
+
+def test_an_archive_is_unpacked_whatever_follows_its_name(tmp_path: Path) -> None:
+    images(tmp_path)
+    with zipfile.ZipFile(tmp_path / "superpixels.zip", "w") as archive:  # published as superpixels.zip?dl=1
+        archive.write(tmp_path / "mnist_75sp_test.pkl", "superpixels/mnist_75sp_test.pkl")
+    (tmp_path / "mnist_75sp_test.pkl").unlink()
+    assert len(data.MNISTSuperPixelDataset(tmp_path, "test")) == 3
 
 
 # -- CoraBinary --------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def test_without_a_connection_it_says_where_it_looked(tmp_path: Path, monkeypatc
         raise DGLError("no connection")
 
     monkeypatch.setattr(wikiner, "fetch", refuse)
-    with pytest.raises(DGLError, match=r"no connection\. Put it into one of these folders"):
+    with pytest.raises(DGLError, match=r"no connection\. Put the files into one of these folders"):
         WikiNERDataset(raw_dir=tmp_path)
 
 

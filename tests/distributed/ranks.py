@@ -1,13 +1,9 @@
-"""A process of several: run with its rank, their number, a folder to meet in, and the module of the checks.
-
-Each check is called by all ranks at the same time; what it returns, or how it failed, is written to a file.
-"""
+"""What a process of several does: checks that all ranks call at the same time."""
 
 from __future__ import annotations
 
 import importlib
 import pickle
-import sys
 import traceback
 from datetime import timedelta
 from pathlib import Path
@@ -15,8 +11,8 @@ from pathlib import Path
 from torch import distributed
 
 
-def main() -> None:
-    rank, size, folder, module = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+def check(rank: int, size: int, folder: Path, module: str) -> None:
+    """Call a module's checks one after another; write what each returns, or how it failed, to a file of the folder."""
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size, timeout=timedelta(seconds=60)
     )
@@ -32,7 +28,3 @@ def main() -> None:
     if all(passed for passed, _ in found.values()):
         distributed.barrier()
         distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()

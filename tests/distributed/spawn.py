@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.distributed.ranks import check
+from tests.forked import Started
 
 
 def results(folder: Path, size: int, module: str) -> list[dict[str, tuple[bool, Any]]]:
     """Return for each rank what it found, by the checks' names."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.distributed.ranks", str(rank), str(size), str(folder), module],
-            cwd=ROOT,
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
+        Started(folder, f"rank{rank}", check, rank, size, folder, module, OMP_NUM_THREADS="1") for rank in range(size)
     ]
-    said = [process.communicate(timeout=240)[1] for process in started]
+    said = [process.wait(240).stderr for process in started]
     found = []
     for rank, text in enumerate(said):
         path = folder / f"found{rank}"

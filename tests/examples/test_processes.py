@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from tests import forked
+
 ROOT = Path(__file__).parents[2]
 
 
-def run(example: str, processes: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the example in so many processes."""
+def run(example: str, *options: str, **environment: str) -> forked.Done:
+    """Run the example in one process."""
+    path = str(ROOT / "examples" / example)
+    return forked.run(forked.script, path, *options, seconds=120, OMP_NUM_THREADS="1", **environment)
+
+
+def run_together(folder: Path, example: str, *options: str) -> list[forked.Done]:
+    """Run the example in two processes, with the environment that torchrun gives them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        meet = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+    path = str(ROOT / "examples" / example)
+    ranks = [
+        forked.Started(folder, f"rank{i}", forked.script, path, *options, OMP_NUM_THREADS="1", RANK=str(i), **meet)
+        for i in range(2)
+    ]
+    return [rank.wait(120) for rank in ranks]
+
+
+def launched(example: str, processes: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the example in so many processes by torchrun, as it says."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     return subprocess.run(
         [*launch, ROOT / "examples" / example, *options],
@@ -23,32 +45,32 @@ def run(example: str, processes: int, *options: str) -> subprocess.CompletedProc
     )
 
 
-def test_a_large_model_trains_in_two_processes() -> None:
-    done = run("large_model.py", 2, "--width=32", "--steps=2")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("loss") == 2
-    assert "2 workers in steps of 2" in done.stdout
+def test_a_large_model_trains_in_two_processes(tmp_path: Path) -> None:
+    first, second = run_together(tmp_path, "large_model.py", "--width=32", "--steps=2")
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert first.stdout.count("loss") == 2 and not second.stdout
+    assert "2 workers in steps of 2" in first.stdout
 
 
 def test_one_process_has_too_little_memory() -> None:
-    done = run("large_model.py", 1, "--width=2048", "--limit=100")
+    done = launched("large_model.py", 1, "--width=2048", "--limit=100")
     assert done.returncode
     assert "can't allocate memory" in done.stderr
 
 
 def test_a_whole_graph_trains_in_two_processes() -> None:
-    done = run("full_graph.py", 2, "--made-up=200", "--epochs=30", "--expect=0.9")
+    done = launched("full_graph.py", 2, "--made-up=200", "--epochs=30", "--expect=0.9")
     assert done.returncode == 0, done.stderr
     assert "2 processes" in done.stdout
 
 
 def test_a_graph_in_parts_trains_in_two_processes(tmp_path: Path) -> None:
-    cut = run("several_machines.py", 1, "--partition=2", f"--folder={tmp_path}")
+    cut = run("several_machines.py", "--partition=2", f"--folder={tmp_path}")
     assert cut.returncode == 0, cut.stderr
-    done = run("several_machines.py", 2, f"--folder={tmp_path}", "--epochs=3", "--expect=0.7")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("validation accuracy") == 3 and "MiB of features" in done.stdout
-    wrong = run("several_machines.py", 1, f"--folder={tmp_path}")
+    ranks = run_together(tmp_path, "several_machines.py", f"--folder={tmp_path}", "--epochs=3", "--expect=0.7")
+    assert [rank.returncode for rank in ranks] == [0, 0], ranks
+    assert ranks[0].stdout.count("validation accuracy") == 3 and "MiB of features" in ranks[0].stdout
+    wrong = run("several_machines.py", f"--folder={tmp_path}")
     assert wrong.returncode and "2 parts, but there are 1 processes" in wrong.stderr
 
 
@@ -95,7 +117,7 @@ def test_a_worker_of_ray_trains(tmp_path: Path) -> None:
     (tmp_path / "ray" / "train").mkdir(parents=True)
     for name, text in (("__init__", RAY), ("train/__init__", RAY_TRAIN), ("train/torch", RAY_TORCH)):
         (tmp_path / "ray" / f"{name}.py").write_text(text)
-    assert run("several_machines.py", 1, "--partition=1", f"--folder={tmp_path}").returncode == 0
+    assert run("several_machines.py", "--partition=1", f"--folder={tmp_path}").returncode == 0
     done = subprocess.run(
         [sys.executable, ROOT / "examples/ray_train.py", f"--folder={tmp_path}", "--workers=1", "--epochs=2"],
         env=os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "OMP_NUM_THREADS": "1"},

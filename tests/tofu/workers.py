@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+
+from tests.forked import CONTEXT
 
 
 def _serve(rank: int, world: int, store: str, pipe: Connection) -> None:
@@ -30,11 +31,10 @@ class Workers:
     """``world`` processes."""
 
     def __init__(self, world: int, folder: Path) -> None:
-        context = mp.get_context("spawn")
         self.pipes, self.processes = [], []
         for rank in range(world):
-            mine, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(rank, world, str(folder / "store"), theirs), daemon=True)
+            mine, theirs = CONTEXT.Pipe()
+            process = CONTEXT.Process(target=_serve, args=(rank, world, str(folder / "store"), theirs), daemon=True)
             process.start()
             theirs.close()
             self.pipes.append(mine)

@@ -9,11 +9,13 @@ import numpy as np
 
 from ... import backend
 from ...errors import DGLError
+from ..dataset import SingleGraphDataset
 from ..published import PublishedDataset
 from .facts import facts_of, url_of
 from .files import checked_ids, read_pt
+from .raw import read_heterograph, read_raw
 
-__all__ = ["PARTS", "OgbDataset", "labels"]
+__all__ = ["PARTS", "OgbDataset", "OneOgbGraph", "labels"]
 
 PARTS = ("train", "valid", "test")
 
@@ -35,12 +37,11 @@ class OgbDataset(PublishedDataset):
     def __init__(self, name: str, root: str | Path | None = None) -> None:
         self._facts = facts_of(name, self.kind)
         self.task_type, self.eval_metric, self.is_hetero = self._facts.task, self._facts.metric, self._facts.hetero
-        super().__init__(name, url_of(name), root)
-
-    def _subfolders(self) -> tuple[str, ...]:
-        underlined = self.name.replace("-", "_")
-        found = (f"{self.name}/{self._facts.archive}", self.name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
-        return (*found, self._facts.archive, ".")
+        self.num_tasks, self.num_classes = self._facts.num_tasks, self._facts.num_classes
+        self._published, archive, underlined = (name, url_of(name)), self._facts.archive, name.replace("-", "_")
+        found = (f"{name}/{archive}", name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
+        self._places = (*found, archive, ".")
+        super().__init__(root)
 
     def _file_names(self) -> tuple[str, ...]:
         if self._facts.binary:
@@ -73,6 +74,25 @@ class OgbDataset(PublishedDataset):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {len(self)} graphs)"
+
+
+class OneOgbGraph(SingleGraphDataset, OgbDataset):
+    """Base of OGB's sets of one graph."""
+
+    def process(self) -> None:
+        """Read the files and build the graph."""
+        if self.is_hetero:
+            self._graph = read_heterograph(self._raw, self._facts)
+            return
+        found = read_raw(self._raw, self._facts)
+        if len(found) != 1:
+            raise DGLError(f"{self._raw} has {len(found)} graphs; expected one")
+        self._graph = found.graph(0)
+
+    @property
+    def graph(self) -> Any:
+        """The graph."""
+        return self._graph
 
 
 def _ids(found: Any, part: str, count: int, path: Path) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,10 +32,6 @@ class DglGraphPropPredDataset(OgbDataset):
     """
 
     kind, _labels_file = "ogbg", "graph-label.csv.gz"
-
-    def __init__(self, name: str, root: str | Path | None = None) -> None:
-        super().__init__(name, root)
-        self.num_tasks, self.num_classes = self._facts.num_tasks, self._facts.num_classes
 
     def process(self) -> None:
         """Read the files."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import DGLError
-from ..dataset import SingleGraphDataset
-from .base import PARTS, OgbDataset
+from .base import PARTS, OneOgbGraph
 from .evaluate import Evaluator
 from .files import read_pt
-from .raw import read_heterograph, read_raw
 
 __all__ = ["DglLinkPropPredDataset", "Evaluator"]
 
 
-class DglLinkPropPredDataset(SingleGraphDataset, OgbDataset):
+class DglLinkPropPredDataset(OneOgbGraph):
     """One of OGB's link sets: ogbl-ppa, -collab, -ddi, -citation2, -wikikg2, -biokg, -vessel.
 
     ``data[0]`` is the graph of training edges. It has ``ndata['feat']``, where there are features, and the further
@@ -24,21 +22,6 @@ class DglLinkPropPredDataset(SingleGraphDataset, OgbDataset):
     """
 
     kind = "ogbl"
-
-    def process(self) -> None:
-        """Read the files and build the graph."""
-        if self.is_hetero:
-            self._graph = read_heterograph(self._raw, self._facts)
-            return
-        found = read_raw(self._raw, self._facts)
-        if len(found) != 1:
-            raise DGLError(f"{self._raw} has {len(found)} graphs; expected one")
-        self._graph = found.graph(0)
-
-    @property
-    def graph(self) -> Any:
-        """The graph."""
-        return self._graph
 
     def get_edge_split(self, split_type: str | None = None) -> dict[str, dict[str, Any]]:
         """Return the official split: dicts of tensors by ``"train"``, ``"valid"`` and ``"test"``.

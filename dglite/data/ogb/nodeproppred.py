@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ...errors import DGLError
 from ...io.npz import read_npz
-from ..dataset import SingleGraphDataset
-from .base import OgbDataset, labels
+from .base import PARTS, OneOgbGraph, labels
 from .evaluate import Evaluator
 from .files import flags, table
-from .raw import read_heterograph, read_raw
 
 __all__ = ["DglNodePropPredDataset", "Evaluator"]
 
 
-class DglNodePropPredDataset(SingleGraphDataset, OgbDataset):
+class DglNodePropPredDataset(OneOgbGraph):
     """One of OGB's node sets: ogbn-arxiv, ogbn-products, ogbn-proteins, ogbn-mag, ogbn-papers100M.
 
     ``data[0]`` is the graph and its labels, (num_nodes, num_tasks): int64, or float32 with NaN where there is none.
@@ -49,10 +46,6 @@ class DglNodePropPredDataset(SingleGraphDataset, OgbDataset):
 
     kind = "ogbn"
 
-    def __init__(self, name: str, root: str | Path | None = None) -> None:
-        super().__init__(name, root)
-        self.num_tasks, self.num_classes = self._facts.num_tasks, self._facts.num_classes
-
     @property
     def _labels_file(self) -> str:  # type: ignore[override]
         if self._facts.binary:
@@ -61,20 +54,11 @@ class DglNodePropPredDataset(SingleGraphDataset, OgbDataset):
 
     def process(self) -> None:
         """Read the files and build the graph."""
+        super().process()
         if self.is_hetero:
-            self._graph = read_heterograph(self._raw, self._facts)
             self.labels: Any = {kind: self._labels_of(kind) for kind in flags(self._raw / self._labels_file)}
-            return
-        found = read_raw(self._raw, self._facts)
-        if len(found) != 1:
-            raise DGLError(f"{self._raw} has {len(found)} graphs; expected one")
-        self._graph = found.graph(0)
-        self.labels = self._labels_of(None)
-
-    @property
-    def graph(self) -> Any:
-        """The graph."""
-        return self._graph
+        else:
+            self.labels = self._labels_of(None)
 
     def _labels_of(self, kind: str | None) -> Any:
         count = self._num_nodes(kind)
@@ -104,7 +88,7 @@ class DglNodePropPredDataset(SingleGraphDataset, OgbDataset):
         by_type = {}
         for kind in flags(folder / "nodetype-has-split.csv.gz"):
             by_type[kind] = self._parts(folder / kind, self._num_nodes(kind))
-        return {part: {kind: parts[part] for kind, parts in by_type.items()} for part in ("train", "valid", "test")}
+        return {part: {kind: parts[part] for kind, parts in by_type.items()} for part in PARTS}
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         return super().__getitem__(index), self.labels

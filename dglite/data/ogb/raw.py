@@ -3,48 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ... import backend
-from ...convert import graph, heterograph
+from ...convert import heterograph
 from ...errors import DGLError
 from ...graph import DGLGraph
 from ...io.npz import read_npz
+from ..joined import Joined, starts
 from .facts import Facts
 from .files import table, words
 
-__all__ = ["Raw", "read_heterograph", "read_raw"]
+__all__ = ["read_heterograph", "read_raw"]
 
 
-@dataclass(frozen=True)
-class Raw:
-    """Graphs one after another: graph i has nodes ``first_node[i:i + 2]``, numbered from 0 on by its own edges."""
-
-    src: np.ndarray
-    dst: np.ndarray
-    first_node: np.ndarray
-    first_edge: np.ndarray
-    ndata: dict[str, np.ndarray]
-    edata: dict[str, np.ndarray]
-
-    def __len__(self) -> int:
-        return len(self.first_node) - 1
-
-    def graph(self, i: int) -> DGLGraph:
-        """Make graph ``i``."""
-        nodes, edges = (slice(*first[i : i + 2].tolist()) for first in (self.first_node, self.first_edge))
-        made = graph((self.src[edges], self.dst[edges]), num_nodes=nodes.stop - nodes.start)
-        for frame, rows, columns in ((made.ndata, nodes, self.ndata), (made.edata, edges, self.edata)):
-            for name, column in columns.items():
-                frame[name] = backend.active.from_numpy(column[rows])
-        return made
-
-
-def read_raw(folder: Path, facts: Facts) -> Raw:
+def read_raw(folder: Path, facts: Facts) -> Joined:
     """Return the graphs in a folder of one node type; where a line stands for both directions, one follows the other.
 
     Raises
@@ -55,7 +31,7 @@ def read_raw(folder: Path, facts: Facts) -> Raw:
     return _from_npz(folder / "data.npz") if facts.binary else _from_tables(folder, facts)
 
 
-def _from_tables(folder: Path, facts: Facts) -> Raw:
+def _from_tables(folder: Path, facts: Facts) -> Joined:
     counts = [_counts(folder / f"num-{what}-list.csv.gz") for what in ("node", "edge")]
     if len(counts[0]) != len(counts[1]):
         raise DGLError(f"{folder} has num-node-list.csv.gz of {len(counts[0])} graphs, num-edge-list.csv.gz of "
@@ -74,13 +50,12 @@ def _from_tables(folder: Path, facts: Facts) -> Raw:
 
 def _joined(
     edges: np.ndarray, counts: list[np.ndarray], ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray]
-) -> Raw:
+) -> Joined:
     src, dst = (np.ascontiguousarray(end) for end in edges)
-    first_node, first_edge = (np.concatenate([[0], np.cumsum(count)]) for count in counts)
-    return Raw(src, dst, first_node, first_edge, ndata, edata)
+    return Joined(src, dst, *map(starts, counts), ndata, edata)
 
 
-def _from_npz(path: Path) -> Raw:
+def _from_npz(path: Path) -> Joined:
     arrays = read_npz(path)
     try:
         edges, *counts = (arrays.pop(name) for name in ("edge_index", "num_nodes_list", "num_edges_list"))
