@@ -57,7 +57,7 @@ class GINDataset(GraphsWithLabels, PublishedDataset):
     """
 
     _files = ("{self.name}.txt",)
-    _places = "GINDataset/dataset/{self.name}", "{self.name}", "gin", "."
+    _subfolders = "GINDataset/dataset/{self.name}", "{self.name}", "gin", "."
 
     def __init__(
         self,

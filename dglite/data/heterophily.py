@@ -79,7 +79,7 @@ class _Heterophilous(_WithSplits):
     """
 
     _files = ("{self.name}.npz",)
-    _places = ".", "{self.name}", "heterophilous"
+    _subfolders = ".", "{self.name}", "heterophilous"
 
     def process(self) -> None:
         """Read the file and build the graph."""
@@ -153,7 +153,7 @@ class _GeomGCN(_WithSplits):
         "out1_graph_edges.txt",
         *(f"{{self.name}}_split_0.6_0.2_{i}.npz" for i in range(10)),
     )
-    _places = ("{self.name}",)  # the names of the files say nothing
+    _subfolders = ("{self.name}",)  # the names of the files say nothing
 
     def process(self) -> None:
         """Read the files and build the graph."""

@@ -54,7 +54,7 @@ class KnowledgeGraphDataset(OneGraph):
     num_rels: int
     """How many relations there are, without the reversed ones."""
     _files = tuple(f"{part}.txt" for part in _SETS)
-    _places = "{self.name}", "{self.name}/{self.name}", "."
+    _subfolders = "{self.name}", "{self.name}/{self.name}", "."
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class _Peptides(GraphsWithLabels, PublishedDataset):
     """
 
     _files = tuple(f"{part}.pt" for part in _PARTS)
-    _places = "{self.name}/{self.name}", "{self.name}", "."
+    _subfolders = "{self.name}/{self.name}", "{self.name}", "."
     num_tasks: int
 
     def __init__(

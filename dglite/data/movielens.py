@@ -90,8 +90,8 @@ class MovieLensDataset(OneGraph):
         user_ids, user_feats = self._users(users)
         film_ids, film_feats = self._films()
         kept = np.isin(film_ids, films)
-        src = _places(users, user_ids, self._paths[-2], "user")
-        dst = _places(films, film_ids[kept], self._paths[-1], "film")
+        src = _positions(users, user_ids, self._paths[-2], "user")
+        dst = _positions(films, film_ids[kept], self._paths[-1], "film")
         made = heterograph(
             {("user", "user-movie", "movie"): (src, dst), ("movie", "movie-user", "user"): (dst, src)},
             {"user": len(user_ids), "movie": int(kept.sum())},

@@ -219,7 +219,7 @@ class _Saint(OneGraph):
     """
 
     _files = "adj_full.npz", "feats.npy", "class_map.json", "role.json"
-    _places = ("{self.name}",)  # the names of the files say nothing
+    _subfolders = ("{self.name}",)  # the names of the files say nothing
     num_classes: int
 
     def __init__(
@@ -293,7 +293,7 @@ class WikiCSDataset(OneGraph):
 
     _published = "wiki_cs", f"{SITE}/wiki_cs.zip"
     _files = ("data.json",)
-    _places = ("{self.name}",)  # the name of the file says nothing
+    _subfolders = ("{self.name}",)  # the name of the file says nothing
     num_classes = 10
 
     def process(self) -> None:

@@ -40,8 +40,8 @@ class PublishedDataset(DGLDataset):
         The data set's name, and the address of its file. A download that is an archive is kept in ``raw_dir`` and
         unpacked to ``raw_path``; so is one that is put there.
     _files
-        Names of the files without which nothing can be read. ``{self.mode}`` is the attribute, here and in ``_places``.
-    _places
+        Names of the files without which nothing can be read. ``{self.mode}`` is the attribute, here and in ``_subfolders``.
+    _subfolders
         Folders below ``raw_dir`` that may have them, in the order in which they are looked into.
     _home
         Which of these folders single files are downloaded to.
@@ -53,7 +53,7 @@ class PublishedDataset(DGLDataset):
 
     _published: tuple[str, str | None]
     _files: tuple[str, ...]
-    _places: tuple[str, ...] = ("{self.name}", ".")
+    _subfolders: tuple[str, ...] = ("{self.name}", ".")
     _home = 0
     _sha1: str | None = None
     _options: tuple[Any, ...] = ()
@@ -71,13 +71,13 @@ class PublishedDataset(DGLDataset):
         name, url = self._published
         super().__init__(name, url, raw_dir, None, self._options, force_reload, verbose, transform)
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         """Return the names of the files without which nothing can be read."""
         return tuple(name.format(self=self) for name in self._files)
 
     def _folders(self) -> list[Path]:
         """Return the folders that may have the files."""
-        return [Path(self.raw_dir) / place.format(self=self) for place in self._places]
+        return [Path(self.raw_dir) / place.format(self=self) for place in self._subfolders]
 
     @property
     def _folder(self) -> Path:
@@ -88,7 +88,7 @@ class PublishedDataset(DGLDataset):
     @property
     def _paths(self) -> list[Path]:
         """The files, as ``_files`` names them."""
-        return [self._folder / name for name in self._wanted()]
+        return [self._folder / name for name in self._file_names()]
 
     def _missing(self, folder: Path) -> list[str]:
         return [name for name in self._file_names() if not (folder / name).is_file()]
@@ -138,7 +138,7 @@ def _words_of(kind: type[PublishedDataset]) -> dict[str, str]:
     names = {"name": kind._published[0]} if hasattr(kind, "_published") else {}
     files, places = (
         [re.sub(r"{self\.(\w+)}", lambda found: names.get(found[1], f"<{found[1]}>"), text) for text in texts]
-        for texts in (kind._files, kind._places)
+        for texts in (kind._files, kind._subfolders)
     )
     inside = [f"in ``{place}/``" for place in places if place != "."]
     return {

@@ -32,7 +32,7 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
     """
 
     _published = "qm7b", "http://deepchem.io.s3-website-us-west-1.amazonaws.com/datasets/qm7b.mat"
-    _files, _places = ("qm7b.mat",), (".", "{self.name}")
+    _files, _subfolders = ("qm7b.mat",), (".", "{self.name}")
     _sha1 = "4102c744bb9d6fd7b40ac67a300e49cd87e28392"
     num_tasks = num_labels = num_classes = 14
 
@@ -55,7 +55,7 @@ class QM7bDataset(GraphsWithLabels, PublishedDataset):
 class _Molecules(GraphsMadeWhenRead, PublishedDataset):
     """Base of the two sets of QM9, whose atoms lie one molecule after the other in a ``.npz`` file."""
 
-    _places = ".", "{self.name}"
+    _subfolders = ".", "{self.name}"
 
     def _arrays(self, names: Sequence[str]) -> list[np.ndarray]:
         return npz_of(self._paths[0], names)

@@ -77,7 +77,7 @@ class SSTDataset(GraphsMadeWhenRead, PublishedDataset):
         The vectors of the words, ``(vocab_size, size)``, float64; None without ``glove_embed_file``.
     """
 
-    _published, _places, _home = ("sst", None), (".", "{self.name}"), 1
+    _published, _subfolders, _home = ("sst", None), (".", "{self.name}"), 1
     PAD_WORD = -1
     UNK_WORD = -1
     num_classes = 5

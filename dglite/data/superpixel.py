@@ -44,7 +44,7 @@ class _SuperPixels(GraphsWithLabels, PublishedDataset):
     """
 
     _published = "Superpixel", _URL
-    _places = "Superpixel/superpixels", "superpixels", "Superpixel", "."
+    _subfolders = "Superpixel/superpixels", "superpixels", "Superpixel", "."
     img_size: int
 
     def __init__(

@@ -102,7 +102,7 @@ class BitcoinOTCDataset(_Events):
     _sha1 = "c14281f9e252de0bd0b5f1c6e2bae03123938641"
     _feature = "h"
 
-    def _wanted(self) -> tuple[str, ...]:
+    def _file_names(self) -> tuple[str, ...]:
         by_dgl = any((folder / "bitcoinotc.csv").is_file() for folder in self._folders())
         return ("bitcoinotc.csv",) if by_dgl else self._files
 
@@ -149,7 +149,7 @@ class _News(_Events, PartOfThree):
     """
 
     _files = ("{self.mode}.txt",)
-    _places = ("{self.name}",)  # the names of the files say nothing
+    _subfolders = ("{self.name}",)  # the names of the files say nothing
     _minutes: ClassVar[int]
     """What a step takes, in the unit of the file's times."""
 

@@ -40,7 +40,7 @@ class _Collection(PublishedDataset):
     """
 
     _files = "{self.name}_A.txt", "{self.name}_graph_indicator.txt"
-    _places = "{self.name}/{self.name}", "{self.name}", "tu/{self.name}", "."
+    _subfolders = "{self.name}/{self.name}", "{self.name}", "tu/{self.name}", "."
     graph_lists: list[DGLGraph]
     graph_labels: Any
     num_labels: int | None

@@ -45,7 +45,7 @@ class WikiNERDataset(PublishedDataset):
         Print the counts.
     """
 
-    _published, _files, _places = ("wikiner", None), ("dev.txt",), (".", "{self.name}")
+    _published, _files, _subfolders = ("wikiner", None), ("dev.txt",), (".", "{self.name}")
     _home = 1
     unknown = "<unknown>"
 

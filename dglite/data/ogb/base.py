@@ -40,7 +40,7 @@ class OgbDataset(PublishedDataset):
         self.num_tasks, self.num_classes = self._facts.num_tasks, self._facts.num_classes
         self._published, archive, underlined = (name, url_of(name)), self._facts.archive, name.replace("-", "_")
         found = (f"{name}/{archive}", name, underlined, f"{underlined}_dgl", f"{underlined}_pyg")
-        self._places = (*found, archive, ".")
+        self._subfolders = (*found, archive, ".")
         super().__init__(root)
 
     def _file_names(self) -> tuple[str, ...]:
