@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..recording.signatures import TensorKind
-from .deferred import deferring
 from .few import FewRows
 from .gradients import GradientSums
 
@@ -111,13 +110,13 @@ class TorchCall:
             with torch.no_grad():
                 self._store(self.call(*inputs), results)
             return None
-        with torch.enable_grad(), deferring() as late:
+        with torch.enable_grad():
             leaves = [x.data.requires_grad_(x.is_floating_point()) for x in inputs]
             values = list(self.call(*leaves))
         self._store(values, results)
-        for parameter in (*late.parameters, *_leaves_of(values, [*leaves, late.anchor])):
+        for parameter in _leaves_of(values, leaves):
             self.parameters.setdefault(id(parameter), parameter)
-        return leaves, values, late
+        return leaves, values
 
     def _store(self, values: Sequence[Tensor], results: list[Tensor]) -> None:
         for value, result in zip(values, results, strict=True):
@@ -132,29 +131,23 @@ class TorchCall:
         gradients: GradientSums,
     ) -> None:
         """Differentiate the recorded call."""
-        leaves, values, late = kept
+        leaves, values = kept
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
         wanted = [(x, place, plus) for x, place, plus in zip(leaves, into, add, strict=True) if place is not None]
-        own = [p for p in self.parameters.values() if not late.has(p)]
+        own = list(self.parameters.values())
         sources = [x for x, _, _ in wanted] + own
-        if not pairs or not (sources or late.products):
-            for _, place, plus in wanted:
-                if not plus:
-                    place.zero_()
-            return
-        anchors = [*sources, late.anchor] if late.products else sources
-        found = torch.autograd.grad(
-            [v for v, _ in pairs], anchors, [g.view(v.shape) for v, g in pairs], allow_unused=True, retain_graph=True
-        )
+        found: Sequence[Tensor | None] = [None] * len(sources)
+        if pairs and sources:
+            shaped = [g.view(v.shape) for v, g in pairs]
+            found = torch.autograd.grad([v for v, _ in pairs], sources, shaped, allow_unused=True, retain_graph=True)
         for (_, place, plus), grad in zip(wanted, found, strict=False):
             if grad is None and not plus:
                 place.zero_()
             elif grad is not None:
                 place.add_(grad) if plus else place.copy_(grad)
-        for parameter, grad in zip(own, found[len(wanted) :], strict=False):
+        for parameter, grad in zip(own, found[len(wanted) :], strict=True):
             if grad is not None:
                 gradients.add(parameter, grad)
-        gradients.later(late)
 
 
 class Lookup(TorchCall):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -101,24 +100,13 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
         if len(input._kind.shape) == 2:
             return _losses_of_rows(name, function, input, label, kwargs)
-        known = made(session, input._kind, label._kind, kwargs)
+        key = name, input._kind, label._kind, *kwargs.values()
+        if key not in session.caches:
+            session.caches[key] = first(session, input._kind, label._kind, kwargs)
+        known = session.caches[key]
         if known is None:
             return fallback.record(function, (input, label), kwargs)
         return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
-
-    def made(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
-        key = name, kind, label, *options.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = first(session, kind, label, options)
-            if known is not None:
-                known.signature.again = partial(again, kind=kind, label=label, options=options)
-        return known
-
-    def again(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Signature:
-        known = made(session, kind, label, options)
-        assert known is not None
-        return known.signature
 
     def first(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
         if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
