@@ -17,7 +17,7 @@ from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from ..program.ir import Domain, NodeKind
 from ..program.layout import StageTable, Unsupported, domain_of
-from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, VertexPlan, rows_of_all
+from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
 from ..program.traced import ClassPlan, TracedProgram
 from .memory import take
 from .order import Order
@@ -92,18 +92,18 @@ class Script:
                 classes.append(c)
             directions.append((len(classes), len(table.rows), len(bounds)))
         kernels = compiled("dynamic.schedule")
-        stages = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
-        self.work = int(stages[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(stages), 1))
-        lists: dict[str, Any] = {"stages": stages, "bounds": bounds, "classes": classes, "directions": directions}
+        rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
+        self.work = int(rows[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(rows), 1))
+        lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
         lists |= self._memory() | self._lists() | {"indices": table.indices, "constants": table.constants}
         self._arrays = {name: np.array(values, np.int64) for name, values in lists.items()}
         fill = compiled("dynamic.fill")
         self._record = fill.record(*[self._arrays[name] for name in fill.SCRIPT])
 
     # -- once ---------------------------------------------------------------------------------------------------
-    def _forward(self) -> list[tuple[int, Mapping[StagePhase, Sequence[Cell | Heavy]]]]:
+    def _forward(self) -> list[tuple[int, Stages]]:
         """Return the stages of each class, which begin with what it pulls; then what returns results."""
-        found, traced = list[tuple[int, Mapping[StagePhase, Sequence[Cell | Heavy]]]](), self._traced
+        found, traced = list[tuple[int, Stages]](), self._traced
         for c, plan in self.plans.items():
             pulls = [
                 _move(rows_of_all(Role.VALUE, i, *traced.inputs[i]), ("picked", i), b) for i, b in plan.pulls.items()
@@ -115,7 +115,7 @@ class Script:
         ]
         return [*found, (self._num_classes + 1, {StagePhase.LATE: results})]
 
-    def _backward(self) -> list[tuple[int, Mapping[StagePhase, Sequence[Cell | Heavy]]]]:
+    def _backward(self) -> list[tuple[int, Stages]]:
         """Return what takes gradients of results, then the stages of each class, then what hands on inputs'."""
         every = self._num_classes + 1
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
@@ -123,7 +123,7 @@ class Script:
             _move(self._rows(Role.RESULT_GRAD, k, width), "nodes", self._rows(Role.PUSH_GRAD, k, width))
             for k, width in ((k, self.push_widths[k]) for k in pushed)
         ]
-        found: list[tuple[int, Mapping[StagePhase, Sequence[Cell | Heavy]]]] = [(every, {StagePhase.EAGER: rows})]
+        found: list[tuple[int, Stages]] = [(every, {StagePhase.EAGER: rows})]
         found += [(c, plan.backward.stages) for c, plan in self.plans.items() if plan.backward is not None]
         for i, (width, dtype) in enumerate(self._traced.inputs):
             if any(_has_gradient(plan.backward, i) for plan in self.plans.values()):
@@ -250,7 +250,7 @@ def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:
     return Cell(StagePhase.EAGER, Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
 
 
-def _with_first(moves: list[Cell], plan: VertexPlan) -> Mapping[StagePhase, Sequence[Cell | Heavy]]:
+def _with_first(moves: list[Cell], plan: VertexPlan) -> Stages:
     return {**plan.stages, StagePhase.EAGER: [*moves, *plan.stages[StagePhase.EAGER]]}
 
 

@@ -150,7 +150,7 @@ class StepLayout(Placement):
     def prepare(self, processors: int, wanted: set[int]) -> None:
         """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
         self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, Looked]()
-        self._processors = processors
+        self.processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, ProgramCall):
@@ -182,7 +182,7 @@ class StepLayout(Placement):
         for number, known in self.programs.items():
             call = session.signature(self.signatures[number].number).matrices
             assert isinstance(call, ProgramCall)
-            filled = call.filled(known.script, known.addresses, self._processors, known.filled.teams)
+            filled = call.filled(known.script, known.addresses, self.processors, known.filled.teams)
             self.programs[number] = known._replace(call=call, filled=filled)
         for number, looked in self.lookups.items():
             lookup = session.signature(self.signatures[number].number).matrices
@@ -212,7 +212,7 @@ class StepLayout(Placement):
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
         addresses = Addresses(values, shifted[0], results, shifted[1])
-        return PlacedProgram(call, script, addresses, call.filled(script, addresses, self._processors))
+        return PlacedProgram(call, script, addresses, call.filled(script, addresses, self.processors))
 
     def _lookup(self, number: int, lookup: Lookup) -> Looked:
         """Return what copies rows of a table, which all uses of it read at once."""

@@ -6,7 +6,7 @@ the graph. A call looks these addresses up, and one addition gives the words of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
-from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, rows_of_all
+from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, Stages, rows_of_all
 
 __all__ = ["DTYPES", "NOTHING", "WORDS", "StageTable", "Unsupported", "domain_of"]
 
@@ -49,7 +49,7 @@ class StageTable:
         self.rows, self.parts = list[list[int]](), list[tuple[int, Heavy]]()
         self.indices, self.constants = list[int](), list[int]()
 
-    def add(self, c: int, stages: Mapping[StagePhase, Sequence[Cell | Heavy]], own: list[Cell | Heavy]) -> list[int]:
+    def add(self, c: int, stages: Stages, own: list[Cell | Heavy]) -> list[int]:
         """Lay down the stages of class ``c``; return how many rows there are after each phase.
 
         ``own`` takes those that run, or may run, without kernels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from itertools import count
@@ -13,7 +14,7 @@ from ...expr import Expr
 from ...kernels.render.rows import RowAccess
 from .ir import Domain, Node
 
-__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "VertexPlan"]
+__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "Stages", "VertexPlan"]
 __all__ += ["own_buffer", "rows_of_all"]
 
 
@@ -68,7 +69,7 @@ class Buffer:
     width: int
     dtype: torch.dtype
     role: Role | None = None
-    key: object = None
+    key: Any = None
     number: int = 0
 
     @property
@@ -136,11 +137,15 @@ class Heavy:
     place: Place | None
 
 
+Stages = Mapping[StagePhase, Sequence[Cell | Heavy]]
+"""Stages by phase, in order."""
+
+
 @dataclass
 class VertexPlan:
     """The stages of one program for one class of vertices."""
 
-    stages: dict[StagePhase, list[Cell | Heavy]]
+    stages: Stages
     places: dict[Node, Place]
     roots: list[Root]
     buffers: list[Buffer] = field(default_factory=list)
