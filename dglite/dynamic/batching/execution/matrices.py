@@ -165,10 +165,10 @@ class CrossEntropy(TorchCall):
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
         """Compute the losses; keep the logarithms of the softmax."""
-        (scores, labels), steps = inputs, torch.ops.aten
+        scores, labels, steps = inputs[0].flatten(0, -2), inputs[1].flatten(), torch.ops.aten
         logs = torch.log_softmax(scores, 1)
         losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
-        results[0].copy_(losses)
+        results[0].copy_(losses.view(results[0].shape))
         return logs, labels, total
 
     def backward(
@@ -183,8 +183,8 @@ class CrossEntropy(TorchCall):
         (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
         if target is None:
             return
-        slope = steps.nll_loss_backward(grads[0], logs, labels, None, _NO_REDUCTION, _IGNORED, total)
-        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype)
+        slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
+        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.shape)
         target.add_(found) if add[0] else target.copy_(found)
 
 

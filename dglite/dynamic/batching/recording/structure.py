@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,11 @@ from torch import Tensor
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ..execution.matrices import Lookup, Product
-from ..session import Session
 from .pointwise import as_lazy, same_session
 from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
-__all__ = ["axis_of", "linear", "product_signature"]
+__all__ = ["axis_of", "linear"]
 
 
 def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
@@ -59,14 +57,7 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
     if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
         function = torch.matmul if turned else F.linear
         return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
-    signature, out = product_signature(x._session, kind, weight, bias, turned)
-    return x._session.record(signature, (x._ref,), out)
-
-
-def product_signature(
-    session: Session, kind: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool
-) -> tuple[Signature, TensorKind]:
-    """Return a session's signature of products with a weight, and the kind of their results."""
+    session = x._session
     key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
     known = session.caches.get(key)
     if known is None:
@@ -85,7 +76,7 @@ def product_signature(
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
-    return known
+    return session.record(known[0], (x._ref,), known[1])
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
@@ -152,28 +143,22 @@ def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
 
 def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of equal length, the last one shorter where that does not go on evenly."""
-    try:
-        parts = _parts[x._kind, -chunks, dim]
-    except KeyError:
-        if axis_of(x, dim) != 0:
-            return fallback.record(torch.chunk, (x, chunks, dim), {})
-        size = max(-(-x._kind.shape[0] // chunks), 1)
-        parts = _parts[x._kind, -chunks, dim] = _ranges(x._kind, size)
-    return _split_up(x, parts)
+    return _split_up(torch.chunk, x, chunks, dim)
 
 
 def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
     """Return parts of the given length or lengths."""
-    key = x._kind, sizes if type(sizes) is int else tuple(sizes), dim  # type: ignore[arg-type]
+    return _split_up(torch.split, x, sizes if isinstance(sizes, int) else tuple(sizes), dim)
+
+
+def _split_up(function: Any, x: LazyTensor, sizes: Any, dim: int) -> tuple[LazyTensor, ...]:
+    key = function, x._kind, sizes, dim
     parts = _parts.get(key)
     if parts is None:
         if axis_of(x, dim) != 0:
-            return fallback.record(torch.split, (x, sizes, dim), {})
-        parts = _parts[key] = _ranges(x._kind, sizes)
-    return _split_up(x, parts)
-
-
-def _split_up(x: LazyTensor, parts: Sequence[tuple[int, TensorKind]]) -> tuple[LazyTensor, ...]:
+            return fallback.record(function, (x, sizes, dim), {})
+        length = x._kind.shape[0]
+        parts = _parts[key] = _ranges(x._kind, max(-(-length // sizes), 1) if function is torch.chunk else sizes)
     session, ref, found = x._session, x._ref, []
     for start, kind in parts:
         made = blank(LazyTensor)
@@ -183,7 +168,7 @@ def _split_up(x: LazyTensor, parts: Sequence[tuple[int, TensorKind]]) -> tuple[L
 
 
 _parts: dict[Any, list[tuple[int, TensorKind]]] = {}
-"""Place in bytes and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
+"""Place in bytes and kind of each part, by how a kind is split up."""
 
 
 def _ranges(kind: TensorKind, sizes: int | Sequence[int]) -> list[tuple[int, TensorKind]]:
@@ -239,45 +224,30 @@ _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
 
 
-def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:
-    """Return the same elements in another shape, which is no operation."""
-    sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
-    if sizes.count(-1) == 1:
-        rest = -math.prod(sizes)
-        sizes[sizes.index(-1)] = x._kind.numel // rest if rest else 0
-    if math.prod(sizes) != x._kind.numel or any(size < 0 for size in sizes):
-        raise DGLError(f"{x._kind.numel} elements of shape {list(x._kind.shape)} do not fill shape {list(shape)}")
-    return _view(x, sizes)
+def _reshaped(function: Callable[..., Tensor]) -> Callable[..., LazyTensor]:
+    """Return what records a function that gives the same elements another shape, which is no operation."""
+    kinds: dict[Any, TensorKind] = {}
+
+    def call(x: LazyTensor, *args: Any, **named: Any) -> LazyTensor:
+        key = x._kind, *[tuple(arg) if isinstance(arg, list) else arg for arg in args], *named.items()
+        kind = kinds.get(key)
+        if kind is None:
+            if len(kinds) >= _MOST_KINDS:
+                kinds.clear()
+            try:
+                found = function(torch.empty(x._kind.shape, dtype=x._kind.dtype, device="meta"), *args, **named)
+            except RuntimeError as error:
+                raise DGLError(
+                    f"{x._kind.numel} elements of shape {list(x._kind.shape)} do not fill what {function.__name__} was "
+                    f"asked for: {str(error).splitlines()[0]}"
+                ) from error
+            kind = kinds[key] = kind_of(found.shape, found.dtype)
+        return LazyTensor(x._session, x._ref, kind)
+
+    return call
 
 
-def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
-    """Return it with an axis of one element more."""
-    return LazyTensor(x._session, x._ref, _with_axis(x._kind, dim))
-
-
-@cache
-def _with_axis(kind: TensorKind, dim: int) -> TensorKind:
-    shape = list(kind.shape)
-    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
-    return kind_of(shape, kind.dtype)
-
-
-def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
-    """Return it without axes of one element, or without axis ``dim`` if it has one element."""
-    return LazyTensor(x._session, x._ref, _without_axis(x._kind, None if dim is None else axis_of(x, dim)))
-
-
-@cache
-def _without_axis(kind: TensorKind, dim: int | None) -> TensorKind:
-    kept = [size for i, size in enumerate(kind.shape) if size != 1 or dim not in (None, i)]
-    return kind_of(kept, kind.dtype)
-
-
-def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:
-    """Return it with several axes as one."""
-    shape = x._kind.shape or (1,)
-    first, last = start_dim % len(shape), end_dim % len(shape)
-    return _view(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
+_MOST_KINDS = 4096
 
 
 def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
@@ -350,23 +320,24 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
     return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
 
 
+_SHAPES = ("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten")
+
+
 def _install() -> None:
     named: dict[str, Callable[..., Any]] = {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, reshape, unsqueeze, squeeze)},
+        **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
-        "flatten": flatten,
-        "embedding": embedding,
+        **{name: _reshaped(getattr(Tensor, name)) for name in _SHAPES},
         "mm": matmul,
         "mv": matmul,
-        "view": reshape,
         "concat": cat,
         "concatenate": cat,
         "__getitem__": getitem,
         "__matmul__": matmul,
     }
     install(named)
-    methods = ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul")
-    install_methods({name: named[name] for name in (*methods, "contiguous", "clone")})
+    methods = ("chunk", "split", "unbind", "matmul", "contiguous", "clone", *_SHAPES)
+    install_methods({name: named[name] for name in methods})
     operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
     for name, operator in operators.items():
         setattr(LazyTensor, f"__{name}__", operator)

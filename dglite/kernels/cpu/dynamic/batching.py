@@ -145,40 +145,18 @@ def depths_of(
     return place, depth, kind, kinds[:num_kinds].copy()
 
 
-@_jit
-def _sorted_by(keys: np.ndarray, order: np.ndarray, num_keys: int) -> np.ndarray:
-    """Return ``order`` sorted by ``keys[order]``, equal keys as they are."""
-    free = np.zeros(num_keys + 1, np.int64)
-    for i in order:
-        free[keys[i] + 1] += 1
-    free = np.cumsum(free)
-    result = np.empty_like(order)
-    for i in order:
-        result[free[keys[i]]] = i
-        free[keys[i]] += 1
-    return result
-
-
-@_jit
 def by_depth(depth: np.ndarray, kind: np.ndarray, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, where each batch begins in it): one batch for the nodes of one depth and one kind.
 
     Looks, Herreshoff, Hutchins and Norvig, "Deep learning with dynamic computation graphs", 2017.
     """
-    count = len(depth)
-    order = _sorted_by(kind, np.arange(count), num_kinds)
-    order = _sorted_by(depth, order, depth.max() + 1 if count else 0)
-    bounds, num_batches = np.empty(count + 1, np.int64), 0
-    for i in range(count):
-        new = i == 0 or depth[order[i]] != depth[order[i - 1]] or kind[order[i]] != kind[order[i - 1]]
-        if new:
-            bounds[num_batches] = i
-            num_batches += 1
-    bounds[num_batches] = count
-    return order, bounds[: num_batches + 1].copy()
+    keys = depth * num_kinds + kind
+    if len(keys) and keys.max() < 1 << 16:
+        keys = keys.astype(np.uint16)  # NumPy sorts these in linear time
+    order = np.argsort(keys, kind="stable")
+    return order, np.flatnonzero(np.diff(keys[order], prepend=-1, append=-2))
 
 
-@_jit
 def one_by_one(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, bounds) of batches of one node each, as recorded."""
     return np.arange(count), np.arange(count + 1)
