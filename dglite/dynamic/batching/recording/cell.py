@@ -24,7 +24,7 @@ from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only, record_call, record_function
 from .pointwise import ELEMENTWISE, same_session
 from .signatures import TensorKind
-from .structure import getitem
+from .structure import VIEWS, parts_of, placed
 from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
 __all__ = ["Cell", "cell"]
@@ -185,10 +185,8 @@ class TracedRows:
             return lambda *args, **kwargs: _by_rows(function, (self, *args), kwargs)
         return lambda *args, **kwargs: rule(self, *args, **kwargs)
 
-    def __getitem__(self, key: Any) -> TracedRows:
-        if type(key) is not tuple or len(key) != 2 or key[0] != slice(None) or not isinstance(key[1], int | slice):
-            return _by_rows(Tensor.__getitem__, (self, key), {})
-        return TracedRows(getitem(self._lazy, key[1]))
+    def __getitem__(self, key: Any) -> Any:
+        return _GETITEM(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise DGLError("a cell's body writes in place; make a new tensor, with torch.cat or torch.where")
@@ -224,6 +222,24 @@ def _by_rows(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         raise Untraceable(f"the body calls {getattr(function, '__name__', function)}: {error}") from error
 
 
+def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a function that chooses parts of rows, or gives them another shape."""
+
+    def rule(x: TracedRows, *args: Any, **named: Any) -> Any:
+        try:
+            found = parts_of(function, x._lazy._kind, args, named, rows=_ROWS)
+        except (DGLError, IndexError) as error:
+            raise Untraceable(str(error)) from error
+        return _by_rows(function, (x, *args), named) if found is None else _wrapped(placed(x._lazy, *found))
+
+    return rule
+
+
+_ROWS = 1009
+"""Made-up rows, as many as no axis has."""
+_GETITEM = _viewed(Tensor.__getitem__)
+
+
 def _same(record: Callable[..., Any]) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Tensor) and x.dim() > 1 for x in args) and record not in _WITH_WEIGHTS:
@@ -233,17 +249,13 @@ def _same(record: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _along(record: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """Return the rule of a function that takes an axis as argument ``at``, 0 unless given."""
+def _along(record: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a function that takes an axis as its second argument, 0 unless given."""
 
-    def rule(*args: Any, dim: int | None = None, **kwargs: Any) -> Any:
-        if dim is None:
-            dim, rest = (args[at] if len(args) > at else 0), args[at + 1 :]
-        else:
-            rest = args[at:]
+    def rule(x: Any, dim: int | None = 0, *args: Any, **kwargs: Any) -> Any:
         if not dim:
             raise Untraceable("the body works along the axis of the samples")
-        return _wrapped(record(*map(_unwrapped, args[:at]), dim - 1 if dim > 0 else dim, *rest, **kwargs))
+        return _wrapped(record(_unwrapped(x), dim - 1 if dim > 0 else dim, *args, **kwargs))
 
     return rule
 
@@ -275,15 +287,10 @@ def _install() -> None:
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
     for loss in (F.cross_entropy, F.nll_loss):
         _RULES[FUNCTIONS[loss]] = _losses(FUNCTIONS[loss])
-    moves: dict[Callable[..., Any], int] = {
-        torch.cat: 1,
-        torch.chunk: 2,
-        torch.split: 2,
-        F.softmax: 1,
-        F.log_softmax: 1,
-    }
-    for move, at in moves.items():
-        _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
+    for function in (torch.cat, F.softmax, F.log_softmax):
+        _RULES[FUNCTIONS[function]] = _along(FUNCTIONS[function])
+    for name in VIEWS:
+        _RULES[METHODS[name]] = _viewed(getattr(Tensor, name))
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
     for operator, name in operators.items():
         rule = _RULES[METHODS[name]]

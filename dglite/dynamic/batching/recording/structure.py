@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +12,28 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ...program.views import start_in_row, start_of
 from ..execution.matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
 from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
-__all__ = ["axis_of", "linear"]
+__all__ = ["VIEWS", "axis_of", "linear", "parts_of", "placed"]
+
+VIEWS = (
+    "reshape",
+    "view",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "unflatten",
+    "narrow",
+    "select",
+    "chunk",
+    "split",
+    "unbind",
+)
+"""Functions that choose parts of a value, or give it another shape."""
 
 
 def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
@@ -137,49 +152,6 @@ def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: TensorKi
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
-def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
-    return LazyTensor(x._session, x._ref + first * x._kind.item, kind_of(shape, x._kind.dtype))
-
-
-def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return parts of equal length, the last one shorter where that does not go on evenly."""
-    return _split_up(torch.chunk, x, chunks, dim)
-
-
-def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return parts of the given length or lengths."""
-    return _split_up(torch.split, x, sizes if isinstance(sizes, int) else tuple(sizes), dim)
-
-
-def _split_up(function: Any, x: LazyTensor, sizes: Any, dim: int) -> tuple[LazyTensor, ...]:
-    key = function, x._kind, sizes, dim
-    parts = _parts.get(key)
-    if parts is None:
-        if axis_of(x, dim) != 0:
-            return fallback.record(function, (x, sizes, dim), {})
-        length = x._kind.shape[0]
-        parts = _parts[key] = _ranges(x._kind, max(-(-length // sizes), 1) if function is torch.chunk else sizes)
-    session, ref, found = x._session, x._ref, []
-    for start, kind in parts:
-        made = blank(LazyTensor)
-        made._session, made._ref, made._kind = session, ref + start, kind
-        found.append(made)
-    return tuple(found)
-
-
-_parts: dict[Any, list[tuple[int, TensorKind]]] = {}
-"""Place in bytes and kind of each part, by how a kind is split up."""
-
-
-def _ranges(kind: TensorKind, sizes: int | Sequence[int]) -> list[tuple[int, TensorKind]]:
-    length, inner = kind.shape[0], math.prod(kind.shape[1:])
-    parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
-    if sum(parts) != length:
-        raise DGLError(f"parts of lengths {parts} of an axis of {length} elements; they must add up to it")
-    starts = [sum(parts[:i]) * inner * kind.item for i in range(len(parts))]
-    return [(start, kind_of((part, *kind.shape[1:]), kind.dtype)) for start, part in zip(starts, parts, strict=True)]
-
-
 def axis_of(x: LazyTensor, dim: int) -> int:
     """Return an axis counted from the front."""
     axes = len(x._kind.shape)
@@ -188,17 +160,76 @@ def axis_of(x: LazyTensor, dim: int) -> int:
     return dim % axes
 
 
-def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return the parts along an axis, without it."""
-    if axis_of(x, dim) != 0:
-        return fallback.record(torch.unbind, (x, dim), {})
-    kind, session = x._kind, x._session
-    row, found = kind_of(kind.shape[1:], kind.dtype), []
-    for ref in range(x._ref, x._ref + kind.shape[0] * row.nbytes, row.nbytes) if row.nbytes else [x._ref] * len(x):
-        made = blank(LazyTensor)
-        made._session, made._ref, made._kind = session, ref, row
-        found.append(made)
-    return tuple(found)
+def _hashable(x: Any) -> Any:
+    if isinstance(x, slice):
+        return slice, x.start, x.stop, x.step
+    return tuple(map(_hashable, x)) if isinstance(x, tuple | list) else x
+
+
+def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a function that chooses parts of a value, or gives it another shape.
+
+    Where a part is elements that follow each other it is a place in the value, and no operation.
+    """
+    known: dict[Any, Any] = {}
+
+    def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
+        key = x._kind, args, *named.items()
+        try:
+            found = known[key]
+        except (KeyError, TypeError):
+            key = _hashable(key)
+            if key not in known:
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                known[key] = parts_of(function, x._kind, args, named)
+            found = known[key]
+        return fallback.record(function, (x, *args), named) if found is None else placed(x, *found)
+
+    return call
+
+
+def placed(x: LazyTensor, several: bool, parts: Sequence[tuple[int, TensorKind]]) -> Any:
+    """Return parts of a value: a tuple of them, or one."""
+    session, ref, made = x._session, x._ref, list[LazyTensor]()
+    for start, kind in parts:
+        one = blank(LazyTensor)
+        one._session, one._ref, one._kind = session, ref + start, kind
+        made.append(one)
+    return tuple(made) if several else made[0]
+
+
+_MOST_KNOWN = 4096
+
+
+def parts_of(
+    function: Callable[..., Any],
+    kind: TensorKind,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    rows: int | None = None,
+) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
+    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none.
+
+    It is one of a value, or of so many ``rows`` of values.
+    """
+    batch = () if rows is None else (rows,)
+    whole = torch.empty((*batch, *kind.shape), dtype=kind.dtype, device="meta")
+    what = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
+    try:
+        found = function(whole, *args, **named)
+    except IndexError as error:
+        raise IndexError(f"{what}: {error}") from error
+    except (RuntimeError, TypeError) as error:
+        raise DGLError(f"{what}: {str(error).splitlines()[0]}") from error
+    parts = [found] if isinstance(found, Tensor) else list(found)
+    places = []
+    for part in parts:
+        start = start_of(whole, part) if rows is None else start_in_row(whole, part)
+        if start is None:
+            return None
+        places.append((start * kind.item, kind_of(part.shape[len(batch) :], part.dtype)))
+    return not isinstance(found, Tensor), places
 
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:
@@ -212,42 +243,16 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
     if type(key) is int and shape:
         _rows[x._kind] = shape[0], kind_of(shape[1:], x._kind.dtype)
         return getitem(x, key)
-    if type(key) is slice and shape and key.step in (None, 1):
-        start, stop, _ = key.indices(shape[0])
-        return _view(x, (max(stop - start, 0), *shape[1:]), start * math.prod(shape[1:]))
     if type(key) is LazyTensor or isinstance(key, Tensor):
         return _lookup(x, key, torch.Tensor.__getitem__)
-    return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+    if any(isinstance(part, LazyTensor | Tensor) for part in (key if isinstance(key, tuple) else ())):
+        return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+    return _part(x, key)  # type: ignore[no-any-return]
 
 
+_part = _viewed(torch.Tensor.__getitem__)
 _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
-
-
-def _reshaped(function: Callable[..., Tensor]) -> Callable[..., LazyTensor]:
-    """Return what records a function that gives the same elements another shape, which is no operation."""
-    kinds: dict[Any, TensorKind] = {}
-
-    def call(x: LazyTensor, *args: Any, **named: Any) -> LazyTensor:
-        key = x._kind, *[tuple(arg) if isinstance(arg, list) else arg for arg in args], *named.items()
-        kind = kinds.get(key)
-        if kind is None:
-            if len(kinds) >= _MOST_KINDS:
-                kinds.clear()
-            try:
-                found = function(torch.empty(x._kind.shape, dtype=x._kind.dtype, device="meta"), *args, **named)
-            except RuntimeError as error:
-                raise DGLError(
-                    f"{x._kind.numel} elements of shape {list(x._kind.shape)} do not fill what {function.__name__} was "
-                    f"asked for: {str(error).splitlines()[0]}"
-                ) from error
-            kind = kinds[key] = kind_of(found.shape, found.dtype)
-        return LazyTensor(x._session, x._ref, kind)
-
-    return call
-
-
-_MOST_KINDS = 4096
 
 
 def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
@@ -283,7 +288,7 @@ def embedding(
     table = input._session.give(weight)
     if row == padding_idx:
         table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
-    return _view(table, weight.shape[1:], row * weight.shape[1])
+    return getitem(table, row)
 
 
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
@@ -320,14 +325,11 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
     return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
 
 
-_SHAPES = ("reshape", "view", "unsqueeze", "squeeze", "flatten", "unflatten")
-
-
 def _install() -> None:
     named: dict[str, Callable[..., Any]] = {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, embedding)},
+        **{f.__name__: f for f in (linear, matmul, cat, stack, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
-        **{name: _reshaped(getattr(Tensor, name)) for name in _SHAPES},
+        **{name: _viewed(getattr(Tensor, name)) for name in VIEWS},
         "mm": matmul,
         "mv": matmul,
         "concat": cat,
@@ -336,7 +338,7 @@ def _install() -> None:
         "__matmul__": matmul,
     }
     install(named)
-    methods = ("chunk", "split", "unbind", "matmul", "contiguous", "clone", *_SHAPES)
+    methods = ("matmul", "contiguous", "clone", *VIEWS)
     install_methods({name: named[name] for name in methods})
     operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
     for name, operator in operators.items():
