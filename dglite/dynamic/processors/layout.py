@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
-from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, BatchOperations, Stage
+from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Batches, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
@@ -138,13 +138,10 @@ class StepLayout(Placement):
         graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
         return self.plan(backward, self.templates[backward], self.shift), graph
 
-    def heavies(self, error: int) -> BatchOperations:
-        """Return the operations on batches; errors are reported at an address."""
+    def batches(self, error: int) -> Batches:
+        """Return what both sweeps are of; errors are reported at an address."""
         table = [self._heavy_row(number, error) for number in range(len(self.signatures))]
-        return BatchOperations(
-            np.array(table, np.int64), self.order, self.bounds, self.batch_kinds, self.ranks, self.session.argptr,
-            self.session.args, self.grads, self.shift,
-        )  # fmt: skip
+        return Batches(*self.sweep(True), np.array(table, np.int64))
 
     # -- operations whose words are made here -------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:

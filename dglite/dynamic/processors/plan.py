@@ -70,8 +70,8 @@ class StepPlan:
             before.add([CLEAR, address, nbytes], nbytes // 8)
         (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
-        heavies = layout.heavies(self.job.error_address)
-        script = make_script(forward, backward, heavies, *listed, layout.processors, *layout.machine.sharing)
+        batches = layout.batches(self.job.error_address)
+        script = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
         self._kept = script, forward, backward, kept, kept_2, before, seeds, after
         layout.machine.give(self.job, self._kept, layout, self.loss)
         return forward, backward, script[1]

@@ -27,7 +27,7 @@ __all__ = [
     "PRODUCT",
     "ROWWISE",
     "WORTH_SHARING",
-    "BatchOperations",
+    "Batches",
     "Stage",
     "make_script",
     "touched_rows",
@@ -65,18 +65,12 @@ class Stage(NamedTuple):
     starts: np.ndarray
 
 
-class BatchOperations(NamedTuple):
-    """Operations on batches: a row of ``table`` for each signature, what batches consist of, where gradients lie."""
+class Batches(NamedTuple):
+    """What both sweeps are of: their batches, the graph, and a row of ``table`` for each signature."""
 
+    plan: program.BatchPlan
+    graph: program.Graph
     table: np.ndarray
-    order: np.ndarray
-    bounds: np.ndarray
-    kinds: np.ndarray
-    ranks: np.ndarray
-    argptr: np.ndarray
-    args: np.ndarray
-    grads: np.ndarray
-    shift: int
 
 
 class _Script(NamedTuple):
@@ -145,20 +139,21 @@ def _room(made: _Script) -> tuple[np.ndarray, int]:
 
 
 @_jit
-def _batch(made: _Script, heavy: BatchOperations, batch: int, backward: bool) -> None:
+def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
-    begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
-    row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
+    plan, graph = batches.plan, batches.graph
+    begin, count = plan.bounds[batch], plan.bounds[batch + 1] - plan.bounds[batch]
+    row, rank, shift = batches.table[plan.kinds[batch]], plan.ranks[begin], plan.shift
     if row[KIND] == CALL:
         operation = row[BACKWARD] if backward else row[FORWARD]
-        if operation != 0 and not (backward and heavy.grads[heavy.order[begin]] == 0):
+        if operation != 0 and not (backward and graph.grads[plan.order[begin]] == 0):
             address = row[WIDTH] if backward else row[HEIGHT]
             _give(made, _who(made, row[ROWS], True), operation, address, 1)
         return
     if backward:
         wanted = False
-        for node in heavy.order[begin : begin + count]:
-            wanted |= heavy.grads[heavy.args[heavy.argptr[node]] >> PLACE_BITS] != 0
+        for node in plan.order[begin : begin + count]:
+            wanted |= graph.grads[graph.args[graph.argptr[node]] >> PLACE_BITS] != 0
         if not wanted:
             return
     words, address = _room(made)
@@ -173,7 +168,7 @@ def _batch(made: _Script, heavy: BatchOperations, batch: int, backward: bool) ->
         values = (operation, count * row[ROWS], row[FEATURES], x, from_x, labels, from_label, y, from_y)
         for i, value in enumerate(values):
             words[i] = value
-        gradients = (y + heavy.shift, from_y, x + heavy.shift, from_x, row[ADDS], row[REPORTS])
+        gradients = (y + shift, from_y, x + shift, from_x, row[ADDS], row[REPORTS])
         for i, value in enumerate(gradients):
             words[9 + i] = value
         work = 8 * count * row[ROWS] * row[FEATURES]
@@ -182,8 +177,8 @@ def _batch(made: _Script, heavy: BatchOperations, batch: int, backward: bool) ->
         words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
         words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
         if backward:
-            words[4], words[5], words[8], words[9] = y + heavy.shift, from_y, x + heavy.shift, from_x
-            words[10], words[11] = x + heavy.shift if row[ADDS] else 0, from_x
+            words[4], words[5], words[8], words[9] = y + shift, from_y, x + shift, from_x
+            words[10], words[11] = x + shift if row[ADDS] else 0, from_x
         else:
             words[4], words[5], words[8], words[9] = x, from_x, y, from_y
             words[10], words[11] = row[BIAS], 0
@@ -192,11 +187,11 @@ def _batch(made: _Script, heavy: BatchOperations, batch: int, backward: bool) ->
 
 
 @_jit
-def _sweep(made: _Script, stage: Stage, heavy: BatchOperations, backward: bool) -> None:
+def _sweep(made: _Script, stage: Stage, batches: Batches, backward: bool) -> None:
     for i in range(len(stage.rows)):
         row = stage.rows[i]
         if row[0]:
-            _batch(made, heavy, row[1], backward)
+            _batch(made, batches, row[1], backward)
         else:
             _steps(made, stage, row[1], row[2], row[3], row[4])
 
@@ -205,7 +200,7 @@ def _sweep(made: _Script, stage: Stage, heavy: BatchOperations, backward: bool) 
 def make_script(
     forward: Stage,
     backward: Stage,
-    heavy: BatchOperations,
+    batches: Batches,
     before: np.ndarray,
     between: np.ndarray,
     after: np.ndarray,
@@ -233,10 +228,10 @@ def make_script(
     )
     made.counters[OPEN], made.counters[SMALL], made.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
     _listed(made, before)
-    _sweep(made, forward, heavy, False)
+    _sweep(made, forward, batches, False)
     _wait(made)
     _listed(made, between)
-    _sweep(made, backward, heavy, True)
+    _sweep(made, backward, batches, True)
     _wait(made)
     _give(made, _SEVERAL, CHECK, 0, 0)
     _listed(made, after)
