@@ -24,7 +24,7 @@ from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only, record_call, record_function
 from .pointwise import ELEMENTWISE, same_session
 from .signatures import TensorKind
-from .structure import VIEWS, parts_of, placed
+from .structure import VIEWS, parts_of
 from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
 __all__ = ["Cell", "cell"]
@@ -230,7 +230,11 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
             found = parts_of(function, x._lazy._kind, args, named, rows=_ROWS)
         except (DGLError, IndexError) as error:
             raise Untraceable(str(error)) from error
-        return _by_rows(function, (x, *args), named) if found is None else _wrapped(placed(x._lazy, *found))
+        if found is None:
+            return _by_rows(function, (x, *args), named)
+        session, ref = x._lazy._session, x._lazy._ref
+        made = tuple([TracedRows(LazyTensor(session, ref + start, kind)) for start, kind in found[1]])
+        return made if found[0] else made[0]
 
     return rule
 

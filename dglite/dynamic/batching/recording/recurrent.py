@@ -90,19 +90,30 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what records a loss of one row of scores, or of several; labels may be integers, tensors, or lazy."""
 
     def call(input: Any, target: Any, *args: Any, reduction: str = "mean", **options: Any) -> Any:
+        try:
+            session = input._session
+            known = session.caches[name, input._kind, target._kind, args, *options.values()]
+            if known.kinds[0].shape or target._session is not session:
+                raise KeyError(name)
+        except (AttributeError, KeyError):
+            return first(input, target, args, reduction, options)
+        return session.record(known.signature, (input._ref, target._ref), known.kinds[0])
+
+    def first(input: Any, target: Any, args: tuple[Any, ...], reduction: str, options: dict[str, Any]) -> Any:
+        """Record losses of kinds that have not met in this session, of labels that are not lazy, and of several rows."""
+        named = {"reduction": reduction, **options}
         special = args or any(options.get(option) is not None for option in ("weight", "size_average", "reduce"))
         if type(input) is not LazyTensor or special:
-            return fallback.record(function, (input, target, *args), {"reduction": reduction, **options})
+            return fallback.record(function, (input, target, *args), named)
         session = input._session
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
-        key = name, input._kind, label._kind, *options.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = _made_loss(session, name, function, input._kind, label._kind, options)
+        key = name, input._kind, label._kind, args, *options.values()
+        known = session.caches.get(key) or _made_loss(session, name, function, input._kind, label._kind, options)
         labels = session.given_at.get(label._ref >> PLACE_BITS) if label._kind.shape else None
         counts = labels is not None and labels.shape == label._kind.shape  # the mean is that of rows with a label
-        if known is _OTHER or (label._kind.shape and reduction == "mean" and not counts):
-            return fallback.record(function, (input, label), {"reduction": reduction, **options})
+        if known is None or (label._kind.shape and reduction == "mean" and not counts):
+            return fallback.record(function, (input, label), named)
+        session.caches[key] = known
         values = session.record(known.signature, (input._ref, label._ref), known.kinds[0])
         if not label._kind.shape or reduction == "none":
             return values
@@ -112,7 +123,6 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_OTHER = "a loss of other than scores and labels"
 _USUAL = {"ignore_index": -100, "label_smoothing": 0.0}
 """Options of losses as torch has them unless they are given."""
 
@@ -128,10 +138,10 @@ def _made_loss(
     kind: TensorKind,
     label: TensorKind,
     options: dict[str, Any],
-) -> Any:
-    """Return the operation of losses of scores (*rows, classes), with a label for each row."""
+) -> Recorded | None:
+    """Return the operation of losses of scores (*rows, classes), with a label for each row; None for others."""
     if label.shape != kind.shape[:-1] or len(kind.shape) not in (1, 2) or not kind.numel or label.dtype != torch.int64:
-        return _OTHER
+        return None
     each, rest = kind_of(label.shape, kind.dtype), {key: x for key, x in options.items() if key in _USUAL}
 
     def losses(x: Tensor, y: Tensor) -> list[Tensor]:

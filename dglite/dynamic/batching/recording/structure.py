@@ -18,7 +18,7 @@ from .pointwise import as_lazy, same_session
 from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
-__all__ = ["VIEWS", "axis_of", "linear", "parts_of", "placed"]
+__all__ = ["VIEWS", "axis_of", "linear", "parts_of"]
 
 VIEWS = (
     "reshape",
@@ -174,29 +174,29 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
     def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
-        key = x._kind, args, *named.items()
+        kind = x._kind
         try:
-            found = known[key]
+            several, parts = known[(kind, args, *named.items()) if named else (kind, args)]
         except (KeyError, TypeError):
-            key = _hashable(key)
-            if key not in known:
-                if len(known) >= _MOST_KNOWN:
-                    known.clear()
-                known[key] = parts_of(function, x._kind, args, named)
-            found = known[key]
-        return fallback.record(function, (x, *args), named) if found is None else placed(x, *found)
+            several, parts = first(kind, args, named)
+        if several is None:
+            return fallback.record(function, (x, *args), named)
+        session, ref, made = x._session, x._ref, list[LazyTensor]()
+        for start, of_part in parts:
+            one = blank(LazyTensor)
+            one._session, one._ref, one._kind = session, ref + start, of_part
+            made.append(one)
+        return tuple(made) if several else made[0]
+
+    def first(kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        key = _hashable((kind, args, *named.items()))
+        if key not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[key] = parts_of(function, kind, args, named) or (None, ())
+        return known[key]
 
     return call
-
-
-def placed(x: LazyTensor, several: bool, parts: Sequence[tuple[int, TensorKind]]) -> Any:
-    """Return parts of a value: a tuple of them, or one."""
-    session, ref, made = x._session, x._ref, list[LazyTensor]()
-    for start, kind in parts:
-        one = blank(LazyTensor)
-        one._session, one._ref, one._kind = session, ref + start, kind
-        made.append(one)
-    return tuple(made) if several else made[0]
 
 
 _MOST_KNOWN = 4096
