@@ -100,7 +100,7 @@ def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return session.record(known.signature, (input._ref, target._ref), known.kinds[0])
 
     def first(input: Any, target: Any, args: tuple[Any, ...], reduction: str, options: dict[str, Any]) -> Any:
-        """Record losses of kinds that have not met in this session, of labels that are not lazy, and of several rows."""
+        """Record losses of kinds that are new in the session, of labels that are not lazy, and of several rows."""
         named = {"reduction": reduction, **options}
         special = args or any(options.get(option) is not None for option in ("weight", "size_average", "reduce"))
         if type(input) is not LazyTensor or special:

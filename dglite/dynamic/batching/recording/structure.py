@@ -161,9 +161,10 @@ def axis_of(x: LazyTensor, dim: int) -> int:
 
 
 def _hashable(x: Any) -> Any:
-    if isinstance(x, slice):
+    kind = type(x)
+    if kind is slice:
         return slice, x.start, x.stop, x.step
-    return tuple(map(_hashable, x)) if isinstance(x, tuple | list) else x
+    return tuple([_hashable(item) for item in x]) if kind is tuple or kind is list else x
 
 
 def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,14 +175,16 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
     known: dict[Any, Any] = {}
 
     def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
-        kind = x._kind
+        kind, key = x._kind, args
+        if args and type(args[0]) in (list, slice):
+            key = _hashable(args)
         try:
-            several, parts = known[(kind, args, *named.items()) if named else (kind, args)]
+            several, parts = known[(kind, key, *named.items()) if named else (kind, key)]
         except (KeyError, TypeError):
             several, parts = first(kind, args, named)
         if several is None:
             return fallback.record(function, (x, *args), named)
-        session, ref, made = x._session, x._ref, list[LazyTensor]()
+        session, ref, made = x._session, x._ref, []
         for start, of_part in parts:
             one = blank(LazyTensor)
             one._session, one._ref, one._kind = session, ref + start, of_part
