@@ -241,8 +241,9 @@ class Recorder(TorchDispatchMode):
     def _viewed(self, x: torch.Tensor, node: Node, result: Any) -> Any:
         """Return parts of the rows of ``x``, if that is what an operation gives."""
         outputs = result if isinstance(result, list | tuple) else [result]
-        starts = [start_in_row(x, y) if isinstance(y, torch.Tensor) else None for y in outputs]
-        if None in starts:
+        found = [start_in_row(x, y) if isinstance(y, torch.Tensor) else None for y in outputs]
+        starts = [start for start in found if start is not None]
+        if len(starts) < len(outputs):
             return NotImplemented
         shapes = [tuple(y.shape[1:]) for y in outputs]
         parts = [

@@ -16,7 +16,7 @@ def start_of(x: torch.Tensor, y: torch.Tensor) -> int | None:
     """
     if y.untyped_storage()._cdata != x.untyped_storage()._cdata or not _follow(y.shape, y.stride()):
         return None
-    return y.storage_offset() - x.storage_offset()
+    return int(y.storage_offset()) - int(x.storage_offset())
 
 
 def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
@@ -25,7 +25,7 @@ def start_in_row(x: torch.Tensor, y: torch.Tensor) -> int | None:
         return None
     alike = x.stride(0) == y.stride(0) and x.dtype == y.dtype
     whole = _follow(x.shape[1:], x.stride()[1:]) and _follow(y.shape[1:], y.stride()[1:])
-    return y.storage_offset() - x.storage_offset() if alike and whole else None
+    return int(y.storage_offset()) - int(x.storage_offset()) if alike and whole else None
 
 
 def _follow(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -56,6 +56,11 @@ BODIES = {
     "relu": lambda x, y: torch.relu(x * 0) + F.relu(y),
     "many operands": lambda x, y: sum(x.chunk(6, 1)[k] * y.chunk(6, 1)[-k] for k in range(6)),
     "several axes": lambda x, y: torch.stack([x, y], 1),
+    "a power": lambda x, y: x**2 * y,
+    "a choice": lambda x, y: torch.where(x > 0, x, y),
+    "in place": lambda x, y: (x * 2).mul_(y),
+    "dropout that drops nothing": lambda x, y: F.dropout(x, 0.5, training=False) + y,
+    "columns": lambda x, y: x[:, 1].unsqueeze(1) * y.unflatten(1, (2, 3)).flatten(1),
     "einsum": lambda x, y: torch.einsum("bi,bi->b", x, y),
 }
 

@@ -291,8 +291,9 @@ def _install() -> None:
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
     for loss in (F.cross_entropy, F.nll_loss):
         _RULES[FUNCTIONS[loss]] = _losses(FUNCTIONS[loss])
-    for function in (torch.cat, F.softmax, F.log_softmax):
-        _RULES[FUNCTIONS[function]] = _along(FUNCTIONS[function])
+    for named in ("cat", "softmax", "log_softmax"):
+        record = FUNCTIONS[getattr(torch, named)]
+        _RULES[record] = _along(record)
     for name in VIEWS:
         _RULES[METHODS[name]] = _viewed(getattr(Tensor, name))
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
