@@ -40,7 +40,8 @@ class PublishedDataset(DGLDataset):
         The data set's name, and the address of its file. A download that is an archive is kept in ``raw_dir`` and
         unpacked to ``raw_path``; so is one that is put there.
     _files
-        Names of the files without which nothing can be read. ``{self.mode}`` is the attribute, here and in ``_subfolders``.
+        Names of the files without which nothing can be read. ``{self.mode}`` is the attribute, here and in
+        ``_subfolders``.
     _subfolders
         Folders below ``raw_dir`` that may have them, in the order in which they are looked into.
     _home

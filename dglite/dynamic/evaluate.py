@@ -14,10 +14,11 @@ from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
-from .execution.call import PulledInput, TracedProgram, TraceKey, VertexCall
+from .execution.call import PulledInput, VertexCall
 from .execution.order import Order, order_of
 from .program.ir import Node
 from .program.trace import TracedFunction
+from .program.traced import TracedProgram, TraceKey
 
 __all__ = ["ProgramEvaluator"]
 

@@ -52,7 +52,7 @@ def _joined(
     edges: np.ndarray, counts: list[np.ndarray], ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray]
 ) -> Joined:
     src, dst = (np.ascontiguousarray(end) for end in edges)
-    return Joined(src, dst, *map(starts, counts), ndata, edata)
+    return Joined(src, dst, starts(counts[0]), starts(counts[1]), ndata, edata)
 
 
 def _from_npz(path: Path) -> Joined:

@@ -7,47 +7,25 @@ as products of rows, for whoever adds them up or updates parameters by them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from ...expr import Operand, Side
 from ...kernels import compiled
+from ...kernels.render.rows import RowAccess
 from ..program.ir import Domain, NodeKind
-from ..program.layout import (
-    NOTHING,
-    WORDS,
-    Move,
-    SharedSource,
-    StageTable,
-    StateSource,
-    TableSource,
-    Unsupported,
-    domain_of,
-)
-from ..program.recipe import Buffer, Heavy, Place, Role, StagePhase, VertexPlan
-from ..program.traced import ClassPlan
+from ..program.layout import StageTable, Unsupported, domain_of
+from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
+from ..program.traced import ClassPlan, TracedProgram
 from .memory import take
 from .order import Order
 
 __all__ = ["Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
 
-
-@dataclass(frozen=True)
-class _Given:
-    """Something of the call: ``what`` is "value", "value gradient", "result" or "result gradient"."""
-
-    what: str
-    number: int
-
-
-@dataclass(frozen=True)
-class _VertexRows:
-    """Rows of all vertices, by class and level, beside the states: of what is pushed, of its gradient, of inputs'."""
-
-    what: str
-    number: int
+_GIVEN = (Role.VALUE, Role.VALUE_GRAD, Role.RESULT, Role.RESULT_GRAD)
+"""Memory that a call is given, in the order of :class:`Addresses`."""
 
 
 class GradientPart(NamedTuple):
@@ -93,195 +71,137 @@ class Script:
 
     def __init__(
         self,
+        traced: TracedProgram,
         plans: Mapping[int, ClassPlan],
         num_classes: int,
-        slots: int,
         strides: Sequence[tuple[int, ...]],
-        state_widths: Sequence[int],
-        push_widths: Sequence[int],
-        dtype: torch.dtype,
-        input_widths: Sequence[tuple[int, torch.dtype]],
         returns: bool,
     ) -> None:
-        self.plans, self._num_classes, self._slots = plans, num_classes, slots
-        self._item = dtype.itemsize
-        self._memory: dict[Any, tuple[int, int]] = {}
-        """By source: (number of what tells how many rows there are, bytes of a row); see :meth:`_counts`."""
-        self._alias: dict[Buffer, Any] = {}
-        self._sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
-        self._parts: list[tuple[int, Heavy]] = []
-        self.own: tuple[list[Heavy | Move], list[Heavy | Move]] = [], []
+        self.plans, self._num_classes, self._traced, self._returns = plans, num_classes, traced, returns
+        self.push_widths, self.dtype = traced.push_widths, traced.dtype
+        self._table = table = StageTable(traced.slots, strides, returns)
+        self.own: tuple[list[Cell | Heavy], list[Cell | Heavy]] = [], []
         self.input_grads: list[int] = []
-        self._returns = returns
-        for j, width in enumerate(state_widths):
-            self._memory[StateSource(j)] = 2 * num_classes + 1, width * self._item
-        self._zeroed: set[Any] = set()
-        self._num_states = len(state_widths)
-        self.parts: list[GradientPart] = []
         self.has_backward = any(plan.backward is not None for plan in plans.values())
-        self._lay_buffers(push_widths)
-        indices, constants, stages, bounds, classes = [], [], [], [], []
-        words, directions, kernels = 0, [(0, 0, 0)], compiled("dynamic.schedule")
+        bounds, classes, directions = list[int](), list[int](), [(0, 0, 0)]
         for backward in (False, True) if self.has_backward else (False,):
-            moves = self._moves(backward, push_widths, input_widths, dtype)
+            first = len(table.rows)
             bounds.append(0)
-            for c, plan in self._ordered(backward, moves):
-                layout = StageTable(plan, slots, strides, returns)
-                self._parts += [(c, stage) for stage in layout.parts]
-                numbers = np.array([self._number(source) for source in layout.sources], np.int64)
-                indices.append(numbers[layout.indices])
-                constants.append(layout.constants + 8 * words * (layout.indices == 1))
-                rows = layout.stages.copy()
-                rows[:, kernels.START] += words * (rows[:, kernels.START] >= 0)
-                rows[:, kernels.OWN] += len(self.own[backward]) * (rows[:, kernels.OWN] >= 0)
-                self.own[backward].extend(layout.own)
-                stages.append(rows)
-                bounds += [bounds[-1] + at for at in layout.bounds[1:]]
+            for c, stages in self._backward() if backward else self._forward():
+                bounds += [at - first for at in table.add(c, stages, self.own[backward])]
                 classes.append(c)
-                words += len(layout.constants)
-            directions.append((len(classes), sum(map(len, stages)), len(bounds)))
-        table = np.concatenate(stages)
-        self.work = int(table[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(table), 1))
-        arrays = {"indices": np.concatenate(indices), "constants": np.concatenate(constants), "stages": table}
-        arrays |= {"bounds": np.array(bounds), "classes": np.array(classes), "directions": np.array(directions)}
-        self._arrays = arrays | self._prepared(len(input_widths))
-        self._record = compiled("dynamic.fill").record(
-            *[self._arrays[name] for name in compiled("dynamic.fill").SCRIPT]
-        )
+            directions.append((len(classes), len(table.rows), len(bounds)))
+        kernels = compiled("dynamic.schedule")
+        rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
+        self.work = int(rows[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(rows), 1))
+        lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
+        lists |= self._memory() | self._lists() | {"indices": table.indices, "constants": table.constants}
+        self._arrays = {name: np.array(values, np.int64) for name, values in lists.items()}
+        fill = compiled("dynamic.fill")
+        self._record = fill.record(*[self._arrays[name] for name in fill.SCRIPT])
 
     # -- once ---------------------------------------------------------------------------------------------------
-    def _number(self, source: Any) -> int:
-        source = self._alias.get(source, source) if isinstance(source, Buffer) else source
-        return self._sources.setdefault(source, len(self._sources))
-
-    def _lay_buffers(self, push_widths: Sequence[int]) -> None:
-        """Note how large each buffer is, and which are seen by all classes."""
-        num, item = self._num_classes, self._item
+    def _forward(self) -> list[tuple[int, Stages]]:
+        """Return the stages of each class, which begin with what it pulls; then what returns results."""
+        found, traced = list[tuple[int, Stages]](), self._traced
         for c, plan in self.plans.items():
-            both = [plan.forward] + ([plan.backward] if plan.backward is not None else [])
-            for buffer in (*(b for p in both for b in p.buffers), *plan.pulls.values()):
-                count = c if buffer.domain is Domain.VERTEX else num + c
-                self._memory[buffer] = count, buffer.width * buffer.dtype.itemsize
-            for p in both:
-                for root in p.roots:
-                    self._share(p, root)
-            for k, buffer in plan.push_grads.items():
-                self._alias[buffer] = _VertexRows("push gradient", k)
-                self._memory[_VertexRows("push gradient", k)] = 2 * num, push_widths[k] * item
-
-    def _share(self, plan: VertexPlan, root: Any) -> None:
-        """Let a result lie in rows that all classes share."""
-        what = {Role.SCATTER: "state", Role.PUSH: "push", Role.PULL_GRAD: "input gradient"}.get(root.role)
-        if what is None:
-            return
-        buffer, number = plan.places[root.node].buffer, int(str(root.key))
-        rows: Any = StateSource(number) if what == "state" else _VertexRows(what, number)
-        self._alias[buffer] = rows
-        if what != "state":
-            self._memory[rows] = 2 * self._num_classes, buffer.width * buffer.dtype.itemsize
-
-    def _moves(
-        self,
-        backward: bool,
-        push_widths: Sequence[int],
-        input_widths: Sequence[tuple[int, torch.dtype]],
-        dtype: torch.dtype,
-    ) -> dict[int, tuple[StagePhase, list[Move]]]:
-        """Return moves by class: of what is pulled, or, for all vertices or an input's rows, at the end of a list."""
-        found: dict[int, tuple[StagePhase, list[Move]]] = {}
-        every = self._num_classes + 1
-        if not backward:
-            for c, plan in self.plans.items():
-                moves = [
-                    Move(*input_widths[i], _Given("value", i), ("picked", i), buffer)
-                    for i, buffer in plan.pulls.items()
-                ]
-                found[c] = StagePhase.EAGER, moves
-            into = [
-                Move(width, dtype, _VertexRows("push", k), "places", _Given("result", k))
-                for k, width in enumerate(push_widths)
+            pulls = [
+                _move(rows_of_all(Role.VALUE, i, *traced.inputs[i]), ("picked", i), b) for i, b in plan.pulls.items()
             ]
-            return {**found, every: (StagePhase.LATE, into)}
+            found.append((c, _with_first(pulls, plan.forward)))
+        results = [
+            _move(self._rows(Role.PUSH, k, width), "places", self._rows(Role.RESULT, k, width))
+            for k, width in enumerate(self.push_widths)
+        ]
+        return [*found, (self._num_classes + 1, {StagePhase.LATE: results})]
+
+    def _backward(self) -> list[tuple[int, Stages]]:
+        """Return what takes gradients of results, then the stages of each class, then what hands on inputs'."""
+        every = self._num_classes + 1
         pushed = sorted({k for plan in self.plans.values() for k in plan.push_grads})
         rows = [
-            Move(push_widths[k], dtype, _Given("result gradient", k), "nodes", _VertexRows("push gradient", k))
-            for k in pushed
+            _move(self._rows(Role.RESULT_GRAD, k, width), "nodes", self._rows(Role.PUSH_GRAD, k, width))
+            for k, width in ((k, self.push_widths[k]) for k in pushed)
         ]
-        found[every] = StagePhase.EAGER, rows
-        for i, (width, kind) in enumerate(input_widths):
-            rows_of = _VertexRows("input gradient", i)
-            if rows_of in self._memory:
+        found: list[tuple[int, Stages]] = [(every, {StagePhase.EAGER: rows})]
+        found += [(c, plan.backward.stages) for c, plan in self.plans.items() if plan.backward is not None]
+        for i, (width, dtype) in enumerate(self._traced.inputs):
+            if any(_has_gradient(plan.backward, i) for plan in self.plans.values()):
                 self.input_grads.append(i)
-                move = Move(width, kind, rows_of, ("inverse", i), _Given("value gradient", i), not self._returns)
-                found[every + 2 + 2 * i] = StagePhase.LATE, [move]
-                with_input = [plan.backward for c, plan in self.plans.items() if not c // 2 >> i & 1]
-                if not all(_has_gradient(plan, i) for plan in with_input):
-                    self._zeroed.add(rows_of)
+                into = rows_of_all(Role.VALUE_GRAD, i, width, dtype)
+                made = _move(rows_of_all(Role.PULL_GRAD, i, width, dtype), ("inverse", i), into, not self._returns)
+                found.append((every + 2 + 2 * i, {StagePhase.LATE: [made]}))
         return found
 
-    def _ordered(self, backward: bool, moves: dict[int, tuple[StagePhase, list[Move]]]) -> list[tuple[int, VertexPlan]]:
-        """Return classes and their plans: gradients of what is pushed come first, other moves last."""
-        found = []
-        for c, plan in self.plans.items():
-            own = plan.backward if backward else plan.forward
-            if own is not None:
-                phase, moved = moves.pop(c, (StagePhase.EAGER, []))
-                stages = {p: [*(moved if p is phase else ()), *own.stages[p]] for p in StagePhase}
-                found.append((c, replace(own, stages=stages)))  # type: ignore[arg-type]
-        for c, (phase, moved) in moves.items():
-            alone = VertexPlan({p: list(moved) if p is phase else [] for p in StagePhase}, {}, [])  # type: ignore[arg-type]
-            found.insert(0 if phase is StagePhase.EAGER else len(found), (c, alone))
-        return found
+    def _rows(self, role: Role, k: int, width: int) -> Buffer:
+        return rows_of_all(role, k, width, self.dtype)
 
-    def _prepared(self, num_inputs: int) -> dict[str, np.ndarray]:
-        """Sort the sources by who knows their addresses, and list where parents leave gradients."""
-        for source in self._memory:
-            self._number(source)
-        num, sources, kernels = self._num_classes, self._sources, compiled("dynamic.fill")
-        first = dict.fromkeys(self._zeroed, kernels.ZERO)
-        first |= {StateSource(j): kernels.LAST_ROW_ZERO for j in range(self._num_states)}
-        own = [[*self._memory[source], first.get(source, kernels.AS_IT_IS)] for source in self._memory]
-        parts = []
-        for c, stage in self._parts:
+    def _memory(self) -> dict[str, Any]:
+        """Return (number of what tells how many rows there are, bytes of a row, what is to be done first) of memory."""
+        num, kernels, sources = self._num_classes, compiled("dynamic.fill"), self._table.sources
+        owner = {b: c for c, plan in self.plans.items() for b in _own_buffers(plan)}
+        states = [self._rows(Role.SCATTER, j, width) for j, width in enumerate(self._traced.state_widths)]
+        buffers = dict.fromkeys([*states, *owner, *(s for s in sources if isinstance(s, Buffer))])
+        memory = [b for b in buffers if b.role not in _GIVEN]
+        own = []
+        for b in memory:
+            c = owner.get(b, 0)
+            count = 2 * num if b not in owner else c if b.domain is Domain.VERTEX else num + c
+            first = kernels.AS_IT_IS
+            if b.role is Role.SCATTER:
+                count, first = 2 * num + 1, kernels.LAST_ROW_ZERO
+            elif b.role is Role.PULL_GRAD and not self._all_have_gradient(b.key):
+                first = kernels.ZERO
+            own.append([count, b.width * b.dtype.itemsize, first])
+        return {"own": own, "own_at": [self._table.number(b) for b in memory]}
+
+    def _all_have_gradient(self, i: Any) -> bool:
+        """Return whether every vertex that has input ``i`` has a gradient by it."""
+        return all(_has_gradient(plan.backward, i) for c, plan in self.plans.items() if not c // 2 >> i & 1)
+
+    def _lists(self) -> dict[str, Any]:
+        """Sort the other sources by who knows their addresses, and list where parents leave gradients."""
+        num, slots, kernels = self._num_classes, max(self._traced.slots, 1), compiled("dynamic.fill")
+        parts, self.parts = list[list[int]](), list[GradientPart]()
+        for c, stage in self._table.parts:
             sides = [self.side(place) for place in stage.places if place is not None]
             parts.append([num + c if domain_of(stage.node) is Domain.EDGE else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(GradientPart(int(stage.node.attr), form))
-        tables, slots = [s for s in sources if isinstance(s, TableSource)], max(self._slots, 1)
+        sources = self._table.sources
+        tables = [s for s in sources if isinstance(s, tuple) and s[0] == "left"]
         left = np.zeros((len(tables), 4, num, slots), np.int64)
-        for found, table in zip(left, tables, strict=True):
-            self._fill_table(found, table)
+        for found, (_, state, by_slot) in zip(left, tables, strict=True):
+            self._fill_table(found, state, by_slot)
         nowhere = len(sources)
-        self._given = [s for s in sources if isinstance(s, _Given)]
-        self._shared = [s for s in sources if isinstance(s, SharedSource)]
+        self._given = [s for s in sources if isinstance(s, Buffer) and s.role in _GIVEN]
+        self._shared = [s for s in sources if isinstance(s, tuple) and s[0] == "shared"]
         order = (*kernels.ORDER[: kernels.TABLES_OF_ORDER], "child_table")
-        lists: dict[str, Any] = {
-            "own": own,
-            "own_at": [sources[source] for source in self._memory],
+        picks = [(what, i) for i in range(len(self._traced.inputs)) for what in ("picked", "inverse")]
+        return {
             "order_at": [sources.get(name, nowhere) for name in order],
-            "picked_at": [sources.get((what, i), nowhere) for i in range(num_inputs) for what in ("picked", "inverse")],
+            "picked_at": [sources.get(pick, nowhere) for pick in picks],
             "given_at": [sources[s] for s in (*self._given, *self._shared)],
             "table_at": [sources[table] for table in tables],
             "tables": left,
             "parts": parts,
             "sizes": [nowhere + 1, slots],
         }
-        return {name: np.array(values, np.int64) for name, values in lists.items()}
 
     def side(self, place: Place) -> tuple[int, int, int]:
         """Return source, constant and row stride of a place."""
         item = place.buffer.dtype.itemsize
-        return self._number(place.buffer), place.column * item, place.buffer.width * item
+        return self._table.number(place.buffer), place.column * item, place.buffer.width * item
 
-    def _fill_table(self, found: np.ndarray, table: TableSource) -> None:
+    def _fill_table(self, found: np.ndarray, state: int, by_slot: bool) -> None:
         """Note source, constant and stride of what the parents of each class leave for a state, by slot."""
-        found[3] = table.by_slot
+        found[3] = by_slot
         for c, plan in self.plans.items():
             for root in plan.backward.roots if plan.backward is not None else ():
                 if root.role is Role.STATE_GRAD and plan.backward is not None:
                     key: Any = root.key
-                    slot, state = key
-                    if state == table.state and (slot is not None) == table.by_slot:
+                    slot, of = key
+                    if of == state and (slot is not None) == by_slot:
                         found[:3, c, 0 if slot is None else slot] = self.side(plan.backward.places[root.node])
 
     # -- for each graph -----------------------------------------------------------------------------------------
@@ -307,8 +227,8 @@ class Script:
         kernels = compiled("dynamic.fill")
         if lease is None:
             lease = take(kernels.needed_bytes(order.record, self._record))
-        given = [addresses[_WHERE[s.what]][s.number] for s in self._given]
-        given += [shared[s.index].data_ptr() for s in self._shared]
+        given = [addresses[_GIVEN.index(s.role)][s.key] for s in self._given]
+        given += [shared[i].data_ptr() for _, i in self._shared]
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
@@ -321,7 +241,23 @@ class Script:
         return Filled(teams, self.has_backward, parts, lease, keep, bases, picked, *both)
 
 
-_WHERE = {"value": 0, "value gradient": 1, "result": 2, "result gradient": 3}
+def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:
+    """Return the kernel that copies rows that an index picks, or adds them to rows that are there."""
+    moved = Reading(RowAccess.INDEXED, source.whole, 0, index)
+    first, second = Operand(Side.E, 0), Operand(Side.E, 1)
+    readings = (moved, Reading(RowAccess.SAME, into.whole)) if adds else (moved,)
+    formula = second + first if adds else first
+    return Cell(StagePhase.EAGER, Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
+
+
+def _with_first(moves: list[Cell], plan: VertexPlan) -> Stages:
+    return {**plan.stages, StagePhase.EAGER: [*moves, *plan.stages[StagePhase.EAGER]]}
+
+
+def _own_buffers(plan: ClassPlan) -> list[Buffer]:
+    """Return the memory that one class of vertices has for itself."""
+    back = plan.backward.buffers if plan.backward is not None else []
+    return [*plan.forward.buffers, *back, *plan.pulls.values()]
 
 
 def stacked_rows(rows: Sequence[torch.Tensor | None], num_nodes: int) -> np.ndarray:

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 
 from ..program.ir import Node, NodeKind
-from ..program.layout import Move
-from ..program.recipe import Heavy, Place
+from ..program.recipe import Cell, Heavy, Place
 
 __all__ = ["Own", "SweepCall", "bind"]
 
@@ -48,14 +47,14 @@ class SweepCall:
         return lambda first, last: self.view(at + first * stride, last - first, width, stride, dtype)
 
 
-def bind(stage: Heavy | Move, call: SweepCall) -> Own:
+def bind(stage: Cell | Heavy, call: SweepCall) -> Own:
     """Return what runs a stage."""
-    return _bind_move(stage, call) if isinstance(stage, Move) else _BINDERS[stage.node.kind](stage, call)
+    return _bind_pull(stage, call) if isinstance(stage, Cell) else _BINDERS[stage.node.kind](stage, call)
 
 
-def _bind_move(stage: Move, call: SweepCall) -> Own:
+def _bind_pull(stage: Cell, call: SweepCall) -> Own:
     """Pull an input of a dtype that kernels do not move."""
-    i, out = stage.index[1], call.rows(Place(stage.into, 0, stage.width))
+    (_, i), out = stage.readings[0].index, call.rows(stage.places[0])
     values = call.values[i].reshape(-1, stage.width)
 
     def run(first: int, last: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,12 @@ import torch
 from ...errors import DGLError
 from ...kernels import compiled
 from ..program.layout import DTYPES
-from ..program.traced import ClassPlan
 from .memory import empty
 from .order import Order
 from .script import Addresses, Filled, Script, stacked_rows
 from .stages import Own, SweepCall, bind
 
-__all__ = ["MOST_NODES", "Engine", "Input", "Sweep"]
+__all__ = ["MOST_NODES", "Sweep"]
 
 MOST_NODES = 1024
 """On larger graphs products of many rows are the tensor library's, to which a script returns.
@@ -28,42 +26,10 @@ much, with 2,400 as fast.
 """
 
 
-@dataclass(frozen=True)
-class Input:
-    """Pulled values: of all nodes, or of those with ``rows[node] >= 0``, whose values are in that row."""
-
-    rows: torch.Tensor | None
-    width: int
-
-
-@dataclass
-class Engine:
-    """What stays the same from call to call: the plans of all classes, and memory."""
-
-    plan_of: Callable[[int], ClassPlan]
-    slots: int
-    state_widths: list[int]
-    push_widths: list[int]
-    dtype: torch.dtype
-    strides: tuple[tuple[int, ...], ...] = ()
-    scripts: dict[Any, Script] = field(default_factory=dict)
-
-    def script(self, order: Order, inputs: tuple[tuple[int, torch.dtype], ...], returns: bool) -> Script:
-        """Return the script of the classes that have vertices; ``inputs`` are the widths and dtypes of what is pulled.
-
-        Raises :class:`.layout.Unsupported` where a stage has no kernel, unless the script ``returns`` for those.
-        """
-        key = inputs, order.filled, len(order.classes), returns
-        if key not in self.scripts:
-            plans = {c: self.plan_of(c) for c in order.filled}
-            sizes = self.state_widths, self.push_widths, self.dtype, inputs
-            self.scripts[key] = Script(plans, len(order.classes) - 1, self.slots, self.strides, *sizes, returns)
-        return self.scripts[key]
-
-
 class Sweep(torch.autograd.Function):
-    """``Sweep.apply(engine, order, inputs, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
+    """``Sweep.apply(script, order, rows, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
 
+    ``rows`` tells of each input which row a node pulls, -1 where none; None: that of its own number.
     ``again(values, {id of a shared tensor: stand-in})`` computes them by torch's own means, for a second derivative;
     None where there is no other way.
     """
@@ -71,19 +37,19 @@ class Sweep(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        engine: Engine,
+        script: Script,
         order: Order,
-        inputs: list[Input],
+        rows: list[torch.Tensor | None],
         again: Callable[..., Any] | None,
         *tensors: torch.Tensor,
     ) -> Any:
         """Run the program; remember what its gradient needs."""
-        values, shared = tensors[: len(inputs)], tensors[len(inputs) :]
-        run = _Run(engine, order, inputs, values, shared, ctx.needs_input_grad[4 : 4 + len(inputs)])
+        values, shared = tensors[: len(rows)], tensors[len(rows) :]
+        run = _Run(script, order, rows, values, shared, ctx.needs_input_grad[4 : 4 + len(rows)])
         pushes = run.forward()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
-        ctx.again, ctx.num_values = again, len(inputs)
+        ctx.again, ctx.num_values = again, len(rows)
         ctx.set_materialize_grads(False)
         return tuple(pushes)
 
@@ -122,26 +88,24 @@ class _Run:
 
     def __init__(
         self,
-        engine: Engine,
+        script: Script,
         order: Order,
-        inputs: list[Input],
+        rows: list[torch.Tensor | None],
         values: Sequence[torch.Tensor],
         shared: Sequence[torch.Tensor],
         wanted: Sequence[bool],
     ) -> None:
         """``wanted`` are the inputs that have gradients."""
-        self._order, self._wanted = order, wanted
-        kinds = tuple([(x.width, value.dtype) for x, value in zip(inputs, values, strict=True)])
-        self._script = script = engine.script(order, kinds, True)
+        self._script, self._order, self._wanted = script, order, wanted
         # Kernels read vectors by address.
         self._shared = [x if x.dim() > 1 else x.contiguous() for x in shared]
         self._values = [x if x.is_contiguous() else x.contiguous() for x in values]
-        self._rows_of = stacked_rows([x.rows for x in inputs], order.num_nodes)
+        self._rows_of = stacked_rows(rows, order.num_nodes)
         self._lengths = np.array([len(x) for x in values], np.int64)
         self._small, kernels = order.num_nodes <= MOST_NODES, compiled("dynamic.schedule")
         work = script.work if self._small else kernels.SHARED_FROM
         self._threads = kernels.team_of(work, torch.get_num_threads())
-        self._pushes = [empty((order.num_nodes, width), engine.dtype) for width in engine.push_widths]
+        self._pushes = [empty((order.num_nodes, width), script.dtype) for width in script.push_widths]
         self._filled: Filled | None = self._fill(None)
 
     def _fill(self, lease: Any) -> Filled:

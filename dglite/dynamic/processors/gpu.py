@@ -116,7 +116,7 @@ class GpuBlocks:
         return cast(Runner, processor.worker)
 
     @property
-    def blocks(self) -> int:
+    def processors(self) -> int:
         """How many blocks a step runs on."""
         most = self.runner.blocks
         return most if self._processors is None else min(self._processors, most)
@@ -129,9 +129,9 @@ class GpuBlocks:
         return self._scratch
 
     @property
-    def sharing(self) -> tuple[int, int, int]:
-        """How many processors there are, how many scripts, and up to which work one of them does it all."""
-        return self.blocks, 1, self.small
+    def sharing(self) -> tuple[bool, int]:
+        """Whether rows are shared out by elements, and up to which work one block does it all."""
+        return True, self.small
 
     # -- operations ---------------------------------------------------------------------------------------------
     def number(self, case: cuda.Case) -> int:
@@ -212,7 +212,7 @@ class GpuBlocks:
     def program(self, cases: tuple[cuda.Case, ...], rows: int) -> CudaProgram:
         """Return the program of some cases and the matrices that have been met."""
         matrices = tuple(matrix for _, matrix in self.weights.values())
-        return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.blocks))
+        return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.processors))
 
     def lacks(self, what: str) -> None:
         """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
@@ -278,11 +278,11 @@ class GpuJob:
 
     def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
-        (scripts, counts, words), forward, backward, lists, more_lists, *listings = kept
+        (instructions, words), forward, backward, lists, more_lists, *listings = kept
         parcel, gpu = Parcel(), self._gpu
         parcel.add(self._status)
         parcel.add(loss)
-        script = parcel.add(scripts[0, : counts[0]])
+        script = parcel.add(instructions)
         batches = parcel.add(words)
         sweeps = [(parcel.add(x.words), parcel.add(listed)) for x, listed in ((forward, lists), (backward, more_lists))]
         listed = [parcel.add(array) for listing in listings for array in listing.arrays]
@@ -310,7 +310,7 @@ class GpuJob:
         self._rows = gpu.profile.rows
         self._runner.write(brought.memory.address, brought.values)
         self._runner.write(self._memory.address, self._packed)
-        self._runner.launch_together(gpu.program(self._cases, self._rows), "run", gpu.blocks, self._words)
+        self._runner.launch_together(gpu.program(self._cases, self._rows), "run", gpu.processors, self._words)
 
     def wait(self) -> None:
         """Wait for its end."""

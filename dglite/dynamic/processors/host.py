@@ -79,6 +79,8 @@ class HostThreads:
     arena, job = Arena, Job
     again = True
     """Whether a plan can be filled in again."""
+    sharing = False, WORTH_SHARING
+    """Whether rows are shared out by elements, and up to which work one processor does it all."""
 
     def product(self, product: Product, forms: Sequence[str], dtype: str) -> list[int]:
         """Return the operations that multiply by a product's weight."""
@@ -94,7 +96,7 @@ class HostThreads:
 
     def give(self, job: Job, kept: Sequence[Any], layout: Any, loss: Any) -> None:
         """Hand scripts, with all that they refer to, over to a job."""
-        job.give(*kept[0])
+        job.give(layout.processors, *kept[0])
 
     def submit(self, job: Job) -> None:
         """Start a job."""
@@ -118,10 +120,9 @@ class HostThreads:
         return False
 
     @property
-    def sharing(self) -> tuple[int, int, int]:
-        """How many processors there are, how many scripts, and up to which work one of them does it all."""
-        processors = int(self._count)
-        return processors, processors, WORTH_SHARING
+    def processors(self) -> int:
+        """How many processors there are now."""
+        return int(self._count)
 
 
 HOST = HostThreads()

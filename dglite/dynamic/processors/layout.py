@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
-from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, BatchOperations, Stage
+from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Batches, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
@@ -138,19 +138,16 @@ class StepLayout(Placement):
         graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
         return self.plan(backward, self.templates[backward], self.shift), graph
 
-    def heavies(self, error: int) -> BatchOperations:
-        """Return the operations on batches; errors are reported at an address."""
+    def batches(self, error: int) -> Batches:
+        """Return what both sweeps are of; errors are reported at an address."""
         table = [self._heavy_row(number, error) for number in range(len(self.signatures))]
-        return BatchOperations(
-            np.array(table, np.int64), self.order, self.bounds, self.batch_kinds, self.ranks, self.session.argptr,
-            self.session.args, self.grads, self.shift,
-        )  # fmt: skip
+        return Batches(*self.sweep(True), np.array(table, np.int64))
 
     # -- operations whose words are made here -------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
         """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
         self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, Looked]()
-        self._processors = processors
+        self.processors = processors
         self.cleared: list[tuple[int, int]] = []
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, ProgramCall):
@@ -182,7 +179,7 @@ class StepLayout(Placement):
         for number, known in self.programs.items():
             call = session.signature(self.signatures[number].number).matrices
             assert isinstance(call, ProgramCall)
-            filled = call.filled(known.script, known.addresses, self._processors, known.filled.teams)
+            filled = call.filled(known.script, known.addresses, self.processors, known.filled.teams)
             self.programs[number] = known._replace(call=call, filled=filled)
         for number, looked in self.lookups.items():
             lookup = session.signature(self.signatures[number].number).matrices
@@ -212,7 +209,7 @@ class StepLayout(Placement):
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
         addresses = Addresses(values, shifted[0], results, shifted[1])
-        return PlacedProgram(call, script, addresses, call.filled(script, addresses, self._processors))
+        return PlacedProgram(call, script, addresses, call.filled(script, addresses, self.processors))
 
     def _lookup(self, number: int, lookup: Lookup) -> Looked:
         """Return what copies rows of a table, which all uses of it read at once."""

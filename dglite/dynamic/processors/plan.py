@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
 from ...kernels.cpu.dynamic.rowwise import CLEAR, TOTALS
-from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_scripts
+from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_script
 from ..batching.recording.signatures import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
@@ -49,7 +49,7 @@ class StepPlan:
         self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
         layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
-        layout.prepare(machine.sharing[0], self.wanted)
+        layout.prepare(machine.processors, self.wanted)
         self.reached = _reached(layout, trained, given, self.wanted)
         rules = self._rules()
         self.loss, self.job = np.zeros(1), machine.job()
@@ -70,11 +70,11 @@ class StepPlan:
             before.add([CLEAR, address, nbytes], nbytes // 8)
         (forward, kept), (backward, kept_2) = layout.stage(False), layout.stage(True)
         listed = [listing.placed() for listing in (before, seeds, after)]
-        heavies = layout.heavies(self.job.error_address)
-        scripts = make_scripts(forward, backward, heavies, *listed, *layout.machine.sharing)
-        self._kept = scripts, forward, backward, kept, kept_2, before, seeds, after
+        batches = layout.batches(self.job.error_address)
+        script = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
+        self._kept = script, forward, backward, kept, kept_2, before, seeds, after
         layout.machine.give(self.job, self._kept, layout, self.loss)
-        return forward, backward, scripts[2]
+        return forward, backward, script[1]
 
     def _find_sized(
         self, forward: Stage, backward: Stage, words: np.ndarray

@@ -7,21 +7,17 @@ the graph. A call looks these addresses up, and one addition gives the words of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import torch
 
-from ...expr import Operand, Side
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
-from .recipe import Cell, Heavy, Place, Reading, StagePhase, VertexPlan
+from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, Stages, rows_of_all
 
-__all__ = ["DTYPES", "NOTHING", "WORDS", "Move", "SharedSource", "StageTable", "StateSource", "TableSource"]
-__all__ += ["Unsupported", "domain_of"]
+__all__ = ["DTYPES", "NOTHING", "WORDS", "StageTable", "Unsupported", "domain_of"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
@@ -30,94 +26,67 @@ _ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
 _ANY_NUMBER = 1 << 62
 
 NOTHING, WORDS = "nothing", "words"
-"""Sources of constants, and of words that tell where other words are."""
-
-
-@dataclass(frozen=True)
-class StateSource:
-    """A state of all vertices."""
-
-    state: int
-
-
-@dataclass(frozen=True)
-class SharedSource:
-    """A row that all vertices share, or a matrix."""
-
-    index: int
-
-
-@dataclass(frozen=True)
-class TableSource:
-    """The table of where parents leave their share of a state's gradient."""
-
-    state: int
-    by_slot: bool
+"""Sources of constants, and of words that tell where other words are. Other sources are buffers, tables of the graph by
+their names, ("shared", i) for a tensor that all vertices share, and ("left", state, by slot) for the table of where
+parents leave their share of a state's gradient."""
 
 
 class Unsupported(Exception):
     """An operation that processors have no instruction for; the message names it."""
 
 
-@dataclass
-class Move:
-    """Copies rows of ``source`` that an index picks, or adds them to rows that are there."""
-
-    width: int
-    dtype: torch.dtype
-    source: Any
-    index: Any
-    into: Any
-    adds: bool = False
-    domain: Domain = Domain.VERTEX
-
-
 class StageTable:
-    """The stages of a plan, row kernels gathered in chains, and what their words are made from.
+    """The stages of some plans, row kernels gathered in chains, and what their words are made from.
 
-    ``stages`` has a row (see :mod:`dglite.kernels.cpu.dynamic.schedule`) for each, those of phase p from ``bounds[p]``
-    on. ``own`` are those that run, or may run, without kernels, where that is ``allowed``, else :class:`Unsupported` is
-    raised for those. ``parts`` are what gradients of shared tensors are made of when the sweep is over. ``strides`` are
-    those of matrices that all vertices share.
+    ``rows`` has one (see :mod:`dglite.kernels.cpu.dynamic.schedule`) for each. Stages without kernels are ``allowed``,
+    or :class:`Unsupported` is raised for them. ``parts`` are (class, stage) that gradients of shared tensors are made
+    of when the sweep is over. ``strides`` are those of matrices that all vertices share.
     """
 
-    def __init__(self, plan: VertexPlan, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
+    def __init__(self, slots: int, strides: Sequence[tuple[int, ...]], allowed: bool) -> None:
         self.slots, self._strides, self._allowed = slots, strides, allowed
         self.sources: dict[Any, int] = {NOTHING: 0, WORDS: 1}
-        self.own: list[Heavy | Move] = []
-        self.parts: list[Heavy] = []
-        self._index, self._constant = list[int](), list[int]()
-        rows, self.bounds = list[list[int]](), [0]
-        for stages in plan.stages.values():
-            for group in _grouped(stages):
+        self.rows, self.parts = list[list[int]](), list[tuple[int, Heavy]]()
+        self.indices, self.constants = list[int](), list[int]()
+
+    def add(self, c: int, stages: Stages, own: list[Cell | Heavy]) -> list[int]:
+        """Lay down the stages of class ``c``; return how many rows there are after each phase.
+
+        ``own`` takes those that run, or may run, without kernels.
+        """
+        self._class, self._own, bounds = c, own, list[int]()
+        for phase in StagePhase:
+            for group in _grouped(stages.get(phase, ())):
                 row = self._chain(group) if isinstance(group, list) else self._heavy(group)
                 if row is not None:
-                    rows.append(row)
-            self.bounds.append(len(rows))
-        columns = compiled("dynamic.schedule").STAGE_COLUMNS
-        self.stages = np.array(rows, np.int64).reshape(len(rows), columns)
-        self.indices, self.constants = np.array(self._index, np.int64), np.array(self._constant, np.int64)
+                    self.rows.append(row)
+            bounds.append(len(self.rows))
+        return bounds
+
+    def number(self, source: Any) -> int:
+        """Return the number of a source."""
+        return self.sources.setdefault(source, len(self.sources))
 
     # -- words --------------------------------------------------------------------------------------------------
     def _word(self, constant: int, source: Any = NOTHING) -> None:
-        self._index.append(self.sources.setdefault(source, len(self.sources)))
-        self._constant.append(constant)
+        self.indices.append(self.number(source))
+        self.constants.append(constant)
 
     def _stage(self, kernels: int) -> int:
         """Lay down the words of a stage, but for its kernels; return where they are."""
-        start = len(self._index)
+        start = len(self.indices)
         for constant in (kernels, *[0] * (2 * kernels)):
             self._word(constant)
         return start
 
     def _enter(self, start: int, i: int, kernel: int) -> None:
         """Let the i-th kernel of a stage read the words from here on, first the run of rows."""
-        self._constant[start + 1 + 2 * i] = kernel
-        self._constant[start + 2 + 2 * i], self._index[start + 2 + 2 * i] = 8 * len(self._index), 1
+        self.constants[start + 1 + 2 * i] = kernel
+        self.constants[start + 2 + 2 * i], self.indices[start + 2 + 2 * i] = 8 * len(self.indices), 1
         for _ in range(2):
             self._word(0)
 
-    def _chain(self, stages: list[Cell | Heavy | Move]) -> list[int]:
+    def _chain(self, stages: list[Cell | Heavy]) -> list[int]:
         """Lay down a chain of row kernels; return its row."""
         start, work = self._stage(len(stages)), 0
         for i, stage in enumerate(stages):
@@ -129,13 +98,13 @@ class StageTable:
         domain = Domain.VERTEX if isinstance(first, Heavy) else first.domain
         return [start, domain is Domain.EDGE, _ANY_NUMBER, work, 0, -1]
 
-    def _heavy(self, stage: Heavy | Move) -> list[int] | None:
+    def _heavy(self, stage: Cell | Heavy) -> list[int] | None:
         """Lay down a product; return the stage's row, None for part of a gradient that waits for the sweep's end."""
-        if isinstance(stage, Move):
+        if isinstance(stage, Cell):
             return self._without_kernel(stage, stage.domain, f"{stage.dtype} inputs")
         node = stage.node
         if node.kind in GRADIENT_KINDS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
-            self.parts.append(stage)
+            self.parts.append((self._class, stage))
             return None
         domain = node.domain if node.domain is not Domain.SHARED else domain_of(node)
         if node.kind is not NodeKind.MATMUL:
@@ -153,22 +122,22 @@ class StageTable:
         for size in (height, width):
             self._word(size)
         self._place(stage.places[0])
-        self._word(0, SharedSource(weight.attr))
+        self._word(0, ("shared", weight.attr))
         self._word(stride * node.dtype.itemsize)
         self._place(stage.place)
         most, own = products.MOST_ROWS[form] if self._allowed else _ANY_NUMBER, -1
         if self._allowed:
-            own = len(self.own)
-            self.own.append(stage)
+            own = len(self._own)
+            self._own.append(stage)
         return [start, domain is Domain.EDGE, most, height * width // 4, height * width, own]
 
-    def _without_kernel(self, stage: Heavy | Move, domain: Domain, what: str) -> list[int]:
+    def _without_kernel(self, stage: Cell | Heavy, domain: Domain, what: str) -> list[int]:
         if not self._allowed:
             raise Unsupported(
                 f"{what} in a vertex program" if isinstance(stage, Heavy) else f"{what} of a vertex program"
             )
-        self.own.append(stage)
-        return [-1, domain is Domain.EDGE, -1, 0, 0, len(self.own) - 1]
+        self._own.append(stage)
+        return [-1, domain is Domain.EDGE, -1, 0, 0, len(self._own) - 1]
 
     def _matrix(self, index: int, shape: Sequence[int]) -> tuple[bool, int] | None:
         """Return whether a matrix lies by columns, and how far one of its rows (columns) is from the next."""
@@ -178,40 +147,25 @@ class StageTable:
         by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
         return by_columns, strides[1 if by_columns else 0]
 
-    def _kernel_of(self, stage: Cell | Heavy | Move) -> tuple[int, int]:
+    def _kernel_of(self, stage: Cell | Heavy) -> tuple[int, int]:
         """Return the address of the kernel of rows, and about how much work a row is."""
         make = compiled("dynamic.cell")
-        if isinstance(stage, Move):
-            first, second = Operand(Side.E, 0), Operand(Side.E, 1)
-            formula, *rows = (
-                (second + first, RowAccess.INDEXED, RowAccess.SAME) if stage.adds else (first, RowAccess.INDEXED)
-            )
-            dtype = _OF_SIZE[stage.dtype.itemsize]
-            return make.formula_kernel((formula,), tuple(rows), dtype, stage.width), 8 * stage.width
         if isinstance(stage, Heavy):
-            return make.sum_kernel(
-                _summed_rows(stage), DTYPES[stage.node.dtype], stage.node.width
-            ), 4 * stage.node.width
-        rows = [reading.rows for reading in stage.readings]
-        return make.formula_kernel(stage.formulas, tuple(rows), DTYPES[stage.dtype], stage.width), 8 * stage.width
+            width, dtype = stage.node.width, DTYPES[stage.node.dtype]
+            return make.sum_kernel(_summed_rows(stage), dtype, width), 4 * width
+        rows = tuple([reading.rows for reading in stage.readings])
+        return make.formula_kernel(stage.formulas, rows, _OF_SIZE[stage.dtype.itemsize], stage.width), 8 * stage.width
 
-    def _lay(self, stage: Cell | Heavy | Move) -> None:
+    def _lay(self, stage: Cell | Heavy) -> None:
         """Lay down the words of a kernel of rows, after those of the run."""
         if isinstance(stage, Heavy):
             self._sum(stage)
             return
         self._word(stage.width)
-        if isinstance(stage, Cell):
-            for reading in stage.readings:
-                self._operand(reading)
-            for place in stage.places:
-                self._place(place)
-            return
-        row = stage.width * stage.dtype.itemsize
-        words = [(0, stage.source), (row, NOTHING), (0, stage.index), (1, NOTHING)]
-        words += [(0, stage.into), (row, NOTHING), (0, NOTHING), (0, NOTHING)] if stage.adds else []
-        for word in (*words, (0, stage.into), (row, NOTHING)):
-            self._word(*word)
+        for reading in stage.readings:
+            self._operand(reading)
+        for place in stage.places:
+            self._place(place)
 
     def _place(self, place: Place | None) -> None:
         assert place is not None
@@ -224,10 +178,10 @@ class StageTable:
         source = reading.source
         if isinstance(source, Place):
             self._place(source)
-            self._word(0, NOTHING if reading.rows is RowAccess.SAME else "parents")
-            self._word(int(reading.rows is not RowAccess.SAME))
+            self._word(0, reading.index or NOTHING)
+            self._word(int(reading.index is not None))
         elif source.kind is NodeKind.SHARED:
-            self._word(reading.column * source.dtype.itemsize, SharedSource(source.attr))
+            self._word(reading.column * source.dtype.itemsize, ("shared", source.attr))
             for _ in range(3):
                 self._word(0)
         else:
@@ -238,8 +192,7 @@ class StageTable:
 
     def _state(self, source: Node, column: int = 0) -> None:
         state = source.attr[1] if source.kind is NodeKind.GATHER else source.attr
-        self._word(column * source.dtype.itemsize, StateSource(state))
-        self._word(source.width * source.dtype.itemsize)
+        self._place(rows_of_all(Role.SCATTER, state, source.width, source.dtype).whole.part(column, source.width))
 
     def _sum(self, stage: Heavy) -> None:
         """Lay down the words of a sum over children, or over what parents have handed on."""
@@ -253,7 +206,7 @@ class StageTable:
             self._state(node.inputs[0])
         else:
             self._place(stage.places[0])
-        self._word(0, TableSource(*node.attr) if collects else "children")
+        self._word(0, ("left", *node.attr) if collects else "children")
         self._place(stage.place)
 
 
@@ -264,19 +217,19 @@ def _summed_rows(stage: Heavy) -> RowAccess:
     return RowAccess.INDEXED if stage.places[0] is None else RowAccess.SAME
 
 
-def _grouped(stages: Sequence[Cell | Heavy | Move]) -> Iterator[list[Cell | Heavy | Move] | Heavy | Move]:
+def _grouped(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy] | Cell | Heavy]:
     """Yield runs of row kernels over vertices as lists, those over edges alone in a list, other stages as they are."""
 
-    def kind(stage: Cell | Heavy | Move) -> object:
+    def kind(stage: Cell | Heavy) -> object:
         if isinstance(stage, Heavy):
             return "row" if stage.node.kind in _ROW_KINDS else stage
-        if isinstance(stage, Move) and stage.dtype.itemsize not in _OF_SIZE:
+        if stage.dtype.itemsize not in _OF_SIZE:
             return stage
         return "row" if stage.domain is Domain.VERTEX else id(stage)
 
     for key, group in groupby(stages, kind):
         run = list(group)
-        if isinstance(key, Heavy | Move):
+        if isinstance(key, Cell | Heavy):
             yield key
         else:
             yield run

@@ -6,7 +6,6 @@ itself.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,85 +61,8 @@ def _addmm(builder: Builder, bias: Any, x: Any, weight: Any, beta: float = 1, al
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------
-def _rows_kept(x: Node, rows: int, shape: Any) -> tuple[int, ...] | None:
-    """Return the shape of a row in a tensor of ``shape``, None when rows are not its first dimension."""
-    shape = list(shape)
-    if not shape or shape[0] not in (rows, -1):
-        return None
-    if -1 in shape[1:]:
-        known = math.prod(size for size in shape[1:] if size != -1)
-        shape[shape.index(-1, 1)] = x.width // max(known, 1)
-    return tuple(shape[1:])
-
-
-def _view(builder: Builder, x: Node, shape: Any, *, rows: int) -> Any:
-    kept = _rows_kept(x, rows, shape)
-    return NotImplemented if kept is None or math.prod(kept) != x.width else builder.reshaped(x, kept)
-
-
-def _expand(builder: Builder, x: Node, shape: Any, *, rows: int, implicit: bool = False) -> Any:
-    full = (rows, *x.shape)
-    if len(shape) != len(full):
-        return NotImplemented
-    wanted = tuple(old if new == -1 else new for old, new in zip(full, shape, strict=True))
-    return x if wanted == full else NotImplemented
-
-
-def _unsqueeze(builder: Builder, x: Node, dim: int) -> Any:
-    dim = dim + len(x.shape) + 2 if dim < 0 else dim
-    return NotImplemented if dim == 0 else builder.reshaped(x, (*x.shape[: dim - 1], 1, *x.shape[dim - 1 :]))
-
-
-def _squeeze(builder: Builder, x: Node, dim: Any) -> Any:
-    dims = [d + len(x.shape) + 1 if d < 0 else d for d in ([dim] if isinstance(dim, int) else dim)]
-    if 0 in dims:
-        return NotImplemented
-    return builder.reshaped(x, [size for i, size in enumerate(x.shape, 1) if i not in dims or size != 1])
-
-
-def _is_last(x: Node, dim: int) -> bool:
-    """Return whether ``dim`` is the only feature dimension."""
-    return len(x.shape) == 1 and dim in (1, -1)
-
-
-def _slice(
-    builder: Builder, x: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1, *, rows: int
-) -> Any:
-    size = (rows, *x.shape)[dim]
-    first, last, _ = slice(start, end).indices(size)
-    if (first, last, step) == (0, size, 1):
-        return x
-    return builder.slice(x, first, max(first, last)) if step == 1 and _is_last(x, dim) else NotImplemented
-
-
-def _select(builder: Builder, x: Node, dim: int, index: int) -> Any:
-    """Take one of several rows of features: a message of a mailbox."""
-    if dim != 1 or len(x.shape) < 2:
-        return NotImplemented
-    width, index = x.width // x.shape[0], index % x.shape[0]
-    return builder.reshaped(builder.slice(x, index * width, (index + 1) * width), x.shape[1:])
-
-
-def _unbind(builder: Builder, x: Node, dim: int = 0) -> Any:
-    parts = [_select(builder, x, dim, i) for i in range(x.shape[0])] if dim == 1 and x.shape else []
-    return NotImplemented if not parts or NotImplemented in parts else parts
-
-
-def _split(builder: Builder, x: Node, size: int, dim: int = 0) -> Any:
-    if not _is_last(x, dim):
-        return NotImplemented
-    return [builder.slice(x, at, min(at + size, x.width)) for at in range(0, x.width, size)]
-
-
-def _split_sizes(builder: Builder, x: Node, sizes: Any, dim: int = 0) -> Any:
-    if not _is_last(x, dim):
-        return NotImplemented
-    ends = [sum(sizes[: i + 1]) for i in range(len(sizes))]
-    return [builder.slice(x, end - size, end) for end, size in zip(ends, sizes, strict=True)]
-
-
 def _cat(builder: Builder, parts: Any, dim: int = 0) -> Any:
-    if any(part.domain is Domain.SHARED or not _is_last(part, dim) for part in parts):
+    if dim not in (1, -1) or any(part.domain is Domain.SHARED or len(part.shape) != 1 for part in parts):
         return NotImplemented
     if len({part.domain for part in parts}) > 1 or len({part.dtype for part in parts}) > 1:
         return NotImplemented
@@ -171,15 +93,6 @@ def _stop(builder: Builder, x: Node) -> Node:
     return builder.make(NodeKind.STOP, (x,), None, x.domain, x.shape, x.dtype)
 
 
-def _like(value: float | None) -> Lower:
-    def lower(builder: Builder, x: Node, *args: Any, dtype: Any = None, **_: Any) -> Any:
-        if dtype not in (None, x.dtype):
-            return NotImplemented
-        return builder.full(float(args[0]) if value is None else value, x)
-
-    return lower
-
-
 def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None) -> Any:
     if isinstance(keep, Node) or generator is not None:
         return NotImplemented
@@ -192,30 +105,10 @@ LOWERINGS: Mapping[str, Lower] = {
     "where": _where,
     "mm": _mm,
     "addmm": _addmm,
-    "view": _view,
-    "_unsafe_view": _view,
-    "expand": _expand,
-    "unsqueeze": _unsqueeze,
-    "squeeze": _squeeze,
-    "slice": _slice,
-    "select": _select,
-    "unbind": _unbind,
-    "split": _split,
-    "unsafe_split": _split,
-    "split_with_sizes": _split_sizes,
-    "unsafe_split_with_sizes": _split_sizes,
     "cat": _cat,
     "sum": _sum,
     "clone": _same,
-    "alias": _same,
     "detach": _stop,
-    "zeros_like": _like(0.0),
-    "ones_like": _like(1.0),
-    "full_like": _like(None),
-    "empty_like": _like(0.0),
     "bernoulli": _bernoulli,
 }
 """By the name of the ATen operator, without the underscore of its in-place form."""
-
-WANTS_ROWS = frozenset({"view", "_unsafe_view", "expand", "slice"})
-"""Lowerings that are told how many rows the traced tensors have."""

@@ -17,7 +17,7 @@ from ...opspec import COMPARISONS, OPERATORS
 from ..options import Options
 from .gradient import ancestors
 from .ir import GRADIENT_KINDS, Builder, Domain, Node, NodeKind
-from .recipe import Buffer, Cell, Heavy, Place, Reading, Role, Root, StagePhase, VertexPlan
+from .recipe import Buffer, Cell, Heavy, Place, Reading, Role, Root, StagePhase, VertexPlan, own_buffer, rows_of_all
 
 __all__ = ["make_plan"]
 
@@ -75,7 +75,7 @@ class _Planner:
         else:
             if node.kind not in _OWN_PLACE or node in self.places:
                 node = self.builder.copy(node)
-            self.places[node] = Place(Buffer(node.domain, node.width, node.dtype, root.role, root.key), 0, node.width)
+            self.places[node] = rows_of_all(root.role, root.key, node.width, node.dtype).whole
             self._execute(node)
         return Root(root.role, root.key, node)
 
@@ -85,9 +85,8 @@ class _Planner:
             self.pending.append(node)
 
     def _own(self, node: Node) -> Place:
-        buffer = Buffer(node.domain, node.width, node.dtype)
-        self.buffers.append(buffer)
-        return Place(buffer, 0, node.width)
+        self.buffers.append(own_buffer(node))
+        return self.buffers[-1].whole
 
     def _require_place(self, node: Node) -> Place:
         """Return where a value lies, arranging that it is put there."""
@@ -295,5 +294,5 @@ class _Planner:
             return Reading(RowAccess.SAME, self.places[node])
         if source.kind is NodeKind.EACH:
             place = self.places[source.inputs[0]]
-            return Reading(RowAccess.INDEXED, place.part(column, column + node.width))
+            return Reading(RowAccess.INDEXED, place.part(column, column + node.width), 0, "parents")
         return None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from itertools import count
+from typing import Any
 
 import torch
 
@@ -11,7 +14,8 @@ from ...expr import Expr
 from ...kernels.render.rows import RowAccess
 from .ir import Domain, Node
 
-__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "VertexPlan"]
+__all__ = ["Buffer", "Cell", "Heavy", "Place", "Reading", "Role", "Root", "StagePhase", "Stages", "VertexPlan"]
+__all__ += ["own_buffer", "rows_of_all"]
 
 
 class StagePhase(IntEnum):
@@ -23,15 +27,23 @@ class StagePhase(IntEnum):
 
 
 class Role(Enum):
-    """What becomes of a program's result."""
+    """What becomes of a program's result, or what memory is for."""
 
     PULL = "pull"
     SCATTER = "scatter"
     PUSH = "push"
+    PUSH_GRAD = "gradient of what is pushed"
     KEEP = "keep"
     STATE_GRAD = "state gradient"
     PULL_GRAD = "input gradient"
     SHARED_GRAD = "parameter gradient"
+
+    VALUE = "an input as it was given"
+    VALUE_GRAD = "its gradient"
+    RESULT = "a result as it is returned"
+    RESULT_GRAD = "its gradient, as it was given"
+
+    __hash__ = object.__hash__
 
 
 @dataclass(frozen=True)
@@ -43,15 +55,37 @@ class Root:
     node: Node
 
 
-@dataclass(frozen=True, eq=False)
+_number = count(1)
+
+
+@dataclass(frozen=True)
 class Buffer:
-    """Memory with a row per vertex or edge. States, pushed values and gradients of inputs are shared by all classes."""
+    """Memory with a row per vertex or edge. Buffers of one role and key are one, for all classes of vertices.
+
+    Those that :func:`own_buffer` makes belong to one class, and have a ``number``.
+    """
 
     domain: Domain
     width: int
     dtype: torch.dtype
     role: Role | None = None
-    key: object = None
+    key: Any = None
+    number: int = 0
+
+    @property
+    def whole(self) -> Place:
+        """All columns."""
+        return Place(self, 0, self.width)
+
+
+def own_buffer(node: Node, role: Role | None = None) -> Buffer:
+    """Return memory for a value of one class of vertices."""
+    return Buffer(node.domain, node.width, node.dtype, role, None, next(_number))
+
+
+def rows_of_all(role: Role, key: object, width: int, dtype: torch.dtype) -> Buffer:
+    """Return memory that all vertices share."""
+    return Buffer(Domain.VERTEX, width, dtype, role, key)
 
 
 @dataclass(frozen=True)
@@ -69,11 +103,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a kernel reads: a place or, of ``source``, a state, another vertex's value or a shared row."""
+    """What a kernel reads: a place or, of ``source``, a state, another vertex's value or a shared row.
+
+    ``index`` is what picks rows of a place, where it is not the rows' own.
+    """
 
     rows: RowAccess
     source: Node | Place
     column: int = 0
+    index: Any = None
 
 
 @dataclass
@@ -99,11 +137,15 @@ class Heavy:
     place: Place | None
 
 
+Stages = Mapping[StagePhase, Sequence[Cell | Heavy]]
+"""Stages by phase, in order."""
+
+
 @dataclass
 class VertexPlan:
     """The stages of one program for one class of vertices."""
 
-    stages: dict[StagePhase, list[Cell | Heavy]]
+    stages: Stages
     places: dict[Node, Place]
     roots: list[Root]
     buffers: list[Buffer] = field(default_factory=list)

@@ -20,8 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...errors import DGLError
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
-from .lower import LOWERINGS, WANTS_ROWS
+from .lower import LOWERINGS
 from .replay import batch_filler, filler
+from .views import start_in_row
 
 __all__ = ["Recorder", "Shared", "TracedFunction", "active_recorder", "trace_function"]
 
@@ -29,7 +30,7 @@ _recording: ContextVar[Recorder | None] = ContextVar("dglite.dynamic.recording",
 
 _DATA_DEPENDENT = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "is_nonzero", "unique_dim", "_unique2")
 _FACTORIES = {"zeros": 0.0, "ones": 1.0, "empty": 0.0, "full": None}
-_FACTORIES |= {f"new_{name}": value for name, value in _FACTORIES.items()}
+_FACTORIES |= {form.format(name): value for name, value in _FACTORIES.items() for form in ("new_{}", "{}_like")}
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,8 @@ class Recorder(TorchDispatchMode):
         if not any(node.domain is not Domain.SHARED for node in nodes):
             return self._without_rows(func, name, (args, kwargs), nodes, result, written)
         lowered = self._lower(name.rstrip("_"), flat, spec, nodes)
+        if lowered is NotImplemented and written is None and len(nodes) == 1:
+            lowered = self._viewed(tensors[0], nodes[0], result)
         if lowered is NotImplemented:
             lowered = self._opaque(func, name, (args, kwargs), tensors, nodes, result)
         if lowered is None:
@@ -233,9 +236,21 @@ class Recorder(TorchDispatchMode):
         filled = [next(replacements) if _is_tensor(x) else x for x in flat]
         args, kwargs = pytree.tree_unflatten(filled, spec)
         kwargs = {key: x for key, x in kwargs.items() if key not in ("memory_format", "device", "pin_memory", "layout")}
-        if name in WANTS_ROWS:
-            kwargs["rows"] = self.rows[varying[0].domain]
         return lower(self.builder, *args, **kwargs)
+
+    def _viewed(self, x: torch.Tensor, node: Node, result: Any) -> Any:
+        """Return parts of the rows of ``x``, if that is what an operation gives."""
+        outputs = result if isinstance(result, list | tuple) else [result]
+        found = [start_in_row(x, y) if isinstance(y, torch.Tensor) else None for y in outputs]
+        starts = [start for start in found if start is not None]
+        if len(starts) < len(outputs):
+            return NotImplemented
+        shapes = [tuple(y.shape[1:]) for y in outputs]
+        parts = [
+            self.builder.reshaped(self.builder.slice(node, start, start + math.prod(shape)), shape)
+            for start, shape in zip(starts, shapes, strict=True)
+        ]
+        return parts if isinstance(result, list | tuple) else parts[0]
 
     def _aligned(self, name: str, nodes: list[Node], varying: list[Node]) -> list[Node]:
         """Return the operands of an element-wise operation with shared ones spread to the row's shape; [] if unlike."""

@@ -1,4 +1,4 @@
-"""A traced F for every class of vertices: with and without children, with and without each input.
+"""Traced functions of vertices, planned for every class of them: with and without children, and each input.
 
 What a vertex does not have is 0. Where zeros meet products and sums, work disappears: leaves, half of the vertices of a
 binary tree, need no product with their children's state.
@@ -6,18 +6,23 @@ binary tree, need no product with their children's state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
+
+from ...errors import DGLError
 from ...opspec import OPERATORS
 from ..options import Options
 from .gradient import ProgramGradients, ancestors, differentiate
 from .ir import Builder, Domain, Node, NodeKind
 from .plan import make_plan
-from .recipe import Buffer, Place, Role, Root, VertexPlan
-from .trace import TracedFunction
+from .recipe import Buffer, Place, Role, Root, VertexPlan, own_buffer, rows_of_all
+from .trace import Recorder, TracedFunction, trace_function
 
-__all__ = ["ClassPlan", "Needs", "plan_class"]
+__all__ = ["ClassPlan", "Needs", "TraceKey", "TracedProgram"]
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,115 @@ class ClassPlan:
     forward: VertexPlan
     backward: VertexPlan | None
     pulls: dict[int, Buffer]
-    push_grads: dict[int, Buffer]
+    push_grads: Sequence[int]
 
 
+@dataclass(frozen=True)
+class TraceKey:
+    """What a trace is good for."""
+
+    inputs: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    training: tuple[bool, ...]
+    dtype: torch.dtype
+
+
+class TracedProgram:
+    """The programs of all kinds of vertices, their shared tensors, and what was made of them.
+
+    ``inputs`` are the width and dtype of what is pulled. ``scripts`` are kept here by who makes them.
+    """
+
+    def __init__(self, functions: Sequence[Any], key: TraceKey) -> None:
+        self.builder, self.programs = Builder(), list[TracedFunction]()
+        for function in functions:
+            self._trace(function, key)
+        first = self.programs[0]
+        self.slots = max(program.slots for program in self.programs)
+        self.gathers_all = any(program.gathers_all for program in self.programs)
+        self.pushed = [(node.shape, node.dtype) for node in first.pushes]
+        _check_programs(functions, self.programs)
+        roots = [node for p in self.programs for node in (*p.states, *p.pushes)]
+        self.nodes = ancestors(roots)
+        self._read = {node.attr for node in self.nodes if node.kind is NodeKind.SHARED}
+        self.inputs = [(math.prod(shape), dtype) for shape, dtype in key.inputs]
+        self.state_widths = [node.width for node in first.states]
+        self.push_widths, self.dtype = [node.width for node in first.pushes], key.dtype
+        self.scripts: dict[Any, Any] = {}
+        self._plans: dict[Any, ClassPlan] = {}
+        self._leaves = [(x, *_owner(functions, x)) for shared in self.shared if (x := shared.tensor) is not None]
+
+    def _trace(self, function: Any, key: TraceKey) -> None:
+        sizes = {n for x in function.parameters() for n in x.shape}
+        sizes |= {n for shape, _ in key.inputs for n in shape} | set(function.state_sizes)
+        recorder = Recorder(self.builder, sizes, key.dtype)
+        if self.programs:
+            recorder.program.shared = self.programs[0].shared
+        make = self.builder.make
+        pulls = [make(NodeKind.PULL, (), i, Domain.VERTEX, shape, dtype) for i, (shape, dtype) in enumerate(key.inputs)]
+        trace_function(function.forward, recorder, pulls)
+        self.programs.append(recorder.program)
+
+    @property
+    def shared(self) -> list[Any]:
+        """All shared tensors, in the order of their numbers."""
+        return self.programs[0].shared
+
+    def is_current(self) -> bool:
+        """Whether the modules still hold the parameters that were seen."""
+        return all(module is None or getattr(module, name) is x for x, module, name in self._leaves)
+
+    def shared_values(self) -> list[torch.Tensor | None]:
+        """Return the shared tensors that the programs read, by number; what is made of others is made now."""
+        values: dict[int, Any] = {}
+
+        def resolve(index: int) -> torch.Tensor:
+            if index not in values:
+                x = self.shared[index]
+                values[index] = x.tensor if x.tensor is not None else x.function([resolve(i) for i in x.inputs])
+            return values[index]
+
+        return [resolve(i) if i in self._read else None for i in range(len(self.shared))]
+
+    def plan(self, c: int, needs: Needs, options: Options) -> ClassPlan:
+        """Return the plan of a class of vertices: of the kind ``c // (2 << inputs)``, with children if ``c`` is odd."""
+        key = c, needs, options
+        if key not in self._plans:
+            num_inputs, num_states = len(self.inputs), len(self.state_widths)
+            kind, mask = divmod(c // 2, 1 << num_inputs)
+            absent = [i for i in range(num_inputs) if mask >> i & 1]
+            ways = [by_slot for by_slot, used in ((True, self.slots), (False, self.gathers_all)) if used]
+            collected = [(j, by_slot) for j in range(num_states) for by_slot in ways]
+            program = self.programs[kind]
+            self._plans[key] = plan_class(self.builder, program, bool(c & 1), absent, collected, needs, options)
+        return self._plans[key]
+
+
+def _owner(functions: Sequence[Any], tensor: torch.Tensor) -> tuple[Any, str]:
+    """Return the module that holds a tensor as a parameter or buffer, and its name there; None where none does."""
+    for function in functions:
+        for module in function.modules():
+            for name, x in (*module._parameters.items(), *module._buffers.items()):
+                if x is tensor:
+                    return module, name
+    return None, ""
+
+
+def _check_programs(functions: Sequence[Any], programs: Sequence[TracedFunction]) -> None:
+    for function, program in zip(functions, programs, strict=True):
+        name = type(function).__name__
+        if not program.pushes:
+            raise DGLError(f"{name} pushes nothing, so there is nothing to return; call self.push(...) in forward")
+        if [p.shape for p in program.pushes] != [p.shape for p in programs[0].pushes]:
+            raise DGLError(
+                f"{name} pushes shapes {[p.shape for p in program.pushes]}, the first function "
+                f"{[p.shape for p in programs[0].pushes]}; vertices of all kinds must push the same"
+            )
+        gathers = any(p.slots or p.gathers_all for p in programs)
+        if gathers and not program.states and len(programs) == 1:
+            raise DGLError(f"{name} gathers its children's states but never scatters one; call self.scatter(...)")
+
+
+# -- one class ---------------------------------------------------------------------------------------------------------
 _SAVED = (
     NodeKind.PULL,
     NodeKind.GATHER,
@@ -74,12 +185,8 @@ def plan_class(
     roots = [Root(Role.SCATTER, j, node) for j, node in enumerate(states)]
     roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes)]
     made = set(ancestors(results))
-    pulls = {
-        node.attr: Buffer(Domain.VERTEX, node.width, node.dtype, Role.PULL, node.attr)
-        for node in made
-        if node.kind is NodeKind.PULL
-    }
-    given = {node: Place(pulls[node.attr], 0, node.width) for node in made if node.kind is NodeKind.PULL}
+    pulls = {node.attr: own_buffer(node, Role.PULL) for node in made if node.kind is NodeKind.PULL}
+    given = {node: pulls[node.attr].whole for node in made if node.kind is NodeKind.PULL}
     forward = make_plan(builder, roots, given, False, options)
     backward, push_places = None, dict[Node, Place]()
     if needs.any:
@@ -88,8 +195,7 @@ def plan_class(
         forward = make_plan(builder, [*roots, *(Root(Role.KEEP, None, node) for node in kept)], given, False, options)
         saved = {node: place for node, place in forward.places.items() if node in made}
         backward = make_plan(builder, gradient_roots, {**saved, **push_places}, True, options)
-    push_grads = {node.attr: place.buffer for node, place in push_places.items()}
-    return ClassPlan(forward, backward, pulls, push_grads)
+    return ClassPlan(forward, backward, pulls, [node.attr for node in push_places])
 
 
 def _gradient(
@@ -104,7 +210,7 @@ def _gradient(
     for k, node in enumerate(pushes):
         if node.dtype.is_floating_point:
             given = builder.make(NodeKind.GIVEN, (), k, Domain.VERTEX, (node.width,), node.dtype)
-            places[given] = Place(Buffer(Domain.VERTEX, node.width, node.dtype, Role.PUSH, k), 0, node.width)
+            places[given] = rows_of_all(Role.PUSH_GRAD, k, node.width, node.dtype).whole
             seeds.append((node, given))
     for j, by_slot in collected:
         if j < len(states):

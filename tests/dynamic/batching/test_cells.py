@@ -56,6 +56,11 @@ BODIES = {
     "relu": lambda x, y: torch.relu(x * 0) + F.relu(y),
     "many operands": lambda x, y: sum(x.chunk(6, 1)[k] * y.chunk(6, 1)[-k] for k in range(6)),
     "several axes": lambda x, y: torch.stack([x, y], 1),
+    "a power": lambda x, y: x**2 * y,
+    "a choice": lambda x, y: torch.where(x > 0, x, y),
+    "in place": lambda x, y: (x * 2).mul_(y),
+    "dropout that drops nothing": lambda x, y: F.dropout(x, 0.5, training=False) + y,
+    "columns": lambda x, y: x[:, 1].unsqueeze(1) * y.unflatten(1, (2, 3)).flatten(1),
     "einsum": lambda x, y: torch.einsum("bi,bi->b", x, y),
 }
 
@@ -85,7 +90,7 @@ def test_parameters_of_bodies_that_run_on_stacked_tensors(kind: Any) -> None:
     module = kind(6, 6)
 
     def body(x: Any, y: Any) -> Any:
-        y = torch.softmax(y, 1)
+        y = torch.softmax(y, 1) * torch.ones(y.shape[0], 6)
         result = module(x, (y, x)) if kind is nn.LSTMCell else module(x, y) if kind is nn.GRUCell else module(x)
         return result[0] * y if kind is nn.LSTMCell else result * y
 
@@ -100,6 +105,34 @@ def test_parameters_of_bodies_that_run_on_stacked_tensors(kind: Any) -> None:
     assert ("body" in dynamic.last_run().batches[0][0]) and dynamic.last_run().batches[0][1] == 5
     for name, p in module.named_parameters():
         torch.testing.assert_close(p.grad, expected[name])
+
+
+def test_functions_without_an_entry_are_operations_of_the_macro() -> None:
+    first, norm, second = nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 6, bias=False)
+
+    def body(x: Any, y: Any) -> Any:
+        return second(norm(first(x))) * torch.softmax(y, 1) + x**2, F.elu(y, 0.5)
+
+    x, y = torch.randn(5, 6), torch.randn(5, 6)
+    sum(value.square().sum() for value in body(x, y)).backward()
+    parameters = [*first.parameters(), *norm.parameters(), *second.parameters()]
+    expected = [p.grad for p in parameters]
+    for p in parameters:
+        p.grad = None
+    recorded = dynamic.cell(body)
+    results = [recorded(a, b) for a, b in zip(dynamic.lazy(x), dynamic.lazy(y), strict=True)]
+    dynamic.backward([(value * value).sum() for result in results for value in result])
+    batches = {name.split("[")[0].split("(")[0]: count for name, count in dynamic.last_run().batches}
+    assert batches["layer_norm"] == batches["linear"] == batches["softmax"] == 5
+    for p, grad in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(p.grad, grad)
+
+
+def test_a_cell_may_use_another_one() -> None:
+    inner = dynamic.cell(lambda x: torch.tanh(x) * 2)
+    outer = dynamic.cell(lambda x: inner(x) + 1)
+    x = torch.randn(3)
+    torch.testing.assert_close(dynamic.run(outer(dynamic.lazy(x))), torch.tanh(x) * 2 + 1)
 
 
 @pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.2}, {"ignore_index": 1}])

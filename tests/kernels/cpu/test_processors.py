@@ -26,11 +26,12 @@ def _fail(args, task, num_tasks):
     store(word(args, 0), 7)
 
 
-def job_of(scripts: list[list[tuple[int, int, int, int]]], *kept: object) -> Job:
-    most = max(map(len, scripts))
-    padded = [script + [(0, 0, 0, 0)] * (most - len(script)) for script in scripts]
+ALL = -1
+
+
+def job_of(processors: int, script: list[tuple[int, int, int, int]], *kept: object) -> Job:
     job = Job()
-    job.give(np.array(padded, np.int64).reshape(len(scripts), most, 4), np.array([len(s) for s in scripts]), kept)
+    job.give(processors, np.array(script, np.int64), kept)
     return job
 
 
@@ -40,20 +41,17 @@ def test_what_comes_after_a_wait_sees_what_all_did_before(processors: int) -> No
     table = np.zeros((levels + 1, processors), np.int64)
     table[0] = 1
     places = [np.array([table[level].ctypes.data]) for level in range(levels)]
-    scripts = [
-        [
-            instruction
-            for level in range(levels)
-            for instruction in (
-                (_sum_of_neighbours.address, places[level].ctypes.data, processor, processors),
-                (WAIT, level + 1, 0, 0),
-            )
-        ]
-        for processor in range(processors)
+    script = [
+        instruction
+        for level in range(levels)
+        for instruction in (
+            (_sum_of_neighbours.address, places[level].ctypes.data, ALL, 0),
+            (WAIT, level + 1, ALL, 0),
+        )
     ]
     for _ in range(3):
         table[1:] = 0
-        job = job_of(scripts, places)
+        job = job_of(processors, script, places)
         submit(job)
         job.wait()
         assert table[:, 0].tolist() == [processors**level for level in range(levels + 1)]
@@ -63,25 +61,34 @@ def test_what_comes_after_a_wait_sees_what_all_did_before(processors: int) -> No
 def test_a_reported_error_ends_the_scripts() -> None:
     out, job = np.zeros(1, np.int64), Job()
     reports, target = np.array([job.error_address]), np.array([out.ctypes.data])
-    report, write = ((_fail.address, place.ctypes.data, 0, 1) for place in (reports, target))
-    scripts = np.array([[report, (WAIT, 1, 0, 0), (CHECK, 0, 0, 0), write]], np.int64)
-    job.give(scripts, np.array([4]))
+    report, write = ((_fail.address, place.ctypes.data, 0, 0) for place in (reports, target))
+    job.give(1, np.array([report, (WAIT, 1, ALL, 0), (CHECK, 0, ALL, 0), write], np.int64))
     submit(job)
     job.wait()
     assert job.error == 7
     assert out[0] == 0
-    other = job_of([[(CHECK, 0, 0, 0), write]])
+    other = job_of(1, [(CHECK, 0, ALL, 0), write])
     submit(other)
     wait_for_all()
     assert other.error == 0
     assert out[0] == 7
 
 
+def test_one_processor_does_what_is_its_own() -> None:
+    table = np.array([[5], [0], [0]])
+    places = [np.array([table[level].ctypes.data]) for level in range(2)]
+    first, second = ((_sum_of_neighbours.address, places[i].ctypes.data, 1 - i, 0) for i in range(2))
+    job = job_of(2, [first, (WAIT, 1, ALL, 0), second])
+    submit(job)
+    job.wait()
+    assert table.tolist() == [[5]] * 3
+
+
 def test_jobs_that_are_submitted_while_one_runs_come_after_it() -> None:
     table = np.zeros((4, 1), np.int64)
     table[0] = 5
     places = [np.array([table[i].ctypes.data]) for i in range(3)]
-    jobs = [job_of([[(_sum_of_neighbours.address, place.ctypes.data, 0, 1)]]) for place in places]
+    jobs = [job_of(1, [(_sum_of_neighbours.address, place.ctypes.data, 0, 0)]) for place in places]
     for job in jobs:
         submit(job)
     jobs[0].wait()  # has been waited for already

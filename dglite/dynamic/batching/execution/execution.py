@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.steps import run_steps
-from ..recording.signatures import DTYPES, Matrices, template_table
+from ..recording.signatures import DTYPES, template_table
 from .arena import Arena
 from .gradients import GradientSums
-from .matrices import Product
+from .matrices import Product, TorchCall
 from .placement import Placement
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class BatchedRun(Placement):
             else:
                 run_steps(*addresses, first, last, amount, threads)
 
-    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[Matrices, list[Tensor], list[Tensor]]]:
+    def _split(self, arena: Arena, shift: int) -> dict[int, tuple[Product | TorchCall, list[Tensor], list[Tensor]]]:
         """Return (operation, inputs, results) of each batch of one on matrices; ``shift`` leads to their gradients."""
         found, sizes = {}, self.bounds[1:] - self.bounds[:-1]
         for number in np.flatnonzero(self.heavy).tolist():

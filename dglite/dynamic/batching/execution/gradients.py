@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .deferred import InputsAndGradients, Late
 from .few import outer
 
 __all__ = ["GradientSums"]
+
+InputsAndGradients = tuple[Tensor, Tensor]
+"""Inputs (n, features) of a product and the gradients (n, columns) of its results."""
 
 
 class GradientSums:
@@ -30,13 +32,6 @@ class GradientSums:
             self._rows.setdefault((id(weight), turned), (weight, []))[1].append(rows)
         if bias is not None and bias.requires_grad:
             self._biases.setdefault(id(bias), (bias, []))[1].append(rows[1])
-
-    def later(self, late: Late) -> None:
-        """Take over the products of a call."""
-        for weight, bias, rows in late.products:
-            for pair in rows:
-                self.product(weight, bias, pair)
-            rows.clear()  # the same call may be differentiated once more
 
     @torch.no_grad()
     def finish(self) -> list[tuple[Tensor, Tensor]]:

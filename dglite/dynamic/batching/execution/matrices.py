@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..recording.signatures import TensorKind
-from .deferred import deferring
 from .few import FewRows
 from .gradients import GradientSums
 
@@ -111,13 +110,13 @@ class TorchCall:
             with torch.no_grad():
                 self._store(self.call(*inputs), results)
             return None
-        with torch.enable_grad(), deferring() as late:
+        with torch.enable_grad():
             leaves = [x.data.requires_grad_(x.is_floating_point()) for x in inputs]
             values = list(self.call(*leaves))
         self._store(values, results)
-        for parameter in (*late.parameters, *_leaves_of(values, [*leaves, late.anchor])):
+        for parameter in _leaves_of(values, leaves):
             self.parameters.setdefault(id(parameter), parameter)
-        return leaves, values, late
+        return leaves, values
 
     def _store(self, values: Sequence[Tensor], results: list[Tensor]) -> None:
         for value, result in zip(values, results, strict=True):
@@ -132,29 +131,23 @@ class TorchCall:
         gradients: GradientSums,
     ) -> None:
         """Differentiate the recorded call."""
-        leaves, values, late = kept
+        leaves, values = kept
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
         wanted = [(x, place, plus) for x, place, plus in zip(leaves, into, add, strict=True) if place is not None]
-        own = [p for p in self.parameters.values() if not late.has(p)]
+        own = list(self.parameters.values())
         sources = [x for x, _, _ in wanted] + own
-        if not pairs or not (sources or late.products):
-            for _, place, plus in wanted:
-                if not plus:
-                    place.zero_()
-            return
-        anchors = [*sources, late.anchor] if late.products else sources
-        found = torch.autograd.grad(
-            [v for v, _ in pairs], anchors, [g.view(v.shape) for v, g in pairs], allow_unused=True, retain_graph=True
-        )
+        found: Sequence[Tensor | None] = [None] * len(sources)
+        if pairs and sources:
+            shaped = [g.view(v.shape) for v, g in pairs]
+            found = torch.autograd.grad([v for v, _ in pairs], sources, shaped, allow_unused=True, retain_graph=True)
         for (_, place, plus), grad in zip(wanted, found, strict=False):
             if grad is None and not plus:
                 place.zero_()
             elif grad is not None:
                 place.add_(grad) if plus else place.copy_(grad)
-        for parameter, grad in zip(own, found[len(wanted) :], strict=False):
+        for parameter, grad in zip(own, found[len(wanted) :], strict=True):
             if grad is not None:
                 gradients.add(parameter, grad)
-        gradients.later(late)
 
 
 class Lookup(TorchCall):
@@ -172,10 +165,10 @@ class CrossEntropy(TorchCall):
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
         """Compute the losses; keep the logarithms of the softmax."""
-        (scores, labels), steps = inputs, torch.ops.aten
+        scores, labels, steps = inputs[0].flatten(0, -2), inputs[1].flatten(), torch.ops.aten
         logs = torch.log_softmax(scores, 1)
         losses, total = steps.nll_loss_forward(logs, labels, None, _NO_REDUCTION, _IGNORED)
-        results[0].copy_(losses)
+        results[0].copy_(losses.view(results[0].shape))
         return logs, labels, total
 
     def backward(
@@ -190,8 +183,8 @@ class CrossEntropy(TorchCall):
         (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
         if target is None:
             return
-        slope = steps.nll_loss_backward(grads[0], logs, labels, None, _NO_REDUCTION, _IGNORED, total)
-        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype)
+        slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
+        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.shape)
         target.add_(found) if add[0] else target.copy_(found)
 
 

@@ -1,8 +1,8 @@
 """Cells: a user's function recorded as one node, with a body that is written for a batch.
 
-The body is traced once per session and kinds of arguments. Where it is made of products, element-wise work and moves,
-every use of it stands for those operations (a macro), which are scheduled, fused with gathers and differentiated as all
-others, at the cost of recording one. Any other body runs as it is, on stacked tensors, with torch's gradient.
+The body is traced once per session and kinds of arguments. Every use of it then stands for the operations that were
+recorded meanwhile (a macro), which are scheduled, fused with gathers and differentiated as all others, at the cost of
+recording one. A body that cannot be traced runs as it is, on stacked tensors, with torch's gradient.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from ....errors import DGLError
-from ....kernels.cpu.dynamic.batching import ABSOLUTE, EXTERNAL, INNER, INPUT, PLACE_BITS
+from ....kernels.cpu.dynamic.batching import ABSOLUTE, EXTERNAL, FIRST_MACRO, INNER, INPUT, PLACE_BITS
 from ..session import Macro, Session
 from .fusion import RecordedOperation, fused
-from .generic import Recorded, made_call, only, record_call
+from .generic import made_by_rows, only, record_call, record_function
 from .pointwise import ELEMENTWISE, same_session
-from .signatures import Signature, TensorKind, kind_of
-from .structure import getitem
+from .signatures import TensorKind
+from .structure import VIEWS, parts_of
 from .tensor import FUNCTIONS, METHODS, LazyTensor, blank
 
 __all__ = ["Cell", "cell"]
@@ -71,7 +72,8 @@ class Cell:
         try:
             return _traced(session, self.function, args)
         except Untraceable:
-            return _stacked(session, self.function, args)
+            kinds = [x._kind for x in args if type(x) is LazyTensor]
+            return made_by_rows(session, self.function, (args, {}), kinds)
 
 
 def cell(function: Callable[..., Any]) -> Cell:
@@ -171,20 +173,20 @@ class TracedRows:
         cls, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         rule = _RULES.get(FUNCTIONS.get(function))  # type: ignore[arg-type]
-        if rule is None:
-            raise Untraceable(f"the body calls {getattr(function, '__name__', function)}")
-        return rule(*args, **(kwargs or {}))
+        return _by_rows(function, args, kwargs or {}) if rule is None else rule(*args, **(kwargs or {}))
 
     def __getattr__(self, name: str) -> Any:
-        rule = _RULES.get(METHODS.get(name))  # type: ignore[arg-type]
-        if rule is None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        rule, function = _RULES.get(METHODS.get(name)), getattr(Tensor, name, None)  # type: ignore[arg-type]
+        if rule is None and not callable(function):
             raise Untraceable(f"the body uses .{name}")
+        if rule is None:
+            return lambda *args, **kwargs: _by_rows(function, (self, *args), kwargs)
         return lambda *args, **kwargs: rule(self, *args, **kwargs)
 
-    def __getitem__(self, key: Any) -> TracedRows:
-        if type(key) is not tuple or len(key) != 2 or key[0] != slice(None) or not isinstance(key[1], int | slice):
-            raise Untraceable("the body indexes the axis of the samples")
-        return TracedRows(getitem(self._lazy, key[1]))
+    def __getitem__(self, key: Any) -> Any:
+        return _GETITEM(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise DGLError("a cell's body writes in place; make a new tensor, with torch.cat or torch.where")
@@ -211,6 +213,37 @@ def _wrapped(x: Any) -> Any:
     return tuple(map(_wrapped, x)) if type(x) in (list, tuple) else x
 
 
+def _by_rows(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Record a function that has no rule: it runs on stacked tensors, with torch's gradient."""
+    args, kwargs = pytree.tree_map_only(TracedRows, lambda x: x._lazy, (args, kwargs))
+    try:
+        return _wrapped(record_function(function, args, kwargs, by_rows=True))
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, DGLError) as error:
+        raise Untraceable(f"the body calls {getattr(function, '__name__', function)}: {error}") from error
+
+
+def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a function that chooses parts of rows, or gives them another shape."""
+
+    def rule(x: TracedRows, *args: Any, **named: Any) -> Any:
+        try:
+            found = parts_of(function, x._lazy._kind, args, named, rows=_ROWS)
+        except (DGLError, IndexError) as error:
+            raise Untraceable(str(error)) from error
+        if found is None:
+            return _by_rows(function, (x, *args), named)
+        session, ref = x._lazy._session, x._lazy._ref
+        made = tuple([TracedRows(LazyTensor(session, ref + start, kind)) for start, kind in found[1]])
+        return made if found[0] else made[0]
+
+    return rule
+
+
+_ROWS = 1009
+"""Made-up rows, as many as no axis has."""
+_GETITEM = _viewed(Tensor.__getitem__)
+
+
 def _same(record: Callable[..., Any]) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Tensor) and x.dim() > 1 for x in args) and record not in _WITH_WEIGHTS:
@@ -220,15 +253,13 @@ def _same(record: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _along(record: Callable[..., Any], at: int) -> Callable[..., Any]:
-    """Return the rule of a function that takes an axis as argument ``at``, 0 unless given."""
+def _along(record: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the rule of a function that takes an axis as its second argument, 0 unless given."""
 
-    def rule(*args: Any, dim: int | None = None) -> Any:
-        if dim is None:
-            dim = args[at] if len(args) > at else 0
-        if dim == 0:
+    def rule(x: Any, dim: int | None = 0, *args: Any, **kwargs: Any) -> Any:
+        if not dim:
             raise Untraceable("the body works along the axis of the samples")
-        return _wrapped(record(*map(_unwrapped, args[:at]), dim - 1 if dim > 0 else dim))
+        return _wrapped(record(_unwrapped(x), dim - 1 if dim > 0 else dim, *args, **kwargs))
 
     return rule
 
@@ -255,20 +286,28 @@ def _install() -> None:
     for name in ELEMENTWISE:
         record = METHODS[name]
         _RULES[record] = _same(record)
-    for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell):
+    for function in (F.linear, torch.matmul, torch.lstm_cell, torch.gru_cell, F.dropout):
         _WITH_WEIGHTS.append(FUNCTIONS[function])
         _RULES[FUNCTIONS[function]] = _same(FUNCTIONS[function])
     for loss in (F.cross_entropy, F.nll_loss):
         _RULES[FUNCTIONS[loss]] = _losses(FUNCTIONS[loss])
-    moves: dict[Callable[..., Any], int] = {torch.cat: 1, torch.chunk: 2, torch.split: 2}
-    for move, at in moves.items():
-        _RULES[FUNCTIONS[move]] = _along(FUNCTIONS[move], at)
+    for named in ("cat", "softmax", "log_softmax"):
+        record = FUNCTIONS[getattr(torch, named)]
+        _RULES[record] = _along(record)
+    for name in VIEWS:
+        _RULES[METHODS[name]] = _viewed(getattr(Tensor, name))
     operators = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "matmul": "matmul"}
     for operator, name in operators.items():
         rule = _RULES[METHODS[name]]
         setattr(TracedRows, f"__{operator}__", rule)
         setattr(TracedRows, f"__r{operator}__", _reflected(rule))
+    for operator in ("pow", "gt", "ge", "lt", "le"):
+        setattr(TracedRows, f"__{operator}__", _two(getattr(torch, operator)))
     setattr(TracedRows, "__neg__", _RULES[METHODS["neg"]])  # noqa: B010 - mypy knows no operators given later
+
+
+def _two(function: Any) -> Callable[[TracedRows, Any], Any]:
+    return lambda self, other: _by_rows(function, (self, other), {})
 
 
 def _reflected(rule: Callable[..., Any]) -> Callable[[TracedRows, Any], Any]:
@@ -280,79 +319,66 @@ _install()
 
 
 def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> _TracedCell:
-    """Call the body with rows of a session of its own, and make a macro of what that has recorded."""
-    own = Session()
-    rows = [TracedRows(own.record_given(x._kind)) if type(x) is LazyTensor else x for x in args]
-    inputs = [x._lazy._ref >> PLACE_BITS for x in rows if type(x) is TracedRows]
+    """Call the body with rows that stand for any sample's, and make a macro of what it records.
+
+    What it has recorded stays in the session, where nobody will need it.
+    """
+    begin, first = len(session.stream), session.count
+    rows = [TracedRows(session.record_given(x._kind)) if type(x) is LazyTensor else x for x in args]
+    num_inputs = session.count - first
     returned = function(*rows)
-    values, assemble = _results(returned)
+    values, assemble = (list(returned), type(returned)) if isinstance(returned, list | tuple) else ([returned], only)
     if not all(type(value) is TracedRows for value in values):
         raise Untraceable("the body returns what does not come from its arguments")
-    own.settle()
-    tensors = {x.node: session.give(x.tensor)._ref for x in own.given.values()}
-    constants = {ref >> PLACE_BITS: (pool, dtype) for dtype, (pool, ref) in own.pools.items()}
-    steps = [
-        RecordedOperation(
-            node, own.signature(int(own.sigs[node])), own.args[own.argptr[node] : own.argptr[node + 1]].tolist()
-        )
-        for node in range(own.num_nodes)
-        if own.sigs[node] != EXTERNAL
-    ]
-    steps, inner = fused(steps, [value._lazy._ref >> PLACE_BITS for value in values])
+    steps, local, outside = _numbered_anew(_recorded_since(session, begin, first), range(first, first + num_inputs))
+    results = [local(value._lazy._ref) for value in values]
+    steps, inner = fused(steps, [ref >> PLACE_BITS for ref in results])
+    given = {number: ref for ref, number in outside.items()}
 
     def place_of(ref: int) -> tuple[int, int]:
-        node, place = ref >> PLACE_BITS, ref & _MASK
-        if node in inner:
-            return INNER, inner[node] + place
-        if node in tensors:
-            return ABSOLUTE, tensors[node] + place
-        if node in constants:
-            pool, dtype = constants[node]
-            return ABSOLUTE, session.number(pool[place // dtype.itemsize], dtype)._ref
-        return INPUT, (inputs.index(node) << PLACE_BITS) + place
+        node = ref >> PLACE_BITS
+        if node < num_inputs:
+            return INPUT, ref
+        return (ABSOLUTE, given[node]) if node in given else (INNER, inner[node] + (ref & _MASK))
 
-    words = [len(inputs)]
+    words = [num_inputs]
     for step in steps:
-        words += [_number_in(session, step.signature), len(step.refs)]
+        words += [step.signature.number, len(step.refs)]
         words += [word for ref in step.refs for word in place_of(ref)]
     macro = session.own_macro(Macro(words, len(steps), sum(len(step.refs) for step in steps)))
-    return _TracedCell(macro, [(*place_of(value._lazy._ref), value._lazy._kind) for value in values], assemble)
+    found = [(*place_of(ref), value._lazy._kind) for ref, value in zip(results, values, strict=True)]
+    return _TracedCell(macro, found, assemble)
 
 
-def _number_in(session: Session, signature: Signature) -> int:
-    """Return the number that a signature has in another session."""
-    if signature.number >= 0:
-        return signature.number
-    if signature.again is None:
-        raise Untraceable(f"the body calls {signature.name}")
-    return signature.again(session).number
+def _recorded_since(session: Session, begin: int, node: int) -> list[RecordedOperation]:
+    """Return the operations in a session's stream from ``begin`` on, whose first entry is of this node."""
+    stream, at, found = session.stream, begin, list[RecordedOperation]()
+    while at < len(stream):
+        if stream[at] <= FIRST_MACRO:
+            raise Untraceable("the body records another cell, with lazy tensors that it was not given")
+        signature = session.signature(stream[at])
+        end = at + 1 + signature.arity
+        if stream[at] != EXTERNAL:
+            found.append(RecordedOperation(node, signature, stream[at + 1 : end]))
+        at, node = end, node + 1
+    return found
 
 
-def _results(returned: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    if isinstance(returned, list | tuple):
-        return list(returned), type(returned)
-    return [returned], only
+def _numbered_anew(
+    steps: Sequence[RecordedOperation], inputs: Sequence[int]
+) -> tuple[list[RecordedOperation], Callable[[int], int], dict[int, int]]:
+    """Return steps with the numbers that they have in any session: inputs first, then steps, then what is outside.
 
+    Besides, what changes a place in the session to one of these, and the number of each place outside.
+    """
+    numbers = {node: i for i, node in enumerate([*inputs, *(step.node for step in steps)])}
+    outside: dict[int, int] = {}
 
-# -- bodies that run on stacked tensors --------------------------------------------------------------------------------
-def _stacked(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> Recorded:
-    """Return what records the body as one operation; it is tried on two samples of zeros first."""
-    kinds = [x._kind for x in args if type(x) is LazyTensor]
+    def local(ref: int) -> int:
+        number = numbers.get(ref >> PLACE_BITS)
+        if number is None:
+            return outside.setdefault(ref, len(numbers) + len(outside)) << PLACE_BITS
+        return (number << PLACE_BITS) + (ref & _MASK)
 
-    given = [None if type(x) is LazyTensor else (x,) for x in args]  # no lazy tensor: it would keep the session alive
-
-    def body(values: Sequence[Tensor]) -> Any:
-        stacked = iter(values)
-        return function(*[next(stacked) if x is None else x[0] for x in given])
-
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        returned, assemble = _results(body([torch.zeros((2, *kind.shape), dtype=kind.dtype) for kind in kinds]))
-    for value in returned:
-        if not isinstance(value, Tensor) or value.shape[:1] != (2,):
-            shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise DGLError(
-                f"a cell's body returned {shape} for 2 samples; it must return tensors with a row for each sample"
-            )
-    results = [kind_of(value.shape[1:], value.dtype) for value in returned]
-    name = getattr(function, "__name__", "cell")
-    return made_call(session, name, kinds, results, lambda *values: _results(body(values))[0], assemble)
+    anew = [RecordedOperation(numbers[s.node], s.signature, [local(ref) for ref in s.refs]) for s in steps]
+    return anew, local, outside

@@ -7,6 +7,7 @@ have shapes and no values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import torch
@@ -22,14 +23,16 @@ from .pointwise import same_session
 from .signatures import Signature, TensorKind, gathers, kind_of
 from .tensor import LazyTensor, fallback
 
-__all__ = ["Recorded", "made_call", "made_operation", "only", "record_call", "record_function"]
+__all__ = ["Recorded", "made_by_rows", "made_call", "made_operation", "only", "record_call", "record_function"]
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
 
 
-def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Record a torch function that has no entry of its own."""
+def record_function(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], by_rows: bool = False
+) -> Any:
+    """Record a torch function that has no entry of its own; with ``by_rows`` it is one of batches, in a cell's body."""
     name = function.__name__
     if kwargs.get("out") is not None or kwargs.get("inplace") or (name.endswith("_") and not name.endswith("__")):
         raise DGLError(
@@ -39,10 +42,11 @@ def record_function(function: Callable[..., Any], args: tuple[Any, ...], kwargs:
     given: list[Tensor] = []
     structure = _structure((args, kwargs), lazies, given)
     session = lazies[0]._session
-    key = function, structure
+    key = function, by_rows, structure
     known = session.caches.get(key)
     if known is None:
-        known = session.caches[key] = _made(session, function, (args, kwargs), [x._kind for x in lazies])
+        make = made_by_rows if by_rows else _made
+        known = session.caches[key] = make(session, function, (args, kwargs), [x._kind for x in lazies])
     return record_call(session, known, lazies)
 
 
@@ -109,14 +113,39 @@ def _made(session: Session, function: Callable[..., Any], recorded: Any, kinds: 
             "tensors are written without a batch axis; for what depends on values, ask for x.value()"
         ) from error
     results, assemble = _results_of(function.__name__, returned)
+    single = _on_values(function, arguments)
+    call = single if function.__name__ in _BATCH_WISE else torch.func.vmap(single, randomness="different")
+    return made_call(session, function.__name__, kinds, results, call, assemble)
 
-    def single(*values: Tensor) -> tuple[Tensor, ...]:
+
+def made_by_rows(
+    session: Session, function: Callable[..., Any], recorded: Any, kinds: Sequence[TensorKind]
+) -> Recorded:
+    """Return the operation that calls a function of tensors with a row for each sample; it is tried on zeros first."""
+    name, arguments = getattr(function, "__name__", "cell"), filler(recorded, _is_lazy)
+    rows = next(n for n in count(7) if all(n not in kind.shape for kind in kinds))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        args, kwargs = arguments([torch.zeros((rows, *kind.shape), dtype=kind.dtype) for kind in kinds])
+        results, assemble = _results_of(name, function(*args, **kwargs))
+    for kind in results:
+        if kind.shape[:1] != (rows,):
+            raise DGLError(
+                f"in a cell's body {name} returned {list(kind.shape)} for {rows} samples; it must return tensors with "
+                "a row for each sample"
+            )
+    of_one = [kind_of(kind.shape[1:], kind.dtype) for kind in results]
+    return made_call(session, name, kinds, of_one, _on_values(function, arguments), assemble)
+
+
+def _on_values(function: Callable[..., Any], arguments: Callable[..., Any]) -> Callable[..., tuple[Tensor, ...]]:
+    """Return what calls a function with tensors in the places of lazy ones, and gives its results as a tuple."""
+
+    def call(*values: Tensor) -> tuple[Tensor, ...]:
         args, kwargs = arguments(values)
         returned = function(*args, **kwargs)
         return (returned,) if isinstance(returned, Tensor) else tuple(returned)
 
-    call = single if function.__name__ in _BATCH_WISE else torch.func.vmap(single, randomness="different")
-    return made_call(session, function.__name__, kinds, results, call, assemble)
+    return call
 
 
 def made_call(

@@ -37,12 +37,7 @@ class ProgramCall(TorchCall):
     # -- for processors -----------------------------------------------------------------------------------------
     def script(self, pulls: Sequence[bool], wanted: set[int]) -> Script:
         """Return what runs it, with the gradients of some inputs and of some parameters, by their ids."""
-        shared = self.shared
-        engine = self._call.engine(shared, pulls, [x is not None and id(x) in wanted for x in shared])
-        found: Script = engine.script(
-            self._call.order, tuple([(k.numel // max(k.shape[0], 1), k.dtype) for k in self.kinds]), False
-        )
-        return found
+        return self._call.script(self.shared, pulls, [x is not None and id(x) in wanted for x in self.shared], False)
 
     def filled(self, script: Script, addresses: Addresses, processors: int, teams: np.ndarray | None = None) -> Filled:
         """Return its script with addresses; ``teams`` is where the words of its kernels are to be."""

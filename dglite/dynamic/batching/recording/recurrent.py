@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -88,92 +87,75 @@ def _gates(
 
 # -- losses ------------------------------------------------------------------------------------------------------------
 def _loss(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what records a loss of one sample; its label may be an integer, a tensor, or lazy."""
+    """Return what records a loss of one row of scores, or of several; labels may be integers, tensors, or lazy."""
 
-    def call(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-        if type(input) is not LazyTensor or args or kwargs.get("weight") is not None:
-            return fallback.record(function, (input, target, *args), kwargs)
+    def call(input: Any, target: Any, *args: Any, reduction: str = "mean", **options: Any) -> Any:
+        try:
+            session = input._session
+            known = session.caches[name, input._kind, target._kind, args, *options.values()]
+            if known.kinds[0].shape or target._session is not session:
+                raise KeyError(name)
+        except (AttributeError, KeyError):
+            return first(input, target, args, reduction, options)
+        return session.record(known.signature, (input._ref, target._ref), known.kinds[0])
+
+    def first(input: Any, target: Any, args: tuple[Any, ...], reduction: str, options: dict[str, Any]) -> Any:
+        """Record losses of kinds that are new in the session, of labels that are not lazy, and of several rows."""
+        named = {"reduction": reduction, **options}
+        special = args or any(options.get(option) is not None for option in ("weight", "size_average", "reduce"))
+        if type(input) is not LazyTensor or special:
+            return fallback.record(function, (input, target, *args), named)
         session = input._session
-        if type(target) is LazyTensor and target._session is session:
-            recorded = session.caches.get((name, input._kind, target._kind, *kwargs.values()))
-            if recorded is not None:
-                return session.record(recorded.signature, (input._ref, target._ref), recorded.kinds[0])
         label = session.integer(target) if isinstance(target, int) else as_lazy(target, input)
-        if len(input._kind.shape) == 2:
-            return _losses_of_rows(name, function, input, label, kwargs)
-        known = made(session, input._kind, label._kind, kwargs)
-        if known is None:
-            return fallback.record(function, (input, label), kwargs)
-        return session.record(known.signature, (input._ref, label._ref), known.kinds[0])
-
-    def made(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
-        key = name, kind, label, *options.values()
-        known = session.caches.get(key)
-        if known is None:
-            known = session.caches[key] = first(session, kind, label, options)
-            if known is not None:
-                known.signature.again = partial(again, kind=kind, label=label, options=options)
-        return known
-
-    def again(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Signature:
-        known = made(session, kind, label, options)
-        assert known is not None
-        return known.signature
-
-    def first(session: Session, kind: TensorKind, label: TensorKind, options: dict[str, Any]) -> Recorded | None:
-        if len(kind.shape) != 1 or label.shape or options.get("reduction", "mean") == "none":
-            return None
-        rest = _rest(options)
-        scalar = kind_of((), kind.dtype)
-
-        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
-            return [function(x, y, reduction="none", **rest)]
-
-        made = made_call(session, name, [kind, label], [scalar], losses, only)
-        usual = all(option in _USUAL and value == _USUAL[option] for option, value in rest.items())
-        if usual and name == "cross_entropy" and label.dtype == torch.int64:
-            made.signature.matrices = CrossEntropy([kind, label], [scalar], losses)
-        return _known(made, name) if usual else made
+        key = name, input._kind, label._kind, args, *options.values()
+        known = session.caches.get(key) or _made_loss(session, name, function, input._kind, label._kind, options)
+        labels = session.given_at.get(label._ref >> PLACE_BITS) if label._kind.shape else None
+        counts = labels is not None and labels.shape == label._kind.shape  # the mean is that of rows with a label
+        if known is None or (label._kind.shape and reduction == "mean" and not counts):
+            return fallback.record(function, (input, label), named)
+        session.caches[key] = known
+        values = session.record(known.signature, (input._ref, label._ref), known.kinds[0])
+        if not label._kind.shape or reduction == "none":
+            return values
+        total = values.sum()
+        return total if labels is None or reduction == "sum" else total / float(_num_counted(labels, options))
 
     return call
 
 
-def _rest(options: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key not in ("reduction", "size_average", "reduce")}
-
-
-def _losses_of_rows(
-    name: str, function: Callable[..., Any], input: LazyTensor, label: LazyTensor, options: dict[str, Any]
-) -> Any:
-    """Record the losses of rows of scores, (n, classes), and their sum or mean."""
-    session, kind, how = input._session, input._kind, options.get("reduction", "mean")
-    usual = all(_USUAL.get(key) == x for key, x in _rest(options).items())
-    old = any(options.get(key) is not None for key in ("size_average", "reduce"))
-    given = session.given_at.get(label._ref >> PLACE_BITS)
-    counts = given is not None and given.shape == label._kind.shape  # the mean is that of rows with a label
-    fits = label._kind.shape == kind.shape[:1] and label._kind.dtype is torch.int64 and kind.numel
-    if not (fits and usual and not old and (counts or how != "mean")):
-        return fallback.record(function, (input, label), options)
-    key = name, "rows", kind
-    made = session.caches.get(key)
-    if made is None:
-
-        def losses(x: Tensor, y: Tensor) -> list[Tensor]:
-            return [function(x.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)]
-
-        each = kind_of(kind.shape[:1], kind.dtype)
-        made = session.caches[key] = _known(made_call(session, name, [kind, label._kind], [each], losses, only), name)
-        made.signature.key, made.signature.lengths = key, kind.shape[:1]
-        made.signature.form = name, kind.shape[1], kind.dtype
-    values = record_call(session, made, [input, label])
-    if how != "mean":
-        return values if how == "none" else values.sum()
-    assert given is not None
-    return values.sum() / float(torch.ne(given, -100).sum())
-
-
-_USUAL = {"weight": None, "ignore_index": -100, "label_smoothing": 0.0}
+_USUAL = {"ignore_index": -100, "label_smoothing": 0.0}
 """Options of losses as torch has them unless they are given."""
+
+
+def _num_counted(labels: Tensor, options: dict[str, Any]) -> Tensor:
+    return torch.ne(labels, options.get("ignore_index", _USUAL["ignore_index"])).sum()
+
+
+def _made_loss(
+    session: Session,
+    name: str,
+    function: Callable[..., Any],
+    kind: TensorKind,
+    label: TensorKind,
+    options: dict[str, Any],
+) -> Recorded | None:
+    """Return the operation of losses of scores (*rows, classes), with a label for each row; None for others."""
+    if label.shape != kind.shape[:-1] or len(kind.shape) not in (1, 2) or not kind.numel or label.dtype != torch.int64:
+        return None
+    each, rest = kind_of(label.shape, kind.dtype), {key: x for key, x in options.items() if key in _USUAL}
+
+    def losses(x: Tensor, y: Tensor) -> list[Tensor]:
+        return [function(x.flatten(0, -2), y.flatten(), reduction="none", **rest).view(y.shape)]
+
+    made = made_call(session, name, [kind, label], [each], losses, only)
+    if all(_USUAL[key] == x for key, x in rest.items()):
+        if name == "cross_entropy":
+            made.signature.matrices = CrossEntropy([kind, label], [each], losses)
+        _known(made, name)
+        if label.shape:
+            made.signature.key, made.signature.lengths = (name, "rows", kind), label.shape
+            made.signature.form = name, kind.shape[1], kind.dtype
+    return made
 
 
 def _known(made: Recorded, form: str) -> Recorded:

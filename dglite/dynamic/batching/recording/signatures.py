@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,10 +22,12 @@ from ....kernels.cpu.dynamic.steps import step_kernel
 from ....kernels.render.rows import StepSpec
 from ....locks import new_lock
 
+if TYPE_CHECKING:
+    from ..execution.matrices import Product, TorchCall
+
 __all__ = [
     "DTYPES",
     "ColumnRun",
-    "Matrices",
     "Pointwise",
     "Signature",
     "TensorKind",
@@ -71,35 +73,6 @@ def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
     return kind
 
 
-class Matrices(Protocol):
-    """An operation on whole batches. ``inputs`` (n, *shape) and results are views of memory that others lay out."""
-
-    @property
-    def kinds(self) -> tuple[TensorKind, ...]:
-        """What it reads."""
-
-    @property
-    def results(self) -> tuple[TensorKind, ...]:
-        """What it gives."""
-
-    @property
-    def wants(self) -> bool:
-        """Whether it has parameters that want a gradient."""
-
-    def forward(self, inputs: list[torch.Tensor], results: list[torch.Tensor], keep: bool) -> Any:
-        """Compute ``results``; return what the gradient will need, if it is to be kept."""
-
-    def backward(
-        self,
-        kept: Any,
-        grads: list[torch.Tensor],
-        into: list[torch.Tensor | None],
-        add: Sequence[bool],
-        gradients: Any,
-    ) -> None:
-        """Write (or add) the gradients of the inputs; parameters' go to ``gradients``."""
-
-
 class ColumnRun(NamedTuple):
     """A run of a formula's columns: of argument ``slot`` from element ``start`` on; ``spread`` if it is one value."""
 
@@ -121,9 +94,8 @@ class Pointwise(NamedTuple):
 class Signature:
     """What a recorded operation does. ``number`` is 0 or more where all sessions share it, else below 0.
 
-    ``again(session)`` returns the same in another session; None where that cannot be. Signatures of one ``key`` do the
-    same in different sessions, but for the values, graphs and numbers that they are given. Those of one ``form`` do the
-    same to more or fewer rows, as many as ``lengths`` tells.
+    Signatures of one ``key`` do the same in different sessions, but for the values, graphs and numbers that they are
+    given. Those of one ``form`` do the same to more or fewer rows, as many as ``lengths`` tells.
     """
 
     name: str
@@ -131,10 +103,9 @@ class Signature:
     nbytes: int
     forward: list[Template] = field(default_factory=list)
     backward: list[Template] = field(default_factory=list)
-    matrices: Matrices | None = None
+    matrices: Product | TorchCall | None = None
     number: int = 0
     formulas: Pointwise | None = None
-    again: Callable[[Any], Signature] | None = None
     key: Any = None
     form: Any = None
     lengths: tuple[int, ...] = ()

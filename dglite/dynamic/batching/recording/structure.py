@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,28 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
+from ...program.views import start_in_row, start_of
 from ..execution.matrices import Lookup, Product
-from ..session import Session
 from .pointwise import as_lazy, same_session
 from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
-__all__ = ["axis_of", "linear", "product_signature"]
+__all__ = ["VIEWS", "axis_of", "linear", "parts_of"]
+
+VIEWS = (
+    "reshape",
+    "view",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "unflatten",
+    "narrow",
+    "select",
+    "chunk",
+    "split",
+    "unbind",
+)
+"""Functions that choose parts of a value, or give it another shape."""
 
 
 def _found(x: LazyTensor, others: Sequence[Any]) -> LazyTensor:
@@ -59,14 +72,7 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
     if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
         function = torch.matmul if turned else F.linear
         return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
-    signature, out = product_signature(x._session, kind, weight, bias, turned)
-    return x._session.record(signature, (x._ref,), out)
-
-
-def product_signature(
-    session: Session, kind: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool
-) -> tuple[Signature, TensorKind]:
-    """Return a session's signature of products with a weight, and the kind of their results."""
+    session = x._session
     key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
     known = session.caches.get(key)
     if known is None:
@@ -79,14 +85,13 @@ def product_signature(
         out = kind_of((*kind.shape[:-1], columns), kind.dtype)
         signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
         signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
-        signature.again = lambda other: product_signature(other, kind, weight, bias, turned)[0]
         signature.key = "linear", kind, id(weight), id(bias), turned
         if len(kind.shape) == 2:
             signature.form, signature.lengths = (*signature.key[2:], kind.dtype), kind.shape[:1]
         if bias is not None:
             session.own_tensor(bias)
         known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
-    return known
+    return session.record(known[0], (x._ref,), known[1])
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
@@ -147,55 +152,6 @@ def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: TensorKi
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
-def _view(x: LazyTensor, shape: Sequence[int], first: int = 0) -> LazyTensor:
-    return LazyTensor(x._session, x._ref + first * x._kind.item, kind_of(shape, x._kind.dtype))
-
-
-def chunk(x: LazyTensor, chunks: int, dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return parts of equal length, the last one shorter where that does not go on evenly."""
-    try:
-        parts = _parts[x._kind, -chunks, dim]
-    except KeyError:
-        if axis_of(x, dim) != 0:
-            return fallback.record(torch.chunk, (x, chunks, dim), {})
-        size = max(-(-x._kind.shape[0] // chunks), 1)
-        parts = _parts[x._kind, -chunks, dim] = _ranges(x._kind, size)
-    return _split_up(x, parts)
-
-
-def split(x: LazyTensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return parts of the given length or lengths."""
-    key = x._kind, sizes if type(sizes) is int else tuple(sizes), dim  # type: ignore[arg-type]
-    parts = _parts.get(key)
-    if parts is None:
-        if axis_of(x, dim) != 0:
-            return fallback.record(torch.split, (x, sizes, dim), {})
-        parts = _parts[key] = _ranges(x._kind, sizes)
-    return _split_up(x, parts)
-
-
-def _split_up(x: LazyTensor, parts: Sequence[tuple[int, TensorKind]]) -> tuple[LazyTensor, ...]:
-    session, ref, found = x._session, x._ref, []
-    for start, kind in parts:
-        made = blank(LazyTensor)
-        made._session, made._ref, made._kind = session, ref + start, kind
-        found.append(made)
-    return tuple(found)
-
-
-_parts: dict[Any, list[tuple[int, TensorKind]]] = {}
-"""Place in bytes and kind of each part, by the whole's kind, the sizes (chunks as negative numbers), the axis."""
-
-
-def _ranges(kind: TensorKind, sizes: int | Sequence[int]) -> list[tuple[int, TensorKind]]:
-    length, inner = kind.shape[0], math.prod(kind.shape[1:])
-    parts = [min(sizes, length - at) for at in range(0, length, sizes)] if isinstance(sizes, int) else list(sizes)
-    if sum(parts) != length:
-        raise DGLError(f"parts of lengths {parts} of an axis of {length} elements; they must add up to it")
-    starts = [sum(parts[:i]) * inner * kind.item for i in range(len(parts))]
-    return [(start, kind_of((part, *kind.shape[1:]), kind.dtype)) for start, part in zip(starts, parts, strict=True)]
-
-
 def axis_of(x: LazyTensor, dim: int) -> int:
     """Return an axis counted from the front."""
     axes = len(x._kind.shape)
@@ -204,17 +160,79 @@ def axis_of(x: LazyTensor, dim: int) -> int:
     return dim % axes
 
 
-def unbind(x: LazyTensor, dim: int = 0) -> tuple[LazyTensor, ...]:
-    """Return the parts along an axis, without it."""
-    if axis_of(x, dim) != 0:
-        return fallback.record(torch.unbind, (x, dim), {})
-    kind, session = x._kind, x._session
-    row, found = kind_of(kind.shape[1:], kind.dtype), []
-    for ref in range(x._ref, x._ref + kind.shape[0] * row.nbytes, row.nbytes) if row.nbytes else [x._ref] * len(x):
-        made = blank(LazyTensor)
-        made._session, made._ref, made._kind = session, ref, row
-        found.append(made)
-    return tuple(found)
+def _hashable(x: Any) -> Any:
+    kind = type(x)
+    if kind is slice:
+        return slice, x.start, x.stop, x.step
+    return tuple([_hashable(item) for item in x]) if kind is tuple or kind is list else x
+
+
+def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what records a function that chooses parts of a value, or gives it another shape.
+
+    Where a part is elements that follow each other it is a place in the value, and no operation.
+    """
+    known: dict[Any, Any] = {}
+
+    def call(x: LazyTensor, *args: Any, **named: Any) -> Any:
+        kind, key = x._kind, args
+        if args and type(args[0]) in (list, slice):
+            key = _hashable(args)
+        try:
+            several, parts = known[(kind, key, *named.items()) if named else (kind, key)]
+        except (KeyError, TypeError):
+            several, parts = first(kind, args, named)
+        if several is None:
+            return fallback.record(function, (x, *args), named)
+        session, ref, made = x._session, x._ref, []
+        for start, of_part in parts:
+            one = blank(LazyTensor)
+            one._session, one._ref, one._kind = session, ref + start, of_part
+            made.append(one)
+        return tuple(made) if several else made[0]
+
+    def first(kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        key = _hashable((kind, args, *named.items()))
+        if key not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[key] = parts_of(function, kind, args, named) or (None, ())
+        return known[key]
+
+    return call
+
+
+_MOST_KNOWN = 4096
+
+
+def parts_of(
+    function: Callable[..., Any],
+    kind: TensorKind,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    rows: int | None = None,
+) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
+    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none.
+
+    It is one of a value, or of so many ``rows`` of values.
+    """
+    batch = () if rows is None else (rows,)
+    whole = torch.empty((*batch, *kind.shape), dtype=kind.dtype, device="meta")
+    what = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
+    try:
+        found = function(whole, *args, **named)
+    except IndexError as error:
+        raise IndexError(f"{what}: {error}") from error
+    except (RuntimeError, TypeError) as error:
+        raise DGLError(f"{what}: {str(error).splitlines()[0]}") from error
+    parts = [found] if isinstance(found, Tensor) else list(found)
+    places = []
+    for part in parts:
+        start = start_of(whole, part) if rows is None else start_in_row(whole, part)
+        if start is None:
+            return None
+        places.append((start * kind.item, kind_of(part.shape[len(batch) :], part.dtype)))
+    return not isinstance(found, Tensor), places
 
 
 def getitem(x: LazyTensor, key: Any) -> LazyTensor:
@@ -228,57 +246,16 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
     if type(key) is int and shape:
         _rows[x._kind] = shape[0], kind_of(shape[1:], x._kind.dtype)
         return getitem(x, key)
-    if type(key) is slice and shape and key.step in (None, 1):
-        start, stop, _ = key.indices(shape[0])
-        return _view(x, (max(stop - start, 0), *shape[1:]), start * math.prod(shape[1:]))
     if type(key) is LazyTensor or isinstance(key, Tensor):
         return _lookup(x, key, torch.Tensor.__getitem__)
-    return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+    if any(isinstance(part, LazyTensor | Tensor) for part in (key if isinstance(key, tuple) else ())):
+        return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+    return _part(x, key)  # type: ignore[no-any-return]
 
 
+_part = _viewed(torch.Tensor.__getitem__)
 _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
-
-
-def reshape(x: LazyTensor, *shape: Any) -> LazyTensor:
-    """Return the same elements in another shape, which is no operation."""
-    sizes = list(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else list(shape)
-    if sizes.count(-1) == 1:
-        rest = -math.prod(sizes)
-        sizes[sizes.index(-1)] = x._kind.numel // rest if rest else 0
-    if math.prod(sizes) != x._kind.numel or any(size < 0 for size in sizes):
-        raise DGLError(f"{x._kind.numel} elements of shape {list(x._kind.shape)} do not fill shape {list(shape)}")
-    return _view(x, sizes)
-
-
-def unsqueeze(x: LazyTensor, dim: int) -> LazyTensor:
-    """Return it with an axis of one element more."""
-    return LazyTensor(x._session, x._ref, _with_axis(x._kind, dim))
-
-
-@cache
-def _with_axis(kind: TensorKind, dim: int) -> TensorKind:
-    shape = list(kind.shape)
-    shape.insert(dim if dim >= 0 else dim + len(shape) + 1, 1)
-    return kind_of(shape, kind.dtype)
-
-
-def squeeze(x: LazyTensor, dim: int | None = None) -> LazyTensor:
-    """Return it without axes of one element, or without axis ``dim`` if it has one element."""
-    return LazyTensor(x._session, x._ref, _without_axis(x._kind, None if dim is None else axis_of(x, dim)))
-
-
-@cache
-def _without_axis(kind: TensorKind, dim: int | None) -> TensorKind:
-    kept = [size for i, size in enumerate(kind.shape) if size != 1 or dim not in (None, i)]
-    return kind_of(kept, kind.dtype)
-
-
-def flatten(x: LazyTensor, start_dim: int = 0, end_dim: int = -1) -> LazyTensor:
-    """Return it with several axes as one."""
-    shape = x._kind.shape or (1,)
-    first, last = start_dim % len(shape), end_dim % len(shape)
-    return _view(x, (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
 def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
@@ -314,7 +291,7 @@ def embedding(
     table = input._session.give(weight)
     if row == padding_idx:
         table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
-    return _view(table, weight.shape[1:], row * weight.shape[1])
+    return getitem(table, row)
 
 
 _UNSIGNED = {4: np.uint32, 8: np.uint64}
@@ -353,21 +330,19 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
 
 def _install() -> None:
     named: dict[str, Callable[..., Any]] = {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, chunk, split, unbind, reshape, unsqueeze, squeeze)},
+        **{f.__name__: f for f in (linear, matmul, cat, stack, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
-        "flatten": flatten,
-        "embedding": embedding,
+        **{name: _viewed(getattr(Tensor, name)) for name in VIEWS},
         "mm": matmul,
         "mv": matmul,
-        "view": reshape,
         "concat": cat,
         "concatenate": cat,
         "__getitem__": getitem,
         "__matmul__": matmul,
     }
     install(named)
-    methods = ("chunk", "split", "unbind", "reshape", "view", "unsqueeze", "squeeze", "flatten", "matmul")
-    install_methods({name: named[name] for name in (*methods, "contiguous", "clone")})
+    methods = ("matmul", "contiguous", "clone", *VIEWS)
+    install_methods({name: named[name] for name in methods})
     operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
     for name, operator in operators.items():
         setattr(LazyTensor, f"__{name}__", operator)

@@ -21,7 +21,7 @@ EXTERNAL = 0
 """The signature of what is given, not computed."""
 FIRST_MACRO = -(1 << 40)
 ABSOLUTE, INPUT, INNER = range(3)
-MOST_KINDS = 2048
+MOST_KINDS = 1024
 """Beyond so many kinds the graph of kinds, a matrix, is not made."""
 
 _jit = njit(nogil=True)
@@ -145,40 +145,18 @@ def depths_of(
     return place, depth, kind, kinds[:num_kinds].copy()
 
 
-@_jit
-def _sorted_by(keys: np.ndarray, order: np.ndarray, num_keys: int) -> np.ndarray:
-    """Return ``order`` sorted by ``keys[order]``, equal keys as they are."""
-    free = np.zeros(num_keys + 1, np.int64)
-    for i in order:
-        free[keys[i] + 1] += 1
-    free = np.cumsum(free)
-    result = np.empty_like(order)
-    for i in order:
-        result[free[keys[i]]] = i
-        free[keys[i]] += 1
-    return result
-
-
-@_jit
 def by_depth(depth: np.ndarray, kind: np.ndarray, num_kinds: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, where each batch begins in it): one batch for the nodes of one depth and one kind.
 
     Looks, Herreshoff, Hutchins and Norvig, "Deep learning with dynamic computation graphs", 2017.
     """
-    count = len(depth)
-    order = _sorted_by(kind, np.arange(count), num_kinds)
-    order = _sorted_by(depth, order, depth.max() + 1 if count else 0)
-    bounds, num_batches = np.empty(count + 1, np.int64), 0
-    for i in range(count):
-        new = i == 0 or depth[order[i]] != depth[order[i - 1]] or kind[order[i]] != kind[order[i - 1]]
-        if new:
-            bounds[num_batches] = i
-            num_batches += 1
-    bounds[num_batches] = count
-    return order, bounds[: num_batches + 1].copy()
+    keys = depth * num_kinds + kind
+    if len(keys) and keys.max() < 1 << 16:
+        keys = keys.astype(np.uint16)  # NumPy sorts these in linear time
+    order = np.argsort(keys, kind="stable")
+    return order, np.flatnonzero(np.diff(keys[order], prepend=-1, append=-2))
 
 
-@_jit
 def one_by_one(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (order, bounds) of batches of one node each, as recorded."""
     return np.arange(count), np.arange(count + 1)
@@ -209,60 +187,28 @@ def _users(
 
 
 @_jit
-def _kind_graph(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
-    """Return which kinds use results of which: (used, using), boolean."""
-    follows = np.zeros((num_kinds, num_kinds), np.bool_)
-    for i in range(len(kind)):
-        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
-            follows[kind[i], kind[users[j]]] = True
-    return follows
-
-
-@_jit
 def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, num_kinds: int) -> np.ndarray:
     """Return a stage for each kind: nothing of a stage uses anything of a later one.
 
-    Kinds that use each other, by whatever way, are of one stage: the strongly connected components of the graph of
-    kinds, by Tarjan's algorithm, numbered from the sources. With very many kinds there is one stage only.
+    Kinds that use each other, by whatever way, are of one stage, which is the number of other kinds that lead to them.
+    With very many kinds there is one stage only.
     """
     stage = np.zeros(num_kinds, np.int64)
     if num_kinds > MOST_KINDS:
         return stage
-    follows = _kind_graph(kind, bounds_of_users, users, num_kinds)
-    found, low = np.full(num_kinds, -1), np.zeros(num_kinds, np.int64)
-    path, following = np.empty(num_kinds, np.int64), np.zeros(num_kinds, np.int64)
-    open_, num_open, num_found, num_stages = np.empty(num_kinds, np.int64), 0, 0, 0
-    closed = np.zeros(num_kinds, np.bool_)
-    for root in range(num_kinds):
-        if found[root] >= 0:
-            continue
-        path[0], depth = root, 1
-        while depth:
-            k = path[depth - 1]
-            if found[k] < 0:
-                found[k] = low[k] = num_found
-                num_found += 1
-                open_[num_open] = k
-                num_open += 1
-            child = following[k]
-            if child < num_kinds:
-                following[k] += 1
-                if follows[k, child] and found[child] < 0:
-                    path[depth] = child
-                    depth += 1
-                elif follows[k, child] and not closed[child]:
-                    low[k] = min(low[k], found[child])
-                continue
-            depth -= 1
-            if depth:
-                low[path[depth - 1]] = min(low[path[depth - 1]], low[k])
-            if low[k] == found[k]:
-                while not closed[k]:
-                    num_open -= 1
-                    closed[open_[num_open]] = True
-                    stage[open_[num_open]] = num_stages
-                num_stages += 1
-    return num_stages - 1 - stage
+    leads = np.zeros((num_kinds, num_kinds), np.bool_)
+    for i in range(len(kind)):
+        for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
+            leads[kind[i], kind[users[j]]] = True
+    for between in range(num_kinds):
+        for k in range(num_kinds):
+            if leads[k, between]:
+                for to in range(num_kinds):
+                    leads[k, to] |= leads[between, to]
+    for k in range(num_kinds):
+        for other in range(num_kinds):
+            stage[k] += leads[other, k] and not leads[k, other]
+    return stage
 
 
 def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:

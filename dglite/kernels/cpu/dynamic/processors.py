@@ -1,9 +1,10 @@
-"""Processors: threads that run scripts of kernels without returning to Python, and wait for each other by numbers.
+"""Processors: threads that run a script of kernels without returning to Python, and wait for each other by numbers.
 
-A *script* is what one processor does in a job: instructions of four words (operation, words, task, tasks). An
-operation is the address of a kernel, called as ``kernel(words, task, tasks)``; or ``WAIT``, which signals that all
-before it is done and waits until all processors have signalled as often; or ``CHECK``, which ends the script if a
-kernel has reported an error. Khorasani et al., "Exploiting dynamic computation graphs by virtual persistent processor
+A *script* is what processors do in a job: instructions of four words (operation, words, who does it, what is not read
+here). An operation is the address of a kernel, called as ``kernel(words, task, tasks)``: by one processor as the only
+task, or, where it is nobody's alone (-1), by all of them; or ``WAIT``, which signals that all before it is done and
+waits until all processors have signalled as often; or ``CHECK``, which ends the script if a kernel has reported an
+error. Khorasani et al., "Exploiting dynamic computation graphs by virtual persistent processor
 specialization" (MICRO 2018), run such scripts on a GPU.
 
 Threads block in the interpreter's own locks, which need no GIL, so a job starts and ends while Python goes on. They are
@@ -38,7 +39,7 @@ __all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait
 WAIT, CHECK = 0, 1
 INSTRUCTION_WORDS = 4
 SIGNALS, FINISHED = 0, 8
-PROCESSORS, ERROR, SCRIPTS, STRIDE, COUNTS, JOB_WORDS = range(16, 22)
+PROCESSORS, ERROR, SCRIPT, LENGTH, JOB_WORDS = range(16, 21)
 """Words of a job. Signals and finished scripts are counted in cache lines of their own."""
 _SPINS = 2000
 """How often a processor looks for the signals of the others before it lets other threads have its core."""
@@ -78,17 +79,19 @@ def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True)
 def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
-    script = word(job, SCRIPTS) + processor * word(job, STRIDE)
-    for i in range(word(word(job, COUNTS), processor)):
-        at = script + 8 * INSTRUCTION_WORDS * i
-        operation = word(at, 0)
+    processors = word(job, PROCESSORS)
+    for i in range(word(job, LENGTH)):
+        at = word(job, SCRIPT) + 8 * INSTRUCTION_WORDS * i
+        operation, who = word(at, 0), word(at, 2)
         if operation == WAIT:
             _wait(job, word(at, 1), yield_)
         elif operation == CHECK:
             if word(job, ERROR) != 0:
                 return
-        else:
-            call_kernel(operation, word(at, 1), word(at, 2), word(at, 3))
+        elif who < 0:
+            call_kernel(operation, word(at, 1), processor, processors)
+        elif who == processor:
+            call_kernel(operation, word(at, 1), 0, 1)
 
 
 @njit("void(int64, int64, int64, int64, int64, int64)", nogil=True)
@@ -133,21 +136,17 @@ def _yield_address() -> int:
 
 
 class Job:
-    """The scripts of all processors, and all memory that they use."""
+    """A script, and all memory that it uses."""
 
     def __init__(self) -> None:
         self.words = np.zeros(JOB_WORDS, np.int64)
         self.error_address = self.words.ctypes.data + 8 * ERROR
         self._kept: Any = None
 
-    def give(self, scripts: np.ndarray, counts: np.ndarray, *kept: Any) -> None:
-        """Take over ``scripts`` (processors, most, 4), of which ``counts`` instructions count."""
-        self.words[PROCESSORS], self.words[SCRIPTS], self.words[COUNTS] = (
-            len(scripts),
-            scripts.ctypes.data,
-            counts.ctypes.data,
-        )
-        self.words[STRIDE], self._kept = scripts.strides[0], (scripts, counts, kept)
+    def give(self, processors: int, script: np.ndarray, *kept: Any) -> None:
+        """Take over the script (instructions, 4) of so many processors."""
+        self.words[PROCESSORS], self.words[SCRIPT], self.words[LENGTH] = processors, script.ctypes.data, len(script)
+        self._kept = script, kept
 
     def reset(self) -> None:
         """Let a job that has ended begin anew."""

@@ -1,4 +1,4 @@
-"""From the batches of a step of training to a script for each processor. Serial, and it releases the lock.
+"""From the batches of a step of training to the script of all processors. Serial, and it releases the lock.
 
 What must be computed comes as rows of a program (see :func:`.program.build`): element-wise steps that need no wait
 among them, and operations on whole batches, products and losses. Large ones are done by all processors together, each
@@ -27,9 +27,9 @@ __all__ = [
     "PRODUCT",
     "ROWWISE",
     "WORTH_SHARING",
-    "BatchOperations",
+    "Batches",
     "Stage",
-    "make_scripts",
+    "make_script",
     "touched_rows",
 ]
 
@@ -52,7 +52,7 @@ Of a ``CALL``, whose words are there already, kernels forward and backward (0: n
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
-NUMBER, OPEN, WORD, SMALL, NUM_COUNTERS = range(5)
+COUNT, NUMBER, OPEN, WORD, SMALL, BY_ELEMENTS, NUM_COUNTERS = range(7)
 
 _jit = njit(nogil=True)
 
@@ -65,51 +65,43 @@ class Stage(NamedTuple):
     starts: np.ndarray
 
 
-class BatchOperations(NamedTuple):
-    """Operations on batches: a row of ``table`` for each signature, what batches consist of, where gradients lie."""
+class Batches(NamedTuple):
+    """What both sweeps are of: their batches, the graph, and a row of ``table`` for each signature."""
 
+    plan: program.BatchPlan
+    graph: program.Graph
     table: np.ndarray
-    order: np.ndarray
-    bounds: np.ndarray
-    kinds: np.ndarray
-    ranks: np.ndarray
-    argptr: np.ndarray
-    args: np.ndarray
-    grads: np.ndarray
-    shift: int
 
 
-class _Scripts(NamedTuple):
-    """Scripts, one for each processor or one for all, the load of each processor, and words of batches."""
+class _Script(NamedTuple):
+    """Instructions, the load of each processor, words of batches, and counters."""
 
-    scripts: np.ndarray
-    counts: np.ndarray
+    instructions: np.ndarray
     load: np.ndarray
     words: np.ndarray
     counters: np.ndarray
 
 
 @_jit
-def _put(made: _Scripts, processor: int, operation: int, words: int, task: int, tasks: int) -> None:
-    at = made.counts[processor]
-    made.scripts[processor, at, 0], made.scripts[processor, at, 1] = operation, words
-    made.scripts[processor, at, 2], made.scripts[processor, at, 3] = task, tasks
-    made.counts[processor] = at + 1
+def _give(made: _Script, who: int, operation: int, words: int, apart: int) -> None:
+    """Add an instruction, with who does it and whether its rows are apart."""
+    at = made.counters[COUNT]
+    made.instructions[at, 0], made.instructions[at, 1] = operation, words
+    made.instructions[at, 2], made.instructions[at, 3] = who, apart
+    made.counters[COUNT] = at + 1
 
 
 @_jit
-def _wait(made: _Scripts) -> None:
+def _wait(made: _Script) -> None:
     """Let all processors wait for each other, unless nothing has been done since they did."""
-    if made.counters[OPEN] == _NOBODY:
-        return
-    made.counters[NUMBER] += 1
-    made.counters[OPEN] = _NOBODY
-    for processor in range(len(made.counts)):
-        _put(made, processor, WAIT, made.counters[NUMBER], 0, 0)
+    if made.counters[OPEN] != _NOBODY:
+        made.counters[NUMBER] += 1
+        made.counters[OPEN] = _NOBODY
+        _give(made, _SEVERAL, WAIT, made.counters[NUMBER], 0)
 
 
 @_jit
-def _who(made: _Scripts, work: int, follows: bool) -> int:
+def _who(made: _Script, work: int, follows: bool) -> int:
     """Return who does something: a processor, or ``_SEVERAL``; with ``follows`` it depends on what was done before."""
     small, before = work <= made.counters[SMALL] or len(made.load) == 1, made.counters[OPEN]
     if follows and not (small and before >= 0):
@@ -127,26 +119,11 @@ def _who(made: _Scripts, work: int, follows: bool) -> int:
 
 
 @_jit
-def _give(made: _Scripts, who: int, operation: int, words: int, apart: int) -> None:
-    """Add an instruction to one script, or a share of it to each; to one script for all, with who does it."""
-    count = len(made.counts)
-    if count < len(made.load):
-        _put(made, 0, operation, words, who, apart)
-        return
-    if who >= 0:
-        _put(made, who, operation, words, 0, 1)
-        return
-    for processor in range(count):
-        _put(made, processor, operation, words, processor, count)
-
-
-@_jit
-def _steps(made: _Scripts, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
+def _steps(made: _Script, stage: Stage, first: int, last: int, work: int, apart: int) -> None:
     # Work of 0 marks a sum over columns, which is one task.
     who = _who(made, work if work > 0 else 1, True)
     for step in range(first, last):
-        # In one script for all, rows that are apart are shared out by elements, not by columns.
-        if step > first and who == _SEVERAL and apart and len(made.counts) < len(made.load):
+        if step > first and who == _SEVERAL and apart and made.counters[BY_ELEMENTS]:
             _wait(made)
             made.counters[OPEN] = _SEVERAL
         at = stage.starts[step]
@@ -154,7 +131,7 @@ def _steps(made: _Scripts, stage: Stage, first: int, last: int, work: int, apart
 
 
 @_jit
-def _room(made: _Scripts) -> tuple[np.ndarray, int]:
+def _room(made: _Script) -> tuple[np.ndarray, int]:
     """Return room for the words of an operation on a batch, and its address."""
     at = made.counters[WORD]
     made.counters[WORD] = at + BATCH_WORDS
@@ -162,20 +139,21 @@ def _room(made: _Scripts) -> tuple[np.ndarray, int]:
 
 
 @_jit
-def _batch(made: _Scripts, heavy: BatchOperations, batch: int, backward: bool) -> None:
+def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
-    begin, count = heavy.bounds[batch], heavy.bounds[batch + 1] - heavy.bounds[batch]
-    row, rank = heavy.table[heavy.kinds[batch]], heavy.ranks[begin]
+    plan, graph = batches.plan, batches.graph
+    begin, count = plan.bounds[batch], plan.bounds[batch + 1] - plan.bounds[batch]
+    row, rank, shift = batches.table[plan.kinds[batch]], plan.ranks[begin], plan.shift
     if row[KIND] == CALL:
         operation = row[BACKWARD] if backward else row[FORWARD]
-        if operation != 0 and not (backward and heavy.grads[heavy.order[begin]] == 0):
+        if operation != 0 and not (backward and graph.grads[plan.order[begin]] == 0):
             address = row[WIDTH] if backward else row[HEIGHT]
             _give(made, _who(made, row[ROWS], True), operation, address, 1)
         return
     if backward:
         wanted = False
-        for node in heavy.order[begin : begin + count]:
-            wanted |= heavy.grads[heavy.args[heavy.argptr[node]] >> PLACE_BITS] != 0
+        for node in plan.order[begin : begin + count]:
+            wanted |= graph.grads[graph.args[graph.argptr[node]] >> PLACE_BITS] != 0
         if not wanted:
             return
     words, address = _room(made)
@@ -190,7 +168,7 @@ def _batch(made: _Scripts, heavy: BatchOperations, batch: int, backward: bool) -
         values = (operation, count * row[ROWS], row[FEATURES], x, from_x, labels, from_label, y, from_y)
         for i, value in enumerate(values):
             words[i] = value
-        gradients = (y + heavy.shift, from_y, x + heavy.shift, from_x, row[ADDS], row[REPORTS])
+        gradients = (y + shift, from_y, x + shift, from_x, row[ADDS], row[REPORTS])
         for i, value in enumerate(gradients):
             words[9 + i] = value
         work = 8 * count * row[ROWS] * row[FEATURES]
@@ -199,8 +177,8 @@ def _batch(made: _Scripts, heavy: BatchOperations, batch: int, backward: bool) -
         words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
         words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
         if backward:
-            words[4], words[5], words[8], words[9] = y + heavy.shift, from_y, x + heavy.shift, from_x
-            words[10], words[11] = x + heavy.shift if row[ADDS] else 0, from_x
+            words[4], words[5], words[8], words[9] = y + shift, from_y, x + shift, from_x
+            words[10], words[11] = x + shift if row[ADDS] else 0, from_x
         else:
             words[4], words[5], words[8], words[9] = x, from_x, y, from_y
             words[10], words[11] = row[BIAS], 0
@@ -209,31 +187,31 @@ def _batch(made: _Scripts, heavy: BatchOperations, batch: int, backward: bool) -
 
 
 @_jit
-def _sweep(made: _Scripts, stage: Stage, heavy: BatchOperations, backward: bool) -> None:
+def _sweep(made: _Script, stage: Stage, batches: Batches, backward: bool) -> None:
     for i in range(len(stage.rows)):
         row = stage.rows[i]
         if row[0]:
-            _batch(made, heavy, row[1], backward)
+            _batch(made, batches, row[1], backward)
         else:
             _steps(made, stage, row[1], row[2], row[3], row[4])
 
 
 @_jit
-def make_scripts(
+def make_script(
     forward: Stage,
     backward: Stage,
-    heavy: BatchOperations,
+    batches: Batches,
     before: np.ndarray,
     between: np.ndarray,
     after: np.ndarray,
     processors: int,
-    num_scripts: int,
+    by_elements: bool,
     small: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (scripts (num_scripts, most, 4), the number of instructions of each, words that they refer to).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (instructions (operation, words, who does it or -1, whether its rows are apart), words of batches).
 
-    Each processor has a script; or there is one for all, with (operation, words, who does it or -1, whether its rows
-    are apart). What takes up to ``small`` values is done by one processor.
+    What takes up to ``small`` values is done by one processor. With ``by_elements`` rows that are apart are shared out
+    so, else by columns.
 
     ``before`` the forward sweep, ``between`` both and ``after`` the backward one are rows (operation, address of words,
     work, how it goes with the rows before: ``ALONGSIDE`` them, ``FOLLOWS`` all of them, or is done by who did the last
@@ -242,29 +220,26 @@ def make_scripts(
     steps = len(forward.starts) + len(backward.starts)
     sweeps = len(forward.rows) + len(backward.rows)
     others = len(before) + len(between) + len(after)
-    most = 2 * steps + 2 * sweeps + 2 * others + 8
-    made = _Scripts(
-        np.empty((num_scripts, most, INSTRUCTION_WORDS), np.int64),
-        np.zeros(num_scripts, np.int64),
+    made = _Script(
+        np.empty((2 * steps + 2 * sweeps + 2 * others + 8, INSTRUCTION_WORDS), np.int64),
         np.zeros(processors, np.int64),
         np.zeros(sweeps * BATCH_WORDS, np.int64),
         np.zeros(NUM_COUNTERS, np.int64),
     )
-    made.counters[OPEN], made.counters[SMALL] = _NOBODY, small
+    made.counters[OPEN], made.counters[SMALL], made.counters[BY_ELEMENTS] = _NOBODY, small, by_elements
     _listed(made, before)
-    _sweep(made, forward, heavy, False)
+    _sweep(made, forward, batches, False)
     _wait(made)
     _listed(made, between)
-    _sweep(made, backward, heavy, True)
+    _sweep(made, backward, batches, True)
     _wait(made)
-    for processor in range(num_scripts):
-        _put(made, processor, CHECK, 0, 0, 0)
+    _give(made, _SEVERAL, CHECK, 0, 0)
     _listed(made, after)
-    return made.scripts, made.counts, made.words
+    return made.instructions[: made.counters[COUNT]].copy(), made.words
 
 
 @_jit
-def _listed(made: _Scripts, rows: np.ndarray) -> None:
+def _listed(made: _Script, rows: np.ndarray) -> None:
     who = _SEVERAL
     for i in range(len(rows)):
         if rows[i, 3] == FOLLOWS:
