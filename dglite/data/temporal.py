@@ -65,7 +65,7 @@ class _Events(GraphsMadeWhenRead, PublishedDataset):
 
     def _made(self, number: int) -> DGLGraph:
         so_far = self._steps <= self.start_time + number
-        made = graph(tuple(self.end_times[so_far].T))
+        made = graph(tuple(self._ends[so_far].T))
         made.edata[self._feature] = long_tensor(self._values[so_far].reshape(-1, 1))
         return made
 
@@ -110,8 +110,8 @@ class BitcoinOTCDataset(_Events):
         """Read the file."""
         (path,) = self._paths
         events = _events_of(path, ",").astype(np.int64)
-        self.end_times = events[:, :2] - events[:, :2].min()
-        _check_nodes(self.end_times, path)
+        self._ends = events[:, :2] - events[:, :2].min()
+        _check_nodes(self._ends, path)
         self._values = events[:, 2]
         self._steps = np.around((events[:, 3] - events[:, 3].min()) / _FORTNIGHT).astype(np.int64)
         self.start_time, self.end_time = 0, int(self._steps.max()) - 1  # as in DGL, without the last fortnight
@@ -167,8 +167,8 @@ class _News(_Events, PartOfThree):
         """Read the file."""
         (path,) = self._paths
         events = _events_of(path, "\t").astype(np.int64)
-        self.end_times, self._values = events[:, [0, 2]], events[:, 1]
-        _check_nodes(self.end_times, path)
+        self._ends, self._values = events[:, [0, 2]], events[:, 1]
+        _check_nodes(self._ends, path)
         self._steps = events[:, 3] // self._minutes
         known = self._steps[self._steps != -1]
         if not len(known):
