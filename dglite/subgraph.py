@@ -140,22 +140,25 @@ def in_subgraph(
 
     ``nodes`` are ids or a boolean mask; with several node types, a dictionary by type.
     """
-    _refuse_block(graph, "in_subgraph")
-    chosen = _nodes_by_set(graph, nodes)
-    ends = zip(graph.adjacencies, graph._metagraph.ends, strict=True)
-    edges = [adjacency.in_edges(chosen[dst_set])[2] for adjacency, (_, dst_set) in ends]
-    return _of_edges(graph, edges, relabel_nodes, store_ids, output_device)
+    return _incident(graph, nodes, "in", (relabel_nodes, store_ids, output_device))
 
 
 def out_subgraph(
     graph: DGLGraph, nodes: Any, *, relabel_nodes: bool = False, store_ids: bool = True, output_device: Any = None
 ) -> DGLGraph:
     """Return the out-edges of the given nodes, node after node; otherwise as :func:`in_subgraph`."""
-    _refuse_block(graph, "out_subgraph")
+    return _incident(graph, nodes, "out", (relabel_nodes, store_ids, output_device))
+
+
+def _incident(graph: DGLGraph, nodes: Any, side: str, options: tuple[bool, bool, Any]) -> DGLGraph:
+    """Return the subgraph of the edges that enter nodes, side ``"in"``, or that leave them, ``"out"``."""
+    _refuse_block(graph, f"{side}_subgraph")
     chosen = _nodes_by_set(graph, nodes)
-    ends = zip(graph.adjacencies, graph._metagraph.ends, strict=True)
-    edges = [adjacency.out_edges(chosen[src_set])[2] for adjacency, (src_set, _) in ends]
-    return _of_edges(graph, edges, relabel_nodes, store_ids, output_device)
+    edges = [
+        adjacency.in_edges(chosen[dst_set])[2] if side == "in" else adjacency.out_edges(chosen[src_set])[2]
+        for adjacency, (src_set, dst_set) in zip(graph.adjacencies, graph._metagraph.ends, strict=True)
+    ]
+    return _of_edges(graph, edges, *options)
 
 
 # -- by distance -------------------------------------------------------------------------------------------------

@@ -66,13 +66,8 @@ class DistEmbedding(NodeEmbedding):
         self._num_embeddings, self._embedding_dim, self._name = num_embeddings, embedding_dim, name
         self._world_size = self._rows.exchange.world
 
-    def __call__(self, node_ids: Tensor, device: Any = "cpu") -> Tensor:
-        """Return the rows (ids, embedding_dim) on a device; where gradients are recorded, optimizers learn of them."""
-        rows = self._rows.rows(node_ids).to(device)
-        if torch.is_grad_enabled():
-            rows.requires_grad_()
-            self._trace.append((node_ids.to(device), rows))
-        return rows
+    def _rows_at(self, node_ids: Tensor) -> Tensor:
+        return self._rows.rows(node_ids)
 
     @property
     def rank(self) -> int:

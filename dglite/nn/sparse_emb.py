@@ -67,11 +67,14 @@ class NodeEmbedding:
 
     def __call__(self, node_ids: Tensor, device: Any = "cpu") -> Tensor:
         """Return the rows (ids, embedding_dim) on a device; where gradients are recorded, optimizers learn of them."""
-        rows = self._tensor.detach()[node_ids.to(self._tensor.device)].to(device)
+        rows = self._rows_at(node_ids).to(device)
         if framework.is_grad_enabled():
             rows.requires_grad_()
             self._trace.append((node_ids.to(device), rows))
         return rows
+
+    def _rows_at(self, node_ids: Tensor) -> Tensor:
+        return self._tensor.detach()[node_ids.to(self._tensor.device)]
 
     @property
     def weight(self) -> Tensor:

@@ -259,30 +259,25 @@ class Adjacency(Lookups):
     def csc(self) -> Compressed:
         """Return the in-edges of each destination node: rows are destinations, indices sources."""
         csc = self._csc
-        if csc is None:
-            with self.lock:
-                if self._csc is not None:
-                    return self._csc
-                src, dst = self._edges()
-                csc = compress(dst, src, self.num_dst)
-                if "csc" in self.allowed:
-                    self._csc = csc
-                    self._share()
-        return csc
+        return self._compressed("csc") if csc is None else csc
 
     def csr(self) -> Compressed:
         """Return the out-edges of each source node: rows are sources, indices destinations."""
         csr = self._csr
-        if csr is None:
-            with self.lock:
-                if self._csr is not None:
-                    return self._csr
-                src, dst = self._edges()
-                csr = compress(src, dst, self.num_src)
-                if "csr" in self.allowed:
-                    self._csr = csr
-                    self._share()
-        return csr
+        return self._compressed("csr") if csr is None else csr
+
+    def _compressed(self, name: str) -> Compressed:
+        """Make the CSR or the CSC, unless another thread just has, and keep it where it is allowed."""
+        with self.lock:
+            kept: Compressed | None = getattr(self, f"_{name}")
+            if kept is not None:
+                return kept
+            src, dst = self._edges()
+            made = compress(src, dst, self.num_src) if name == "csr" else compress(dst, src, self.num_dst)
+            if name in self.allowed:
+                setattr(self, f"_{name}", made)
+                self._share()
+            return made
 
     @property
     def formats(self) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ def _joined(
     edges: np.ndarray, counts: list[np.ndarray], ndata: dict[str, np.ndarray], edata: dict[str, np.ndarray]
 ) -> Joined:
     src, dst = (np.ascontiguousarray(end) for end in edges)
-    return Joined(src, dst, starts(counts[0]), starts(counts[1]), ndata, edata)
+    first_node, first_edge = (starts(count) for count in counts)
+    return Joined(src, dst, first_node, first_edge, ndata, edata)
 
 
 def _from_npz(path: Path) -> Joined:
