@@ -20,7 +20,7 @@ from ..structure.adjacency import Adjacency, index_dtype_for
 from . import fallback, ordered
 from .degrees import DEGREE_SCALES, degree_scale
 from .operands import agreed, broadcast, check_operands, reads_edges, sum_to, tensor_operand
-from .processors import processor_of
+from .processors import HOST, processor_of
 from .repeated import remember, repeated
 from .traced import GraphOp, expression_of, is_traced, postfix, registered, reversed_of, traced
 from .winners import winner_gradients
@@ -161,7 +161,7 @@ def run_spmm(
         )
     else:
         kernel(structure, addresses, active.address(out), processor.worker, kept)
-        if bind == "bind_spmm" and winners is None and not comes_again:
+        if processor is HOST and bind == "bind_spmm" and winners is None and not comes_again:
             remember(adj, what, operands, kernel, structure)
     return out
 
