@@ -26,3 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("DGLITE_COMPILER", "llvm")
     if config.getoption("--full"):
         os.environ["DGLITE_TEST_FULL"] = "1"
+
+
+@pytest.fixture
+def one_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the second tensor library that another test may have brought: each backend call asks both then."""
+    from dglite.backend import active  # loads torch, which must find the settings above
+
+    for name in list(vars(active)):
+        monkeypatch.delattr(active, name)

@@ -7,16 +7,10 @@ import torch
 
 import dglite
 from dglite import ops
-from dglite.backend import active
 from dglite.errors import DGLError
 from dglite.ops.repeated import MOST_KEPT
 
-
-@pytest.fixture(autouse=True)
-def one_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the second library that another test may have brought."""
-    for name in list(vars(active)):
-        monkeypatch.delattr(active, name)
+pytestmark = pytest.mark.usefixtures("one_library")
 
 
 @pytest.fixture
