@@ -21,8 +21,9 @@ from .factors import OF_ROW, row_factors
 
 __all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
 
-LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 32, 8, 32
-"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther."""
+LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
+"""Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther. They
+go to the second cache, see docs/decisions/0188-rows-are-prefetched-into-the-second-cache.md."""
 INDICES_AHEAD = 512
 """Bytes between an index that is read and one that is asked for, where rows come from a cache. Processors ask for what
 is read in order by themselves, but not among so many other lines: then 16 entries wait for each line of indices."""
@@ -99,7 +100,7 @@ def _header(spec: KernelSpec) -> str:
         "from dglite.kernels.cpu.lanes import simd",
         "",
         f"ITEM, INDEX = {ITEM_BYTES[spec.dtype]}, {8 if spec.index == 'int64' else 4}",
-        "word, prefetch, differs, select = simd.word, simd.prefetch, simd.differs, simd.select",
+        "word, prefetch, differs, select = simd.word, simd.prefetch_l2, simd.differs, simd.select",
         "maximum, minimum, reduce_add = simd.maximum, simd.minimum, simd.reduce_add",
         *(f"{name} = simd.{name}" for name in sorted(set().union(*map(called_functions, spec.exprs)))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',

@@ -166,7 +166,7 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         "from dglite.kernels.cpu.lanes import philox, simd, tiles",
         "",
         f"ITEM, COMPUTE, HEADS, DRAWN = {item}, {compute}, {spec.heads * compute}, {drawn}",
-        "word, prefetch, greater, select = simd.word, simd.prefetch, simd.greater, simd.select",
+        "word, prefetch, greater, select = simd.word, simd.prefetch_l2, simd.greater, simd.select",
         "exp, log, maximum, reduce_add, steep = simd.exp, simd.log, simd.maximum, simd.reduce_add, tiles.steep",
         'number = simd.loader("float64", 1)',
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',

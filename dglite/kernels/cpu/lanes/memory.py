@@ -27,6 +27,7 @@ __all__ = [
     "part_loader",
     "part_storer",
     "prefetch",
+    "prefetch_l2",
     "repeat_loader",
     "storer",
     "word",
@@ -266,18 +267,24 @@ def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: st
     return edge
 
 
-@intrinsic
-def prefetch(typingctx: Any, address: Any) -> Any:
-    """Ask for the cache line at ``address`` ahead of its use."""
+def _prefetcher(locality: int) -> Any:
+    @intrinsic
+    def prefetch(typingctx: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+            pointer = _pointer(builder, args[0], I8)
+            kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(function, [pointer, I32(0), I32(locality), I32(1)])
+            return context.get_dummy_value()
 
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        pointer = _pointer(builder, args[0], I8)
-        kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, I32(0), I32(3), I32(1)])
-        return context.get_dummy_value()
+        return types.void(types.int64), codegen
 
-    return types.void(types.int64), codegen
+    return prefetch
+
+
+prefetch, prefetch_l2 = _prefetcher(3), _prefetcher(2)
+"""Ask for the cache line at an address ahead of its use: into the first cache, or into the second, which has room for
+more of them."""
 
 
 @cache
