@@ -11,6 +11,9 @@ from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbo
 IndexNames = Sequence[str | None]
 """An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
 
+NOTHING = over([], lambda: Place(0, slice(None)))
+"""An output that is not asked for."""
+
 
 def index_names(rank: int, prefix: str = "i") -> list[str]:
     """Return names for the indices of ``rank`` dimensions."""
