@@ -17,7 +17,10 @@ import torch
 from .slices import LinkDistance, TensorSlice, check_complete, pieces_of, slice_shape, transfers
 from .strategy import Combine
 
-__all__ = ["Exchange", "Pick", "read", "reducing"]
+__all__ = ["COMBINE", "Exchange", "Pick", "read", "reducing"]
+
+COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+"""How two partial results are combined."""
 
 Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 """How to read a slice of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
@@ -111,7 +114,7 @@ class Exchange:
         owns: bool = False,
     ) -> None:
         self.dtype, self.device, self._owns = dtype, device, owns
-        self._combine, self.world, parts = _COMBINE.get(combine), len(held), parts or [0] * len(held)
+        self._combine, self.world, parts = COMBINE.get(combine), len(held), parts or [0] * len(held)
         moves = transfers(held, needed, parts, distance or (lambda source, target: (source - target) % self.world))
         check_complete(moves, needed)
         self.pairs = {(m.source, m.target) for m in moves if m.source != m.target}
@@ -202,6 +205,3 @@ def reducing(
     pieces = pieces_of(held, parts)
     first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, distance)
     return [first, Exchange(rank, pieces, held, dtype, device, distance=distance)] if pieces else [first]
-
-
-_COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}

@@ -177,10 +177,8 @@ def _combine(output: Output, index: str, additive: bool) -> Combine | None:
     for e in output.expression.walk():
         if isinstance(e, Function) and index in indices_of(e.where):
             return None
-    if not _mentions(output, index):
-        return "concat"  # every part makes the whole
-    if index in indices_of(output.where):
-        return "concat"
+    if index in indices_of(output.where) or not _binds(output.expression, index):
+        return "concat"  # in the second case, every part makes the whole
     split = _distributes(output.expression, index)
     return split[0] if split and (additive or not split[1]) else None
 

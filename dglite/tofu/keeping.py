@@ -23,7 +23,7 @@ from .cost import index_cuts
 from .search import SearchStep
 from .traffic import plain
 
-__all__ = ["KeptFetches", "Use", "share_fetches"]
+__all__ = ["KeptFetches", "Use", "operands_of", "share_fetches"]
 
 aten = torch.ops.aten
 _VIEWS = (aten.view.default, aten._unsafe_view.default)
@@ -64,7 +64,7 @@ class _Fetch(NamedTuple):
     size: int
 
 
-def _operands(node: Node) -> list[Node]:
+def operands_of(node: Node) -> list[Node]:
     """Return the operands of an operator, in the order of its arguments, those that it reads twice twice."""
     found: list[Node] = []
     torch.fx.node.map_arg((node.args, node.kwargs), found.append)
@@ -132,7 +132,7 @@ def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any,
             names = {name: j for j, name in enumerate(dict.fromkeys(cut.name for cut in cuts if cut))}
             size = math.prod(local.inputs[i]) * group.call.input_sizes[i]
             for node in group.nodes:
-                root, order = _value(_operands(node)[i], values)
+                root, order = _value(operands_of(node)[i], values)
                 back = [order.index(d) for d in range(len(order))]
                 rows = [c and (names[c.name], c.extent, tuple(c.region[d] for d in back)) for c in cuts]
                 yield (root, *rows), _Fetch(number[node], (node, i), g, order, received, size)
