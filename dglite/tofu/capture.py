@@ -23,7 +23,7 @@ from ..errors import DGLError
 from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
-from .updates import rule_of
+from .updates import record_update
 
 __all__ = ["Captured", "capture"]
 
@@ -128,9 +128,9 @@ def capture(
     updates = {first[n]: recorder.node_of(b) for n, b in buffers.items() if recorder.node_of(b) is not first[n]}
     recorder.phase = "update"
     got = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
-    rule = rule_of(optimizer, {id(p): name for name, p in named.items()})
+    names = {id(p): name for name, p in named.items()}
     with torch.no_grad():
-        state, hyper, changed = rule(recorder, tensors, parameters, got)
+        state, hyper, changed = record_update(recorder, optimizer, parameters, tensors, got, names)
     updates |= changed
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
     graph = recorder.finish([recorder.node_of(value), *updates.values()])
