@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -109,8 +109,9 @@ class _Compiler:
             self._fetch((node, i), x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts])
             for i, x in enumerate(operands)
         ]
-        mine, slots = cuts[self.links.rank], iter(reads)
-        template = bind(node.target, *map_arg((node.args, node.kwargs), lambda _: OperandSlot(next(slots))))
+        mine = cuts[self.links.rank]
+        slots: Iterator[Any] = map(OperandSlot, reads)
+        template = bind(node.target, *map_arg((node.args, node.kwargs), lambda _: next(slots)))
         if template.get("device", self) is None:
             template["device"] = self.device
         made = WorkerInstruction(
@@ -140,7 +141,8 @@ class _Compiler:
         # the plan says nothing of what is made from no tensor: each worker makes what it holds
         if op is None or node not in self.slots:
             return [None] * len(self.steps)
-        by_dim = {dim: s for s in op.strategies if (dim := plain_dim(s.outputs[0])) is not None}
+        by_dim: dict[int | None, Strategy] = {plain_dim(s.outputs[0]): s for s in op.strategies}
+        by_dim.pop(None, None)
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
     def _fetch(self, use: Use, operand: Node, needed: list[TensorSlice | None]) -> int:
