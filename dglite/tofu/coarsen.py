@@ -20,9 +20,10 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .capture import Captured
+from .nodes import is_view
 from .strategy import Strategy, TensorShape, plain_dim
 
-__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen", "is_view"]
+__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
 
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
 
@@ -123,11 +124,6 @@ class Coarse:
         for used, node in last.items():
             found.setdefault(node, []).append(used)
         return found
-
-
-def is_view(node: Node) -> bool:
-    """Return whether a worker's part of a node is memory of its operand."""
-    return getattr(node.target, "is_view", False)
 
 
 def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True) -> Coarse:

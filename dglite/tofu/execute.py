@@ -18,11 +18,11 @@ from torch.fx.node import map_arg
 
 from ..errors import DGLError
 from .aten import operator_of
-from .coarsen import is_view
 from .exchange import Exchange, reducing
-from .keeping import Use, operands_of
+from .keeping import Use
 from .layout import Cut, Layout, slice_of_regions
 from .links import Links
+from .nodes import VIEWS, is_view, operands_of
 from .operator import DescribedOperator, bind
 from .parts import part_runner
 from .plan import PartitionPlan
@@ -197,7 +197,7 @@ class _Compiler:
 def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
     if op and cuts:
         return part_runner(op, cuts)
-    if node.target in _VIEWS:
+    if node.target in VIEWS:  # what has been fetched may lie in memory in another way than the whole would
         return lambda arguments: arguments["self"].reshape(arguments["size"])
     target: Any = node.target
     return lambda arguments: target(**arguments)
@@ -205,10 +205,6 @@ def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Ca
 
 def _turned(arguments: dict[str, Any]) -> Any:
     return arguments["x"].permute(arguments["dims"])
-
-
-# what a worker has fetched may lie in memory in another way than the whole would
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:

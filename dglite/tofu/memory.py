@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from .coarsen import Coarse, TensorShape, is_view
+from .coarsen import Coarse, TensorShape
 from .cost import LocalOperator
+from .nodes import is_view
 from .reuse import writing_into
 from .search import SearchStep
 

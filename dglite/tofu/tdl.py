@@ -49,32 +49,23 @@ Where = tuple[Affine | RowRange | None, ...]
 """Where in a tensor: an index or a slice for each dimension, None for all of it."""
 
 
+def _arithmetic(
+    operator: str,
+) -> tuple[Callable[[Expression, Any], Expression], Callable[[Expression, Any], Expression]]:
+    """Return the methods of an operator, and of the same with the operands swapped."""
+    return (
+        lambda left, right: Binary(operator, left, _expression(right)),
+        lambda right, left: Binary(operator, _expression(left), right),
+    )
+
+
 class Expression:
     """The value of an element of a tensor; the base of what a description consists of."""
 
-    def __add__(self, other: Any) -> Expression:
-        return Binary("+", self, _expression(other))
-
-    def __radd__(self, other: Any) -> Expression:
-        return Binary("+", _expression(other), self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return Binary("-", self, _expression(other))
-
-    def __rsub__(self, other: Any) -> Expression:
-        return Binary("-", _expression(other), self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return Binary("*", self, _expression(other))
-
-    def __rmul__(self, other: Any) -> Expression:
-        return Binary("*", _expression(other), self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return Binary("/", self, _expression(other))
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return Binary("/", _expression(other), self)
+    __add__, __radd__ = _arithmetic("+")
+    __sub__, __rsub__ = _arithmetic("-")
+    __mul__, __rmul__ = _arithmetic("*")
+    __truediv__, __rtruediv__ = _arithmetic("/")
 
     def __neg__(self) -> Expression:
         return Binary("-", ConstantExpression(0), self)

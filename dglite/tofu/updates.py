@@ -47,7 +47,7 @@ def record_update(
     state: Nodes = {}
     hyper: Nodes = {}
     updates: dict[Node, Node] = {}
-    shared: dict[int, _Group] = {}
+    shared: dict[int, _ParameterGroup] = {}
 
     def before(name: str, kind: str) -> torch.Tensor:
         tensor = recorder.placeholder(f"{name}.{kind}", tensors[name])
@@ -57,7 +57,7 @@ def record_update(
     for name in [name for name in gradients if name in groups]:
         number, options = groups[name]
         if number not in shared:
-            shared[number] = _Group(recorder, number, options)
+            shared[number] = _ParameterGroup(recorder, number, options)
             hyper[f"lr.{number}"] = recorder.node_of(shared[number].lr)
         with recorder:
             new, changed = update(tensors[name], gradients[name], shared[number], partial(before, name))
@@ -89,7 +89,7 @@ def _groups(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str
     return groups
 
 
-class _Group:
+class _ParameterGroup:
     """A parameter group: its options, and what its parameters share.
 
     Attributes
@@ -123,7 +123,7 @@ class _Group:
         return self._computed[name]
 
 
-def _sgd(p: torch.Tensor, g: torch.Tensor, group: _Group, state: Any) -> Any:
+def _sgd(p: torch.Tensor, g: torch.Tensor, group: _ParameterGroup, state: Any) -> Any:
     if group["weight_decay"]:
         g = g + p * group["weight_decay"]
     if not group["momentum"]:
@@ -134,7 +134,7 @@ def _sgd(p: torch.Tensor, g: torch.Tensor, group: _Group, state: Any) -> Any:
     return p - step * group.lr, [(old, buffer)]
 
 
-def _adam(p: torch.Tensor, g: torch.Tensor, group: _Group, state: Any) -> Any:
+def _adam(p: torch.Tensor, g: torch.Tensor, group: _ParameterGroup, state: Any) -> Any:
     decay = group["weight_decay"]
     if decay and group["decoupled_weight_decay"]:
         p = p * group.get("kept", lambda _: 1 - group.lr * decay)
@@ -150,7 +150,7 @@ def _adam(p: torch.Tensor, g: torch.Tensor, group: _Group, state: Any) -> Any:
     return p - new_mean / denominator * scale, [(mean, new_mean), (square, new_square)]
 
 
-def _adagrad(p: torch.Tensor, g: torch.Tensor, group: _Group, state: Any) -> Any:
+def _adagrad(p: torch.Tensor, g: torch.Tensor, group: _ParameterGroup, state: Any) -> Any:
     if group["weight_decay"]:
         g = g + p * group["weight_decay"]
     total = state("sum")
