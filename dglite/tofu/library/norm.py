@@ -23,11 +23,6 @@ def softmax(call: OperatorCall) -> SplitRule:
     return slices(call, [names] * len(call.inputs), [names])
 
 
-def _given(call: OperatorCall, **names: IndexNames) -> list[IndexNames]:
-    """Return the indices of the tensor arguments that a call has, in its order."""
-    return [names[name] for name in call.names]
-
-
 def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
     """Return the indices of the outputs, none for those that ``output_mask`` leaves out."""
     return [own if wanted else [] for own, wanted in zip(names, call["output_mask"], strict=True)]
@@ -36,15 +31,14 @@ def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
 @rule(aten.native_layer_norm)
 def layer_norm(call: OperatorCall) -> SplitRule:
     rows, whole = _normalized(call)
-    inputs = _given(call, input=rows + whole, weight=whole, bias=whole)
-    return slices(call, inputs, [rows + whole] * 3)
+    return slices(call, {"input": rows + whole, "weight": whole, "bias": whole}, [rows + whole] * 3)
 
 
 @rule(aten.native_layer_norm_backward)
 def layer_norm_backward(call: OperatorCall) -> SplitRule:
     rows, whole = _normalized(call)
     each = rows + whole
-    inputs = _given(call, grad_out=each, input=each, mean=each, rstd=each, weight=whole, bias=whole)
+    inputs = dict.fromkeys(("grad_out", "input", "mean", "rstd"), each) | dict.fromkeys(("weight", "bias"), whole)
     summed = [f"+{name}" for name in rows] + whole
     return slices(call, inputs, _asked(call, each, summed, summed))
 

@@ -10,7 +10,7 @@ import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, Max, Min, Over, Prod, Sum, TensorSymbol, describe, over
-from .common import IndexNames, index_names, outer, slices
+from .common import fitted, index_names, outer, slices
 
 aten = torch.ops.aten
 
@@ -53,7 +53,7 @@ REDUCTIONS: dict[Any, Callable[[Over], Expression]] = {
 
 
 @rule(*REDUCTIONS)
-def reduction(call: OperatorCall) -> SplitRule:
+def reduction(call: OperatorCall) -> SplitRule | None:
     """Return the rule of a reduction; a maximum along a dimension also tells where it is."""
     packet = call.target.overloadpacket
     if packet in (aten.max, aten.min) and "dim" in call.arguments:
@@ -83,8 +83,4 @@ def along_dim(call: OperatorCall) -> SplitRule:
     rank = len(call.shape("self"))
     whole = call.dims() if "dim" in call.arguments else tuple(range(rank))
     names = outer(rank, whole)
-
-    def fit(shape: tuple[int, ...]) -> IndexNames:
-        return names if len(shape) == rank else [n for n in names if n]
-
-    return slices(call, [names], [fit(shape) for shape in call.outputs])
+    return slices(call, [names], [fitted(shape, names) for shape in call.outputs])

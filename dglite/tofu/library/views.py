@@ -11,7 +11,7 @@ import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, TensorShape, rule
 from ..tdl import Expression, Opaque, Over, Place, TensorSymbol, describe, over
-from .common import elementwise, index_names, outer, resized, slices
+from .common import elementwise, fitted, index_names, outer, resized, slices
 
 aten = torch.ops.aten
 
@@ -154,11 +154,9 @@ def select(call: OperatorCall) -> SplitRule:
 def split(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
-    if len(call.outputs[0]) < len(shape):
-        return slices(call, [names], [[n for n in names if n]] * len(call.outputs))
-    sizes = [made[dim] for made in call.outputs]
-    if len(set(sizes)) > 1:
-        return slices(call, [names], [names] * len(call.outputs))
+    sizes = [made[dim] for made in call.outputs if len(made) == len(shape)]
+    if len(set(sizes)) != 1:
+        return slices(call, [names], [fitted(made, names) for made in call.outputs])
 
     # pieces of one size are split alike: a part has the same rows of each
     def piece(x: TensorSymbol, number: int) -> Over:
@@ -199,7 +197,7 @@ def cat(call: OperatorCall) -> SplitRule | None:
 def stack(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
-    return slices(call, [[n for n in names if n]] * len(call.inputs), [names])
+    return slices(call, [fitted(shape, names) for shape in call.inputs], [names])
 
 
 @rule(aten.flip)
@@ -263,18 +261,15 @@ def constant_pad_nd(call: OperatorCall) -> SplitRule:
 
 @rule(aten.slice_scatter, aten.select_scatter)
 def scatter_slice(call: OperatorCall) -> SplitRule:
-    rank = len(call.shape("self"))
-    names = outer(rank, call.dims())
-    source = names if len(call.shape("src")) == rank else [n for n in names if n]
-    return slices(call, [names, source], [names])
+    names = outer(len(call.shape("self")), call.dims())
+    return slices(call, [names, fitted(call.shape("src"), names)], [names])
 
 
 @rule(aten.slice_backward, aten.select_backward)
 def slice_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
-    source = names if len(call.inputs[0]) == rank else [n for n in names if n]
-    return slices(call, [source], [names], local=resized("input_sizes"))
+    return slices(call, [fitted(call.inputs[0], names)], [names], local=resized("input_sizes"))
 
 
 @rule(aten.as_strided)
