@@ -91,10 +91,8 @@ class Exchange:
         Bytes that all workers together receive.
     pairs : set of (int, int)
         Which worker sends to which.
-    sends : dict of int to list of Pick
-        What each other worker gets of the tensor that this one holds.
-    send_sizes : dict of int to list of int
-        How many elements these are.
+    sends : dict of int to list of (Pick, int)
+        What each other worker gets of the tensor that this one holds, and how many elements that is.
     takes : dict of int to list of ReceivedRows
         What comes from each other worker.
     largest : int
@@ -122,8 +120,7 @@ class Exchange:
         self.largest = max(math.prod(slice_shape(slice_)) for slice_ in needed if slice_ is not None) * dtype.itemsize
         mine, wanted = held[rank], needed[rank]
         self._shape = None if wanted is None else slice_shape(wanted)
-        self.sends: dict[int, list[Pick]] = {}
-        self.send_sizes: dict[int, list[int]] = {}
+        self.sends: dict[int, list[tuple[Pick, int]]] = {}
         self.takes: dict[int, list[ReceivedRows]] = {}
         self._own: list[tuple[Pick, ReceivedRows]] = []
         for m in moves:
@@ -136,8 +133,7 @@ class Exchange:
             if rank == m.source == m.target:
                 self._own.append((pick, piece))
             elif rank == m.source:
-                self.sends.setdefault(m.target, []).append(pick)
-                self.send_sizes.setdefault(m.target, []).append(math.prod(slice_shape(m.rows)))
+                self.sends.setdefault(m.target, []).append((pick, math.prod(slice_shape(m.rows))))
             elif rank == m.target:
                 self.takes.setdefault(m.source, []).append(piece)
         self._numbers = sorted({m.part for m in moves if m.target == rank})
