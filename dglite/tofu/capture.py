@@ -20,6 +20,7 @@ from torch import nn
 from torch.fx import Graph, Node
 
 from ..errors import DGLError
+from .nodes import Gone
 from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
@@ -110,8 +111,7 @@ def capture(
     data = tuple(recorder.placeholder(f"input.{i}", x) for i, x in enumerate(example_inputs))
     first = {name: recorder.node_of(b) for name, b in (frozen | buffers).items()}
     parameters = {name: recorder.node_of(p) for name, p in tensors.items()}
-    inputs = tuple(map(recorder.node_of, data))
-    held = dict(tensors) | frozen | buffers
+    inputs, held = tuple(map(recorder.node_of, data)), tensors | frozen | buffers
 
     def forward() -> torch.Tensor:
         if loss is None:
@@ -134,11 +134,7 @@ def capture(
     updates |= changed
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
     graph = recorder.finish([recorder.node_of(value), *updates.values()])
-    gone = keep_stacks(graph)
-    merged = merge_products(graph)
-    gone = {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
-    alive = set(graph.nodes)
-    now = [(gone.get(v, v), gone.get(g, g)) for v, g in pairs]
+    gone = _rewritten(graph)
     return Captured(
         graph,
         parameters,
@@ -150,9 +146,22 @@ def capture(
         recorder.constant_values,
         recorder.node_of(value),
         {old: gone.get(new) or new for old, new in updates.items()},
-        {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive},
+        _alive(pairs, gone, graph),
         module,
     )
+
+
+def _rewritten(graph: Graph) -> Gone:
+    """Rewrite the graph so that it splits better; return for each node that is gone the one with the same values."""
+    gone, merged = keep_stacks(graph), merge_products(graph)
+    return {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
+
+
+def _alive(pairs: Sequence[tuple[Node, Node]], gone: Gone, graph: Graph) -> dict[Node, Node]:
+    """Return the gradients of forward values, as far as the graph still has both."""
+    alive = set(graph.nodes)
+    now = [(gone.get(value, value), gone.get(gradient, gradient)) for value, gradient in pairs]
+    return {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive}
 
 
 def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:

@@ -81,7 +81,7 @@ class OperatorGroup:
 
     Attributes
     ----------
-    call : Call
+    call : CallSignature
     inputs, outputs : tuple of int
         Numbers of tensor groups; -1 for an output that nothing reads.
     nodes : list of Node

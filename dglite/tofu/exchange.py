@@ -195,7 +195,7 @@ def reducing(
 ) -> list[Exchange]:
     """Return the exchanges, one after the other, from partial results to their sum, or maximum, where they are held.
 
-    Each worker takes all parts of what it holds. Boxes that several workers hold are reduced in pieces and then
+    Each worker takes all parts of what it holds. Slices that several workers hold are reduced in pieces and then
     gathered.
     """
     pieces = pieces_of(held, parts)

@@ -94,7 +94,7 @@ def verify(
     ----------
     target, args, kwargs
         The call, on tensors with values, best of float64.
-    operator : Operator, optional
+    operator : DescribedOperator, optional
         Its description, by default the library's.
     tolerance : float
         How far numbers may differ, relative to the largest of their output.
