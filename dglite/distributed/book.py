@@ -11,7 +11,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..structure.ids import as_ids
 
-__all__ = ["CanonicalEtype", "PartitionBook", "Ranges"]
+__all__ = ["CanonicalEtype", "IdsByOwner", "PartitionBook", "Ranges"]
 
 CanonicalEtype = tuple[str, str, str]
 """Source type, name, destination type."""
@@ -47,6 +47,11 @@ class Ranges:
         """Return ids as int64. Raises ``DGLError`` where they are no integers or do not exist."""
         return as_ids(ids, self.count, self.what).astype(np.int64, copy=False)
 
+    def outside(self, ids: np.ndarray, part: int) -> np.ndarray:
+        """Return whether each id is another part's."""
+        first, last = self.of(part)
+        return (ids < first) | (ids >= last)
+
     def owners(self, ids: np.ndarray) -> np.ndarray:
         """Return the part that owns each id, int64."""
         return np.searchsorted(self.bounds, ids, "right") - 1
@@ -54,6 +59,37 @@ class Ranges:
     def cuts(self, ids: np.ndarray) -> np.ndarray:
         """Return where the ids of each part begin among ascending ``ids``: P + 1 numbers."""
         return np.searchsorted(ids, self.bounds)
+
+
+@final
+class IdsByOwner:
+    """Ids in ascending order, so that those of each owner stand together.
+
+    Attributes
+    ----------
+    ids
+        the ids, ascending.
+    order
+        where each was among those given.
+    counts
+        how many each part owns.
+    """
+
+    def __init__(self, ranges: Ranges, ids: np.ndarray) -> None:
+        self.order = np.argsort(ids, kind="stable")
+        self.ids = ids[self.order]
+        self._cuts = ranges.cuts(self.ids)
+        self.counts: list[int] = np.diff(self._cuts).tolist()
+
+    def of(self, part: int) -> np.ndarray:
+        """Return the ids of a part."""
+        return self.ids[self._cuts[part] : self._cuts[part + 1]]
+
+    def restored(self, values: np.ndarray) -> np.ndarray:
+        """Return values of the ids, part after part, in the order in which the ids were given."""
+        found = np.empty(len(self.order), values.dtype)
+        found[self.order] = values
+        return found
 
 
 @final
@@ -110,6 +146,10 @@ class PartitionBook:
         """The edge types as (source type, name, destination type)."""
         return list(self.edges)
 
+    def of(self, kind: str) -> dict[Any, Ranges]:
+        """Return the ranges of all types of ``kind`` ``"node"`` or ``"edge"``."""
+        return self.nodes if kind == "node" else self.edges  # type: ignore[return-value]
+
     def to_canonical_etype(self, etype: Any) -> CanonicalEtype:
         """Return the edge type that a name means. Raises ``DGLError`` where none or several have it."""
         found = [own for own in self.edges if etype in (own, own[1])]
@@ -118,23 +158,27 @@ class PartitionBook:
         return found[0]
 
     def ranges_of(self, kind: str, type_: Any = None) -> Ranges:
-        """Return the ranges of a type of ``kind`` ``"node"`` or ``"edge"``; None means the only type.
+        """Return the ranges of a type; see :meth:`type_of`."""
+        return self.of(kind)[self.type_of(kind, type_)]
+
+    def type_of(self, kind: str, type_: Any = None) -> Any:
+        """Return the type of ``kind`` ``"node"`` or ``"edge"`` that is meant; None means the only type.
 
         Raises
         ------
         DGLError
             There is no such type, or several and none is named.
         """
-        of: Mapping[Any, Ranges] = self.nodes if kind == "node" else self.edges
+        of = self.of(kind)
         if type_ is None or (type_ not in of and type_ == {"node": "_N", "edge": "_E"}[kind]):
             if len(of) != 1:
                 raise DGLError(f"the graph has {kind}s of types {list(of)}; name one of them")
-            return next(iter(of.values()))
+            return next(iter(of))
         if kind == "edge":
-            return self.edges[self.to_canonical_etype(type_)]
+            return self.to_canonical_etype(type_)
         if type_ not in of:
             raise DGLError(f"there are no nodes of type {type_!r}; types are {self.ntypes}")
-        return of[type_]
+        return type_
 
     # -- owners -----------------------------------------------------------------------------------------------------
     def nid2partid(self, nids: Any, ntype: Any = None) -> Tensor:
@@ -175,7 +219,7 @@ class PartitionBook:
     def _places(self, ranges: Ranges, ids: Any, partid: int) -> Tensor:
         found = ranges.checked(ids)
         first, last = ranges.of(self._part(partid))
-        other = found[(found < first) | (found >= last)]
+        other = found[ranges.outside(found, partid)]
         if len(other):
             raise DGLError(
                 f"{ranges.what} {other[0]} belongs to part {ranges.owners(other[:1])[0]}, not to part {partid}, which "

@@ -118,8 +118,7 @@ class Collectives:
         if not self._entered.acquire(blocking=False):
             raise DGLError(f"{what}: another thread is in an exchange; give each thread its own")
         try:
-            theirs = self._all_to_all(mine.reshape(-1), [_LINE] * self.world, [_LINE] * self.world, what, "counts")
-            theirs = theirs.view(self.world, _LINE)
+            theirs = self.reply(what, "counts", mine, [1] * self.world, [1] * self.world)
             if bool(theirs[:, 0].any()) or bool((theirs[:, 1] != mine[0, 1]).any()):
                 raise self._why(what, error) from error
         finally:
@@ -170,22 +169,17 @@ class Collectives:
     def send(
         self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], error: BaseException | None = None
     ) -> tuple[torch.Tensor, list[int]]:
-        """Send ``counts[r]`` elements of a one-dimensional tensor to each rank r, one after the other.
+        """Send ``counts[r]`` rows of a tensor to each rank r, one after the other.
 
-        Returns what comes, rank after rank, and how many elements from each. ``kind`` is what the bytes are counted as.
+        Returns what comes, rank after rank, and how many rows from each. ``kind`` is what the bytes are counted as.
         """
         coming = self.begin(what, counts, error)
-        return self._all_to_all(values, counts, coming, what, kind), coming
+        return self.reply(what, kind, values, counts, coming), coming
 
     def reply(
         self, what: str, kind: str, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int]
     ) -> torch.Tensor:
         """Send as :meth:`send` does, where all know how much comes."""
-        return self._all_to_all(values, counts, coming, what, kind)
-
-    def _all_to_all(
-        self, values: torch.Tensor, counts: Sequence[int], coming: Sequence[int], what: str, kind: str
-    ) -> torch.Tensor:
         received, wait = self.start(what, kind, values, counts, coming)
         wait()
         return received

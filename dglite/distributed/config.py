@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -53,6 +54,7 @@ def sha256_of(path: Path) -> str:
 
 
 @final
+@dataclass
 class PartConfig:
     """What the JSON file says.
 
@@ -74,36 +76,21 @@ class PartConfig:
         where the file is.
     """
 
-    def __init__(self, fields: dict[str, Any], path: Path | None = None) -> None:
-        self.path = path
-        self.graph_name: str = fields["graph_name"]
-        self.part_method: str = fields["part_method"]
-        self.num_hops: int = fields["num_hops"]
-        self.idtype = str(np.dtype(fields["idtype"]))
-        self.nodes: dict[str, list[int]] = dict(fields["nodes"])
-        self.edges: dict[CanonicalEtype, list[int]] = {
-            (src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]
-        }
-        self.features: dict[str, list[list[str]]] = fields["features"]
-        self.sizes: list[dict[str, int]] = fields["sizes"]
-        self.files: dict[str, list[Any]] = fields["files"]
-        self.num_parts = len(next(iter(self.nodes.values()))) - 1
+    graph_name: str
+    part_method: str
+    num_hops: int
+    idtype: str
+    nodes: dict[str, list[int]]
+    edges: dict[CanonicalEtype, list[int]]
+    features: dict[str, list[list[str]]]
+    sizes: list[dict[str, int]]
+    files: dict[str, list[Any]]
+    path: Path | None = None
 
-    @classmethod
-    def of_parts(
-        cls,
-        graph_name: str,
-        part_method: str,
-        num_hops: int,
-        node_bounds: list[np.ndarray],
-        edge_bounds: list[np.ndarray],
-        g: DGLGraph,
-    ) -> PartConfig:
-        """Return that of a graph that has been cut; sizes and files are to be filled in."""
-        nodes = [[ntype, bounds.tolist()] for ntype, bounds in zip(g.ntypes, node_bounds, strict=True)]
-        edges = [[etype, bounds.tolist()] for etype, bounds in zip(g.canonical_etypes, edge_bounds, strict=True)]
-        about = {"graph_name": graph_name, "part_method": part_method, "num_hops": num_hops, "idtype": str(g._idtype)}
-        return cls({**about, "nodes": nodes, "edges": edges, "features": feature_names(g), "sizes": [], "files": {}})
+    @property
+    def num_parts(self) -> int:
+        """The number of parts."""
+        return len(next(iter(self.nodes.values()))) - 1
 
     @classmethod
     def read(cls, part_config: Any) -> PartConfig:
@@ -121,14 +108,20 @@ class PartConfig:
             raise DGLError(f"{path} cannot be read: {error}; give the JSON file that partition_graph wrote") from error
         try:
             fields = json.loads(text)
-            version = fields["version"]
+            version = fields.pop("version")
             if type(version) is int and version > VERSION:
                 raise DGLError(f"{path} is of version {version}; this dglite reads up to {VERSION}: update it")
-            found = cls(fields, path)
-        except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
+            stated = fields.pop("hash", None)
+            fields["nodes"] = dict(fields["nodes"])
+            fields["edges"] = {(src, name, dst): bounds for (src, name, dst), bounds in fields["edges"]}
+            fields["idtype"] = str(np.dtype(fields["idtype"]))
+            found = cls(**fields, path=path)
+            if not found.nodes:
+                raise ValueError("it has no node types")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DGLError(f"{path} is damaged or was not written by partition_graph: {error!r}") from error
         found.book(0)
-        if fields.get("hash") != found.hash:
+        if stated != found.hash:
             raise DGLError(f"{path} was changed after it was written: its hash does not fit; partition the graph again")
         return found
 
@@ -140,17 +133,9 @@ class PartConfig:
             part.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
     def _fields(self) -> dict[str, Any]:
-        return {
-            "graph_name": self.graph_name,
-            "part_method": self.part_method,
-            "num_hops": self.num_hops,
-            "idtype": self.idtype,
-            "nodes": list(self.nodes.items()),
-            "edges": list(self.edges.items()),
-            "features": self.features,
-            "sizes": self.sizes,
-            "files": self.files,
-        }
+        fields = {**vars(self), "nodes": list(self.nodes.items()), "edges": list(self.edges.items())}
+        del fields["path"]
+        return fields
 
     @property
     def hash(self) -> str:

@@ -12,7 +12,7 @@ from ..backend import Tensor
 from ..errors import DGLError
 from ..nn import NodeEmbedding
 from .checkpoint import from_original_order, in_original_order
-from .tensor import DistTensor, PartitionPolicy
+from .tensor import DistTensor, PartitionPolicy, send_to_owners
 
 __all__ = ["DistEmbedding"]
 
@@ -85,21 +85,10 @@ class DistEmbedding(NodeEmbedding):
         found = super()._gathered(read)
         none = torch.empty(0, dtype=torch.int64), table.local[:0]
         ids, grads = none if found is None else (found[0].cpu(), found[1].cpu().to(table.dtype))
-        order = np.argsort(ids.numpy(), kind="stable")
-        ascending = ids.numpy()[order].astype(np.int64)
-        counts = np.diff(table.ranges.cuts(ascending)).tolist()
-        own, coming = exchange.send(
-            f"gradients of {table.name}", "ids", torch.from_numpy(ascending), counts, self._not_finite(grads)
-        )
-        width = self._embedding_dim
-        values = exchange.reply(
-            f"gradients of {table.name}",
-            "gradients",
-            grads[torch.from_numpy(order)].reshape(-1),
-            [count * width for count in counts],
-            [count * width for count in coming],
-        )
-        return (own - table.ranges.of(exchange.rank)[0], values.view(-1, width)) if len(own) else None
+        what, failed = f"gradients of {table.name}", self._not_finite(grads)
+        rows = ids.numpy().astype(np.int64, copy=False)
+        own, values = send_to_owners(exchange, what, "gradients", table.ranges, rows, grads, failed)
+        return (torch.from_numpy(own), values) if len(own) else None
 
     def _not_finite(self, grads: Tensor) -> DGLError | None:
         if bool(torch.isfinite(grads).all()):

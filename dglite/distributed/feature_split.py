@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from .collectives import TIMEOUT, Collectives
 from .full_graph_checks import check_starts, message_of
 
 __all__ = ["FeatureSplit"]
+
+Turn = Callable[[torch.Tensor, str], torch.Tensor]
 
 
 class FeatureSplit:
@@ -80,8 +83,10 @@ class FeatureSplit:
         expr = message_of(edge_weight is not None)
         weights = () if edge_weight is None else (edge_weight.reshape(-1, 1),)
         width = math.prod(x.shape[1:])
-        columns = _ToColumns.apply(x.reshape(len(x), width), self)
-        found = _ToRows.apply(spmm(self.graph.adjacency(), expr, Reducer(reduce), (columns, *weights)), self, width)
+        to_rows = partial(self.to_rows, width=width)
+        columns = _Turned.apply(x.reshape(len(x), width), self.to_columns, to_rows)
+        sums = spmm(self.graph.adjacency(), expr, Reducer(reduce), (columns, *weights))
+        found = _Turned.apply(sums, to_rows, self.to_columns)
         return found.reshape(x.shape)  # type: ignore[no-any-return]
 
     def _widths(self, width: int) -> list[int]:
@@ -96,7 +101,7 @@ class FeatureSplit:
         given, taken = [len(x) * width for width in widths], [count * own for count in counts]
         return self.exchange.reply("the exchange of columns", kind, send, given, taken).view(sum(counts), own)
 
-    def to_rows(self, x: torch.Tensor, width: int, kind: str) -> torch.Tensor:
+    def to_rows(self, x: torch.Tensor, kind: str, width: int) -> torch.Tensor:
         """Return all columns of some rows for some columns of all rows."""
         widths, own = self._widths(width), self._counts[self.rank]
         given, taken = [count * x.shape[1] for count in self._counts], [own * width for width in widths]
@@ -106,25 +111,15 @@ class FeatureSplit:
         )
 
 
-class _ToColumns(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, split: FeatureSplit) -> torch.Tensor:  # type: ignore[override]
-        ctx.split, ctx.width = split, x.shape[1]
-        return split.to_columns(x, "columns")
+class _Turned(torch.autograd.Function):
+    """An exchange of columns, with that of gradients the other way round."""
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return ctx.split.to_rows(grad, ctx.width, "gradients"), None
-
-
-class _ToRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, split: FeatureSplit, width: int) -> torch.Tensor:  # type: ignore[override]
-        ctx.split = split
-        return split.to_rows(x, width, "columns")
+    def forward(ctx: Any, x: torch.Tensor, turn: Turn, back: Turn) -> torch.Tensor:  # type: ignore[override]
+        ctx.back = back
+        return turn(x, "columns")
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return ctx.split.to_columns(grad, "gradients"), None, None
+        return ctx.back(grad, "gradients"), None, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from ..backend import Tensor, active
 from ..errors import DGLError
 from ..graph import DGLGraph
 from ..structure.ids import integer_array
-from .book import CanonicalEtype, PartitionBook, Ranges
+from .book import CanonicalEtype, PartitionBook
 from .collectives import TIMEOUT, Collectives
 from .config import PartConfig
 from .parts import Part, load_topology
@@ -77,9 +78,10 @@ class DistGraph:
         self._book = self._part.book
         self.partitioned = structure if isinstance(structure, PartTopology) else None
         self._replicated = structure if isinstance(structure, DGLGraph) else None
-        self._original = {kind: self._original_ids(kind) for kind in ("node", "edge")}
+        self._original: dict[str, list[Any]] = {}
         self._frames: dict[str, dict[Any, dict[str, DistTensor]]] = {}
         for kind in ("node", "edge"):
+            self._original[kind] = self._original_ids(kind)
             features = self._part.features(kind)
             self._frames[kind] = {type_: self._tensors(kind, type_, of) for type_, of in features.items()}
         self.nodes, self.edges = _Types(self, "node"), _Types(self, "edge")
@@ -103,14 +105,19 @@ class DistGraph:
 
     def _original_ids(self, kind: str) -> list[Any]:
         """Return by type the ids before the graph was partitioned: of all, or those of this rank's part."""
-        of: Mapping[Any, Any] = self._book.nodes if kind == "node" else self._book.edges
-        whole = self._replicated
+        types, whole = self._book.of(kind), self._replicated
         if whole is not None:
-            return [
-                (whole._node_frame if kind == "node" else whole._edge_frame)(i).pop("orig_id") for i in range(len(of))
-            ]
-        columns = [active.from_numpy(self._part.array(f"{kind}s.{i}.orig_id")) for i in range(len(of))]
-        return [self._tensors(kind, type_, {"orig_id": own})["orig_id"] for type_, own in zip(of, columns, strict=True)]
+            frame_of = whole._node_frame if kind == "node" else whole._edge_frame
+            return [frame_of(i).pop("orig_id") for i in range(len(types))]
+        return [self._tensors(kind, t, {"orig_id": self._own_original(kind, t)})["orig_id"] for t in types]
+
+    def _own_original(self, kind: str, type_: Any) -> Tensor:
+        """Return the ids of this rank's part before the graph was partitioned."""
+        return active.from_numpy(self._part.array(f"{kind}s.{self._number(kind, type_)}.orig_id"))
+
+    def _number(self, kind: str, type_: Any) -> int:
+        """Return the place of a type among those of its kind."""
+        return list(self._book.of(kind)).index(self._book.type_of(kind, type_))
 
     def _tensors(self, kind: str, type_: Any, columns: Mapping[str, Tensor]) -> dict[str, DistTensor]:
         policy, found = self._policy(kind, type_), {}
@@ -146,14 +153,7 @@ class DistGraph:
         return self._policy("edge", etype)
 
     def _policy(self, kind: str, type_: Any) -> PartitionPolicy:
-        ranges = self._book.ranges_of(kind, type_)
-        own = self._part.array(f"{kind}s.{self._number(kind, ranges)}.orig_id")
-        return PartitionPolicy(self.exchange, ranges, active.from_numpy(own))
-
-    def _number(self, kind: str, ranges: Ranges) -> int:
-        """Return the place of a type among those of its kind."""
-        of = self._book.nodes if kind == "node" else self._book.edges
-        return next(i for i, own in enumerate(of.values()) if own is ranges)
+        return PartitionPolicy(self.exchange, self._book.ranges_of(kind, type_), self._own_original(kind, type_))
 
     @property
     def ntypes(self) -> list[str]:
@@ -172,12 +172,14 @@ class DistGraph:
 
     def num_nodes(self, ntype: str | None = None) -> int:
         """Return the number of nodes of all parts, of a type or of all."""
-        ranges = self._book.nodes.values() if ntype is None else [self._book.ranges_of("node", ntype)]
-        return sum(of.count for of in ranges)
+        return self._count("node", ntype)
 
     def num_edges(self, etype: Any = None) -> int:
         """Return the number of edges of all parts, of a type or of all."""
-        ranges = self._book.edges.values() if etype is None else [self._book.ranges_of("edge", etype)]
+        return self._count("edge", etype)
+
+    def _count(self, kind: str, type_: Any) -> int:
+        ranges = self._book.of(kind).values() if type_ is None else [self._book.ranges_of(kind, type_)]
         return sum(of.count for of in ranges)
 
     number_of_nodes, number_of_edges = num_nodes, num_edges
@@ -195,7 +197,7 @@ class DistGraph:
         return self._part.graph()
 
     def in_degrees(self, v: Any, etype: Any = None) -> Tensor:
-        """Return the in-degrees of nodesof any rank."""
+        """Return the in-degrees of nodes of any rank."""
         if self.partitioned is None:
             return self.topology.in_degrees(v, etype)
         whole = self.partitioned.whole
@@ -204,19 +206,18 @@ class DistGraph:
         return whole._ids_tensor(self.partitioned.in_degrees(self.exchange, relation, lambda: ranges.checked(v)))
 
     def find_edges(self, edges: Any, etype: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the ends of edgesof any rank."""
+        """Return the ends of edges of any rank."""
         if self.partitioned is None:
             return self.topology.find_edges(edges, etype)
         whole = self.partitioned.whole
         relation = whole.etype_id(etype)
-        wanted = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
-        ((src, dst),) = wanted
+        found = self.partitioned.find_edges(self.exchange, lambda: [(relation, whole.edge_ids_of(edges, relation))])
+        ((src, dst),) = found
         return whole._ids_tensor(src), whole._ids_tensor(dst)
 
     def original_ids(self, kind: str, type_: Any, ids: Any) -> Tensor:
         """Return the ids that nodes, or edges, of a type had before the graph was partitioned."""
-        ranges = self._book.ranges_of(kind, type_)
-        column = self._original[kind][self._number(kind, ranges)]
+        ranges, column = self._book.ranges_of(kind, type_), self._original[kind][self._number(kind, type_)]
         return column.rows(ids) if isinstance(column, DistTensor) else active.take(column, ranges.checked(ids))
 
     def original_sources(self) -> Callable[[int, np.ndarray], np.ndarray]:
@@ -245,10 +246,7 @@ class DistGraph:
 
     def frame(self, kind: str, type_: Any) -> dict[str, DistTensor]:
         """Return the features of a type of ``kind`` ``"node"`` or ``"edge"``; None means the only type."""
-        ranges = self._book.ranges_of(kind, type_)
-        of = self._book.nodes if kind == "node" else self._book.edges
-        (name,) = [name for name, own in of.items() if own is ranges]
-        return self._frames[kind][name]
+        return self._frames[kind][self._book.type_of(kind, type_)]
 
     def tensor(self, kind: str, type_: Any, name: str) -> DistTensor:
         """Return a feature. Raises ``DGLError`` where the type or the feature does not exist."""
@@ -265,17 +263,11 @@ class _Types(Mapping[Any, Any]):
     def __init__(self, g: DistGraph, kind: str) -> None:
         self._g, self._kind = g, kind
 
-    def __getitem__(self, type_: Any) -> _Data:
-        return _Data(self._g.frame(self._kind, type_))
+    def __getitem__(self, type_: Any) -> SimpleNamespace:
+        return SimpleNamespace(data=self._g.frame(self._kind, type_))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._g.ntypes if self._kind == "node" else self._g.canonical_etypes)
+        return iter(self._g.get_partition_book().of(self._kind))
 
     def __len__(self) -> int:
-        return len(self._g.ntypes if self._kind == "node" else self._g.canonical_etypes)
-
-
-@final
-class _Data:
-    def __init__(self, data: dict[str, DistTensor]) -> None:
-        self.data = data
+        return len(self._g.get_partition_book().of(self._kind))

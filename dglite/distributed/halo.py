@@ -21,13 +21,8 @@ class Route:
     def __init__(
         self, exchange: Collectives, num_rows: int, rows: np.ndarray, given: list[int], taken: list[int]
     ) -> None:
-        self.exchange, self.num_rows, self.rows, self.given, self.taken = (
-            exchange,
-            num_rows,
-            RowIndex(rows),
-            given,
-            taken,
-        )
+        self.exchange, self.num_rows, self.rows = exchange, num_rows, RowIndex(rows)
+        self.given, self.taken = given, taken
 
     def send(self, x: torch.Tensor) -> Flight:
         """Begin to send rows of ``x`` (owned nodes, *feat) to the ranks that need them."""

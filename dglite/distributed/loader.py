@@ -222,13 +222,12 @@ class _DistLoader(Resumable):
         ntype
             type of the nodes, where there are several.
         """
-        ranges = self.graph.get_partition_book().ranges_of("node", ntype)
-        first, last = ranges.of(self.exchange.rank)
+        ranges, rank = self.graph.get_partition_book().ranges_of("node", ntype), self.exchange.rank
 
         def batches() -> Iterator[tuple[np.ndarray]]:
             for made in self._sampled(self._next.epoch, 0, 0):
                 ids = integer_array(made[0][ntype] if isinstance(made[0], dict) else made[0])
-                yield (ids[(ids < first) | (ids >= last)],)
+                yield (ids[ranges.outside(ids, rank)],)
 
         return hot_rows(batches(), ranges.count, capacity)
 
@@ -270,10 +269,10 @@ _Named = list[tuple[Any, str, DistTensor]]
 
 def _tensors(g: DistGraph, kind: str, names: Any) -> _Named:
     """Return the tensors of names, or of a type's names, or tensors by name."""
-    types: list[Any] = g.ntypes if kind == "node" else g.canonical_etypes
+    book = g.get_partition_book()
     found: _Named = []
-    for type_, wanted in names_by_type(types, names, kind).items():
-        own = type_ if kind == "node" else g.get_partition_book().to_canonical_etype(type_)
+    for type_, wanted in names_by_type(list(book.of(kind)), names, kind).items():
+        own = book.type_of(kind, type_)
         for name in wanted:
             given = wanted[name] if isinstance(wanted, Mapping) else g.tensor(kind, own, name)
             if not isinstance(given, DistTensor):

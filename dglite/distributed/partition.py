@@ -87,11 +87,17 @@ def partition_graph(
     names = part_files(graph_name, num_parts)
     save_graphs(folder / names.graph, new.graph, formats="csc")
     sizes = [_write_part(g, new, part, hops, folder, names.parts[part]) for part in range(num_parts)]
-    config = PartConfig.of_parts(
-        graph_name, part_method if isinstance(part_method, str) else "given", hops, new.node_bounds, new.edge_bounds, g
+    config = PartConfig(
+        graph_name,
+        part_method if isinstance(part_method, str) else "given",
+        hops,
+        str(g._idtype),
+        {ntype: bounds.tolist() for ntype, bounds in zip(g.ntypes, new.node_bounds, strict=True)},
+        {etype: bounds.tolist() for etype, bounds in zip(g.canonical_etypes, new.edge_bounds, strict=True)},
+        feature_names(g),
+        sizes,
+        {name: [(folder / name).stat().st_size, sha256_of(folder / name)] for name in names.all()},
     )
-    config.sizes = sizes
-    config.files = {name: [(folder / name).stat().st_size, sha256_of(folder / name)] for name in names.all()}
     config.write(folder / f"{graph_name}.json")
     print(config.table())
     if not return_mapping:

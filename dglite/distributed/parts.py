@@ -16,6 +16,7 @@ from ..io.container import Container
 from ..io.unpack import metagraph_of
 from ..structure import Adjacency
 from ..structure.compressed import check_indptr
+from ..structure.ids import positions_of
 from .book import CanonicalEtype, PartitionBook
 from .config import PartConfig, part_files
 from .partition import KIND
@@ -48,7 +49,7 @@ class Part:
             self.rows(i)
 
     def _feature(self, kind: str, i: int, name: str) -> Tensor:
-        ranges = list((self.book.nodes if kind == "node" else self.book.edges).values())[i]
+        ranges = list(self.book.of(kind).values())[i]
         first, last = ranges.of(self.book.partid)
         file = self._files[f"{kind}_feats"]
         found = file.tensor(f"{i}/{name}")
@@ -58,8 +59,7 @@ class Part:
 
     def features(self, kind: str) -> dict[Any, dict[str, Tensor]]:
         """Return the rows that the part owns of each feature, by type, then name."""
-        types: list[Any] = list(self.book.nodes if kind == "node" else self.book.edges)
-        names = self.config.features[kind]
+        types, names = self.book.of(kind), self.config.features[kind]
         return {type_: {name: self._feature(kind, i, name) for name in names[i]} for i, type_ in enumerate(types)}
 
     def array(self, name: str) -> np.ndarray:
@@ -84,7 +84,7 @@ class Part:
         nodes = []
         for i, ranges in enumerate(book.nodes.values()):
             nodes.append(np.concatenate([np.arange(*ranges.of(book.partid)), self.array(f"nodes.{i}.halo")]))
-        places = {ntype: _IdPositions(ids) for ntype, ids in zip(book.ntypes, nodes, strict=True)}
+        places = dict(zip(book.ntypes, nodes, strict=True))
         relations, edges = [], []
         for i, (src_type, _, dst_type) in enumerate(etypes):
             indptr, indices = self.rows(i)
@@ -92,43 +92,24 @@ class Part:
             first = book.nodes[dst_type].of(book.partid)[0]
             src = np.concatenate([indices, self.array(f"edges.{i}.halo_src")])
             dst = np.repeat(np.arange(len(indptr) - 1) + first, np.diff(indptr))
-            dst, ids = (
-                np.concatenate([dst, self.array(f"edges.{i}.halo_dst")]),
-                np.concatenate([own, self.array(f"edges.{i}.halo")]),
-            )
-            src, dst = places[src_type].of(src), places[dst_type].of(dst)
+            dst = np.concatenate([dst, self.array(f"edges.{i}.halo_dst")])
+            ids = np.concatenate([own, self.array(f"edges.{i}.halo")])
+            src, dst = positions_of(src, places[src_type]), positions_of(dst, places[dst_type])
             known = src >= 0  # without hops there are only the edges inside
-            counts = len(nodes[book.ntypes.index(src_type)]), len(nodes[book.ntypes.index(dst_type)])
+            counts = len(places[src_type]), len(places[dst_type])
             relations.append(Adjacency.from_coo(*counts, src[known], dst[known], np.int64))
             edges.append(ids[known])
         made = make_graph(metagraph, tuple(relations), [len(ids) for ids in nodes])
         for i, ranges in enumerate(book.nodes.values()):
-            frame, first_last = made._node_frame(i), ranges.of(book.partid)
+            frame, inner = made._node_frame(i), ~ranges.outside(nodes[i], book.partid)
             frame[NID] = active.from_numpy(nodes[i])
-            inner = (nodes[i] >= first_last[0]) & (nodes[i] < first_last[1])
             frame["inner_node"] = active.from_numpy(inner.astype(np.int32))
             frame["part_id"] = active.from_numpy(ranges.owners(nodes[i]))
         for i, edge_ranges in enumerate(book.edges.values()):
-            frame, first_last = made._edge_frame(i), edge_ranges.of(book.partid)
+            frame, inner = made._edge_frame(i), ~edge_ranges.outside(edges[i], book.partid)
             frame[EID] = active.from_numpy(edges[i])
-            inner = (edges[i] >= first_last[0]) & (edges[i] < first_last[1])
             frame["inner_edge"] = active.from_numpy(inner.astype(np.int8))
         return made
-
-
-class _IdPositions:
-    """The positions of ids in a list, -1 for ids that are not in it."""
-
-    def __init__(self, ids: np.ndarray) -> None:
-        self._order = np.argsort(ids)
-        self._sorted = ids[self._order]
-
-    def of(self, ids: np.ndarray) -> np.ndarray:
-        """Return the position of each id."""
-        if not len(self._sorted):
-            return np.full(len(ids), -1)
-        at = np.minimum(np.searchsorted(self._sorted, ids), len(self._sorted) - 1)
-        return np.where(self._sorted[at] == ids, self._order[at], -1)
 
 
 def load_partition_book(part_config: Any, part_id: int) -> tuple[PartitionBook, str, list[str], list[CanonicalEtype]]:

@@ -10,10 +10,10 @@ import torch
 
 from ..backend import Tensor
 from ..errors import DGLError
-from .book import Ranges
+from .book import IdsByOwner, Ranges
 from .collectives import Collectives
 
-__all__ = ["DistTensor", "PartitionPolicy", "fetch"]
+__all__ = ["DistTensor", "PartitionPolicy", "fetch", "send_to_owners"]
 
 Initializer = Callable[[tuple[int, ...], Any], Tensor]
 """Of a shape and a dtype, makes a tensor."""
@@ -132,30 +132,20 @@ class DistTensor:
         return found if out is None else out.copy_(found)
 
     def __setitem__(self, ids: Any, values: Any) -> None:
-        """Write rowsof any rank; all ranks call it. Of a row that several ranks write, the last rank's stays."""
-        what = f"writing {self.name}"
-        cuts, order, payload, failed = [0] * (self.exchange.world + 1), None, None, None
+        """Write rows of any rank; all ranks call it. Of a row that several ranks write, the last rank's stays."""
+        rows, given, failed = np.empty(0, np.int64), self.local[:0], None
         try:
-            rows = self.ranges.checked(ids)
-            given = torch.as_tensor(values, dtype=self.dtype).expand(len(rows), *self.shape[1:])
-            order = np.argsort(rows, kind="stable")
-            cuts, payload = self.ranges.cuts(rows[order]).tolist(), given[torch.from_numpy(order)]
-            send = torch.from_numpy(rows[order])
+            checked = self.ranges.checked(ids)
+            given = torch.as_tensor(values, dtype=self.dtype).expand(len(checked), *self.shape[1:])
+            rows = checked
         except Exception as error:
-            failed, send = error, torch.empty(0, dtype=torch.int64)
-            payload = self.local[:0]
-        counts = np.diff(cuts).tolist()
-        found, coming = self.exchange.send(what, "ids", send, counts, failed)
-        assert payload is not None
-        width = _width(self.local)
-        sent, theirs = [count * width for count in counts], [count * width for count in coming]
-        packed = self.exchange.reply(what, "features", _bytes(payload), sent, theirs)
+            failed = error
+        what = f"writing {self.name}"
+        own, found = send_to_owners(self.exchange, what, "features", self.ranges, rows, given, failed)
         # Rows are written one after the other: which of two equal ids index_put takes is not said.
-        own = found.numpy() - self.ranges.of(self.exchange.rank)[0]
         last = len(own) - 1 - np.unique(own[::-1], return_index=True)[1]
-        rows_here = _rows(packed, self.local, len(own))
         with torch.no_grad():
-            self.local[torch.from_numpy(own[last])] = rows_here[torch.from_numpy(last)]
+            self.local[torch.from_numpy(own[last])] = found[torch.from_numpy(last)]
         self.set_cache(())
 
     # -- the cache ---------------------------------------------------------------------------------------------------
@@ -165,8 +155,7 @@ class DistTensor:
         Writing to any row of the tensor empties the cache of every rank.
         """
         checked = self.exchange.together(f"caching {self.name}", lambda: np.unique(self.ranges.checked(ids)))
-        first, last = self.ranges.of(self.exchange.rank)
-        foreign = checked[(checked < first) | (checked >= last)]
+        foreign = checked[self.ranges.outside(checked, self.exchange.rank)]
         self.set_cache(())
         rows = self.rows(foreign)
         self.set_cache(foreign, rows)
@@ -189,9 +178,25 @@ class DistTensor:
         at = np.minimum(np.searchsorted(self._cached_ids, ids), len(self._cached_ids) - 1)
         return np.where(self._cached_ids[at] == ids, at, -1)
 
-    def cached_rows(self, positions: np.ndarray) -> Tensor:
-        """Return rows of the cache."""
-        return _taken(self._cached_rows, positions)
+
+def send_to_owners(
+    exchange: Collectives,
+    what: str,
+    kind: str,
+    ranges: Ranges,
+    ids: np.ndarray,
+    rows: Tensor,
+    error: BaseException | None = None,
+) -> tuple[np.ndarray, Tensor]:
+    """Send a row to the owner of each id; return what comes: places among this rank's rows, ascending by sender, rows.
+
+    All ranks call it, and raise ``error`` where one has it. ``kind`` is what the bytes of rows are counted as.
+    """
+    by_owner = IdsByOwner(ranges, ids)
+    own, coming = exchange.send(what, "ids", torch.from_numpy(by_owner.ids), by_owner.counts, error)
+    sent = _bytes(rows[torch.from_numpy(by_owner.order)]).view(len(ids), _width(rows))
+    found = exchange.reply(what, kind, sent, by_owner.counts, coming)
+    return own.numpy() - ranges.of(exchange.rank)[0], _rows(found.view(-1), rows, len(own))
 
 
 Request = tuple[DistTensor, Any]
@@ -265,7 +270,7 @@ class _NeededRows:
         found[torch.from_numpy(self.positions)] = received
         kept = np.flatnonzero(self.cached >= 0)
         if len(kept):
-            found[torch.from_numpy(kept)] = tensor.cached_rows(self.cached[kept])
+            found[torch.from_numpy(kept)] = _taken(tensor._cached_rows, self.cached[kept])
         return _taken(found, self.inverse)
 
 

@@ -11,6 +11,7 @@ import torch
 from ..graph.storage import make_graph
 from ..io.unpack import metagraph_of
 from ..structure import Adjacency
+from .book import IdsByOwner
 from .collectives import Collectives
 from .parts import Part
 
@@ -58,22 +59,13 @@ class PartTopology:
     def find_edges(
         self, exchange: Collectives, wanted: Callable[[], list[tuple[int, np.ndarray]]]
     ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return the ends of edgesof any rank, for each (relation, ids) of ``wanted``; all ranks call it."""
-        own: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
+        """Return the ends of edges of any rank, for each (relation, ids) of ``wanted``; all ranks call it."""
+        own: list[tuple[int, IdsByOwner]] = []
 
         def requests() -> list[np.ndarray]:
-            for i, ids in wanted():
-                order = np.argsort(ids, kind="stable")
-                own.append((i, order, ids[order], self.edge_ranges[i].cuts(ids[order])))
-            return [
-                packed(
-                    [
-                        np.array([i for i, *_ in own], np.int64),
-                        *(ids[cuts[rank] : cuts[rank + 1]] for _, _, ids, cuts in own),
-                    ]
-                )
-                for rank in range(exchange.world)
-            ]
+            own.extend((i, IdsByOwner(self.edge_ranges[i], ids)) for i, ids in wanted())
+            relations = np.array([i for i, _ in own], np.int64)
+            return [packed([relations, *(ids.of(rank) for _, ids in own)]) for rank in range(exchange.world)]
 
         def answer(request: np.ndarray) -> list[np.ndarray]:
             relations, *asked = unpacked(request, [np.int64])
@@ -85,32 +77,24 @@ class PartTopology:
             return found
 
         answers = [unpacked(one, [np.int64]) for one in ask(exchange, "finding edges", requests, answer)]
-        ends = []
-        for k, (_, order, _, _) in enumerate(own):
-            src, dst = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-            src[order] = np.concatenate([one[2 * k] for one in answers])
-            dst[order] = np.concatenate([one[2 * k + 1] for one in answers])
-            ends.append((src, dst))
-        return ends
+        found = [np.concatenate(pieces) for pieces in zip(*answers, strict=True)]
+        return [(ids.restored(found[2 * k]), ids.restored(found[2 * k + 1])) for k, (_, ids) in enumerate(own)]
 
     def in_degrees(self, exchange: Collectives, relation: int, wanted: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return the in-degrees of nodesof any rank; all ranks call it."""
-        dst, places = self.ends[relation][1], np.empty(0, np.int64)
+        """Return the in-degrees of nodes of any rank; all ranks call it."""
+        dst = self.ends[relation][1]
+        asked: list[IdsByOwner] = []
 
         def requests() -> list[np.ndarray]:
-            nonlocal places
-            ids = wanted()
-            places = np.argsort(ids, kind="stable")
-            return [packed([own]) for own in np.split(ids[places], self.node_ranges[dst].cuts(ids[places])[1:-1])]
+            asked.append(IdsByOwner(self.node_ranges[dst], wanted()))
+            return [packed([asked[0].of(rank)]) for rank in range(exchange.world)]
 
         def answer(request: np.ndarray) -> list[np.ndarray]:
             (ids,) = unpacked(request, [np.int64])
             return [np.diff(self.rows.adjacencies[relation].csc().indptr)[ids - self.first_node(dst)].astype(np.int64)]
 
         answers = ask(exchange, "reading in-degrees", requests, answer)
-        found = np.empty(len(places), np.int64)
-        found[places] = np.concatenate([unpacked(one, [np.int64])[0] for one in answers])
-        return found
+        return asked[0].restored(np.concatenate([unpacked(one, [np.int64])[0] for one in answers]))
 
     @property
     def ends(self) -> Sequence[tuple[int, int]]:

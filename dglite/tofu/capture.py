@@ -20,10 +20,11 @@ from torch import nn
 from torch.fx import Graph, Node
 
 from ..errors import DGLError
+from .nodes import Gone
 from .recording import StepRecorder
 from .stacks import keep_stacks
 from .sums import merge_products
-from .updates import rule_of
+from .updates import record_update
 
 __all__ = ["Captured", "capture"]
 
@@ -110,8 +111,7 @@ def capture(
     data = tuple(recorder.placeholder(f"input.{i}", x) for i, x in enumerate(example_inputs))
     first = {name: recorder.node_of(b) for name, b in (frozen | buffers).items()}
     parameters = {name: recorder.node_of(p) for name, p in tensors.items()}
-    inputs = tuple(map(recorder.node_of, data))
-    held = dict(tensors) | frozen | buffers
+    inputs, held = tuple(map(recorder.node_of, data)), tensors | frozen | buffers
 
     def forward() -> torch.Tensor:
         if loss is None:
@@ -128,17 +128,13 @@ def capture(
     updates = {first[n]: recorder.node_of(b) for n, b in buffers.items() if recorder.node_of(b) is not first[n]}
     recorder.phase = "update"
     got = {name: g for name, g in zip(tensors, gradients, strict=True) if g is not None}
-    rule = rule_of(optimizer, {id(p): name for name, p in named.items()})
+    names = {id(p): name for name, p in named.items()}
     with torch.no_grad():
-        state, hyper, changed = rule(recorder, tensors, parameters, got)
+        state, hyper, changed = record_update(recorder, optimizer, parameters, tensors, got, names)
     updates |= changed
     pairs = [*recorder.pairs, *((parameters[name], recorder.node_of(g)) for name, g in got.items())]
     graph = recorder.finish([recorder.node_of(value), *updates.values()])
-    gone = keep_stacks(graph)
-    merged = merge_products(graph)
-    gone = {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
-    alive = set(graph.nodes)
-    now = [(gone.get(v, v), gone.get(g, g)) for v, g in pairs]
+    gone = _rewritten(graph)
     return Captured(
         graph,
         parameters,
@@ -150,9 +146,22 @@ def capture(
         recorder.constant_values,
         recorder.node_of(value),
         {old: gone.get(new) or new for old, new in updates.items()},
-        {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive},
+        _alive(pairs, gone, graph),
         module,
     )
+
+
+def _rewritten(graph: Graph) -> Gone:
+    """Rewrite the graph so that it splits better; return for each node that is gone the one with the same values."""
+    gone, merged = keep_stacks(graph), merge_products(graph)
+    return {old: merged.get(new, new) if new else None for old, new in gone.items()} | merged
+
+
+def _alive(pairs: Sequence[tuple[Node, Node]], gone: Gone, graph: Graph) -> dict[Node, Node]:
+    """Return the gradients of forward values, as far as the graph still has both."""
+    alive = set(graph.nodes)
+    now = [(gone.get(value, value), gone.get(gradient, gradient)) for value, gradient in pairs]
+    return {v: g for v, g in now if v is not None and g is not None and {v, g} <= alive}
 
 
 def _run(forward: Callable[[], torch.Tensor]) -> torch.Tensor:

@@ -20,13 +20,12 @@ from torch.fx import Node
 
 from ..errors import DGLError
 from .capture import Captured
-from .strategy import Region, RowSpan, Strategy, TensorShape
+from .nodes import is_view
+from .strategy import Strategy, TensorShape, plain_dim
 
-__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen", "is_view"]
+__all__ = ["CallSignature", "Coarse", "OperatorGroup", "TensorGroup", "coarsen"]
 
 StrategiesOf = Callable[[Any, Sequence[Any], Mapping[str, Any]], Sequence[Strategy]]
-
-_PLAIN = RowSpan()
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +81,7 @@ class OperatorGroup:
 
     Attributes
     ----------
-    call : Call
+    call : CallSignature
     inputs, outputs : tuple of int
         Numbers of tensor groups; -1 for an output that nothing reads.
     nodes : list of Node
@@ -125,11 +124,6 @@ class Coarse:
         for used, node in last.items():
             found.setdefault(node, []).append(used)
         return found
-
-
-def is_view(node: Node) -> bool:
-    """Return whether a worker's part of a node is memory of its operand."""
-    return getattr(node.target, "is_view", False)
 
 
 def coarsen(captured: Captured, strategies_of: StrategiesOf, merge: bool = True) -> Coarse:
@@ -293,16 +287,9 @@ class _Calls:
         return call, tuple(number[n] for n in operands), outputs
 
     def _describe(self, node: Node, operands: Sequence[Node]) -> CallSignature | None:
-        def concrete(arg: Any) -> Any:
-            if isinstance(arg, Node):
-                return arg.meta["val"]
-            if isinstance(arg, list | tuple):
-                return [concrete(a) for a in arg]
-            return arg
-
         try:
-            args = [concrete(a) for a in node.args]
-            strategies = tuple(self.strategies_of(node.target, args, {k: concrete(v) for k, v in node.kwargs.items()}))
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+            strategies = tuple(self.strategies_of(node.target, args, kwargs))
         except DGLError as error:
             self.unknown.setdefault(str(node.target), str(error))
             return None
@@ -348,24 +335,18 @@ def _key(arg: Any, operands: list[Node]) -> Any:
 def _tied(strategies: Sequence[Strategy], inputs: Any, outputs: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the inputs and outputs that are cut exactly as the first output is, in every dimension of it."""
     shape = outputs[0]
-    by_dim = {_only_plain(s.outputs[0]): s for s in strategies}
+    by_dim = {plain_dim(s.outputs[0]): s for s in strategies}
     cut = [s for s in strategies if s.extent > 1]
-    if not shape or any({*s.combine} != {"concat"} or _only_plain(s.outputs[0]) is None for s in cut):
+    if not shape or any({*s.combine} != {"concat"} or plain_dim(s.outputs[0]) is None for s in cut):
         return (), ()
     if any(size > 1 and d not in by_dim for d, size in enumerate(shape)):
         return (), ()
 
     def same(which: str, i: int) -> bool:
-        return all(_only_plain(getattr(s, which)[i]) == _only_plain(s.outputs[0]) for s in cut)
+        return all(plain_dim(getattr(s, which)[i]) == plain_dim(s.outputs[0]) for s in cut)
 
     ins = tuple(i for i, other in enumerate(inputs) if other == shape and same("inputs", i))
     return ins, tuple(i for i, other in enumerate(outputs) if other == shape and same("outputs", i))
-
-
-def _only_plain(region: Region) -> int | None:
-    """Return the one dimension that a region cuts, if the part's own rows are what it takes."""
-    cut = [d for d, span in enumerate(region) if span is not None]
-    return cut[0] if len(cut) == 1 and region[cut[0]] == _PLAIN else None
 
 
 def _is_heavy(target: Any, strategies: Sequence[Strategy], inputs: Any, outputs: Any) -> bool:

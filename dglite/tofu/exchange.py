@@ -17,7 +17,10 @@ import torch
 from .slices import LinkDistance, TensorSlice, check_complete, pieces_of, slice_shape, transfers
 from .strategy import Combine
 
-__all__ = ["Exchange", "Pick", "read", "reducing"]
+__all__ = ["COMBINE", "Exchange", "Pick", "read", "reducing"]
+
+COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}
+"""How two partial results are combined."""
 
 Pick = tuple[tuple[int, int, int] | tuple[int, torch.Tensor], ...]
 """How to read a slice of a tensor: (dimension, first row, count) or (dimension, rows) where it is not all of it."""
@@ -88,10 +91,8 @@ class Exchange:
         Bytes that all workers together receive.
     pairs : set of (int, int)
         Which worker sends to which.
-    sends : dict of int to list of Pick
-        What each other worker gets of the tensor that this one holds.
-    send_sizes : dict of int to list of int
-        How many elements these are.
+    sends : dict of int to list of (Pick, int)
+        What each other worker gets of the tensor that this one holds, and how many elements that is.
     takes : dict of int to list of ReceivedRows
         What comes from each other worker.
     largest : int
@@ -111,7 +112,7 @@ class Exchange:
         owns: bool = False,
     ) -> None:
         self.dtype, self.device, self._owns = dtype, device, owns
-        self._combine, self.world, parts = _COMBINE.get(combine), len(held), parts or [0] * len(held)
+        self._combine, self.world, parts = COMBINE.get(combine), len(held), parts or [0] * len(held)
         moves = transfers(held, needed, parts, distance or (lambda source, target: (source - target) % self.world))
         check_complete(moves, needed)
         self.pairs = {(m.source, m.target) for m in moves if m.source != m.target}
@@ -119,8 +120,7 @@ class Exchange:
         self.largest = max(math.prod(slice_shape(slice_)) for slice_ in needed if slice_ is not None) * dtype.itemsize
         mine, wanted = held[rank], needed[rank]
         self._shape = None if wanted is None else slice_shape(wanted)
-        self.sends: dict[int, list[Pick]] = {}
-        self.send_sizes: dict[int, list[int]] = {}
+        self.sends: dict[int, list[tuple[Pick, int]]] = {}
         self.takes: dict[int, list[ReceivedRows]] = {}
         self._own: list[tuple[Pick, ReceivedRows]] = []
         for m in moves:
@@ -133,8 +133,7 @@ class Exchange:
             if rank == m.source == m.target:
                 self._own.append((pick, piece))
             elif rank == m.source:
-                self.sends.setdefault(m.target, []).append(pick)
-                self.send_sizes.setdefault(m.target, []).append(math.prod(slice_shape(m.rows)))
+                self.sends.setdefault(m.target, []).append((pick, math.prod(slice_shape(m.rows))))
             elif rank == m.target:
                 self.takes.setdefault(m.source, []).append(piece)
         self._numbers = sorted({m.part for m in moves if m.target == rank})
@@ -196,12 +195,9 @@ def reducing(
 ) -> list[Exchange]:
     """Return the exchanges, one after the other, from partial results to their sum, or maximum, where they are held.
 
-    Each worker takes all parts of what it holds. Boxes that several workers hold are reduced in pieces and then
+    Each worker takes all parts of what it holds. Slices that several workers hold are reduced in pieces and then
     gathered.
     """
     pieces = pieces_of(held, parts)
     first = Exchange(rank, made, pieces or held, dtype, device, parts, combine, distance)
     return [first, Exchange(rank, pieces, held, dtype, device, distance=distance)] if pieces else [first]
-
-
-_COMBINE: dict[str, Any] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "prod": torch.mul}

@@ -9,68 +9,33 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_arg
 
 from ..errors import DGLError
 from .aten import operator_of
 from .exchange import Exchange, reducing
 from .keeping import Use
-from .layout import Cut, Layout, nests, slice_of_regions
+from .layout import Cut, Layout, slice_of_regions
 from .links import Links
-from .operator import DescribedOperator, OperatorPart, bind
+from .nodes import VIEWS, is_view, operands_of
+from .operator import DescribedOperator, bind
+from .parts import part_runner
 from .plan import PartitionPlan
 from .program import OperandSlot, Program, WorkerInstruction, freeing
 from .reuse import makes_new_memory, reuse_memory, writing_into
 from .rounds import MessageBuffers, Movement
 from .schedule import schedule
 from .slices import TensorSlice, slice_shape
-from .strategy import Combine, Region, RowSpan, Strategy
+from .strategy import Combine, Strategy, plain_dim
 
-__all__ = ["compile_plan", "part_runner"]
+__all__ = ["compile_plan"]
 
 aten = torch.ops.aten
-
-
-@dataclass(frozen=True)
-class _NestedPart(OperatorPart):
-    """A part of a part: what its rule runs is a part by another index."""
-
-    cuts: tuple[Cut, ...] = ()
-    rest: OperatorPart | None = None
-    local: Any = None
-
-    def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
-        given = {**arguments, **changed}
-        return self.local(self.rest, given) if self.rest else self.call.target(**given)
-
-    def shape(self, number: int = 0) -> tuple[int, ...]:
-        cuts = [(cut.strategy.outputs[number], cut.lo, cut.hi) for cut in self.cuts]
-        return slice_shape(slice_of_regions(cuts, self.call.outputs[number], str(self.call.target)))
-
-
-def part_runner(op: DescribedOperator, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
-    """Return a function from the part's arguments, tensors cut, to its outputs.
-
-    Raises
-    ------
-    DGLError
-        If the operator cannot be split by all of these indices at once.
-    """
-    local, call = op.rule.local, op.call
-    if not local:
-        return lambda arguments: call.target(**arguments)
-    if not nests(call.target, [cut.strategy for cut in cuts]):
-        indices = " and ".join(cut.strategy.index for cut in cuts)
-        raise DGLError(f"{call.target} cannot be run split by {indices} at once")
-    part = _NestedPart(call, cuts[-1].strategy, cuts[-1].lo, cuts[-1].hi, tuple(cuts), None, local)
-    for cut in reversed(cuts[:-1]):
-        part = _NestedPart(call, cut.strategy, cut.lo, cut.hi, tuple(cuts), part, local)
-    return lambda arguments: local(part, arguments)
 
 
 def compile_plan(plan: PartitionPlan, links: Links, device: torch.device, seed: int = 0) -> Program:
@@ -136,20 +101,19 @@ class _Compiler:
         return self._tiles[shape, placement]
 
     def instruction(self, node: Node, number: int) -> WorkerInstruction:
-        operands: list[Node] = []
-        args, kwargs = _taken(list(node.args), operands), {k: _taken(v, operands) for k, v in node.kwargs.items()}
-        op = operator_of(node.target, *_valued((args, kwargs), operands))
+        operands = operands_of(node)
+        op = operator_of(node.target, *map_arg((node.args, node.kwargs), lambda n: n.meta["val"]))
         strategies = self._strategies(node, op, operands)
         cuts = [self.layout.cuts(strategies, w) for w in self.workers]
-        template = bind(node.target, args, kwargs)
-        if template.get("device", self) is None:
-            template["device"] = self.device
         reads = [
             self._fetch((node, i), x, [_region(cut, "inputs", i, x.meta["val"].shape, node) for cut in cuts])
             for i, x in enumerate(operands)
         ]
         mine = cuts[self.links.rank]
-        template = {name: _at(value, reads) for name, value in template.items()}
+        slots: Iterator[Any] = map(OperandSlot, reads)
+        template = bind(node.target, *map_arg((node.args, node.kwargs), lambda _: next(slots)))
+        if template.get("device", self) is None:
+            template["device"] = self.device
         made = WorkerInstruction(
             str(node.target),
             [*reads, *(slot for one in self.turned for slot in one.reads)],
@@ -177,7 +141,8 @@ class _Compiler:
         # the plan says nothing of what is made from no tensor: each worker makes what it holds
         if op is None or node not in self.slots:
             return [None] * len(self.steps)
-        by_dim = {_only_dim(s.outputs[0]): s for s in op.strategies if _only_dim(s.outputs[0]) is not None}
+        by_dim: dict[int | None, Strategy] = {plain_dim(s.outputs[0]): s for s in op.strategies}
+        by_dim.pop(None, None)
         return [by_dim.get(step.placements[node]) for step in self.steps]
 
     def _fetch(self, use: Use, operand: Node, needed: list[TensorSlice | None]) -> int:
@@ -232,7 +197,7 @@ class _Compiler:
 def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Callable[[dict[str, Any]], Any]:
     if op and cuts:
         return part_runner(op, cuts)
-    if node.target in _VIEWS:
+    if node.target in VIEWS:  # what has been fetched may lie in memory in another way than the whole would
         return lambda arguments: arguments["self"].reshape(arguments["size"])
     target: Any = node.target
     return lambda arguments: target(**arguments)
@@ -240,10 +205,6 @@ def _runner(node: Node, op: DescribedOperator | None, cuts: Sequence[Cut]) -> Ca
 
 def _turned(arguments: dict[str, Any]) -> Any:
     return arguments["x"].permute(arguments["dims"])
-
-
-# what a worker has fetched may lie in memory in another way than the whole would
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def _region(cuts: Sequence[Cut], which: str, number: int, shape: Sequence[int], node: Node) -> TensorSlice | None:
@@ -261,12 +222,6 @@ def _equal(slice_: TensorSlice, tile: TensorSlice | None) -> bool:
     return tile is not None and all(isinstance(rows, tuple) and rows == t for rows, t in zip(slice_, tile, strict=True))
 
 
-def _only_dim(region: Region) -> int | None:
-    """Return the one dimension that a region cuts as the part's own rows."""
-    found = [d for d, span in enumerate(region) if span is not None]
-    return found[0] if len(found) == 1 and region[found[0]] == RowSpan() else None
-
-
 def _readers(node: Node) -> dict[int, list[Node]]:
     """Return the values that are the outputs of an operator, by the outputs' numbers."""
     if isinstance(node.meta["val"], torch.Tensor):
@@ -277,31 +232,5 @@ def _readers(node: Node) -> dict[int, list[Node]]:
     return found
 
 
-def _taken(arg: Any, operands: list[Node]) -> Any:
-    """Return an argument with slots for its tensors, which are collected."""
-    if isinstance(arg, Node):
-        operands.append(arg)
-        return OperandSlot(len(operands) - 1)
-    if isinstance(arg, list | tuple):
-        return [_taken(one, operands) for one in arg]
-    return arg
-
-
-def _at(arg: Any, slots: Sequence[int]) -> Any:
-    """Return an argument with the slots of values for the numbers of operands."""
-    if isinstance(arg, OperandSlot):
-        return OperandSlot(slots[arg.number])
-    return [_at(one, slots) for one in arg] if isinstance(arg, list | tuple) else arg
-
-
 def _is_view(node: Node) -> bool:
-    return node.target is operator.getitem or getattr(node.target, "is_view", False)
-
-
-def _valued(arg: Any, operands: Sequence[Node]) -> Any:
-    """Return an argument with meta tensors for its slots."""
-    if isinstance(arg, OperandSlot):
-        return operands[arg.number].meta["val"]
-    if isinstance(arg, dict):
-        return {k: _valued(v, operands) for k, v in arg.items()}
-    return [_valued(one, operands) for one in arg] if isinstance(arg, list | tuple) else arg
+    return node.target is operator.getitem or is_view(node)

@@ -1,14 +1,12 @@
-"""Which rows of the inputs a part of an operator needs: intervals that are affine in the bounds of the indices.
+"""Which rows of the inputs a part of an operator needs: intervals that are affine in the bounds of an index.
 
-With the indices x1 ... xn in ``[lo1, hi1)`` ... ``[lon, hin)``, each bound of a region is a linear function of the
-vector (lo1, hi1, ..., lon, hin, 1). To split one index, its two bounds stay symbols and the others take their values:
-that leaves the two coefficients and the constant of a `RowSpan`.
+With the split index in ``[lo, hi)`` and the others taking all their values, the least and the greatest value of an
+affine function of the indices are each ``a * lo + b * hi + c``: the coefficients and the constant of a `RowSpan`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from ..errors import DGLError
@@ -24,6 +22,7 @@ from .tdl import (
     Output,
     Reduction,
     RowRange,
+    Where,
     indices_of,
 )
 
@@ -31,58 +30,21 @@ Bound = tuple[Number, Number, Number]
 """Coefficients of ``lo`` and ``hi`` of the split index, and the constant."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """The first row and the row after the last, as linear functions of all indices' bounds.
-
-    Each is a mapping from ``(index, 0)`` for the index's ``lo``, ``(index, 1)`` for its ``hi``, and None for 1.
-    """
-
-    start: Mapping[tuple[str, int] | None, Number]
-    stop: Mapping[tuple[str, int] | None, Number]
-
-    @classmethod
-    def of(cls, start: Affine, last: Affine) -> Interval:
-        """Return the rows from the least value of ``start`` to the greatest of ``last``, its own row included."""
-        first: dict[tuple[str, int] | None, Number] = {None: start.constant}
-        after: dict[tuple[str, int] | None, Number] = {None: last.constant + Fraction(1, last.denominator)}
-        for name, coefficient in start.terms:
-            _extreme(first, name, coefficient, coefficient < 0)
-        for name, coefficient in last.terms:
-            _extreme(after, name, coefficient, coefficient > 0)
-        return cls(first, after)
-
-    def split(self, index: str, extents: Mapping[str, int]) -> tuple[Bound, Bound]:
-        """Return both bounds where ``index`` keeps its symbols and each other index takes all its values."""
-        return _settle(self.start, index, extents), _settle(self.stop, index, extents)
-
-
-def _extreme(vector: dict[tuple[str, int] | None, Number], name: str, coefficient: Number, greatest: bool) -> None:
-    """Add ``coefficient`` times the greatest, ``hi - 1``, or the least value, ``lo``, of an index."""
-    key = (name, int(greatest))
-    vector[key] = vector.get(key, 0) + coefficient
-    if greatest:
-        vector[None] -= coefficient
-
-
-def _settle(vector: Mapping[tuple[str, int] | None, Number], index: str, extents: Mapping[str, int]) -> Bound:
-    constant = vector[None]
-    for key, coefficient in vector.items():
-        if key is not None and key[0] != index and key[1]:
-            constant += coefficient * extents[key[0]]
-    return vector.get((index, 0), 0), vector.get((index, 1), 0), constant
-
-
-def _intervals(where: Sequence[Affine | RowRange]) -> list[Interval | None]:
-    found: list[Interval | None] = []
-    for one in where:
-        if isinstance(one, Affine):
-            found.append(Interval.of(one, one))
-        elif one.start is None or one.stop is None:
-            found.append(None)
-        else:
-            found.append(Interval.of(one.start, one.stop - 1))
-    return found
+def _bound(function: Affine, greatest: bool, index: str, extents: Mapping[str, int]) -> Bound:
+    """Return the least value of a function, or the number after its greatest."""
+    lo: Number = 0
+    hi: Number = 0
+    constant = function.constant + (Fraction(1, function.denominator) if greatest else 0)
+    for name, coefficient in function.terms:
+        if (coefficient > 0) == greatest:  # the index is at its last value, hi - 1
+            constant -= coefficient
+            if name == index:
+                hi = coefficient
+            else:
+                constant += coefficient * extents[name]
+        elif name == index:
+            lo = coefficient
+    return lo, hi, constant
 
 
 def strategies(
@@ -155,7 +117,7 @@ def _shapes(
     return shapes
 
 
-def _accesses(description: OperatorDescription, tensor: str) -> list[tuple[Affine | RowRange, ...]]:
+def _accesses(description: OperatorDescription, tensor: str) -> list[Where]:
     return [
         e.where
         for output in description.outputs
@@ -190,20 +152,16 @@ def _extents(
                 raise DGLError(f"the index {name} takes {sizes[name]} values, a dimension that it reads has {size}.")
         if is_output:
             settled |= set(sizes)
-    for name in _all_indices(description):
+    for name in (name for output in description.outputs for name in _names(output)):
         if name not in sizes:
             raise DGLError(f"the extent of index {name} is unknown, since it never occurs alone; give it in extents=")
     return sizes
 
 
-def _all_indices(description: OperatorDescription) -> list[str]:
-    names: dict[str, None] = {}
-    for output in description.outputs:
-        names |= dict.fromkeys(output.names)
-        for e in output.expression.walk():
-            if isinstance(e, Reduction):
-                names |= dict.fromkeys(e.names)
-    return list(names)
+def _names(output: Output) -> list[str]:
+    """Return the indices of an output and of its reductions."""
+    reductions = [e for e in output.expression.walk() if isinstance(e, Reduction)]
+    return [*output.names, *(name for e in reductions for name in e.names)]
 
 
 def _mentions(output: Output, index: str) -> bool:
@@ -219,10 +177,8 @@ def _combine(output: Output, index: str, additive: bool) -> Combine | None:
     for e in output.expression.walk():
         if isinstance(e, Function) and index in indices_of(e.where):
             return None
-    if not _mentions(output, index):
-        return "concat"  # every part makes the whole
-    if index in indices_of(output.where):
-        return "concat"
+    if index in indices_of(output.where) or not _binds(output.expression, index):
+        return "concat"  # in the second case, every part makes the whole
     split = _distributes(output.expression, index)
     return split[0] if split and (additive or not split[1]) else None
 
@@ -261,7 +217,7 @@ def _of_product(e: Binary, index: str, left: bool, right: bool) -> tuple[Combine
 
 
 def _region(
-    accesses: Sequence[Sequence[Affine | RowRange]],
+    accesses: Sequence[Where],
     index: str,
     extents: Mapping[str, int],
     shape: tuple[int, ...],
@@ -270,15 +226,20 @@ def _region(
     """Return the rows that all accesses together touch."""
     if not accesses:
         return (None,) * len(shape)
-    columns = zip(*(_intervals(where) for where in accesses), strict=True)
+    columns = zip(*accesses, strict=True)
     return tuple(_hull(column, index, extents, size, exact) for column, size in zip(columns, shape, strict=True))
 
 
 def _hull(
-    column: Sequence[Interval | None], index: str, extents: Mapping[str, int], size: int, exact: bool
+    column: Sequence[Affine | RowRange | None], index: str, extents: Mapping[str, int], size: int, exact: bool
 ) -> RowSpan | None:
-    bounds = [interval.split(index, extents) for interval in column if interval is not None]
-    if len(bounds) < len(column) or len({(start[:2], stop[:2]) for start, stop in bounds}) > 1:
+    bounds = []
+    for one in column:
+        if one is None:
+            return None
+        first, last = (one, one) if isinstance(one, Affine) else (one.start, one.stop - 1)
+        bounds.append((_bound(first, False, index, extents), _bound(last, True, index, extents)))
+    if len({(start[:2], stop[:2]) for start, stop in bounds}) > 1:
         return None
     before, after = min(start[2] for start, _ in bounds), max(stop[2] for _, stop in bounds)
     span = RowSpan(_whole(bounds[0][0][:2]), _whole(bounds[0][1][:2]), *_whole((before, after)))

@@ -20,13 +20,13 @@ from torch.fx import Node
 
 from .coarsen import Coarse
 from .cost import index_cuts
+from .nodes import VIEWS, operands_of
 from .search import SearchStep
 from .traffic import plain
 
 __all__ = ["KeptFetches", "Use", "share_fetches"]
 
 aten = torch.ops.aten
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 Permutation = tuple[int, ...]
 Use = tuple[Node, int]
@@ -62,13 +62,6 @@ class _Fetch(NamedTuple):
     order: Permutation
     received: tuple[float, ...]
     size: int
-
-
-def _operands(node: Node) -> list[Node]:
-    """Return the operands of an operator, in the order of its arguments, those that it reads twice twice."""
-    found: list[Node] = []
-    torch.fx.node.map_arg((node.args, node.kwargs), found.append)
-    return found
 
 
 def share_fetches(coarse: Coarse, steps: Sequence[SearchStep], profile: np.ndarray, memory: float) -> KeptFetches:
@@ -132,7 +125,7 @@ def _fetches(coarse: Coarse, steps: Sequence[SearchStep]) -> Iterator[tuple[Any,
             names = {name: j for j, name in enumerate(dict.fromkeys(cut.name for cut in cuts if cut))}
             size = math.prod(local.inputs[i]) * group.call.input_sizes[i]
             for node in group.nodes:
-                root, order = _value(_operands(node)[i], values)
+                root, order = _value(operands_of(node)[i], values)
                 back = [order.index(d) for d in range(len(order))]
                 rows = [c and (names[c.name], c.extent, tuple(c.region[d] for d in back)) for c in cuts]
                 yield (root, *rows), _Fetch(number[node], (node, i), g, order, received, size)
@@ -146,7 +139,7 @@ def _value(node: Node, known: dict[Node, tuple[Any, Permutation]]) -> tuple[Any,
         if node.target is aten.permute.default:
             root, order = _value(node.args[0], known)  # type: ignore[arg-type]
             known[node] = root, tuple(order[d] for d in node.args[1])  # type: ignore[union-attr, index, misc]
-        elif node.target in _VIEWS:
+        elif node.target in VIEWS:
             root, order = _value(node.args[0], known)  # type: ignore[arg-type]
             if order == tuple(range(len(order))):
                 source = root[0] if isinstance(root, tuple) else root

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch.fx import Node
 
-from .coarsen import Coarse, TensorShape, is_view
+from .coarsen import Coarse, TensorShape
 from .cost import LocalOperator
+from .nodes import is_view
 from .reuse import writing_into
 from .search import SearchStep
 
@@ -19,12 +20,7 @@ __all__ = ["local_shapes", "memory_profile"]
 
 def local_shapes(coarse: Coarse, steps: Sequence[SearchStep]) -> list[TensorShape]:
     """Return what a worker holds of the tensors of each group; of an uneven split, the largest part."""
-    shapes = [list(group.shape) for group in coarse.tensors]
-    for step in steps:
-        for shape, dim in zip(shapes, step.placements, strict=True):
-            if dim is not None:
-                shape[dim] = -(-shape[dim] // step.k)
-    return [tuple(shape) for shape in shapes]
+    return steps[-1].next_shapes() if steps else [group.shape for group in coarse.tensors]
 
 
 def memory_profile(coarse: Coarse, steps: Sequence[SearchStep]) -> np.ndarray:

@@ -11,7 +11,7 @@ import torch
 
 from ..errors import DGLError
 from . import interval
-from .strategy import Strategy, TensorShape, cut_shape
+from .strategy import Strategy, TensorShape
 from .tdl import OperatorDescription
 
 
@@ -122,7 +122,8 @@ class OperatorPart:
 
     def shape(self, number: int = 0) -> TensorShape:
         """Return the shape of the part's output ``number``."""
-        return cut_shape(self.strategy.outputs[number], self.call.outputs[number], self.lo, self.hi)
+        rows = (self.output_rows(number, dim) for dim in range(len(self.call.outputs[number])))
+        return tuple(last - first for first, last in rows)
 
     def run(self, arguments: Mapping[str, Any], /, **changed: Any) -> Any:
         """Call the operator on the part's tensors, with some arguments changed."""
@@ -164,7 +165,7 @@ class SplitRule:
 
 @dataclass(frozen=True)
 class DescribedOperator:
-    """A call with its rule: the ways to split it, and how to run a part."""
+    """A call with its rule."""
 
     call: OperatorCall
     rule: SplitRule
@@ -183,19 +184,6 @@ class DescribedOperator:
             additive=rule.additive,
         )
         return tuple(map(rule.adjust, found)) if rule.adjust else tuple(found)
-
-    def run_part(self, args: Sequence[Any], kwargs: Mapping[str, Any], strategy: Strategy, lo: int, hi: int) -> Any:
-        """Return the outputs of the part ``[lo, hi)``.
-
-        Parameters
-        ----------
-        args, kwargs
-            The arguments of the call, with each tensor cut to the strategy's region of it; the others as they are in
-            the whole call. What has to change for a part, as paddings and sizes do, is changed here.
-        """
-        arguments = bind(self.call.target, args, kwargs)
-        part = OperatorPart(self.call, strategy, lo, hi)
-        return self.rule.local(part, arguments) if self.rule.local else part.run(arguments)
 
 
 MakeRule = Callable[[OperatorCall], SplitRule | None]

@@ -20,7 +20,7 @@ Values = list[Any]
 
 @dataclass(frozen=True)
 class OperandSlot:
-    """Where an argument is, or, while operands are collected, its number among them."""
+    """Where an operand is."""
 
     number: int
 
@@ -73,7 +73,7 @@ class WorkerInstruction:
 
     def __post_init__(self) -> None:
         self._single = [(name, value.number) for name, value in self.template.items() if type(value) is OperandSlot]
-        self._lists = [(name, value) for name, value in self.template.items() if isinstance(value, list)]
+        self._lists = [(name, value) for name, value in self.template.items() if isinstance(value, list | tuple)]
 
     def __call__(self, values: Values, count: int) -> None:
         """Compute; ``count`` is mixed into random seeds."""
@@ -184,6 +184,6 @@ def freeing(steps: Sequence[ProgramStep], kept: Collection[int]) -> None:
 def _filled(value: Any, values: Values) -> Any:
     if isinstance(value, OperandSlot):
         return values[value.number]
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_filled(one, values) for one in value]
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -320,23 +321,17 @@ class StepRecorder(TorchDispatchMode):
         return self.graph
 
 
+@dataclass(slots=True)
 class _View:
     """How a tensor looks at another: ``func(base, *rest)[index]``, or the same if there is no ``func``."""
 
-    __slots__ = ("base", "func", "index", "kwargs", "rest", "source", "values")
-
-    def __init__(
-        self,
-        base: torch.Tensor,
-        source: Node,
-        func: Any,
-        rest: Any,
-        kwargs: Any,
-        index: int | None,
-        values: Any,
-    ) -> None:
-        self.base, self.source, self.func, self.rest, self.kwargs = base, source, func, rest, kwargs
-        self.index, self.values = index, values
+    base: torch.Tensor
+    source: Node
+    func: Any
+    rest: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    index: int | None
+    values: Any
 
 
 _RANDOM = {aten.bernoulli_.float: aten.bernoulli.p, aten.normal_.default: aten.normal_functional.default}

@@ -121,7 +121,7 @@ class Round:
         for j, given in enumerate(self._given):
             at = first
             for m in self.movements:
-                for n, pick in zip(_sent(m, j), m.exchange.sends.get(j, ()), strict=True):
+                for pick, n in m.exchange.sends.get(j, ()):
                     at, piece = _view(send, at, n, m.exchange.dtype)
                     self._packs.append((m.source, pick, piece))
             first += given
@@ -129,8 +129,8 @@ class Round:
         for j, taken in enumerate(self._taken):
             at = first
             for number, m in enumerate(self.movements):
-                for n, took in zip(_taken(m, j), m.exchange.takes.get(j, ()), strict=True):
-                    at, piece = _view(receive, at, n, m.exchange.dtype)
+                for took in m.exchange.takes.get(j, ()):
+                    at, piece = _view(receive, at, math.prod(took.shape), m.exchange.dtype)
                     self._came[number].append((took, piece.view(took.shape)))
             first += taken
 
@@ -177,7 +177,7 @@ def _nothing() -> None:
 
 
 def _sent(m: Movement, worker: int) -> list[int]:
-    return m.exchange.send_sizes.get(worker, [])
+    return [n for _, n in m.exchange.sends.get(worker, ())]
 
 
 def _taken(m: Movement, worker: int) -> list[int]:

@@ -73,6 +73,11 @@ class SearchStep:
         """Return an operator after the step."""
         return self.locals[number].after(self.ways[number], self.k, self.placed(group))
 
+    def next_shapes(self) -> list[TensorShape]:
+        """Return the shapes of one group's tensors after the step; of an uneven split, the largest part."""
+        pairs = zip(self.shapes, self.placements, strict=True)
+        return [s if d is None else (*s[:d], -(-s[d] // self.k), *s[d + 1 :]) for s, d in pairs]
+
     @property
     def bytes(self) -> float:
         """Bytes received by all workers."""
@@ -142,15 +147,9 @@ def search(coarse: Coarse, steps: Sequence[int], policy: Policy | None = None) -
     for k in steps:
         step = StepSearch(coarse, shapes, locals_, k, groups, policy)
         found.append(step.solve())
-        last = found[-1]
-        shapes = [_cut(shape, p, k) for shape, p in zip(shapes, last.placements, strict=True)]
-        locals_ = last.next_locals(coarse)
+        shapes, locals_ = found[-1].next_shapes(), found[-1].next_locals(coarse)
         groups *= k
     return found
-
-
-def _cut(shape: TensorShape, dim: SplitDim, k: int) -> TensorShape:
-    return shape if dim is None else (*shape[:dim], -(-shape[dim] // k), *shape[dim + 1 :])
 
 
 class StepSearch:

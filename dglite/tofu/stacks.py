@@ -8,18 +8,19 @@ element by element, and then separates them again, all of that is done with the 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from .nodes import VIEWS, Gone, node_like, operands_of, pass_on
+
 __all__ = ["keep_stacks"]
 
 aten = torch.ops.aten
-_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
+_VIEWS = (*VIEWS, aten.reshape.default)
 
 
-def keep_stacks(graph: Graph) -> dict[Node, Node | None]:
+def keep_stacks(graph: Graph) -> Gone:
     """Rewrite a graph in place so that products of stacked matrices keep their leading dimensions apart.
 
     Parameters
@@ -30,11 +31,11 @@ def keep_stacks(graph: Graph) -> dict[Node, Node | None]:
     Returns
     -------
     dict of Node to Node or None
-        For each node that is gone, the one with the same values, in dimensions that may be more; None where nothing
-        read them, so that they are not computed any more.
+        For each node that is gone, the one with the same values, perhaps in more dimensions; None where nothing reads
+        them, so that they are not computed any more.
     """
     apart: dict[Node, Node] = {}
-    gone: dict[Node, Node | None] = {}
+    gone: Gone = {}
     for node in list(graph.nodes):
         shape = _shape(node)
         if node.op != "call_function" or shape is None:
@@ -51,10 +52,7 @@ def keep_stacks(graph: Graph) -> dict[Node, Node | None]:
             if made is not None:
                 apart[node] = made
     _remove(graph, apart, gone)
-    for node in graph.nodes:
-        if node.meta.get("forward") in gone:
-            node.meta["forward"] = gone[node.meta["forward"]]
-    return gone
+    return pass_on(graph, gone)
 
 
 def _shape(node: Node) -> tuple[int, ...] | None:
@@ -76,17 +74,16 @@ def _separated(graph: Graph, node: Node, shape: tuple[int, ...], apart: dict[Nod
     if len(batch) > 1:
         return None
     lead = batch.pop()
+    whole = (*lead, *shape[1:])
     if _transposes(node):
         dims = [*range(len(lead)), len(lead) + 1, len(lead)]
-        return _node(graph, node, aten.permute.default, (apart[sources[0]], dims), {}, lead)
+        return node_like(graph, node, aten.permute.default, (apart[sources[0]], dims), whole)
     if node.target is aten.bmm.default:
-        return _node(
-            graph, node, aten.matmul.default, tuple(apart[n] for n in node.args if isinstance(n, Node)), {}, lead
-        )
+        return node_like(graph, node, aten.matmul.default, [apart[n] for n in operands_of(node)], whole)
     pointwise = isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
     if pointwise and all(_shape(n) == shape for n in sources):
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: apart.get(n, n))
-        return _node(graph, node, node.target, args, kwargs, lead)
+        return node_like(graph, node, node.target, args, whole, kwargs)
     return None
 
 
@@ -98,14 +95,7 @@ def _transposes(node: Node) -> bool:
     return node.target is aten.permute.default and node.args[1] in ([0, 2, 1], [0, -1, -2])
 
 
-def _node(graph: Graph, like: Node, target: Any, args: Any, kwargs: Any, lead: tuple[int, ...]) -> Node:
-    made = graph.call_function(target, tuple(args), dict(kwargs))
-    made.meta = dict(like.meta)
-    made.meta["val"] = like.meta["val"].new_empty((*lead, *like.meta["val"].shape[1:]))
-    return made
-
-
-def _remove(graph: Graph, apart: dict[Node, Node], gone: dict[Node, Node | None]) -> None:
+def _remove(graph: Graph, apart: dict[Node, Node], gone: Gone) -> None:
     """Remove what is not used any more; what is used merged becomes a view of what is computed apart."""
     for node in reversed(list(gone)):
         graph.erase_node(node)

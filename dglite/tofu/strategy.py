@@ -54,6 +54,7 @@ class RowSpan:
         return last - first
 
 
+PLAIN = RowSpan()
 Region = tuple[RowSpan | None, ...]
 """A span per dimension of a tensor; None is the whole dimension."""
 
@@ -87,11 +88,7 @@ class Strategy:
     outputs: tuple[Region, ...]
 
 
-def cut_shape(region: Region, shape: TensorShape, lo: int, hi: int) -> TensorShape:
-    """Return the shape of what ``region`` leaves of a tensor for the part ``[lo, hi)``."""
-    shape = tuple(shape)
-    sizes = []
-    for span, size in zip(region, shape, strict=True):
-        first, last = (0, size) if span is None else span.rows(lo, hi, size)
-        sizes.append(last - first)
-    return tuple(sizes)
+def plain_dim(region: Region) -> int | None:
+    """Return the one dimension that a region cuts, if the part's own rows are what it takes."""
+    cut = [d for d, span in enumerate(region) if span is not None]
+    return cut[0] if len(cut) == 1 and region[cut[0]] == PLAIN else None

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from .nodes import VIEWS, Gone, node_like, pass_on
+
 __all__ = ["merge_products"]
 
 aten = torch.ops.aten
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 MOST = 3
 """Products that are merged, at most: the operands of all of them are kept until the last is known."""
@@ -36,24 +37,18 @@ def _(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> torch.Tensor:
     return a[0].new_empty(a[0].shape[0], b[0].shape[1])
 
 
-def merge_products(graph: Graph) -> dict[Node, Node | None]:
+def merge_products(graph: Graph) -> Gone:
     """Rewrite a graph in place so that a sum of two or three products of matrices is one operator.
 
-    Returns
-    -------
-    dict of Node to Node or None
-        For each node that is gone, the one with the same values; None where there is none.
+    Returns for each node that is gone the one with the same values, or None.
     """
-    gone: dict[Node, Node | None] = {}
+    gone: Gone = {}
     for node in list(graph.nodes):
         if _is_sum(node) and not any(_is_sum(user) and len(node.users) == 1 for user in node.users):
             found = _merged(graph, node)
             if found is not None:
                 gone |= found
-    for node in graph.nodes:
-        if node.meta.get("forward") in gone:
-            node.meta["forward"] = gone[node.meta["forward"]]
-    return gone
+    return pass_on(graph, gone)
 
 
 def _is_sum(node: Node) -> bool:
@@ -70,7 +65,7 @@ def _kind(node: Node) -> tuple[Any, Any]:
     return node.meta["val"].shape, node.meta["val"].dtype
 
 
-def _merged(graph: Graph, root: Node) -> dict[Node, Node | None] | None:
+def _merged(graph: Graph, root: Node) -> Gone | None:
     terms, inner = _terms(root)
     products = [(term, product) for term in terms if (product := _product(term)) is not None]
     shapes = {_kind(product) for _, product in products}
@@ -79,15 +74,16 @@ def _merged(graph: Graph, root: Node) -> dict[Node, Node | None] | None:
     first = products[0][1]
     with graph.inserting_before(root):
         left, right = ([product.args[side] for _, product in products] for side in (0, 1))
-        total = _node(graph, torch.ops.dglite.sum_mm.default, (left, right), root, first.meta["val"])
+        shape, whole = first.meta["val"].shape, root.meta["val"].shape
+        total = node_like(graph, root, torch.ops.dglite.sum_mm.default, (left, right), shape)
         if products[0][0] is not first:
-            total = _node(graph, aten.view.default, (total, list(root.meta["val"].shape)), root, root.meta["val"])
+            total = node_like(graph, root, aten.view.default, (total, list(whole)), whole)
         merged = {term for term, _ in products}
         for other in terms:
             if other not in merged:
-                total = _node(graph, aten.add.Tensor, (other, total), root, root.meta["val"])
+                total = node_like(graph, root, aten.add.Tensor, (other, total), whole)
     root.replace_all_uses_with(total)
-    gone: dict[Node, Node | None] = {root: total}
+    gone: Gone = {root: total}
     for node in [root, *inner, *(n for pair in products for n in dict.fromkeys(pair))]:
         graph.erase_node(node)
         gone.setdefault(node, None)
@@ -111,12 +107,6 @@ def _terms(root: Node) -> tuple[list[Node], list[Node]]:
 
 def _product(term: Node) -> Node | None:
     """Return the product of matrices that a term is, or is a view of, if nothing else reads it."""
-    source: Any = term.args[0] if term.target in _VIEWS else term
+    source: Any = term.args[0] if term.target in VIEWS else term
     read_once = len(term.users) == len(source.users) == 1
     return source if read_once and source.target is aten.mm.default else None
-
-
-def _node(graph: Graph, target: Any, args: tuple[Any, ...], like: Node, value: torch.Tensor) -> Node:
-    made = graph.call_function(target, args)
-    made.meta = dict(like.meta) | {"val": value.new_empty(value.shape)}
-    return made

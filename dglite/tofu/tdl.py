@@ -39,44 +39,33 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RowRange:
-    """The indices ``[start, stop)`` of a dimension, as a slice states them; None is the dimension's end."""
+    """The indices ``[start, stop)`` of a dimension."""
 
-    start: Affine | None
-    stop: Affine | None
+    start: Affine
+    stop: Affine
 
 
-Where = tuple[Affine | RowRange, ...]
-"""Where in a tensor: an index or a slice for each dimension."""
+Where = tuple[Affine | RowRange | None, ...]
+"""Where in a tensor: an index or a slice for each dimension, None for all of it."""
 
-WHOLE = RowRange(None, None)
+
+def _arithmetic(
+    operator: str,
+) -> tuple[Callable[[Expression, Any], Expression], Callable[[Expression, Any], Expression]]:
+    """Return the methods of an operator, and of the same with the operands swapped."""
+    return (
+        lambda left, right: Binary(operator, left, _expression(right)),
+        lambda right, left: Binary(operator, _expression(left), right),
+    )
 
 
 class Expression:
     """The value of an element of a tensor; the base of what a description consists of."""
 
-    def __add__(self, other: Any) -> Expression:
-        return Binary("+", self, _expression(other))
-
-    def __radd__(self, other: Any) -> Expression:
-        return Binary("+", _expression(other), self)
-
-    def __sub__(self, other: Any) -> Expression:
-        return Binary("-", self, _expression(other))
-
-    def __rsub__(self, other: Any) -> Expression:
-        return Binary("-", _expression(other), self)
-
-    def __mul__(self, other: Any) -> Expression:
-        return Binary("*", self, _expression(other))
-
-    def __rmul__(self, other: Any) -> Expression:
-        return Binary("*", _expression(other), self)
-
-    def __truediv__(self, other: Any) -> Expression:
-        return Binary("/", self, _expression(other))
-
-    def __rtruediv__(self, other: Any) -> Expression:
-        return Binary("/", _expression(other), self)
+    __add__, __radd__ = _arithmetic("+")
+    __sub__, __rsub__ = _arithmetic("-")
+    __mul__, __rmul__ = _arithmetic("*")
+    __truediv__, __rtruediv__ = _arithmetic("/")
 
     def __neg__(self) -> Expression:
         return Binary("-", ConstantExpression(0), self)
@@ -249,12 +238,12 @@ def _where(key: Any, name: str) -> Where:
     return tuple(_position(k, name) for k in (key if isinstance(key, tuple) else (key,)))
 
 
-def _position(key: Any, name: str) -> Affine | RowRange:
+def _position(key: Any, name: str) -> Affine | RowRange | None:
     if isinstance(key, slice):
         if key.step is not None:
             raise DGLError(f"a slice of {name} has the step {key.step}; slices have none here. Index it by 2 * i.")
         if key == slice(None):
-            return WHOLE
+            return None
         if key.start is None or key.stop is None:
             raise DGLError(f"a slice of {name} has one end. Give both, {name}[2 * i : 2 * i + 2], or none, {name}[:].")
         return RowRange(Affine.of(key.start), Affine.of(key.stop))
@@ -357,8 +346,5 @@ def own_indices(expression: Expression) -> set[str]:
 
 def indices_of(where: Where) -> set[str]:
     """Return the names of the indices in a position."""
-    found: set[str] = set()
-    for one in where:
-        for end in (one,) if isinstance(one, Affine) else (one.start, one.stop):
-            found |= set() if end is None else set(end.names)
-    return found
+    ends = [end for one in where for end in ((one.start, one.stop) if isinstance(one, RowRange) else (one,))]
+    return {name for end in ends if end is not None for name in end.names}

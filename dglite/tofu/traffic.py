@@ -8,7 +8,7 @@ who sends it, and checks that nothing is sent twice and nothing is missing. So t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -127,9 +127,7 @@ def _slices(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...]) -> tuple[Needed
     """Return the rows of each dimension that each worker has to do with, None for all, and who has a part at all."""
     rows: Needed = [None] * len(shape)
     there = np.ones(math.prod(ks), bool)
-    for cut in {c.name: c for c in cuts if c}.values():
-        steps = tuple(s for s, c in enumerate(cuts) if c and c.name == cut.name)
-        lo, hi = _nested(cut.extent, steps, ks)
+    for cut, steps, (lo, hi) in _parts(cuts, ks):
         there &= lo < hi
         for d, span in enumerate(cut.region):
             if isinstance(span, Neighbors):
@@ -137,6 +135,13 @@ def _slices(cuts: Cuts, shape: TensorShape, ks: tuple[int, ...]) -> tuple[Needed
             elif span is not None:
                 rows[d] = _span(span, shape[d], cut.extent, steps, ks)
     return rows, there
+
+
+def _parts(cuts: Cuts, ks: tuple[int, ...]) -> Iterator[tuple[IndexCut, tuple[int, ...], Bounds]]:
+    """Yield each index that is split, the steps that split it, and the part of it that each worker has."""
+    for cut in {c.name: c for c in cuts if c}.values():
+        steps = tuple(s for s, c in enumerate(cuts) if c and c.name == cut.name)
+        yield cut, steps, _nested(cut.extent, steps, ks)
 
 
 @lru_cache(maxsize=10_000)
@@ -178,8 +183,7 @@ def _partials(cuts: Cuts, ks: tuple[int, ...]) -> tuple[np.ndarray, int]:
     """Return which partial result each worker makes, and how many there are."""
     part = np.zeros(math.prod(ks), np.int64)
     there = np.ones(math.prod(ks), bool)
-    for cut in {c.name: c for c in cuts if c}.values():
-        lo, hi = _nested(cut.extent, tuple(s for s, c in enumerate(cuts) if c and c.name == cut.name), ks)
+    for cut, _, (lo, hi) in _parts(cuts, ks):
         there &= lo < hi
         if cut.combine != "concat":
             part = part * cut.extent + lo

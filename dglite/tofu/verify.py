@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,8 +11,11 @@ from torch.utils._pytree import tree_map_only
 
 from ..errors import DGLError
 from .aten import operator_of
+from .exchange import COMBINE
+from .layout import Cut
 from .library.graph import Neighbors
 from .operator import DescribedOperator, bind, flat_outputs
+from .parts import part_runner
 from .strategy import Combine, Region, Strategy
 
 __all__ = ["combine_parts", "cut", "cut_arguments", "verify"]
@@ -59,7 +62,7 @@ def combine_parts(
     if combine != "concat":
         result = parts[0]
         for part in parts[1:]:
-            result = _REDUCE[combine](result, part)
+            result = COMBINE[combine](result, part)
         return result
     if all(span is None for span in region):
         if any(not torch.equal(part, parts[0]) for part in parts[1:]):
@@ -77,14 +80,6 @@ def combine_parts(
     return result
 
 
-_REDUCE: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "sum": torch.add,
-    "max": torch.maximum,
-    "min": torch.minimum,
-    "prod": torch.mul,
-}
-
-
 def verify(
     target: Any,
     args: Sequence[Any],
@@ -99,7 +94,7 @@ def verify(
     ----------
     target, args, kwargs
         The call, on tensors with values, best of float64.
-    operator : Operator, optional
+    operator : DescribedOperator, optional
         Its description, by default the library's.
     tolerance : float
         How far numbers may differ, relative to the largest of their output.
@@ -152,7 +147,7 @@ def _compare(
     parts = []
     for lo, hi in bounds:
         local = cut_arguments(arguments, strategy, lo, hi)
-        parts.append(flat_outputs(operator.run_part((), local, strategy, lo, hi)))
+        parts.append(flat_outputs(part_runner(operator, [Cut(strategy, lo, hi)])(local)))
     for number, expected in enumerate(whole):
         if expected is None:
             continue

@@ -18,10 +18,11 @@ from dglite import DGLError, tofu
 from dglite.nn import GraphConv
 from dglite.tofu.aten import operator_of, strategies_of
 from dglite.tofu.coarsen import coarsen
-from dglite.tofu.execute import compile_plan, part_runner
+from dglite.tofu.execute import compile_plan
 from dglite.tofu.layout import Cut, slice_of_regions
 from dglite.tofu.links import Links
 from dglite.tofu.operator import DescribedOperator, bind, flat_outputs
+from dglite.tofu.parts import part_runner
 from dglite.tofu.plan import PartitionPlan
 from dglite.tofu.search import Policy, recursions, search
 from dglite.tofu.strategy import Region, Strategy

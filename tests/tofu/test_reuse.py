@@ -10,9 +10,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from dglite.tofu.aten import operator_of
-from dglite.tofu.execute import part_runner
 from dglite.tofu.layout import Cut, slice_of_regions
 from dglite.tofu.operator import bind, flat_outputs
+from dglite.tofu.parts import part_runner
 from dglite.tofu.program import OperandSlot, ProgramStep, WorkerInstruction, freeing
 from dglite.tofu.reuse import makes_new_memory, reuse_memory, writing_into
 from tests.tofu.samples import samples

@@ -31,7 +31,7 @@ def attention(call: OperatorCall) -> SplitRule | None:
     if call.shape("query")[1] != call.shape("key")[1]:
         return None
     random = call["dropout_p"] > 0
-    return slices(call, [known[n] for n in call.names], [known["out"], known["logsumexp"]], random=random)
+    return slices(call, known, [known["out"], known["logsumexp"]], random=random)
 
 
 @rule(aten._scaled_dot_product_flash_attention_for_cpu_backward)
@@ -40,7 +40,7 @@ def attention_backward(call: OperatorCall) -> SplitRule | None:
     if call.shape("query")[1] != call.shape("key")[1]:
         return None
     of_keys = WHOLE if call["is_causal"] else [*WHOLE, "+l"]
-    return slices(call, [known[n] for n in call.names], [known["query"], of_keys, of_keys])
+    return slices(call, known, [known["query"], of_keys, of_keys])
 
 
 @rule(aten._cdist_forward)

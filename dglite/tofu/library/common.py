@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..operator import OperatorCall, RunPart, SplitRule, TensorShape
@@ -10,6 +10,9 @@ from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbo
 
 IndexNames = Sequence[str | None]
 """An index's name for each dimension of a tensor; None where the dimension is read or made as a whole."""
+
+NOTHING = over([], lambda: Place(0, slice(None)))
+"""An output that is not asked for."""
 
 
 def index_names(rank: int, prefix: str = "i") -> list[str]:
@@ -38,19 +41,21 @@ def elementwise(call: OperatorCall, local: RunPart | None = None, random: bool =
 
 def slices(
     call: OperatorCall,
-    inputs: Sequence[IndexNames],
+    inputs: Sequence[IndexNames] | Mapping[str, IndexNames],
     outputs: Sequence[IndexNames],
     local: RunPart | None = None,
     random: bool = False,
     beside: Sequence[int] = (),
     added: Sequence[int] = (),
 ) -> SplitRule:
-    """Return the rule of an operator that is an opaque function of slices.
+    """Return the rule of an operator that is an opaque function of slices, whose inputs are listed or named.
 
     An index that some outputs lack, named in their ``outputs`` entry by ``+name``, is summed over for them. Outputs
     with numbers in ``beside`` come out whole for every part, whatever index is split. Inputs with numbers in ``added``
     are added to the sum: one part of it has to do so.
     """
+
+    read = [inputs[name] for name in call.names] if isinstance(inputs, Mapping) else inputs
 
     def output(tensors: Sequence[TensorSymbol], number: int) -> Over:
         names, shape = outputs[number], call.outputs[number]
@@ -67,11 +72,11 @@ def slices(
             def body(*j: Any) -> Expression:
                 known = indices | dict(zip(summed, j, strict=True))
                 used = (n for n in range(len(tensors)) if n not in apart)
-                return Opaque(str(call.target))(*(tensors[n][_known(inputs[n], known)] for n in used))
+                return Opaque(str(call.target))(*(tensors[n][_known(read[n], known)] for n in used))
 
             made = Sum(over(summed, body)) if summed else body()
             for n in apart:
-                made = tensors[n][_known(inputs[n], indices)] + made
+                made = tensors[n][_known(read[n], indices)] + made
             return Place(made, *_known(place, indices))
 
         return over(own, element)
@@ -92,6 +97,11 @@ def aligned(shape: TensorShape, names: Sequence[str | None]) -> list[str | None]
     """Return the names for an operand that broadcasts: none where its size is 1."""
     names = list(names)[len(names) - len(shape) :]
     return [None if size == 1 else name for size, name in zip(shape, names, strict=True)]
+
+
+def fitted(shape: TensorShape, names: Sequence[str | None]) -> list[str | None]:
+    """Return the names for a tensor that may lack the dimensions without one."""
+    return list(names) if len(shape) == len(names) else [name for name in names if name]
 
 
 def outer(rank: int, inner: Sequence[int]) -> list[str | None]:

@@ -10,185 +10,141 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.nn import functional
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
-from .common import index_names
+from .common import NOTHING
+from .geometry import Windows, by_rows
 
 aten = torch.ops.aten
 
-NOTHING = over([], lambda: Place(0, slice(None)))
-"""A gradient that is not asked for."""
 
-
-def _space(call: OperatorCall) -> int:
-    return len(call.shape("input")) - 2
-
-
-def _sequence(value: Sequence[int], count: int) -> list[int]:
-    return list(value) * count if len(value) == 1 else list(value)
-
-
-def _geometry(call: OperatorCall) -> tuple[list[int], list[int], list[int]]:
-    """Return stride, padding and dilation of each dimension of space."""
-    count = _space(call)
-    stride, padding, dilation = (_sequence(call[name], count) for name in ("stride", "padding", "dilation"))
-    return stride, padding, dilation
+def _windows(call: OperatorCall) -> Windows:
+    return Windows(call, call.shape("weight")[2:], len(call.shape("input")) - 2)
 
 
 @rule(aten.convolution)
 def convolution(call: OperatorCall) -> SplitRule:
     if call["groups"] > 1:
         return _in_groups(call)
-    count = _space(call)
-    stride, padding, dilation = _geometry(call)
-    transposed, bias = call["transposed"], call["bias"] is not None
-    space, taps = index_names(count, "x"), index_names(count, "k")
+    windows, transposed = _windows(call), call["transposed"]
+    reads = windows.windows if transposed else windows.inputs
 
-    def reads(x: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
-        if transposed:
-            return tuple((x[d] + padding[d] - k[d] * dilation[d]) / stride[d] for d in range(count))
-        return tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
-
-    def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> Over:
+    def element(data: TensorSymbol, filters: TensorSymbol, *bias: TensorSymbol) -> Over:
         def at(b: Any, co: Any, *x: Any) -> Expression:
             def product(ci: Any, *k: Any) -> Expression:
                 channels = (ci, co) if transposed else (co, ci)
                 return data[(b, ci, *reads(x, k))] * filters[(*channels, *k)]
 
-            total = Sum(over(["ci", *taps], product))
-            return added[0][co] + total if bias else total
+            total = Sum(over(["ci", *windows.taps], product))
+            return bias[0][co] + total if bias else total
 
-        return over(["b", "co", *space], at)
+        return over(["b", "co", *windows.space], at)
 
     description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
-    return SplitRule(description, keep=taps, additive=True, local=_transposed if transposed else _convolution)
+    return SplitRule(description, keep=windows.taps, additive=True, local=TRANSPOSED if transposed else CONVOLUTION)
 
 
 def _in_groups(call: OperatorCall) -> SplitRule:
     """Return the rule of a grouped convolution: by samples, whole groups, and rows of space."""
-    count, groups = _space(call), call["groups"]
-    stride, padding, dilation = _geometry(call)
-    transposed = call["transposed"]
-    space, taps = index_names(count, "x"), index_names(count, "k")
+    windows, groups, transposed = _windows(call), call["groups"], call["transposed"]
+    whole = (slice(None),) * windows.count
     channels_in, channels_out = call.shape("input")[1] // groups, call.outputs[0][1] // groups
     filter_rows = call.shape("weight")[0] // groups
 
     def element(data: TensorSymbol, filters: TensorSymbol, *added: TensorSymbol) -> Over:
         def at(b: Any, g: Any, *x: Any) -> Any:
             def product(*k: Any) -> Expression:
-                reads: tuple[Any, ...] = (slice(None),) * count
-                if not transposed:
-                    reads = tuple(x[d] * stride[d] + k[d] * dilation[d] - padding[d] for d in range(count))
-                block = data[(b, _block(g, channels_in), *reads)]
+                block = data[(b, _block(g, channels_in), *(whole if transposed else windows.inputs(x, k)))]
                 biases = (one[_block(g, channels_out)] for one in added)
                 return Opaque("group")(block, filters[(_block(g, filter_rows), slice(None), *k)], *biases)
 
-            made = (slice(None),) * count if transposed else x
-            return Place(Sum(over(taps, product)), b, _block(g, channels_out), *made)
+            return Place(Sum(over(windows.taps, product)), b, _block(g, channels_out), *(x or whole))
 
-        return over(["b", "g", *(() if transposed else space)], at)
+        return over(["b", "g", *(() if transposed else windows.space)], at)
 
     description = describe(element, ("data", "filters", "bias")[: len(call.inputs)])
-    return SplitRule(description, extents={"g": groups}, keep=taps, local=_convolution)
+    return SplitRule(description, extents={"g": groups}, keep=windows.taps, local=CONVOLUTION)
 
 
 def _block(index: Any, size: int) -> slice:
     return slice(index * size, index * size + size)
 
 
-def _convolution(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-    count = _space(part.call)
-    changed: dict[str, Any] = {}
+def _whole_rows(part: OperatorPart, arguments: dict[str, Any]) -> Any:
+    """Run a part of a convolution by channels, groups or samples."""
     if part.index == "g":
-        changed["groups"] = part.size
-    elif part.index == "ci" and not part.adds:
-        changed["bias"] = None
-    elif part.index.startswith("x"):
-        d = int(part.index[1:])
-        (first, last), (start, stop) = part.rows("input", 2 + d), part.unclipped("input", 2 + d)
-        padding = _sequence(arguments["padding"], count)
-        # windows all in the padding have no rows
-        left, right = (first - start, stop - last) if first < last else (stop - start, 0)
-        padding[d] = 0
-        changed["padding"] = padding
-        if left == right:
-            padding[d] = left
-        else:
-            changed["input"] = _pad(arguments["input"], count, d, left, right)
-    return part.run(arguments, **changed)
+        return part.run(arguments, groups=part.size)
+    return part.run(arguments, bias=None) if part.index == "ci" and not part.adds else part.run(arguments)
 
 
-def _pad(tensor: torch.Tensor, count: int, d: int, left: int, right: int) -> torch.Tensor:
-    """Add zeros before and after the rows of a dimension of space; negative numbers drop rows."""
-    widths = [0, 0] * count
-    widths[2 * (count - 1 - d) : 2 * (count - d)] = [left, right]
-    return functional.pad(tensor, widths)
+def _rows(part: OperatorPart, arguments: dict[str, Any], d: int) -> Any:
+    windows = _windows(part.call)
+    (first, last), (start, stop) = part.rows("input", 2 + d), part.unclipped("input", 2 + d)
+    # windows all in the padding have no rows
+    left, right = (first - start, stop - last) if first < last else (stop - start, 0)
+    if left == right:
+        return part.run(arguments, padding=windows.padding_but(d, left))
+    return part.run(arguments, input=windows.pad(arguments["input"], d, left, right), padding=windows.padding_but(d))
 
 
-def _transposed(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-    count = _space(part.call)
-    if part.index == "ci" and not part.adds:
-        return part.run(arguments, bias=None)
-    if not part.index.startswith("x"):
-        return part.run(arguments)
-    d = int(part.index[1:])
-    stride, padding, _ = _geometry(part.call)
-    first, last = part.rows("input", 2 + d)
-    low, high = part.output_rows(0, 2 + d)
-    padding[d] = 0
-    extra = _sequence(arguments["output_padding"], count)
-    extra[d] = 0
+def _transposed_rows(part: OperatorPart, arguments: dict[str, Any], d: int) -> Any:
+    windows, dim = _windows(part.call), 2 + d
+    first, last = part.rows("input", dim)
     if first == last:  # rows of the output padding alone
         made = arguments["input"].new_zeros(part.shape())
     else:
-        made = part.run(arguments, bias=None, padding=padding, output_padding=extra)
-        begin = first * stride[d] - _geometry(part.call)[1][d]  # which row of the whole output its first row is
-        made = _window(made, count, d, low - begin, high - begin)
+        extra = windows.each(arguments["output_padding"])
+        extra[d] = 0
+        made = part.run(arguments, bias=None, padding=windows.padding_but(d), output_padding=extra)
+        # rows of the whole output, counted from the first one that was made
+        low, high = (row - first * windows.stride[d] + windows.padding[d] for row in part.output_rows(0, dim))
+        left = max(0, -low)
+        made = windows.pad(made, d, left, max(0, high - made.shape[dim])).narrow(dim, low + left, high - low)
     bias = arguments["bias"]
-    return made if bias is None else made + bias.view(-1, *[1] * count)
+    return made if bias is None else made + bias.view(-1, *[1] * windows.count)
 
 
-def _window(tensor: torch.Tensor, count: int, d: int, low: int, high: int) -> torch.Tensor:
-    """Return the rows ``[low, high)`` of a dimension of space, zeros where it has none."""
-    left, right = max(0, -low), max(0, high - tensor.shape[2 + d])
-    return _pad(tensor, count, d, left, right).narrow(2 + d, low + left, high - low)
+CONVOLUTION, TRANSPOSED = by_rows(_rows, _whole_rows), by_rows(_transposed_rows, _whole_rows)
+"""How a part of a convolution is run."""
 
 
 @rule(aten.convolution_backward)
 def convolution_backward(call: OperatorCall) -> SplitRule | None:
-    asked, count = call["output_mask"], _space(call)
+    asked, windows = call["output_mask"], _windows(call)
     if not (asked[0] or asked[1]):
         return None
     if call["groups"] > 1:
-        return _in_groups_backward(call)
-    _, padding, dilation = _geometry(call)
-    kernel, rows = call.shape("weight")[2:], call.shape("input")[2:]
-    taps, space = index_names(count, "k"), index_names(count, "x")
-    extents = dict(zip(taps, kernel, strict=True)) | dict(zip(space, rows, strict=True))
+        description = describe(_gradients_in_groups(call, windows))
+        return SplitRule(description, extents={"g": call["groups"]}, local=_gradients_of_part)
+    padding, reach = windows.padding, [(k - 1) * e for k, e in zip(windows.kernel, windows.dilation, strict=True)]
     # rows of the gradient that see padding only would be nobody's share of the bias
-    beyond = [space[d] for d in range(count) if padding[d] > (kernel[d] - 1) * dilation[d] and asked[2]]
-    description = describe(_gradients(call, taps, [] if call["transposed"] else space))
-    return SplitRule(description, extents=extents, keep=[*taps, *beyond], local=_backward)
+    beyond = [name for name, p, taps in zip(windows.space, padding, reach, strict=True) if p > taps and asked[2]]
+    extents = windows.extents | dict(zip(windows.space, call.shape("input")[2:], strict=True))
+    description = describe(_gradients(call, windows))
+    return SplitRule(description, extents=extents, keep=[*windows.taps, *beyond], local=BACKWARD)
 
 
-def _gradients(call: OperatorCall, taps: list[str], space: list[str]) -> Callable[..., tuple[Over, ...]]:
+def _asked(call: OperatorCall, *made: Over) -> tuple[Over, ...]:
+    """Return the outputs, nothing for those that are not asked for."""
+    return tuple(one if wanted else NOTHING for one, wanted in zip(made, call["output_mask"], strict=True))
+
+
+def _gradients(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Over, ...]]:
     """Return the description: all three gradients by samples, channels, and rows of the input.
 
     Each reads all tensors, since ATen wants them to fit whichever gradients are asked for.
     """
-    count, transposed = _space(call), call["transposed"]
-    stride, padding, dilation = _geometry(call)
-    whole = (slice(None),) * count
+    transposed, taps, stride = call["transposed"], windows.taps, windows.stride
+    space = [] if transposed else windows.space
+    whole = (slice(None),) * windows.count
     read = Opaque("product")
 
     def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
         def product(b: Any, co: Any, ci: Any, x: Sequence[Any], k: Sequence[Any]) -> Expression:
-            windows = tuple((i + p - j * e) / s for i, j, s, p, e in zip(x, k, stride, padding, dilation, strict=False))
             channels = (ci, co) if transposed else (co, ci)
-            at = grad[(b, co, *(windows or whole))], data[(b, ci, *(x or whole))], filters[(*channels, *k)]
-            return read(*at)
+            rows = windows.windows(x, k) if x else whole
+            return read(grad[(b, co, *rows)], data[(b, ci, *(x or whole))], filters[(*channels, *k)])
 
         def of_data(b: Any, ci: Any, *x: Any) -> Any:
             return Place(Sum(over(["co", *taps], lambda co, *k: product(b, co, ci, x, k))), b, ci, *(x or whole))
@@ -204,45 +160,48 @@ def _gradients(call: OperatorCall, taps: list[str], space: list[str]) -> Callabl
 
             return Sum(over(["b", *space], row))
 
-        made = over(["b", "ci", *space], of_data), over(["co", "ci", *taps], of_filters), over(["co"], of_bias)
-        return tuple(one if wanted else NOTHING for one, wanted in zip(made, call["output_mask"], strict=True))
+        return _asked(
+            call, over(["b", "ci", *space], of_data), over(["co", "ci", *taps], of_filters), over(["co"], of_bias)
+        )
 
     return outputs
 
 
-def _backward(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-    grad, mask = arguments["grad_output"], arguments["output_mask"]
-    if not part.index.startswith("x"):
-        sizes = [grad.shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
-        return part.run(arguments, bias_sizes=sizes)
-    d, count = int(part.index[1:]), _space(part.call)
-    stride, padding, dilation = _geometry(part.call)
+def _gradients_of_part(part: OperatorPart, arguments: dict[str, Any]) -> Any:
+    """Run a part of the gradients by channels, groups or samples."""
+    sizes = [arguments["grad_output"].shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
+    return part.run(arguments, bias_sizes=sizes, groups=part.size if part.index == "g" else arguments["groups"])
+
+
+def _gradients_of_rows(part: OperatorPart, arguments: dict[str, Any], d: int) -> Any:
+    grad, mask, windows = arguments["grad_output"], arguments["output_mask"], _windows(part.call)
+    stride, reach = windows.stride[d], (windows.kernel[d] - 1) * windows.dilation[d]
     first, last = part.rows("grad_output", 2 + d)
     # zeros around the input put its first row where the first row of the gradient begins
-    left = part.lo + padding[d] - first * stride[d]
-    kernel = part.call.shape("weight")[2 + d]
-    right = max(0, (last - first - 1) * stride[d] + (kernel - 1) * dilation[d] + 1 - part.size - left)
-    padding[d] = 0
-    data = _pad(arguments["input"], count, d, left, right)
+    left = part.lo + windows.padding[d] - first * stride
+    right = max(0, (last - first - 1) * stride + reach + 1 - part.size - left)
+    data, padding = windows.pad(arguments["input"], d, left, right), windows.padding_but(d)
     made = part.run(arguments, input=data, padding=padding, bias_sizes=None, output_mask=[mask[0], mask[1], False])
     of_data, of_filters, of_bias = made
     if mask[0]:
         of_data = of_data.narrow(2 + d, left, part.size)
     if mask[2]:
-        low = min(-(-part.lo // stride[d]), last) - first
-        high = (last if part.hi == part.strategy.extent else min(-(-part.hi // stride[d]), last)) - first
-        of_bias = grad.narrow(2 + d, low, high - low).sum([0, *range(2, 2 + count)])
+        low = min(-(-part.lo // stride), last) - first
+        high = (last if part.hi == part.strategy.extent else min(-(-part.hi // stride), last)) - first
+        of_bias = grad.narrow(2 + d, low, high - low).sum([0, *range(2, 2 + windows.count)])
     return of_data, of_filters, of_bias
 
 
-def _in_groups_backward(call: OperatorCall) -> SplitRule:
-    """Return the rule of a grouped convolution's gradient: by samples and by whole groups."""
-    count, groups, asked = _space(call), call["groups"], call["output_mask"]
-    whole = (slice(None),) * count
-    sizes = (call.shape("grad_output")[1], call.shape("input")[1], call.shape("weight")[0])
-    out, in_, rows = (size // groups for size in sizes)
+BACKWARD = by_rows(_gradients_of_rows, _gradients_of_part)
 
-    def element(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
+
+def _gradients_in_groups(call: OperatorCall, windows: Windows) -> Callable[..., tuple[Over, ...]]:
+    """Return the description of a grouped convolution's gradients: by samples and by whole groups."""
+    whole = (slice(None),) * windows.count
+    sizes = (call.shape("grad_output")[1], call.shape("input")[1], call.shape("weight")[0])
+    out, in_, rows = (size // call["groups"] for size in sizes)
+
+    def outputs(grad: TensorSymbol, data: TensorSymbol, filters: TensorSymbol) -> tuple[Over, ...]:
         def read(b: Any, g: Any) -> Expression:
             return Opaque("gradient")(
                 grad[(b, _block(g, out), *whole)],
@@ -250,18 +209,14 @@ def _in_groups_backward(call: OperatorCall) -> SplitRule:
                 filters[(_block(g, rows), slice(None), *whole)],
             )
 
-        def of_filters(g: Any) -> Any:
-            return Place(Sum(lambda b: read(b, g)), _block(g, rows), slice(None), *whole)
+        def summed(g: Any, *where: Any) -> Any:
+            return Place(Sum(lambda b: read(b, g)), *where)
 
-        made = (
+        return _asked(
+            call,
             over("bg", lambda b, g: Place(read(b, g), b, _block(g, in_), *whole)),
-            over("g", of_filters),
-            over("g", lambda g: Place(Sum(lambda b: read(b, g)), _block(g, out))),
+            over("g", lambda g: summed(g, _block(g, rows), slice(None), *whole)),
+            over("g", lambda g: summed(g, _block(g, out))),
         )
-        return tuple(one if wanted else NOTHING for one, wanted in zip(made, asked, strict=True))
 
-    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-        bias = [arguments["grad_output"].shape[1]] if arguments["bias_sizes"] else arguments["bias_sizes"]
-        return part.run(arguments, bias_sizes=bias, groups=part.size if part.index == "g" else arguments["groups"])
-
-    return SplitRule(describe(element), extents={"g": groups}, local=local)
+    return outputs

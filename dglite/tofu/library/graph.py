@@ -17,7 +17,7 @@ from ...structure.adjacency import Adjacency
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..strategy import Region, RowSpan, Strategy
 from ..tdl import ElementWise, Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
-from .common import broadcast, index_names
+from .common import NOTHING, broadcast, index_names
 
 GraphRows = Literal["u", "v", "e"]
 """Rows of sources, of destinations, of edges."""
@@ -127,7 +127,7 @@ def spmm(call: OperatorCall) -> SplitRule:
         def winners(v: Any, *f: Any) -> Expression:
             return ElementWise("winners")(result(v, *f))
 
-        kept = over(["v", *feat], winners) if 0 not in call.outputs[1] else over([], lambda: Place(0, slice(None)))
+        kept = over(["v", *feat], winners) if 0 not in call.outputs[1] else NOTHING
         return over(["v", *feat], result), kept
 
     # the winners are numbers of entries, which are others in a part
@@ -157,7 +157,7 @@ def sddmm(call: OperatorCall) -> SplitRule:
             return Place(Sum(over([feat[-1]], product)), e, *f, 0)
 
         made = over(["e", *(feat[:-1] if dot == "1" else feat)], result)
-        return made, over([], lambda: Place(0, slice(None)))
+        return made, NOTHING
 
     # what has no last axis of its own counts for every element of it, in every part
     narrow = any(side and shape[-1] != wide for shape, side in zip(call.inputs, sides, strict=True))
@@ -173,7 +173,7 @@ def degree_scale(call: OperatorCall) -> SplitRule:
         made, kept = part.run(arguments)
         return made[part.lo : part.hi].clone(), kept
 
-    description = describe(lambda: (lambda i, j: 0, over([], lambda: Place(0, slice(None)))))
+    description = describe(lambda: (lambda i, j: 0, NOTHING))
     return SplitRule(description, local=local)
 
 

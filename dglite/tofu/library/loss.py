@@ -21,11 +21,10 @@ def nll_loss(call: OperatorCall) -> SplitRule | None:
     and a quotient, it splits.
     """
     names = _samples(call)
-    inputs: list[IndexNames] = [names[name] for name in call.names]
     target = names["target"]
     if call["reduction"] != SUM or not target:
         return None
-    return slices(call, inputs, [[f"+{n}" for n in target]] * 2)
+    return slices(call, names, [[f"+{n}" for n in target]] * 2)
 
 
 @rule(aten.nll_loss_backward, aten.nll_loss2d_backward)
@@ -33,7 +32,7 @@ def nll_loss_backward(call: OperatorCall) -> SplitRule:
     names = _samples(call)
     scalar = call.shape("grad_output") == ()
     names["grad_output"] = [] if scalar else names["target"]
-    return slices(call, [names[name] for name in call.names], [names["self"]])
+    return slices(call, names, [names["self"]])
 
 
 def _samples(call: OperatorCall) -> dict[str, IndexNames]:

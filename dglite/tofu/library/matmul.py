@@ -16,9 +16,37 @@ from .common import broadcast, index_names
 aten = torch.ops.aten
 
 
-@rule(aten.mm)
-def mm(call: OperatorCall) -> SplitRule:
-    return SplitRule(describe(lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j])))
+PRODUCTS: dict[Any, Callable[[TensorSymbol, TensorSymbol], Callable[..., Expression]]] = {
+    aten.mm: lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j]),
+    aten.bmm: lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j]),
+    aten.mv: lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k]),
+    aten.dot: lambda x, y: lambda: Sum(lambda k: x[k] * y[k]),
+}
+ADDED = {aten.addmm: aten.mm, aten.baddbmm: aten.bmm, aten.addmv: aten.mv}
+"""Products that something is added to."""
+
+
+@rule(*PRODUCTS)
+def product(call: OperatorCall) -> SplitRule:
+    return SplitRule(describe(PRODUCTS[call.target.overloadpacket]))
+
+
+@rule(*ADDED)
+def added(call: OperatorCall) -> SplitRule:
+    """Return the rule of ``beta * self + alpha * product``."""
+    product, rank = PRODUCTS[ADDED[call.target.overloadpacket]], len(call.outputs[0])
+
+    def element(c: TensorSymbol, a: TensorSymbol, b: TensorSymbol) -> Over:
+        def at(*i: Any) -> Expression:
+            return call["beta"] * c[broadcast(call.inputs[0], i)] + call["alpha"] * product(a, b)(*i)
+
+        return over({1: "i", 2: "ij", 3: "nij"}[rank], at)
+
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
+        once = part.strategy.combine == ("sum",) and not part.adds
+        return part.run(arguments, beta=0) if once else part.run(arguments)
+
+    return SplitRule(describe(element), additive=True, local=local)
 
 
 @rule(torch.ops.dglite.sum_mm)
@@ -88,48 +116,3 @@ def linear(call: OperatorCall) -> SplitRule:
         return part.run(arguments) if part.index != "k" or part.adds else part.run(arguments, bias=None)
 
     return SplitRule(describe(element, ("x", "weight", "bias")[: len(call.inputs)]), additive=True, local=local)
-
-
-@rule(aten.mv)
-def mv(call: OperatorCall) -> SplitRule:
-    return SplitRule(describe(lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k])))
-
-
-@rule(aten.dot)
-def dot(call: OperatorCall) -> SplitRule:
-    return SplitRule(describe(lambda x, y: lambda: Sum(lambda k: x[k] * y[k])))
-
-
-@rule(aten.addmm)
-def addmm(call: OperatorCall) -> SplitRule:
-    return _added(call, lambda a, b: lambda i, j: Sum(lambda k: a[i, k] * b[k, j]))
-
-
-@rule(aten.baddbmm)
-def baddbmm(call: OperatorCall) -> SplitRule:
-    return _added(call, lambda a, b: lambda n, i, j: Sum(lambda k: a[n, i, k] * b[n, k, j]))
-
-
-@rule(aten.addmv)
-def addmv(call: OperatorCall) -> SplitRule:
-    return _added(call, lambda a, x: lambda i: Sum(lambda k: a[i, k] * x[k]))
-
-
-def _added(call: OperatorCall, product: Callable[[TensorSymbol, TensorSymbol], Callable[..., Expression]]) -> SplitRule:
-    """Return the rule of ``beta * self + alpha * product``."""
-
-    def element(c: TensorSymbol, a: TensorSymbol, b: TensorSymbol) -> Over:
-        of = product(a, b)
-
-        def at(*i: Any) -> Expression:
-            return call["beta"] * c[broadcast(call.inputs[0], i)] + call["alpha"] * of(*i)
-
-        return over("nij"[3 - len(call.outputs[0]) :] if len(call.outputs[0]) > 1 else "i", at)
-
-    return SplitRule(describe(element), additive=True, local=_adds_once)
-
-
-def _adds_once(part: OperatorPart, arguments: dict[str, Any]) -> Any:
-    if part.strategy.combine == ("sum",) and not part.adds:
-        return part.run(arguments, beta=0)
-    return part.run(arguments)

@@ -8,28 +8,19 @@ import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, Opaque, Over, Place, Sum, TensorSymbol, describe, over
-from .common import IndexNames, index_names, slices
+from .common import NOTHING, IndexNames, index_names, outer, slices
 
 aten = torch.ops.aten
 
 
-@rule(aten._softmax, aten._log_softmax, aten._safe_softmax)
+@rule(
+    aten._softmax, aten._log_softmax, aten._safe_softmax, aten._softmax_backward_data, aten._log_softmax_backward_data
+)
 def softmax(call: OperatorCall) -> SplitRule:
+    """Return the rule of a softmax and of its gradient: by all dimensions but its own."""
     rank = len(call.outputs[0])
-    names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
-    return slices(call, [names], [names])
-
-
-@rule(aten._softmax_backward_data, aten._log_softmax_backward_data)
-def softmax_backward(call: OperatorCall) -> SplitRule:
-    rank = len(call.outputs[0])
-    names = [None if d == call["dim"] % max(rank, 1) else f"i{d}" for d in range(rank)]
-    return slices(call, [names, names], [names])
-
-
-def _given(call: OperatorCall, **names: IndexNames) -> list[IndexNames]:
-    """Return the indices of the tensor arguments that a call has, in its order."""
-    return [names[name] for name in call.names]
+    names = outer(rank, (call["dim"] % max(rank, 1),))
+    return slices(call, [names] * len(call.inputs), [names])
 
 
 def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
@@ -39,22 +30,23 @@ def _asked(call: OperatorCall, *names: IndexNames) -> list[IndexNames]:
 
 @rule(aten.native_layer_norm)
 def layer_norm(call: OperatorCall) -> SplitRule:
-    rank, inner = len(call.outputs[0]), len(call["normalized_shape"])
-    rows = [f"i{d}" for d in range(rank - inner)]
-    whole: list[str | None] = [None] * inner
-    inputs = _given(call, input=rows + whole, weight=whole, bias=whole)
-    return slices(call, inputs, [rows + whole] * 3)
+    rows, whole = _normalized(call)
+    return slices(call, {"input": rows + whole, "weight": whole, "bias": whole}, [rows + whole] * 3)
 
 
 @rule(aten.native_layer_norm_backward)
 def layer_norm_backward(call: OperatorCall) -> SplitRule:
-    inner = len(call["normalized_shape"])
-    rows = [f"i{d}" for d in range(len(call.shape("input")) - inner)]
-    whole: list[str | None] = [None] * inner
+    rows, whole = _normalized(call)
     each = rows + whole
-    inputs = _given(call, grad_out=each, input=each, mean=each, rstd=each, weight=whole, bias=whole)
+    inputs = dict.fromkeys(("grad_out", "input", "mean", "rstd"), each) | dict.fromkeys(("weight", "bias"), whole)
     summed = [f"+{name}" for name in rows] + whole
     return slices(call, inputs, _asked(call, each, summed, summed))
+
+
+def _normalized(call: OperatorCall) -> tuple[list[str | None], list[str | None]]:
+    """Return the indices of the dimensions that a layer normalization keeps apart, and those of the others."""
+    rank, inner = len(call.shape("input")), len(call["normalized_shape"])
+    return [*index_names(rank - inner)], [None] * inner
 
 
 @rule(
@@ -101,8 +93,7 @@ def group_norm(call: OperatorCall) -> SplitRule:
 
         first = over("ng", lambda n, g: Place(read(n, g), *where("input", n, g)))
         rest = over("g", summed) if "output_mask" in call.arguments else over("ng", read)
-        nothing = over([], lambda: Place(0, slice(None)))
-        return tuple(made if wanted else nothing for made, wanted in zip((first, rest, rest), asked, strict=True))
+        return tuple(made if wanted else NOTHING for made, wanted in zip((first, rest, rest), asked, strict=True))
 
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         samples, channels = arguments["input"].shape[:2]

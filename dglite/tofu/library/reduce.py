@@ -10,7 +10,7 @@ import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, rule
 from ..tdl import Expression, Max, Min, Over, Prod, Sum, TensorSymbol, describe, over
-from .common import IndexNames, index_names, outer, slices
+from .common import fitted, index_names, outer, slices
 
 aten = torch.ops.aten
 
@@ -40,9 +40,25 @@ def _reduced(
     return SplitRule(describe(element))
 
 
-@rule(aten.sum)
-def sum_(call: OperatorCall) -> SplitRule:
-    return _reduced(call, Sum, call.dims())
+REDUCTIONS: dict[Any, Callable[[Over], Expression]] = {
+    aten.sum: Sum,
+    aten.prod: Prod,
+    aten.amax: Max,
+    aten.max: Max,
+    aten.any: Max,
+    aten.amin: Min,
+    aten.min: Min,
+    aten.all: Min,
+}
+
+
+@rule(*REDUCTIONS)
+def reduction(call: OperatorCall) -> SplitRule | None:
+    """Return the rule of a reduction; a maximum along a dimension also tells where it is."""
+    packet = call.target.overloadpacket
+    if packet in (aten.max, aten.min) and "dim" in call.arguments:
+        return along_dim(call)
+    return _reduced(call, REDUCTIONS[packet], call.dims())
 
 
 @rule(aten.mean)
@@ -60,41 +76,11 @@ def mean(call: OperatorCall) -> SplitRule:
     return SplitRule(made.description, local=local)
 
 
-@rule(aten.amax, aten.any)
-def amax(call: OperatorCall) -> SplitRule:
-    return _reduced(call, Max, call.dims())
-
-
-@rule(aten.amin, aten.all)
-def amin(call: OperatorCall) -> SplitRule:
-    return _reduced(call, Min, call.dims())
-
-
-@rule(aten.max, aten.min)
-def max_(call: OperatorCall) -> SplitRule:
-    if "dim" in call.arguments:
-        return _along_dim(call)
-    return _reduced(call, Max if call.target.overloadpacket is aten.max else Min, call.dims())
-
-
-@rule(aten.prod)
-def prod(call: OperatorCall) -> SplitRule:
-    return _reduced(call, Prod, call.dims())
-
-
 @rule(aten.argmax, aten.argmin, aten.sort, aten.topk, aten.cumsum, aten.cumprod, aten.median, aten.logsumexp)
 @rule(aten.var, aten.std, aten.var_mean, aten.kthvalue, aten.logcumsumexp, aten.cummax, aten.cummin)
 def along_dim(call: OperatorCall) -> SplitRule:
-    return _along_dim(call)
-
-
-def _along_dim(call: OperatorCall) -> SplitRule:
     """Return the rule of a function of all rows of some dimensions."""
     rank = len(call.shape("self"))
     whole = call.dims() if "dim" in call.arguments else tuple(range(rank))
     names = outer(rank, whole)
-
-    def fit(shape: tuple[int, ...]) -> IndexNames:
-        return names if len(shape) == rank else [n for n in names if n]
-
-    return slices(call, [names], [fit(shape) for shape in call.outputs])
+    return slices(call, [names], [fitted(shape, names) for shape in call.outputs])

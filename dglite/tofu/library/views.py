@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..operator import OperatorCall, OperatorPart, SplitRule, TensorShape, rule
 from ..tdl import Expression, Opaque, Over, Place, TensorSymbol, describe, over
-from .common import elementwise, index_names, outer, resized, slices
+from .common import elementwise, fitted, index_names, outer, resized, slices
 
 aten = torch.ops.aten
 
 
-@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy)
+@rule(aten.alias, aten.detach, aten._to_copy, aten.lift_fresh_copy, aten.copy)
 def same(call: OperatorCall) -> SplitRule:
     return elementwise(call)
+
+
+def _moved(call: OperatorCall, where: Callable[[tuple[Any, ...]], tuple[Any, ...]], **options: Any) -> SplitRule:
+    """Return the rule of an operator whose output has the input's element ``where(i)`` at ``i``."""
+    names = index_names(len(call.outputs[0]))
+    return SplitRule(describe(lambda x: over(names, lambda *i: x[where(i)])), **options)
 
 
 @rule(aten.permute)
@@ -30,28 +38,21 @@ def permute(call: OperatorCall) -> SplitRule:
 
 @rule(aten.t)
 def t(call: OperatorCall) -> SplitRule:
-    names = index_names(len(call.outputs[0]))
-    return SplitRule(describe(lambda x: over(names, lambda *i: x[i[::-1]])))
+    return _moved(call, lambda i: i[::-1])
 
 
 @rule(aten.transpose)
 def transpose(call: OperatorCall) -> SplitRule:
-    rank = len(call.outputs[0])
-    first, second = call["dim0"] % rank, call["dim1"] % rank
-
-    def swapped(i: tuple[Any, ...]) -> tuple[Any, ...]:
-        where = list(i)
-        where[first], where[second] = where[second], where[first]
-        return tuple(where)
-
-    return SplitRule(describe(lambda x: over(index_names(rank), lambda *i: x[swapped(i)])))
+    order = list(range(len(call.outputs[0])))
+    first, second = call["dim0"], call["dim1"]
+    order[first], order[second] = order[second], order[first]
+    return _moved(call, lambda i: tuple(i[d] for d in order))
 
 
 @rule(aten.unsqueeze)
 def unsqueeze(call: OperatorCall) -> SplitRule:
-    rank = len(call.outputs[0])
-    new = call["dim"] % rank
-    return SplitRule(describe(lambda x: over(index_names(rank), lambda *i: x[i[:new] + i[new + 1 :]])))
+    new = call["dim"] % len(call.outputs[0])
+    return _moved(call, lambda i: i[:new] + i[new + 1 :])
 
 
 @rule(aten.squeeze)
@@ -59,14 +60,13 @@ def squeeze(call: OperatorCall) -> SplitRule:
     shape = call.inputs[0]
     named = call.dims() if "dim" in call.arguments else range(len(shape))
     gone = {d for d in named if shape[d] == 1}
-    names = index_names(len(call.outputs[0]))
 
     def where(i: tuple[Any, ...]) -> tuple[Any, ...]:
         rest = iter(i)
         return tuple(0 if d in gone else next(rest) for d in range(len(shape)))
 
     # a part of one row would lose a dimension that the whole keeps
-    return SplitRule(describe(lambda x: over(names, lambda *i: x[where(i)])), local=_reshape)
+    return _moved(call, where, local=_reshape)
 
 
 def _reshape(part: OperatorPart, arguments: dict[str, Any]) -> Any:
@@ -75,8 +75,7 @@ def _reshape(part: OperatorPart, arguments: dict[str, Any]) -> Any:
 
 @rule(aten.expand)
 def expand(call: OperatorCall) -> SplitRule:
-    made = elementwise(call, local=resized("size"))
-    return SplitRule(made.description, local=made.local)
+    return replace(elementwise(call, local=resized("size")), kind="described")
 
 
 def _groups(before: TensorShape, after: TensorShape) -> list[tuple[range, range]]:
@@ -130,39 +129,34 @@ def view(call: OperatorCall) -> SplitRule | None:
 
 @rule(aten.slice)
 def slice_tensor(call: OperatorCall) -> SplitRule:
-    size, (dim,) = call.shape("self"), call.dims()
-    start, _, step = slice(call["start"], call["end"], call["step"]).indices(size[dim])
-
-    def element(x: TensorSymbol) -> Over:
-        return over(
-            index_names(len(size)), lambda *i: x[tuple(j * step + start if d == dim else j for d, j in enumerate(i))]
-        )
+    (dim,) = call.dims()
+    start, _, step = slice(call["start"], call["end"], call["step"]).indices(call.shape("self")[dim])
 
     def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
         # the part of the input begins with the slice's first row
         return part.run(arguments, start=0, end=None)
 
-    return SplitRule(describe(element), exact=True, local=local)
+    return _moved(call, lambda i: (*i[:dim], i[dim] * step + start, *i[dim + 1 :]), exact=True, local=local)
 
 
 @rule(aten.select)
 def select(call: OperatorCall) -> SplitRule:
-    shape, (dim,) = call.shape("self"), call.dims()
-    row = call["index"] % shape[dim]
-    names = index_names(len(call.outputs[0]))
-    description = describe(lambda x: over(names, lambda *i: x[(*i[:dim], row, *i[dim:])]))
-    return SplitRule(description, exact=True, local=lambda part, arguments: part.run(arguments, index=0))
+    (dim,) = call.dims()
+    row = call["index"] % call.shape("self")[dim]
+
+    def local(part: OperatorPart, arguments: dict[str, Any]) -> Any:
+        return part.run(arguments, index=0)
+
+    return _moved(call, lambda i: (*i[:dim], row, *i[dim:]), exact=True, local=local)
 
 
 @rule(aten.split_with_sizes, aten.split, aten.unbind)
 def split(call: OperatorCall) -> SplitRule:
     shape, (dim,) = call.shape("self"), call.dims()
     names = outer(len(shape), (dim,))
-    if len(call.outputs[0]) < len(shape):
-        return slices(call, [names], [[n for n in names if n]] * len(call.outputs))
-    sizes = [made[dim] for made in call.outputs]
-    if len(set(sizes)) > 1:
-        return slices(call, [names], [names] * len(call.outputs))
+    sizes = [made[dim] for made in call.outputs if len(made) == len(shape)]
+    if len(set(sizes)) != 1:
+        return slices(call, [names], [fitted(made, names) for made in call.outputs])
 
     # pieces of one size are split alike: a part has the same rows of each
     def piece(x: TensorSymbol, number: int) -> Over:
@@ -203,22 +197,13 @@ def cat(call: OperatorCall) -> SplitRule | None:
 def stack(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
-    return slices(call, [[n for n in names if n]] * len(call.inputs), [names])
+    return slices(call, [fitted(shape, names) for shape in call.inputs], [names])
 
 
 @rule(aten.flip)
 def flip(call: OperatorCall) -> SplitRule:
-    shape, dims = call.shape("self"), call.dims("dims")
-    if not call["dims"]:
-        dims = ()
-
-    def element(x: TensorSymbol) -> Over:
-        return over(
-            index_names(len(shape)),
-            lambda *i: x[tuple(shape[d] - 1 - j if d in dims else j for d, j in enumerate(i))],
-        )
-
-    return SplitRule(describe(element))
+    shape, dims = call.shape("self"), call.dims("dims") if call["dims"] else ()
+    return _moved(call, lambda i: tuple(shape[d] - 1 - j if d in dims else j for d, j in enumerate(i)))
 
 
 @rule(aten.roll)
@@ -276,18 +261,15 @@ def constant_pad_nd(call: OperatorCall) -> SplitRule:
 
 @rule(aten.slice_scatter, aten.select_scatter)
 def scatter_slice(call: OperatorCall) -> SplitRule:
-    rank = len(call.shape("self"))
-    names = outer(rank, call.dims())
-    source = names if len(call.shape("src")) == rank else [n for n in names if n]
-    return slices(call, [names, source], [names])
+    names = outer(len(call.shape("self")), call.dims())
+    return slices(call, [names, fitted(call.shape("src"), names)], [names])
 
 
 @rule(aten.slice_backward, aten.select_backward)
 def slice_backward(call: OperatorCall) -> SplitRule:
     rank = len(call.outputs[0])
     names = outer(rank, (call["dim"] % rank,))
-    source = names if len(call.inputs[0]) == rank else [n for n in names if n]
-    return slices(call, [source], [names], local=resized("input_sizes"))
+    return slices(call, [fitted(call.inputs[0], names)], [names], local=resized("input_sizes"))
 
 
 @rule(aten.as_strided)
@@ -299,8 +281,3 @@ def as_strided(call: OperatorCall) -> SplitRule | None:
     if not same_elements or list(call["stride"]) != contiguous or call["storage_offset"]:
         return None
     return view(call)
-
-
-@rule(aten.copy)
-def copy(call: OperatorCall) -> SplitRule:
-    return elementwise(call)
