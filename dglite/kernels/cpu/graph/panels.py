@@ -127,7 +127,7 @@ class Cache(NamedTuple):
     most: float
     """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
     near: int
-    """The size up to which enough of the sources are in a core's own cache that prefetching takes longer than it saves."""
+    """The size up to which so many sources are in a core's own cache that prefetching takes longer than it saves."""
 
 
 @cache
