@@ -14,7 +14,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, shared, shared_arities
+from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
 __all__ = ["Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
@@ -99,8 +99,15 @@ class Session:
         """Return a lazy tensor for what will be given in another session."""
         return self.record(shared[EXTERNAL], (), kind)
 
-    def own_signature(self, signature: Signature) -> Signature:
-        """Give a signature that has parameters its number in this session."""
+    def own_signature(self, name: str, matrices: Any) -> Signature:
+        """Return the signature of an operation on matrices, with its number in this session.
+
+        The tensors that it reads live as long, and their changes are noticed.
+        """
+        for tensor in matrices.tensors:
+            self._note_device(tensor)
+            self.parameters[id(tensor)] = tensor, tensor._version
+        signature = on_matrices(name, matrices)
         self.own.append(signature)
         signature.number = -len(self.own)
         return signature
@@ -167,12 +174,6 @@ class Session:
         if key not in self.caches:
             self.caches[key] = make()
         return self.caches[key]
-
-    def own_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note a parameter of a signature, so that it lives as long and its changes are noticed."""
-        self._note_device(tensor)
-        self.parameters[id(tensor)] = tensor, tensor._version
-        return tensor
 
     def _note_device(self, tensor: torch.Tensor) -> None:
         if tensor.device not in _accepted:

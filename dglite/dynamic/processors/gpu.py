@@ -171,11 +171,11 @@ class GpuBlocks:
         """Return the operation of formulas, of an update unless it is not ``late``."""
         return self.number(cuda.FormulaStep(**vars(spec), late=late))
 
-    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
+    def check(self, signature: Signature) -> None:
         """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
         if isinstance(signature.matrices, ProgramCall):
             raise Unsupported(signature.name)
-        check_device(tensors, self.device)
+        check_device(signature.tensors, self.device)
 
     def rowwise(self, form: str, gradient: bool, dtype: str) -> int:
         """Return the operation of a softmax or a loss."""

@@ -90,9 +90,9 @@ class HostThreads:
         """Return the operation of formulas, of an update unless it is not ``late``."""
         return step_kernel(spec)
 
-    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
+    def check(self, signature: Signature) -> None:
         """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
-        check_device(tensors, self.device)
+        check_device(signature.tensors, self.device)
 
     def give(self, job: Job, kept: Sequence[Any], layout: Any, loss: Any) -> None:
         """Hand scripts, with all that they refer to, over to a job."""

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
@@ -17,12 +16,12 @@ from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
+from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of, shared, template_table
 from ..batching.session import Session
 from ..execution.script import Addresses, Filled, Script, Unsupported
 from .host import HOST
 
-__all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]
+__all__ = ["Looked", "StepLayout", "Unsupported"]
 
 
 class _Input(NamedTuple):
@@ -100,7 +99,7 @@ class StepLayout(Placement):
 
     def _check(self, signature: Signature) -> None:
         _check(signature)
-        self.machine.check(signature, tensors_of(signature))
+        self.machine.check(signature)
 
     def inputs(self, number: int) -> list[_Input]:
         """Return the inputs of an operation on batches."""
@@ -117,7 +116,7 @@ class StepLayout(Placement):
         session = self.session
         given = np.zeros(session.num_nodes, np.bool_)
         given[list(trained)] = True
-        own = np.array([any(id(x) in wanted for x in tensors_of(signature)) for signature in session.own], np.bool_)
+        own = np.array([any(id(x) in wanted for x in signature.tensors) for signature in session.own], np.bool_)
         active = program.active_nodes(
             targets, session.sigs, session.argptr, session.args, given, np.zeros(len(shared), np.bool_), own,
             session.num_nodes,
@@ -166,7 +165,7 @@ class StepLayout(Placement):
                 program = self.programs[number]
                 found |= {id(program.call.shared[part.shared]) for part in program.script.parts}
             elif self.reached[number]:
-                found |= {id(x) for x in tensors_of(signature)}
+                found |= {id(x) for x in signature.tensors}
         return found
 
     def refill(self, session: Session) -> None:
@@ -201,10 +200,7 @@ class StepLayout(Placement):
             pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
             if pulls[i] and self.input_at[self.first_input[number] + i]:
                 self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
-        results, at = [], int(self.starts[number])
-        for kind in call.results:
-            results.append(at)
-            at += (kind.nbytes + 7) // 8 * 8
+        results = [int(self.starts[number]) + at for at in places_of(call.results)[:-1]]
         values = [x.address for x in inputs]
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
@@ -280,28 +276,17 @@ def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndar
 _MOST_COPIED = 1 << 17
 
 
-def tensors_of(signature: Signature) -> list[Tensor]:
-    """Return the tensors that an operation on batches reads besides its inputs."""
-    matrices = signature.matrices
-    if isinstance(matrices, Product):
-        return [x for x in (matrices.weight, matrices.bias) if x is not None]
-    if isinstance(matrices, ProgramCall):
-        return [x for x in matrices.shared if x is not None]
-    return [matrices.table] if isinstance(matrices, Lookup) else []
-
-
 def _check(signature: Signature) -> None:
     matrices = signature.matrices
     if isinstance(matrices, Lookup):
         return
     if isinstance(matrices, ProgramCall):
-        made = [x for x in matrices.shared if x is not None and x.requires_grad and not x.is_leaf]
+        made = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
         if made:
             raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
         return
     if isinstance(matrices, Product):
-        tensors: list[Tensor] = [x for x in (matrices.weight, matrices.bias) if x is not None]
-        if any(x.stride(-1) != 1 for x in tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
+        if any(x.stride(-1) != 1 for x in matrices.tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
             raise Unsupported(f"{signature.name} with a weight that does not lie by rows")
     elif isinstance(matrices, TorchCall):
         labels = matrices.kinds[1:]

@@ -16,7 +16,7 @@ from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_scri
 from ..batching.recording.signatures import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
-from .layout import StepLayout, tensors_of
+from .layout import StepLayout
 from .rules import UpdateRule, rule_of
 from .update import Listing, Trained, Updates
 
@@ -55,7 +55,7 @@ class StepPlan:
         self.loss, self.job = np.zeros(1), machine.job()
         self._updates = updates = Updates(layout, rules, given)
         sized = self._script(_seeds(layout, lazies, refs, self.loss))
-        tensors = [x for s in layout.signatures for x in tensors_of(s)]
+        tensors = [x for s in layout.signatures for x in s.tensors]
         tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         self.reusable = key is not None and updates.repeats and layout.copies is not None
@@ -207,7 +207,7 @@ def key_of(
 def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
     """Return the nodes of parameters that operations read directly, by the parameters' ids."""
     tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
-    tensors += [x for s in session.own for x in tensors_of(s)]
+    tensors += [x for s in session.own for x in s.tensors]
     for tensor in tensors:
         if tensor.requires_grad and not tensor.is_leaf:
             raise DGLError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.steps import run_steps
-from ..recording.signatures import DTYPES, template_table
+from ..recording.signatures import DTYPES, places_of, template_table
 from .arena import Arena
 from .gradients import GradientSums
 from .matrices import Product, TorchCall
@@ -82,11 +82,9 @@ class BatchedRun(Placement):
         inputs, results = [], []
         for (address, distance), kind in zip(self.places[first:], signature.matrices.kinds, strict=False):
             inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
-        at = int(self.starts[number]) + shift
-        several = len(signature.matrices.results) > 1
-        for kind in signature.matrices.results:
-            results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
-            at += (kind.nbytes + 7) // 8 * 8 if several else kind.nbytes
+        start = int(self.starts[number]) + shift
+        for kind, at in zip(signature.matrices.results, places_of(signature.matrices.results), strict=False):
+            results.append(arena.view(start + at, count, signature.nbytes, kind.shape, kind.dtype))
         return inputs, results
 
     def _forward(self, batch: int, keep: bool) -> None:

@@ -25,6 +25,7 @@ class Product:
 
     def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
+        self.tensors = [weight] if bias is None else [weight, bias]
 
     @cached_property
     def matrix(self) -> Tensor:
@@ -34,7 +35,7 @@ class Product:
     @property
     def wants(self) -> bool:
         """Whether the weight or the bias wants a gradient."""
-        return self.weight.requires_grad or (self.bias is not None and self.bias.requires_grad)
+        return any(x.requires_grad for x in self.tensors)
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
         """Multiply."""
@@ -89,9 +90,11 @@ class TorchCall:
     """Any function of stacked tensors, with torch's own gradient. ``call(*inputs)`` returns its results in a list.
 
     ``form`` names what it computes where that is a function of rows that kernels know (see ``kernels.render_rowwise``).
+    ``tensors`` are those that it is known to read besides its inputs.
     """
 
     form: str | None = None
+    tensors: Sequence[Tensor] = ()
 
     def __init__(
         self, kinds: Sequence[TensorKind], results: Sequence[TensorKind], call: Callable[..., Sequence[Tensor]]
@@ -155,7 +158,7 @@ class Lookup(TorchCall):
 
     def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
         super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
-        self.table, self.padding = table, padding
+        self.table, self.padding, self.tensors = table, padding, [table]
 
 
 class CrossEntropy(TorchCall):

@@ -20,7 +20,7 @@ from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .pointwise import same_session
-from .signatures import Signature, TensorKind, gathers, kind_of
+from .signatures import Signature, TensorKind, kind_of, places_of
 from .tensor import LazyTensor, fallback
 
 __all__ = ["Recorded", "made_by_rows", "made_call", "made_operation", "only", "record_call", "record_function"]
@@ -162,13 +162,8 @@ def made_call(
 
 def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
     """Return an operation on stacked tensors, its results one after the other."""
-    kinds, results = matrices.kinds, matrices.results
-    places, end = [], 0
-    for kind in results:
-        places.append(end)
-        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
-    signature = Signature(name, len(kinds), end, matrices=matrices)
-    return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
+    results = matrices.results
+    return Recorded(session.own_signature(name, matrices), results, places_of(results)[:-1], assemble)
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:

@@ -16,7 +16,7 @@ from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
 from .generic import Recorded, made_call, only, record_call
 from .pointwise import as_lazy
-from .signatures import ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
+from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise, result
 from .structure import axis_of, linear
 from .tensor import LazyTensor, fallback, install, install_methods
 
@@ -77,11 +77,9 @@ def _gates(
             raise DGLError(
                 f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}"
             )
-        kind = kind_of((width * len(formulas),), dtype)
-        signature = pointwise(
-            Signature(f"{name} gates[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype
-        )
-        known = _cells[key] = shared_signature(signature), kind
+        made = Pointwise(tuple(formulas), tuple(parts), width, dtype)
+        signature = pointwise(f"{name} gates[{width}]", len(args), made)
+        known = _cells[key] = signature, kind_of((width * len(formulas),), dtype)
     return args[0]._session.record(known[0], [x._ref for x in args], known[1])
 
 
