@@ -14,6 +14,7 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
+from ...kernels.cpu.dynamic.program import active_nodes
 from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
@@ -222,6 +223,14 @@ class Session:
         """Return the tensors that were given and want a gradient, with their nodes."""
         wanted = [x for x in self.given.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
         return [(x.tensor, x.node) for x in wanted]
+
+    def active(self, targets: np.ndarray, given: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
+        """Return whether gradients flow through each node: from ``targets`` to given nodes, or to a signature of this
+        session that ``wants`` them."""
+        wanted = np.zeros(len(self.sigs), np.bool_)
+        wanted[given] = True
+        own = np.array(wants, np.bool_)
+        return active_nodes(targets, self.sigs, self.argptr, self.args, wanted, own, self.num_nodes)
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""

@@ -11,7 +11,7 @@ import torch
 from ...errors import DGLError
 from ...kernels import compiled
 from ..program.layout import DTYPES
-from .memory import empty
+from .memory import Arena, empty
 from .order import Order
 from .script import Addresses, Filled, Script, stacked_rows
 from .stages import Own, SweepCall, bind
@@ -147,7 +147,7 @@ class _Run:
             into.zero_() if given is None else into.copy_(given.view(into.shape))
         call = self._go(filled, 1)
         found: list[torch.Tensor | None] = [None] * len(self._shared)
-        self._add_parts(filled, found, call)
+        self._add_parts(filled, found)
         for i, term in call.shared_grads.items():
             known = found[i]
             found[i] = term if known is None else known + term
@@ -156,8 +156,7 @@ class _Run:
     def _go(self, filled: Filled, which: int) -> SweepCall:
         """Go through the lines of a direction."""
         kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
-        block = filled.lease
-        call = SweepCall(self._values, filled.picked, self._shared, block, filled.bases, self._script.side)
+        call = SweepCall(self._values, filled.picked, self._shared, filled.lease, filled.bases, self._script.side)
         done, bound = 0, dict[int, Own]()
         for at in filled.own[which].tolist():
             kernels.run_lines(team, done, at)
@@ -170,7 +169,7 @@ class _Run:
         return call
 
     # -- gradients of shared tensors ----------------------------------------------------------------------------
-    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None], call: SweepCall) -> None:
+    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None]) -> None:
         """Add up what the rows of all classes give to each shared tensor."""
         words, work = list[tuple[Any, ...]](), 0
         for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
@@ -183,29 +182,29 @@ class _Run:
                 words.append(_gradient_words(part.form, first, into, count, rows))
                 work += count * height * width
             else:
-                _add_rows(call, part.form, first, into, count, rows)
+                _add_rows(filled.lease, part.form, first, into, count, rows)
         if words:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)
-            compiled("dynamic.steps").run_steps(
+            compiled("dynamic.kernels").run_steps(
                 table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads
             )
 
 
 def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:
     """Return the words of the kernel that sets ``into`` to a product or a sum of few rows, or adds that."""
-    matrix, dtype, (height, width) = compiled("dynamic.matrix"), DTYPES[into.dtype], into.shape
+    matrix, dtype, (height, width) = compiled("dynamic.kernels"), DTYPES[into.dtype], into.shape
     place, (x, x_row, y, y_row) = (into.data_ptr(), width * into.element_size()), rows
     numbers = (matrix.SET if first else matrix.ADD)[dtype]
     return matrix.matrix_kernel(form, dtype), count, height, width, x, x_row, *place, y, y_row, numbers
 
 
-def _add_rows(call: SweepCall, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
+def _add_rows(block: Arena, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
     """Set ``into`` to a product or a sum of many rows, or add that."""
     (height, width), (x, x_row, y, y_row) = into.shape, rows
-    right = call.view(y, count, width, y_row, into.dtype)
+    right = block.view(y, count, y_row, (width,), into.dtype)
     if form == "totals":
         torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
         return
-    left = call.view(x, count, height, x_row, into.dtype).t()
+    left = block.view(x, count, x_row, (height,), into.dtype).t()
     torch.mm(left, right, out=into) if first else into.addmm_(left, right)

@@ -13,10 +13,9 @@ import numpy as np
 from torch import Tensor
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.rowwise import CLEAR as HOST_CLEAR
-from ...kernels.cpu.dynamic.rowwise import TOTALS
+from ...kernels.cpu.dynamic.kernels import CLEAR as HOST_CLEAR
+from ...kernels.cpu.dynamic.kernels import TOTALS, step_of
 from ...kernels.cpu.dynamic.script import ALONGSIDE
-from ...kernels.cpu.dynamic.steps import step_of
 from ...kernels.cuda.dynamic import persistent as cuda
 from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec

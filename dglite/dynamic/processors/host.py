@@ -11,16 +11,14 @@ from torch import Tensor
 
 from ...config import num_cores
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.matrix import matrix_kernel
+from ...kernels.cpu.dynamic.kernels import matrix_kernel, rowwise_kernel, step_kernel
 from ...kernels.cpu.dynamic.processors import Job, submit, wait_for_all
-from ...kernels.cpu.dynamic.rowwise import rowwise_kernel
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
-from ...kernels.cpu.dynamic.steps import step_kernel
 from ...kernels.render.rows import StepSpec
-from ..batching.execution.arena import Arena
 from ..batching.execution.matrices import Product
 from ..batching.recording.signatures import Signature
 from ..batching.session import before_computing
+from ..execution.memory import Arena
 
 __all__ = ["HOST", "WINDOW", "Count", "HostThreads", "check_device"]
 

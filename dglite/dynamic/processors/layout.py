@@ -16,7 +16,7 @@ from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of, shared, template_table
+from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of, template_table
 from ..batching.session import Session
 from ..execution.script import Addresses, Filled, Script, Unsupported
 from .host import HOST
@@ -114,13 +114,8 @@ class StepLayout(Placement):
         ``trained`` has the address of the gradient of each given node; ``wanted`` are the ids of weights and biases.
         """
         session = self.session
-        given = np.zeros(session.num_nodes, np.bool_)
-        given[list(trained)] = True
-        own = np.array([any(id(x) in wanted for x in signature.tensors) for signature in session.own], np.bool_)
-        active = program.active_nodes(
-            targets, session.sigs, session.argptr, session.args, given, np.zeros(len(shared), np.bool_), own,
-            session.num_nodes,
-        )  # fmt: skip
+        own = [any(id(x) in wanted for x in signature.tensors) for signature in session.own]
+        active = session.active(targets, list(trained), own)
         self.grads = np.zeros(len(self.where), np.int64)
         for node, address in trained.items():
             self.grads[node] = address if active[node] else 0

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...expr import Constant, Expr, compact
-from ...kernels.cpu.dynamic.rowwise import CLEAR
+from ...kernels.cpu.dynamic.kernels import CLEAR
 from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
 from ..batching.execution.matrices import Lookup, Product

@@ -11,12 +11,11 @@ from torch import Tensor
 
 from ....expr import Operand, Side
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ....kernels.cpu.dynamic.program import active_nodes
-from ....kernels.cpu.dynamic.steps import run_steps, step_kernel
+from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
-from ..recording.signatures import DTYPES, Signature, TensorKind, shared
-from .gradients import GradientSums
+from ..recording.signatures import DTYPES, TensorKind
+from .products import GradientSums
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -61,8 +60,11 @@ def differentiate(
     session.settle()
     session.check_unchanged()
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
-    active, grads = _active(session, targets), np.zeros(len(session.where), np.int64)
-    given = [(tensor, node) for tensor, node in session.differentiable() if active[node]]
+    given, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
+    active = session.active(
+        targets, [node for _, node in given], [s.matrices is not None and s.matrices.wants for s in session.own]
+    )
+    given = [(tensor, node) for tensor, node in given if active[node]]
     buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
     for (_, node), buffer in zip(given, buffers, strict=True):
         grads[node] = buffer.data_ptr()
@@ -80,14 +82,3 @@ def differentiate(
     for (tensor, _), buffer in zip(given, buffers, strict=True):
         gradients.add(tensor, buffer)
     return gradients.finish()
-
-
-def _active(session: Session, targets: np.ndarray) -> np.ndarray:
-    given = np.zeros(len(session.where), np.bool_)
-    given[[node for _, node in session.differentiable()]] = True
-    wants = [np.array([_wants(s) for s in signatures], np.bool_) for signatures in (shared, session.own)]
-    return active_nodes(targets, session.sigs, session.argptr, session.args, given, *wants, session.num_nodes)
-
-
-def _wants(signature: Signature) -> bool:
-    return signature.matrices is not None and signature.matrices.wants

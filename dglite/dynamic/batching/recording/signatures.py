@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ....expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ....kernels.cpu.dynamic import program
-from ....kernels.cpu.dynamic.steps import step_kernel
+from ....kernels.cpu.dynamic.kernels import step_kernel
 from ....kernels.render.rows import StepSpec
 from ....locks import new_lock
 

@@ -96,18 +96,17 @@ def active_nodes(
     argptr: np.ndarray,
     args: np.ndarray,
     given: np.ndarray,
-    shared_wants: np.ndarray,
     own_wants: np.ndarray,
     num_nodes: int,
 ) -> np.ndarray:
     """Return whether gradients flow through each node: from a target to something that wants them.
 
-    ``given`` tells it of nodes that were given; ``shared_wants`` and ``own_wants`` of signatures that have parameters.
+    ``given`` tells it of nodes that were given; ``own_wants`` of signatures -1, -2, ..., which may have parameters.
     """
     wants, reached = given[:num_nodes].copy(), np.zeros(num_nodes, np.bool_)
     for node in range(num_nodes):
         sig = sigs[node]
-        wants[node] |= shared_wants[sig] if sig >= 0 else own_wants[-1 - sig]
+        wants[node] |= sig < 0 and own_wants[-1 - sig]
         for at in range(argptr[node], argptr[node + 1]):
             wants[node] |= wants[args[at] >> PLACE_BITS]
     for target in targets:
