@@ -21,14 +21,11 @@ from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import processors as ops
 from ..batching.execution.matrices import Product
-from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature
+from ..batching.recording.signatures import DTYPES
 from ..batching.session import accept
-from ..execution.script import Unsupported
-from .host import check_device
 from .parcel import Parcel
-from .rules import UpdateRule
-from .update import Listing, Trained
+from .rules import Trained
+from .update import Listing
 
 __all__ = ["GpuBlocks", "Profile", "gpu_of"]
 
@@ -92,8 +89,8 @@ class GpuBlocks:
     ``ticks`` of its clock are what the last step took.
     """
 
-    again = False
-    """Whether a plan can be filled in again."""
+    again = falls_back = takes_programs = False
+    """See :class:`.host.HostThreads`."""
 
     def __init__(self, parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> None:
         self.device, self._like = parameters[0].device, parameters[0]
@@ -170,12 +167,6 @@ class GpuBlocks:
         """Return the operation of formulas, of an update unless it is not ``late``."""
         return self.number(cuda.FormulaStep(**vars(spec), late=late))
 
-    def check(self, signature: Signature) -> None:
-        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
-        if isinstance(signature.matrices, ProgramCall):
-            raise Unsupported(signature.name)
-        check_device(signature.tensors, self.device)
-
     def rowwise(self, form: str, gradient: bool, dtype: str) -> int:
         """Return the operation of a softmax or a loss."""
         return self.number(cuda.Rowwise(form, gradient, dtype))
@@ -192,11 +183,11 @@ class GpuBlocks:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: Trained, rule: UpdateRule, parts: Sequence[Any]) -> bool:
+    def fuse(self, listing: Listing, trained: Trained, parts: Sequence[Any]) -> bool:
         """List a rule together with the sum of a gradient in registers, if one sum is all of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
             return False
-        (part,), parameter = parts, trained.parameter
+        (part,), parameter, rule = parts, trained.parameter, trained.rule
         height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
         dtype = DTYPES[parameter.dtype]
         numbers = np.array(rule.numbers, dtype)
@@ -212,13 +203,6 @@ class GpuBlocks:
         """Return the program of some cases and the matrices that have been met."""
         matrices = tuple(matrix for _, matrix in self.weights.values())
         return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.processors))
-
-    def lacks(self, what: str) -> None:
-        """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
-        raise DGLError(
-            f"persistent processors have no instruction for {what}, and on a GPU nothing else computes lazy tensors: "
-            "write the model without it, or train on the CPU, where such steps run by dynamic.run"
-        )
 
     # -- memory -------------------------------------------------------------------------------------------------
     def arena(self, num_bytes: int) -> Memory:
@@ -247,18 +231,6 @@ class GpuBlocks:
         """Return a job that scripts are to be given to."""
         return GpuJob(self)
 
-    def give(self, job: GpuJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
-        """Hand scripts, with all that they refer to, over to a job."""
-        job.give(kept, layout, loss)
-
-    def submit(self, job: GpuJob) -> None:
-        """Start a job."""
-        job.start()
-
-    def wait(self, job: GpuJob) -> None:
-        """Wait until a job has ended."""
-        job.wait()
-
 
 def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
     """Return (node, (tensor, its values)) of what a session was given."""
@@ -275,7 +247,7 @@ class GpuJob:
         self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
         self.error = 0
 
-    def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+    def load(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
         (instructions, words), forward, backward, lists, more_lists, *listings = kept
         parcel, gpu = Parcel(), self._gpu

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from ...errors import DGLError
 from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
 from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Batches, Stage
@@ -99,7 +100,14 @@ class StepLayout(Placement):
 
     def _check(self, signature: Signature) -> None:
         _check(signature)
-        self.machine.check(signature)
+        if isinstance(signature.matrices, ProgramCall) and not self.machine.takes_programs:
+            raise Unsupported(signature.name)
+        for tensor in signature.tensors:
+            if tensor.device != self.machine.device:
+                raise DGLError(
+                    f"a weight of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on "
+                    f"{self.machine.device}; move the model there before its handle is made"
+                )
 
     def inputs(self, number: int) -> list[_Input]:
         """Return the inputs of an operation on batches."""

@@ -12,7 +12,7 @@ from ...execution.call import VertexCall
 from ...execution.script import Addresses, Filled, Script, stacked_rows
 from ...options import current_options
 from ..execution.matrices import TorchCall
-from .generic import made_operation, only, record_call
+from .generic import made_operation, only
 from .pointwise import as_lazy
 from .signatures import TensorKind, kind_of
 from .tensor import LazyTensor
@@ -63,4 +63,4 @@ def record_program(call: VertexCall, like: LazyTensor) -> Any:
     if len(results) == 1:
         lengths = [kind.shape[0] for kind in kinds]
         signature.form, signature.lengths = (*alike, *[k.shape[1:] for k in kinds]), (num_nodes, *lengths)
-    return record_call(session, recorded, values)
+    return recorded.record(session, values)

@@ -14,7 +14,7 @@ from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
-from .generic import Recorded, made_call, only, record_call
+from .generic import Recorded, made_call, only
 from .pointwise import as_lazy
 from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise, result
 from .structure import axis_of, linear
@@ -177,7 +177,7 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             axis = axis_of(input, dim) + 1
             made = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
             known = session.caches[key] = _known(made, name) if len(kind.shape) == 1 else made
-        return record_call(session, known, [input])
+        return known.record(session, [input])
 
     return call
 
