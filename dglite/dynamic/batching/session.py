@@ -18,7 +18,7 @@ from ...kernels.cpu.dynamic.program import active_nodes
 from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-__all__ = ["Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
+__all__ = ["Given", "Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
 
 _accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []

@@ -1,8 +1,9 @@
-"""Running a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
+"""A call of a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,62 @@ import torch
 
 from ...errors import DGLError
 from ...kernels import compiled
+from ..options import current_options
 from ..program.layout import DTYPES
+from ..program.traced import Needs, TracedProgram
 from .memory import Arena, empty
 from .order import Order
 from .script import Addresses, Filled, Script, stacked_rows
 from .stages import Own, SweepCall, bind
 
-__all__ = ["MOST_NODES", "Sweep"]
+__all__ = ["MOST_NODES", "PulledInput", "Sweep", "VertexCall"]
+
+_NOTHING = torch.empty(0)
+
+
+@dataclass
+class PulledInput:
+    """One input: its values, and where each vertex's lies, -1 where it has none (None: as the vertices do)."""
+
+    values: Any
+    rows: torch.Tensor | None
+
+
+@dataclass
+class VertexCall:
+    """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
+
+    traced: TracedProgram
+    order: Order
+    pulled: Sequence[PulledInput]
+    name: str
+
+    def script(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool], returns: bool) -> Script:
+        """Return the script for the gradients of inputs and of shared tensors that are wanted.
+
+        Raises :class:`.layout.Unsupported` where a stage has no kernel, unless the script ``returns`` for those.
+        """
+        traced, order, options = self.traced, self.order, current_options()
+        strides = tuple([x.stride() if x is not None else () for x in shared])
+        needs, num_classes = Needs(tuple(pulls), tuple(wanted)), len(order.classes) - 1
+        key = needs, options, strides, order.filled, num_classes, returns
+        if key not in traced.scripts:
+            plans = {c: traced.plan(c, needs, options) for c in order.filled}
+            traced.scripts[key] = Script(traced, plans, num_classes, strides, returns)
+        found: Script = traced.scripts[key]
+        return found
+
+    def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
+        """Return what the vertices push."""
+        grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
+        wanted = [grad and x is not None and x.requires_grad for x in shared]
+        script = self.script(shared, [grad and x.requires_grad for x in values], wanted, True)
+        rows = [p.rows for p in self.pulled]
+        outs = Sweep.apply(script, order, rows, again, *values, *[_NOTHING if x is None else x for x in shared])
+        pairs = zip(outs, self.traced.pushed, strict=True)
+        shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
+        return shaped[0] if len(shaped) == 1 else tuple(shaped)
+
 
 MOST_NODES = 1024
 """On larger graphs products of many rows are the tensor library's, to which a script returns.

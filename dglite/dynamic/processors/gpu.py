@@ -22,7 +22,7 @@ from ...kernels.render.rows import StepSpec
 from ...ops import processors as ops
 from ..batching.execution.matrices import Product
 from ..batching.recording.signatures import DTYPES
-from ..batching.session import accept
+from ..batching.session import Given, accept
 from .parcel import Parcel
 from .rules import Trained
 from .update import Listing
@@ -211,9 +211,8 @@ class GpuBlocks:
 
     def bring(self, layout: Any) -> None:
         """Note where on the GPU what was given on the host will lie."""
-        given = [(node, x) for node, x in _given(layout.session) if not self._is_there(*x)]
-        arrays = [(node, tensor.view(-1).numpy()) for node, (_, tensor) in given]
-        arrays += layout.pools
+        given = [x for x in layout.session.given.values() if not self._is_there(x)]
+        arrays = [*((x.node, x.values.view(-1).numpy()) for x in given), *layout.pools]
         sizes = [(array.nbytes + 15) // 16 * 16 for _, array in arrays]
         places = np.cumsum([0, *sizes])
         values = np.zeros(max(int(places[-1]), 16), np.uint8)
@@ -223,18 +222,13 @@ class GpuBlocks:
             layout.where[node] = memory.address + place
         layout.brought = _Brought(values, memory)
 
-    def _is_there(self, tensor: Tensor, values: Tensor) -> bool:
-        return values.device.type != "cpu" or id(tensor) in self._there
+    def _is_there(self, given: Given) -> bool:
+        return given.values.device.type != "cpu" or id(given.tensor) in self._there
 
     # -- steps --------------------------------------------------------------------------------------------------
     def job(self) -> GpuJob:
         """Return a job that scripts are to be given to."""
         return GpuJob(self)
-
-
-def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
-    """Return (node, (tensor, its values)) of what a session was given."""
-    return [(x.node, (x.tensor, x.values)) for x in session.given.values()]
 
 
 @final

@@ -10,7 +10,7 @@ import torch
 
 from ...config import num_cores
 from ...kernels.cpu.dynamic.kernels import matrix_kernel, rowwise_kernel, step_kernel
-from ...kernels.cpu.dynamic.processors import Job, submit, wait_for_all
+from ...kernels.cpu.dynamic.processors import Job, wait_for_all
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
 from ...kernels.render.rows import StepSpec
 from ..batching.execution.matrices import Product
@@ -66,7 +66,7 @@ class HostJob(Job):
 
     def start(self) -> None:
         """Start it."""
-        submit(self)
+        super().start()
         self._began = perf_counter(), thread_time()
 
     def wait(self) -> None:

@@ -17,7 +17,7 @@ from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of, template_table
+from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of
 from ..batching.session import Session
 from ..execution.script import Addresses, Filled, Script, Unsupported
 from .host import HOST
@@ -95,8 +95,6 @@ class StepLayout(Placement):
         self.lay_out(self.where, lambda num_bytes: machine.arena(max(num_bytes, 8)), integers_anywhere=True)
         self.grad_arena = machine.arena(max(self.num_bytes, 8))
         self.shift = self.grad_arena.address - self.arena.address
-        sweeps = [s.forward for s in self.signatures], [s.backward for s in self.signatures]
-        self.templates = template_table(sweeps[0]), template_table(sweeps[1])
 
     def _check(self, signature: Signature) -> None:
         _check(signature)
@@ -137,8 +135,7 @@ class StepLayout(Placement):
 
     def sweep(self, backward: bool) -> tuple[program.BatchPlan, program.Graph]:
         """Return what a sweep is made from."""
-        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
-        return self.plan(backward, self.templates[backward], self.shift), graph
+        return self.plan(backward, self.where, self.grads, self.shift)
 
     def batches(self, error: int) -> Batches:
         """Return what both sweeps are of; errors are reported at an address."""

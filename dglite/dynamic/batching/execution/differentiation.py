@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....expr import Operand, Side
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
-from ..recording.signatures import DTYPES, TensorKind
+from ..recording.signatures import DTYPES, MOVED_AS, TensorKind, operand
 from .products import GradientSums
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
     """Copy or add ``values`` (n, *shape) to rows at the addresses ``into``, or, with ``out``, from there."""
     if not kind.numel or not len(into):
         return
-    dtype = DTYPES.get(kind.dtype) or {4: "float32", 8: "float64"}[kind.item]
-    kernel = step_kernel(StepSpec((Operand(Side.E, 0),), (False,), add, False, dtype))
+    kernel = step_kernel(StepSpec((operand(0),), (False,), add, False, DTYPES[MOVED_AS[kind.item]]))
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)

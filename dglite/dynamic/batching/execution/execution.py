@@ -12,7 +12,7 @@ from torch import Tensor
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import run_steps
 from ...execution.memory import Arena
-from ..recording.signatures import DTYPES, places_of, template_table
+from ..recording.signatures import DTYPES, places_of
 from .matrices import Product, Target, TorchCall
 from .placement import Placement
 from .products import GradientSums
@@ -30,7 +30,8 @@ class BatchedRun(Placement):
         start = perf_counter()
         super().__init__(session, nodes, strategy)
         self.lay_out(session.where, Arena)
-        work = self._build(session, backward=False, shift=0, grads=session.where)
+        where = session.where[: session.num_nodes]
+        work = program.build(*self.plan(False, where, where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
@@ -39,13 +40,6 @@ class BatchedRun(Placement):
         self._views.clear()
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
-
-    def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
-        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
-        where = session.where[: session.num_nodes]
-        return program.build(
-            self.plan(backward, templates, shift), program.Graph(session.argptr, session.args, where, grads)
-        )
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
@@ -95,7 +89,8 @@ class BatchedRun(Placement):
 
     def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        work, views = self._build(session, True, self._shift, grads), self._split(self.grad_arena, self._shift)
+        work = program.build(*self.plan(True, session.where[: session.num_nodes], grads, self._shift))
+        views = self._split(self.grad_arena, self._shift)
         adds, first, kinds = (self.input_at == 0).tolist(), self.first_input.tolist(), self.batch_kinds.tolist()
 
         def differentiate(batch: int) -> None:

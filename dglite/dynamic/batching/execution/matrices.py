@@ -110,13 +110,16 @@ class TorchCall:
     ``tensors`` are those that it is known to read besides its inputs.
     """
 
-    form: str | None = None
     tensors: Sequence[Tensor] = ()
 
     def __init__(
-        self, kinds: Sequence[TensorKind], results: Sequence[TensorKind], call: Callable[..., Sequence[Tensor]]
+        self,
+        kinds: Sequence[TensorKind],
+        results: Sequence[TensorKind],
+        call: Callable[..., Sequence[Tensor]],
+        form: str | None = None,
     ) -> None:
-        self.kinds, self.results, self.call = tuple(kinds), tuple(results), call
+        self.kinds, self.results, self.call, self.form = tuple(kinds), tuple(results), call, form
         self.parameters: dict[int, Tensor] = {}
 
     @property
@@ -170,8 +173,6 @@ class Lookup(TorchCall):
 
 class CrossEntropy(TorchCall):
     """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
-
-    form = "cross_entropy"
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
         """Compute the losses; keep the logarithms of the softmax."""

@@ -155,13 +155,13 @@ def made_call(
     assemble: Any,
 ) -> Recorded:
     """Return the operation that calls a function of stacked tensors."""
-    return made_operation(session, f"{name}({', '.join(map(repr, kinds))})", TorchCall(kinds, results, call), assemble)
+    return made_operation(session, name, TorchCall(kinds, results, call), assemble)
 
 
 def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
     """Return an operation on stacked tensors, its results one after the other."""
-    results = matrices.results
-    return Recorded(session.own_signature(name, matrices), results, places_of(results)[:-1], assemble)
+    results, title = matrices.results, f"{name}({', '.join(map(repr, matrices.kinds))})"
+    return Recorded(session.own_signature(title, matrices), results, places_of(results)[:-1], assemble)
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:

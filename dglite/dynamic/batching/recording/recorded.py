@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ...execution.call import VertexCall
 from ...execution.script import Addresses, Filled, Script, stacked_rows
+from ...execution.sweep import VertexCall
 from ...options import current_options
 from ..execution.matrices import TorchCall
 from .generic import made_operation, only

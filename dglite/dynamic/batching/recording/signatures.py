@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DTYPES",
+    "MOVED_AS",
     "ColumnRun",
     "Pointwise",
     "Signature",
@@ -304,8 +305,7 @@ def on_matrices(name: str, matrices: Product | TorchCall) -> Signature:
 @cache
 def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
     """Return the steps that copy an argument into rows, and that add the rows' gradient to its gradient."""
-    # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
-    moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
+    moved = MOVED_AS[kind.item]
     formula, rows = [operand(0)], slot + 1
     into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
     there = _template(formula, kind.numel, moved, into, place, gather=rows)
@@ -313,7 +313,8 @@ def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
     return there, _template(formula, kind.numel, moved, into, place, add=True, gather=rows)
 
 
-_MOVED_AS = {4: torch.float32, 8: torch.float64}
+MOVED_AS = {4: torch.float32, 8: torch.float64}
+"""What values of a size are moved as: 8 bytes (or 4) are 8 bytes, whatever they mean."""
 
 
 def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:

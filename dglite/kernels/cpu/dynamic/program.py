@@ -167,20 +167,6 @@ WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 
 @_jit
-def _rows_of(plan: BatchPlan, template: np.ndarray) -> np.ndarray:
-    """Return (role, slot, place, spread, watched) for each result and each operand."""
-    count = template[RESULTS] + template[OPERANDS]
-    rows = np.empty((count, 5), np.int64)
-    for i in range(count):
-        at = FIRST_ROWS + WORDS_PER_ROWS * i
-        for column in range(WORDS_PER_ROWS):
-            rows[i, column] = template[at + column]
-        role = rows[i, 0]
-        rows[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
-    return rows
-
-
-@_jit
 def _list_rows(
     plan: BatchPlan,
     graph: Graph,
@@ -194,7 +180,8 @@ def _list_rows(
 
     Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
     """
-    role, slot, place, spread, watched = row
+    role, slot, place, spread = row
+    watched = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
     listed = counters[LISTED]
     table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
@@ -285,7 +272,8 @@ def _add_step(
 ) -> None:
     """Write the words of one step, unless no row has a result."""
     words, lists, counters = made.words, made.lists, made.counters
-    rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
+    granule, results = template[WIDTH] * template[ITEM], template[RESULTS]
+    rows = template[FIRST_ROWS:].reshape(-1, WORDS_PER_ROWS)[: results + template[OPERANDS]]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
     for i in range(len(rows)):
