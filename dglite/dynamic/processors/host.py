@@ -17,7 +17,7 @@ from ..batching.execution.matrices import Product
 from ..batching.session import before_computing
 from ..execution.memory import Arena
 
-__all__ = ["HOST", "WINDOW", "Count", "HostThreads"]
+__all__ = ["WINDOW", "Count", "HostThreads"]
 
 
 WINDOW = 0.02
@@ -116,7 +116,5 @@ class HostThreads:
         """How many processors there are now."""
         return int(self._count)
 
-
-HOST = HostThreads()
 
 before_computing.append(wait_for_all)  # a step may be changing the parameters
