@@ -14,8 +14,8 @@ from ..graph import DGLGraph
 from ..kernels import compiled
 from .batching.recording.recorded import record_program
 from .batching.recording.tensor import LazyTensor
-from .execution.call import PulledInput, VertexCall
 from .execution.order import Order, order_of
+from .execution.sweep import PulledInput, VertexCall
 from .program.ir import Node
 from .program.trace import TracedFunction
 from .program.traced import TracedProgram, TraceKey

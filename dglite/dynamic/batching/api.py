@@ -73,14 +73,7 @@ def run(outputs: Any, strategy: str = "agenda") -> Any:
     single = type(outputs) is LazyTensor
     lazies = _checked([outputs] if single else outputs, "run")
     session = lazies[0]._session
-    _compute(session, lazies, strategy)
-    groups = _groups(lazies)
-    tensors = _differentiable(session) if torch.is_grad_enabled() else []
-    if tensors:
-        stacked = _Computed.apply(session, tensors, groups, *tensors)
-    else:
-        stacked = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
-    end_session(session)
+    groups, stacked = _computed(session, lazies, strategy)
     found: list[Any] = [None] * len(lazies)
     for (_, _, positions), values in zip(groups, stacked, strict=True):
         for position, value in zip(positions, values.unbind(0), strict=True):
@@ -96,22 +89,28 @@ def backward(losses: Any, strategy: str = "agenda") -> Tensor:
     """
     lazies = checked_losses(losses, "backward")
     session = lazies[0]._session
-    _compute(session, lazies, strategy)
-    groups = _groups(lazies)
-    values = [copy_rows(session, refs, kind) for kind, refs, _ in groups]
-    ones = [(kind, refs, torch.ones_like(value)) for (kind, refs, _), value in zip(groups, values, strict=True)]
-    end_session(session)
-    pairs = differentiate(session, ones)
-    if not pairs:
+    _, stacked = _computed(session, lazies, strategy)
+    function: Any = stacked[0].grad_fn
+    if function is not None:
+        torch.autograd.backward(stacked, [torch.ones_like(values) for values in stacked])
+    if function is None or not function.reached:
         raise DGLError("nothing that was used wants a gradient; parameters need requires_grad=True")
-    tensors, grads = [tensor for tensor, _ in pairs], [grad for _, grad in pairs]
-    pairs.clear()
-    _Differentiated.apply(grads, *tensors).backward()
-    return torch.stack([value.sum() for value in values]).sum()
+    return torch.stack([values.detach().sum() for values in stacked]).sum()
+
+
+def _computed(session: Session, lazies: Sequence[LazyTensor], strategy: str) -> tuple[Outputs, Sequence[Tensor]]:
+    """Compute lazy tensors and end their session; return their groups and the values of each, differentiable."""
+    _compute(session, lazies, strategy)
+    end_session(session)
+    groups = _groups(lazies)
+    tensors = _differentiable(session) if torch.is_grad_enabled() else []
+    if tensors:
+        return groups, _Computed.apply(session, tensors, groups, *tensors)
+    return groups, [copy_rows(session, refs, kind) for kind, refs, _ in groups]
 
 
 class _Computed(torch.autograd.Function):
-    """Results of a session as functions of the tensors that it was given."""
+    """Results of a session as functions of its tensors. After the sweep ``reached`` tells if any has a gradient."""
 
     @staticmethod
     def forward(
@@ -127,23 +126,8 @@ class _Computed(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
         outputs = [(kind, refs, grad) for (kind, refs, _), grad in zip(ctx.groups, grads, strict=True)]
         found = {id(tensor): grad for tensor, grad in differentiate(ctx.session, outputs)}
+        ctx.reached = bool(found)
         return None, None, None, *[found.get(id(tensor)) for tensor in ctx.tensors]
-
-
-class _Differentiated(torch.autograd.Function):
-    """A function whose gradients are known. It hands them on as their only owner: torch copies what others see."""
-
-    @staticmethod
-    def forward(ctx: Any, grads: list[Tensor], *tensors: Tensor) -> Tensor:
-        ctx.grads = grads
-        return torch.zeros(())
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        found = None, *ctx.grads
-        ctx.grads.clear()
-        return found
 
 
 def _checked(lazies: Any, name: str) -> list[LazyTensor]:

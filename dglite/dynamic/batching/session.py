@@ -14,10 +14,11 @@ import torch
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import EXTERNAL, FIRST_MACRO, PLACE_BITS, parse
-from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, shared, shared_arities
+from ...kernels.cpu.dynamic.program import active_nodes
+from .recording.signatures import DTYPES, Signature, TensorKind, kind_of, on_matrices, shared, shared_arities
 from .recording.tensor import LazyTensor, blank
 
-__all__ = ["Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
+__all__ = ["Given", "Macro", "Session", "accept", "before_computing", "current_session", "end_session"]
 
 _accepted = {torch.device("cpu")}
 before_computing: list[Callable[[], None]] = []
@@ -99,8 +100,15 @@ class Session:
         """Return a lazy tensor for what will be given in another session."""
         return self.record(shared[EXTERNAL], (), kind)
 
-    def own_signature(self, signature: Signature) -> Signature:
-        """Give a signature that has parameters its number in this session."""
+    def own_signature(self, name: str, matrices: Any) -> Signature:
+        """Return the signature of an operation on matrices, with its number in this session.
+
+        The tensors that it reads live as long, and their changes are noticed.
+        """
+        for tensor in matrices.tensors:
+            self._note_device(tensor)
+            self.parameters[id(tensor)] = tensor, tensor._version
+        signature = on_matrices(name, matrices)
         self.own.append(signature)
         signature.number = -len(self.own)
         return signature
@@ -168,12 +176,6 @@ class Session:
             self.caches[key] = make()
         return self.caches[key]
 
-    def own_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Note a parameter of a signature, so that it lives as long and its changes are noticed."""
-        self._note_device(tensor)
-        self.parameters[id(tensor)] = tensor, tensor._version
-        return tensor
-
     def _note_device(self, tensor: torch.Tensor) -> None:
         if tensor.device not in _accepted:
             raise DGLError(
@@ -221,6 +223,14 @@ class Session:
         """Return the tensors that were given and want a gradient, with their nodes."""
         wanted = [x for x in self.given.values() if x.tensor.requires_grad and x.kind.dtype in DTYPES]
         return [(x.tensor, x.node) for x in wanted]
+
+    def active(self, targets: np.ndarray, given: Sequence[int], wants: Sequence[bool]) -> np.ndarray:
+        """Return whether gradients flow through each node: from ``targets`` to given nodes, or to a signature of this
+        session that ``wants`` them."""
+        wanted = np.zeros(len(self.sigs), np.bool_)
+        wanted[given] = True
+        own = np.array(wants, np.bool_)
+        return active_nodes(targets, self.sigs, self.argptr, self.args, wanted, own, self.num_nodes)
 
     def check_unchanged(self) -> None:
         """Raise if a tensor that was given has been written to since."""

@@ -10,7 +10,7 @@ import torch
 
 from ...backend.memory import pool
 
-__all__ = ["empty", "take"]
+__all__ = ["Arena", "empty", "take"]
 
 _SMALL, _LINE = 1 << 15, 64
 _IN_NUMPY: dict[torch.dtype, np.dtype] = {
@@ -30,6 +30,33 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
     num_bytes = math.prod(shape) * dtype.itemsize
     return torch.empty(shape, dtype=dtype) if num_bytes < _SMALL else _lent(shape, dtype, num_bytes)
+
+
+class Arena:
+    """A block of memory, with views of it as tensors. It must not outlive those."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes, self._memory = nbytes, take(nbytes)
+        self.address = self._memory.data_ptr()
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def view(self, address: int, count: int, distance: int, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return ``count`` values of one shape, ``distance`` bytes apart: (count, *shape)."""
+        typed = self._typed.get(dtype)
+        if typed is None:
+            typed = self._typed[dtype] = self._memory.view(dtype)
+        item = dtype.itemsize
+        strides, inner = [], 1
+        for size in reversed(shape):
+            strides.append(inner)
+            inner *= size
+        return typed.as_strided(
+            (count, *shape), (distance // item, *reversed(strides)), (address - self.address) // item
+        )
+
+    def clear(self, nbytes: int) -> None:
+        """Set the first bytes to 0."""
+        self._memory[:nbytes].zero_()
 
 
 def _lent(shape: Sequence[int], dtype: torch.dtype, num_bytes: int) -> torch.Tensor:

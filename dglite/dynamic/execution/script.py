@@ -19,7 +19,7 @@ from ..program.ir import Domain, NodeKind
 from ..program.layout import StageTable, Unsupported, domain_of
 from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
 from ..program.traced import ClassPlan, TracedProgram
-from .memory import take
+from .memory import Arena
 from .order import Order
 
 __all__ = ["Addresses", "Filled", "GradientPart", "Script", "Unsupported", "stacked_rows"]
@@ -214,7 +214,7 @@ class Script:
         addresses: Addresses,
         processors: int,
         teams: np.ndarray | None = None,
-        lease: torch.Tensor | None = None,
+        lease: Arena | None = None,
         shared_from: int = 0,
     ) -> Filled:
         """Return the script for a graph.
@@ -226,14 +226,14 @@ class Script:
         """
         kernels = compiled("dynamic.fill")
         if lease is None:
-            lease = take(kernels.needed_bytes(order.record, self._record))
+            lease = Arena(kernels.needed_bytes(order.record, self._record))
         given = [addresses[_GIVEN.index(s.role)][s.key] for s in self._given]
         given += [shared[i].data_ptr() for _, i in self._shared]
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
         parts, bases, lines, own, lines_back, own_back, *kept, picked, inverse = kernels.fill(
-            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.data_ptr(),
+            order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.address,
             processors, shared_from, functions, teams,
         )  # fmt: skip
         keep = order, shared, kept, inverse

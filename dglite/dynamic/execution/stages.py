@@ -13,6 +13,7 @@ import torch
 
 from ..program.ir import Node, NodeKind
 from ..program.recipe import Cell, Heavy, Place
+from .memory import Arena
 
 __all__ = ["Own", "SweepCall", "bind"]
 
@@ -29,22 +30,17 @@ class SweepCall:
     values: Sequence[torch.Tensor]
     picked: np.ndarray
     shared: Sequence[torch.Tensor]
-    block: torch.Tensor
+    block: Arena
     bases: np.ndarray
     side: Callable[[Place], tuple[int, int, int]]
     shared_grads: dict[int, torch.Tensor] = field(default_factory=dict)
-
-    def view(self, address: int, count: int, width: int, stride: int, dtype: torch.dtype) -> torch.Tensor:
-        """Return rows of the call's memory, (count, width); ``stride`` is the bytes from one to the next."""
-        item, start = dtype.itemsize, address - self.block.data_ptr()
-        return self.block.view(dtype).as_strided((count, width), (stride // item, 1), start // item)
 
     def rows(self, place: Place | None) -> Rows:
         """Return what gives a place's rows by their numbers."""
         assert place is not None
         number, constant, stride = self.side(place)
-        at, width, dtype = int(self.bases[number]) + constant, place.width, place.buffer.dtype
-        return lambda first, last: self.view(at + first * stride, last - first, width, stride, dtype)
+        at, shape, dtype = int(self.bases[number]) + constant, (place.width,), place.buffer.dtype
+        return lambda first, last: self.block.view(at + first * stride, last - first, stride, shape, dtype)
 
 
 def bind(stage: Cell | Heavy, call: SweepCall) -> Own:

@@ -1,8 +1,9 @@
-"""Running a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
+"""A call of a vertex program: everything eager, the levels one after the other, everything late; backwards likewise."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,62 @@ import torch
 
 from ...errors import DGLError
 from ...kernels import compiled
+from ..options import current_options
 from ..program.layout import DTYPES
-from .memory import empty
+from ..program.traced import Needs, TracedProgram
+from .memory import Arena, empty
 from .order import Order
 from .script import Addresses, Filled, Script, stacked_rows
 from .stages import Own, SweepCall, bind
 
-__all__ = ["MOST_NODES", "Sweep"]
+__all__ = ["MOST_NODES", "PulledInput", "Sweep", "VertexCall"]
+
+_NOTHING = torch.empty(0)
+
+
+@dataclass
+class PulledInput:
+    """One input: its values, and where each vertex's lies, -1 where it has none (None: as the vertices do)."""
+
+    values: Any
+    rows: torch.Tensor | None
+
+
+@dataclass
+class VertexCall:
+    """A call of a program: what is traced, the order of its graph, its inputs. ``name`` is that of its function."""
+
+    traced: TracedProgram
+    order: Order
+    pulled: Sequence[PulledInput]
+    name: str
+
+    def script(self, shared: Sequence[Any], pulls: Sequence[bool], wanted: Sequence[bool], returns: bool) -> Script:
+        """Return the script for the gradients of inputs and of shared tensors that are wanted.
+
+        Raises :class:`.layout.Unsupported` where a stage has no kernel, unless the script ``returns`` for those.
+        """
+        traced, order, options = self.traced, self.order, current_options()
+        strides = tuple([x.stride() if x is not None else () for x in shared])
+        needs, num_classes = Needs(tuple(pulls), tuple(wanted)), len(order.classes) - 1
+        key = needs, options, strides, order.filled, num_classes, returns
+        if key not in traced.scripts:
+            plans = {c: traced.plan(c, needs, options) for c in order.filled}
+            traced.scripts[key] = Script(traced, plans, num_classes, strides, returns)
+        found: Script = traced.scripts[key]
+        return found
+
+    def run(self, values: Sequence[torch.Tensor], again: Callable[..., Any] | None = None) -> Any:
+        """Return what the vertices push."""
+        grad, shared, order = torch.is_grad_enabled(), self.traced.shared_values(), self.order
+        wanted = [grad and x is not None and x.requires_grad for x in shared]
+        script = self.script(shared, [grad and x.requires_grad for x in values], wanted, True)
+        rows = [p.rows for p in self.pulled]
+        outs = Sweep.apply(script, order, rows, again, *values, *[_NOTHING if x is None else x for x in shared])
+        pairs = zip(outs, self.traced.pushed, strict=True)
+        shaped = [out.view(order.num_nodes, *shape) for out, (shape, _) in pairs]
+        return shaped[0] if len(shaped) == 1 else tuple(shaped)
+
 
 MOST_NODES = 1024
 """On larger graphs products of many rows are the tensor library's, to which a script returns.
@@ -147,7 +197,7 @@ class _Run:
             into.zero_() if given is None else into.copy_(given.view(into.shape))
         call = self._go(filled, 1)
         found: list[torch.Tensor | None] = [None] * len(self._shared)
-        self._add_parts(filled, found, call)
+        self._add_parts(filled, found)
         for i, term in call.shared_grads.items():
             known = found[i]
             found[i] = term if known is None else known + term
@@ -156,8 +206,7 @@ class _Run:
     def _go(self, filled: Filled, which: int) -> SweepCall:
         """Go through the lines of a direction."""
         kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
-        block = filled.lease
-        call = SweepCall(self._values, filled.picked, self._shared, block, filled.bases, self._script.side)
+        call = SweepCall(self._values, filled.picked, self._shared, filled.lease, filled.bases, self._script.side)
         done, bound = 0, dict[int, Own]()
         for at in filled.own[which].tolist():
             kernels.run_lines(team, done, at)
@@ -170,7 +219,7 @@ class _Run:
         return call
 
     # -- gradients of shared tensors ----------------------------------------------------------------------------
-    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None], call: SweepCall) -> None:
+    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None]) -> None:
         """Add up what the rows of all classes give to each shared tensor."""
         words, work = list[tuple[Any, ...]](), 0
         for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
@@ -183,29 +232,29 @@ class _Run:
                 words.append(_gradient_words(part.form, first, into, count, rows))
                 work += count * height * width
             else:
-                _add_rows(call, part.form, first, into, count, rows)
+                _add_rows(filled.lease, part.form, first, into, count, rows)
         if words:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)
-            compiled("dynamic.steps").run_steps(
+            compiled("dynamic.kernels").run_steps(
                 table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads
             )
 
 
 def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:
     """Return the words of the kernel that sets ``into`` to a product or a sum of few rows, or adds that."""
-    matrix, dtype, (height, width) = compiled("dynamic.matrix"), DTYPES[into.dtype], into.shape
+    matrix, dtype, (height, width) = compiled("dynamic.kernels"), DTYPES[into.dtype], into.shape
     place, (x, x_row, y, y_row) = (into.data_ptr(), width * into.element_size()), rows
     numbers = (matrix.SET if first else matrix.ADD)[dtype]
     return matrix.matrix_kernel(form, dtype), count, height, width, x, x_row, *place, y, y_row, numbers
 
 
-def _add_rows(call: SweepCall, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
+def _add_rows(block: Arena, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
     """Set ``into`` to a product or a sum of many rows, or add that."""
     (height, width), (x, x_row, y, y_row) = into.shape, rows
-    right = call.view(y, count, width, y_row, into.dtype)
+    right = block.view(y, count, y_row, (width,), into.dtype)
     if form == "totals":
         torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
         return
-    left = call.view(x, count, height, x_row, into.dtype).t()
+    left = block.view(x, count, x_row, (height,), into.dtype).t()
     torch.mm(left, right, out=into) if first else into.addmm_(left, right)

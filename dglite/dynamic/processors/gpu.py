@@ -13,23 +13,19 @@ import numpy as np
 from torch import Tensor
 
 from ...errors import DGLError
-from ...kernels.cpu.dynamic.rowwise import CLEAR as HOST_CLEAR
-from ...kernels.cpu.dynamic.rowwise import TOTALS
+from ...kernels.cpu.dynamic.kernels import CLEAR as HOST_CLEAR
+from ...kernels.cpu.dynamic.kernels import TOTALS, step_of
 from ...kernels.cpu.dynamic.script import ALONGSIDE
-from ...kernels.cpu.dynamic.steps import step_of
 from ...kernels.cuda.dynamic import persistent as cuda
 from ...kernels.cuda.run.program import CudaProgram, Memory, Runner
 from ...kernels.render.rows import StepSpec
 from ...ops import processors as ops
 from ..batching.execution.matrices import Product
-from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature
-from ..batching.session import accept
-from ..execution.script import Unsupported
-from .host import check_device
+from ..batching.recording.signatures import DTYPES
+from ..batching.session import Given, accept
 from .parcel import Parcel
-from .rules import UpdateRule
-from .update import Listing, Trained
+from .rules import Trained
+from .update import Listing
 
 __all__ = ["GpuBlocks", "Profile", "gpu_of"]
 
@@ -93,8 +89,8 @@ class GpuBlocks:
     ``ticks`` of its clock are what the last step took.
     """
 
-    again = False
-    """Whether a plan can be filled in again."""
+    again = falls_back = takes_programs = False
+    """See :class:`.host.HostThreads`."""
 
     def __init__(self, parameters: Sequence[Tensor], processors: int | None, rows_per_warp: int | None) -> None:
         self.device, self._like = parameters[0].device, parameters[0]
@@ -171,12 +167,6 @@ class GpuBlocks:
         """Return the operation of formulas, of an update unless it is not ``late``."""
         return self.number(cuda.FormulaStep(**vars(spec), late=late))
 
-    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
-        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
-        if isinstance(signature.matrices, ProgramCall):
-            raise Unsupported(signature.name)
-        check_device(tensors, self.device)
-
     def rowwise(self, form: str, gradient: bool, dtype: str) -> int:
         """Return the operation of a softmax or a loss."""
         return self.number(cuda.Rowwise(form, gradient, dtype))
@@ -193,11 +183,11 @@ class GpuBlocks:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: Trained, rule: UpdateRule, parts: Sequence[Any]) -> bool:
+    def fuse(self, listing: Listing, trained: Trained, parts: Sequence[Any]) -> bool:
         """List a rule together with the sum of a gradient in registers, if one sum is all of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
             return False
-        (part,), parameter = parts, trained.parameter
+        (part,), parameter, rule = parts, trained.parameter, trained.rule
         height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
         dtype = DTYPES[parameter.dtype]
         numbers = np.array(rule.numbers, dtype)
@@ -214,13 +204,6 @@ class GpuBlocks:
         matrices = tuple(matrix for _, matrix in self.weights.values())
         return cuda.persistent_program(cases, matrices, rows, cuda.slots_of(matrices, rows, self.processors))
 
-    def lacks(self, what: str) -> None:
-        """Raise, since lazy batching, which would do what processors cannot, is the CPU's."""
-        raise DGLError(
-            f"persistent processors have no instruction for {what}, and on a GPU nothing else computes lazy tensors: "
-            "write the model without it, or train on the CPU, where such steps run by dynamic.run"
-        )
-
     # -- memory -------------------------------------------------------------------------------------------------
     def arena(self, num_bytes: int) -> Memory:
         """Return memory for results."""
@@ -228,9 +211,8 @@ class GpuBlocks:
 
     def bring(self, layout: Any) -> None:
         """Note where on the GPU what was given on the host will lie."""
-        given = [(node, x) for node, x in _given(layout.session) if not self._is_there(*x)]
-        arrays = [(node, tensor.view(-1).numpy()) for node, (_, tensor) in given]
-        arrays += layout.pools
+        given = [x for x in layout.session.given.values() if not self._is_there(x)]
+        arrays = [*((x.node, x.values.view(-1).numpy()) for x in given), *layout.pools]
         sizes = [(array.nbytes + 15) // 16 * 16 for _, array in arrays]
         places = np.cumsum([0, *sizes])
         values = np.zeros(max(int(places[-1]), 16), np.uint8)
@@ -240,30 +222,13 @@ class GpuBlocks:
             layout.where[node] = memory.address + place
         layout.brought = _Brought(values, memory)
 
-    def _is_there(self, tensor: Tensor, values: Tensor) -> bool:
-        return values.device.type != "cpu" or id(tensor) in self._there
+    def _is_there(self, given: Given) -> bool:
+        return given.values.device.type != "cpu" or id(given.tensor) in self._there
 
     # -- steps --------------------------------------------------------------------------------------------------
     def job(self) -> GpuJob:
         """Return a job that scripts are to be given to."""
         return GpuJob(self)
-
-    def give(self, job: GpuJob, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
-        """Hand scripts, with all that they refer to, over to a job."""
-        job.give(kept, layout, loss)
-
-    def submit(self, job: GpuJob) -> None:
-        """Start a job."""
-        job.start()
-
-    def wait(self, job: GpuJob) -> None:
-        """Wait until a job has ended."""
-        job.wait()
-
-
-def _given(session: Any) -> list[tuple[int, tuple[Tensor, Tensor]]]:
-    """Return (node, (tensor, its values)) of what a session was given."""
-    return [(x.node, (x.tensor, x.values)) for x in session.given.values()]
 
 
 @final
@@ -276,7 +241,7 @@ class GpuJob:
         self.error_address = self._status.ctypes.data + 8 * cuda.ERROR
         self.error = 0
 
-    def give(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
+    def load(self, kept: Sequence[Any], layout: Any, loss: np.ndarray) -> None:
         """Take over a script, the arrays that it refers to, and the memory that it works in."""
         (instructions, words), forward, backward, lists, more_lists, *listings = kept
         parcel, gpu = Parcel(), self._gpu

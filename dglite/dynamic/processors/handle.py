@@ -20,8 +20,7 @@ from .gpu import gpu_of
 from .host import HostThreads
 from .layout import Unsupported
 from .plan import Plans, StepPlan, key_of
-from .rules import check_optimizer
-from .update import Trained
+from .rules import Trained, check_optimizer
 
 __all__ = ["Persistent", "persistent"]
 
@@ -80,7 +79,7 @@ class Persistent:
         groups = {id(x): group for group in optimizer.param_groups for x in group["params"]}
         _check_parameters(parameters, groups)
         self._machine: Any = gpu_of(parameters, processors, rows_per_warp) or HostThreads(processors)
-        self._trained = {id(x): Trained(x, groups[id(x)]) for x in parameters}
+        self._trained = {id(x): Trained(x, optimizer, groups[id(x)]) for x in parameters}
         self._lock = new_lock()
         self._running: StepPlan | None = None
         self._plans = Plans()
@@ -106,7 +105,12 @@ class Persistent:
             try:
                 step = self._planned(session, lazies)
             except Unsupported as reason:
-                self._machine.lacks(str(reason))
+                if not self._machine.falls_back:
+                    raise DGLError(
+                        f"persistent processors have no instruction for {reason}, and on a GPU nothing else computes "
+                        "lazy tensors: write the model without it, or train on the CPU, where such steps run by "
+                        "dynamic.run"
+                    ) from None
                 return self._run_slowly(lazies, str(reason))
             try:
                 before = self._finish()
@@ -114,7 +118,7 @@ class Persistent:
                 step.take_back()
                 raise
             step.started()
-            self._machine.submit(step.job)
+            step.job.start()
             self._running = step
         return before
 
@@ -128,7 +132,7 @@ class Persistent:
         step, self._running = self._running, None
         if step is None:
             return self._last
-        self._machine.wait(step.job)
+        step.job.wait()
         error, loss = step.job.error, float(step.loss[0])
         self._plans.keep(step)
         if error:
@@ -150,7 +154,7 @@ class Persistent:
         if plan is not None and plan.fits() and plan.fill_in(session, sizes):
             return plan
         session.settle()
-        return StepPlan(session, lazies, self._trained, self._optimizer, machine, key, sizes)
+        return StepPlan(session, lazies, self._trained, machine, key, sizes)
 
     # -- what processors cannot do ------------------------------------------------------------------------------
     def _run_slowly(self, lazies: Sequence[LazyTensor], reason: str) -> float | None:

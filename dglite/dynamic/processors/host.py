@@ -7,32 +7,17 @@ from time import perf_counter, thread_time
 from typing import Any, final
 
 import torch
-from torch import Tensor
 
 from ...config import num_cores
-from ...errors import DGLError
-from ...kernels.cpu.dynamic.matrix import matrix_kernel
-from ...kernels.cpu.dynamic.processors import Job, submit, wait_for_all
-from ...kernels.cpu.dynamic.rowwise import rowwise_kernel
+from ...kernels.cpu.dynamic.kernels import matrix_kernel, rowwise_kernel, step_kernel
+from ...kernels.cpu.dynamic.processors import Job, wait_for_all
 from ...kernels.cpu.dynamic.script import WORTH_SHARING
-from ...kernels.cpu.dynamic.steps import step_kernel
 from ...kernels.render.rows import StepSpec
-from ..batching.execution.arena import Arena
 from ..batching.execution.matrices import Product
-from ..batching.recording.signatures import Signature
 from ..batching.session import before_computing
+from ..execution.memory import Arena
 
-__all__ = ["HOST", "WINDOW", "Count", "HostThreads", "check_device"]
-
-
-def check_device(tensors: Sequence[Tensor], device: torch.device) -> None:
-    """Raise if a tensor that operations use is not where processors are."""
-    for tensor in tensors:
-        if tensor.device != device:
-            raise DGLError(
-                f"a weight of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on "
-                f"{device}; move the model there before its handle is made"
-            )
+__all__ = ["WINDOW", "Count", "HostThreads"]
 
 
 WINDOW = 0.02
@@ -68,17 +53,42 @@ class Count:
 
 
 @final
+class HostJob(Job):
+    """A step on threads, which lets a count know how long it took."""
+
+    def __init__(self, count: Count) -> None:
+        super().__init__()
+        self._count, self._began = count, (0.0, 0.0)
+
+    def load(self, kept: Sequence[Any], layout: Any, loss: Any) -> None:
+        """Take over scripts, with all that they refer to."""
+        self.give(layout.processors, *kept[0])
+
+    def start(self) -> None:
+        """Start it."""
+        super().start()
+        self._began = perf_counter(), thread_time()
+
+    def wait(self) -> None:
+        """Wait for its end."""
+        computed = thread_time() - self._began[1]
+        super().wait()
+        self._count.note(perf_counter() - self._began[0], computed)
+
+
+@final
 class HostThreads:
     """Threads, ``processors`` of them where that is given. Operations are addresses of kernels."""
 
     def __init__(self, processors: int | None = None) -> None:
-        self._count, self._began = Count(processors), (0.0, 0.0)
+        self._count = Count(processors)
 
     device = torch.device("cpu")
     rowwise, matrix = staticmethod(rowwise_kernel), staticmethod(matrix_kernel)
-    arena, job = Arena, Job
-    again = True
-    """Whether a plan can be filled in again."""
+    arena = Arena
+    again = falls_back = takes_programs = True
+    """Whether a plan can be filled in again; whether lazy batching does what has no operation here; whether vertex
+    programs have one."""
     sharing = False, WORTH_SHARING
     """Whether rows are shared out by elements, and up to which work one processor does it all."""
 
@@ -90,32 +100,14 @@ class HostThreads:
         """Return the operation of formulas, of an update unless it is not ``late``."""
         return step_kernel(spec)
 
-    def check(self, signature: Signature, tensors: Sequence[Tensor]) -> None:
-        """Raise for an operation that there is none for here (``Unsupported``), or for tensors that are elsewhere."""
-        check_device(tensors, self.device)
-
-    def give(self, job: Job, kept: Sequence[Any], layout: Any, loss: Any) -> None:
-        """Hand scripts, with all that they refer to, over to a job."""
-        job.give(layout.processors, *kept[0])
-
-    def submit(self, job: Job) -> None:
-        """Start a job."""
-        submit(job)
-        self._began = perf_counter(), thread_time()
-
-    def wait(self, job: Job) -> None:
-        """Wait until a job has ended."""
-        computed = thread_time() - self._began[1]
-        job.wait()
-        self._count.note(perf_counter() - self._began[0], computed)
-
-    def lacks(self, what: str) -> None:
-        """Take note that processors lack an operation: steps with it are done by lazy batching."""
+    def job(self) -> HostJob:
+        """Return a job that a script is to be given to."""
+        return HostJob(self._count)
 
     def bring(self, layout: Any) -> None:
         """Bring what was given to where processors read it: it is there."""
 
-    def fuse(self, listing: Any, trained: Any, rule: Any, parts: Sequence[Any]) -> bool:
+    def fuse(self, listing: Any, trained: Any, parts: Sequence[Any]) -> bool:
         """List a rule together with the sum that it needs; return whether there is an operation for both."""
         return False
 
@@ -124,7 +116,5 @@ class HostThreads:
         """How many processors there are now."""
         return int(self._count)
 
-
-HOST = HostThreads()
 
 before_computing.append(wait_for_all)  # a step may be changing the parameters

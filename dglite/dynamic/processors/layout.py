@@ -7,22 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from ...errors import DGLError
 from ...kernels.cpu.dynamic import batching, program
 from ...kernels.cpu.dynamic.schedule import LINES
-from ...kernels.cpu.dynamic.script import CALL, HEAVY_WORDS, PRODUCT, ROWWISE, Batches, Stage
+from ...kernels.cpu.dynamic.script import BATCH_WORDS, Batches, Stage
 from ...kernels.render.rows import StepSpec
 from ...kernels.render.rowwise import LABELLED
 from ..batching.execution.matrices import Lookup, Product, TorchCall
 from ..batching.execution.placement import Placement
 from ..batching.recording.recorded import ProgramCall
-from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, shared, template_table
+from ..batching.recording.signatures import DTYPES, Signature, TensorKind, operand, places_of
 from ..batching.session import Session
 from ..execution.script import Addresses, Filled, Script, Unsupported
-from .host import HOST
 
-__all__ = ["Looked", "StepLayout", "Unsupported", "tensors_of"]
+__all__ = ["Looked", "StepLayout", "Unsupported"]
 
 
 class _Input(NamedTuple):
@@ -72,12 +71,9 @@ class StepLayout(Placement):
 
     brought: Any = None
 
-    def __init__(
-        self, session: Session, targets: np.ndarray, stays: Collection[int] | None = None, machine: Any = HOST
-    ) -> None:
+    def __init__(self, session: Session, targets: np.ndarray, stays: Collection[int] | None, machine: Any) -> None:
         """With ``stays``, the given nodes that are where they are in every session, others are copied; see refill."""
         self.session, self.machine = session, machine
-        self._stays = stays
         given = session.sigs[: session.num_nodes] == batching.EXTERNAL
         # What x.value() has computed is computed again: its results went to another place, and are few.
         nodes = batching.needed_nodes(targets, session.argptr, session.args, given, session.num_nodes)
@@ -86,21 +82,24 @@ class StepLayout(Placement):
         self.where[: session.num_nodes] = session.where[: session.num_nodes]
         # Copies: what is recorded in an ended session may move these.
         self.pools = [(ref >> batching.PLACE_BITS, np.array(pool)) for pool, ref in session.pools.values()]
-        for node, values in self.pools:
-            self.where[node] = values.ctypes.data
-        self.copies = None if self._stays is None else _copied(session, self._stays)
-        for node, values in self.copies or ():
+        self.copies = None if stays is None else _copied(session, stays)
+        for node, values in (*self.pools, *(self.copies or ())):
             self.where[node] = values.ctypes.data
         machine.bring(self)
         self.lay_out(self.where, lambda num_bytes: machine.arena(max(num_bytes, 8)), integers_anywhere=True)
         self.grad_arena = machine.arena(max(self.num_bytes, 8))
         self.shift = self.grad_arena.address - self.arena.address
-        sweeps = [s.forward for s in self.signatures], [s.backward for s in self.signatures]
-        self.templates = template_table(sweeps[0]), template_table(sweeps[1])
 
     def _check(self, signature: Signature) -> None:
         _check(signature)
-        self.machine.check(signature, tensors_of(signature))
+        if isinstance(signature.matrices, ProgramCall) and not self.machine.takes_programs:
+            raise Unsupported(signature.name)
+        for tensor in signature.tensors:
+            if tensor.device != self.machine.device:
+                raise DGLError(
+                    f"a weight of shape {list(tensor.shape)} on {tensor.device} is used in a step of processors on "
+                    f"{self.machine.device}; move the model there before its handle is made"
+                )
 
     def inputs(self, number: int) -> list[_Input]:
         """Return the inputs of an operation on batches."""
@@ -115,13 +114,8 @@ class StepLayout(Placement):
         ``trained`` has the address of the gradient of each given node; ``wanted`` are the ids of weights and biases.
         """
         session = self.session
-        given = np.zeros(session.num_nodes, np.bool_)
-        given[list(trained)] = True
-        own = np.array([any(id(x) in wanted for x in tensors_of(signature)) for signature in session.own], np.bool_)
-        active = program.active_nodes(
-            targets, session.sigs, session.argptr, session.args, given, np.zeros(len(shared), np.bool_), own,
-            session.num_nodes,
-        )  # fmt: skip
+        own = [any(id(x) in wanted for x in signature.tensors) for signature in session.own]
+        active = session.active(targets, list(trained), own)
         self.grads = np.zeros(len(self.where), np.int64)
         for node, address in trained.items():
             self.grads[node] = address if active[node] else 0
@@ -135,13 +129,23 @@ class StepLayout(Placement):
 
     def sweep(self, backward: bool) -> tuple[program.BatchPlan, program.Graph]:
         """Return what a sweep is made from."""
-        graph = program.Graph(self.session.argptr, self.session.args, self.where, self.grads)
-        return self.plan(backward, self.templates[backward], self.shift), graph
+        return self.plan(backward, self.where, self.grads, self.shift)
 
     def batches(self, error: int) -> Batches:
         """Return what both sweeps are of; errors are reported at an address."""
-        table = [self._heavy_row(number, error) for number in range(len(self.signatures))]
-        return Batches(*self.sweep(True), np.array(table, np.int64))
+        operations = np.zeros((len(self.signatures), 2, 3), np.int64)
+        words = np.zeros((len(self.signatures), 2, 3, BATCH_WORDS), np.int64)
+        for number in np.flatnonzero(self.heavy).tolist():
+            if number in self.programs or number in self.lookups:
+                operations[number] = self._call(number)
+                continue
+            work, both = self._words(number, error)
+            for direction, columns in enumerate(both):
+                for i, column in enumerate(columns):
+                    parts = column if isinstance(column, tuple) else (column,)
+                    words[number, direction, : len(parts), i] = parts
+                operations[number, direction] = columns[0], 0, work
+        return Batches(*self.sweep(True), operations, words)
 
     # -- operations whose words are made here -------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
@@ -166,7 +170,7 @@ class StepLayout(Placement):
                 program = self.programs[number]
                 found |= {id(program.call.shared[part.shared]) for part in program.script.parts}
             elif self.reached[number]:
-                found |= {id(x) for x in tensors_of(signature)}
+                found |= {id(x) for x in signature.tensors}
         return found
 
     def refill(self, session: Session) -> None:
@@ -201,10 +205,7 @@ class StepLayout(Placement):
             pulls.append(active and x.kind.dtype in DTYPES and bool(self.grads[at]))
             if pulls[i] and self.input_at[self.first_input[number] + i]:
                 self.cleared.append((x.address + self.shift, (x.kind.nbytes + 7) // 8 * 8))
-        results, at = [], int(self.starts[number])
-        for kind in call.results:
-            results.append(at)
-            at += (kind.nbytes + 7) // 8 * 8
+        results = [int(self.starts[number]) + at for at in places_of(call.results)[:-1]]
         values = [x.address for x in inputs]
         shifted = [[x + self.shift for x in places] for places in (values, results)]
         script = call.script(pulls, wanted if active else set())
@@ -230,43 +231,49 @@ class StepLayout(Placement):
         looked.words = np.array(words, np.int64)
         return looked
 
-    def _call_row(self, number: int) -> list[int]:
-        """Return the row of an operation whose words are there."""
-        row = [0] * HEAVY_WORDS
+    def _call(self, number: int) -> list[tuple[int, int, int]]:
+        """Return (kernel, address of words, work) of an operation whose words are there, forward and backward."""
         if number in self.programs:
             teams, has_backward = self.programs[number].filled[:2]
             at = teams.ctypes.data
-            row[:5], row[8] = [CALL, LINES, LINES * has_backward, at, at + teams.strides[0]], 1 << 20
-        else:
-            words = self.lookups[number].words
-            row[:5], row[8] = [CALL, int(words[0]), 0, words.ctypes.data, 0], int(words[1] * words[2])
-        return row
+            return [(LINES, at, _MUCH_WORK), (LINES * has_backward, at + teams.strides[0], _MUCH_WORK)]
+        words = self.lookups[number].words
+        return [(int(words[0]), words.ctypes.data, int(words[1] * words[2])), (0, 0, 0)]
 
-    def _heavy_row(self, number: int, error: int) -> list[int]:
-        signature = self.signatures[number]
-        if signature.matrices is None:
-            return [0] * HEAVY_WORDS
-        inputs = self.inputs(number)
-        if isinstance(signature.matrices, ProgramCall | Lookup):
-            return self._call_row(number)
-        kind, x = inputs[0].kind, inputs[0]
-        dtype, features = DTYPES[kind.dtype], kind.shape[-1]
-        result = int(self.starts[number]), signature.nbytes, int(self.input_at[self.first_input[number]] == 0), error
-        if isinstance(signature.matrices, Product):
-            product, weight = signature.matrices, signature.matrices.weight
-            forms = ("sums", "dots") if product.turned else ("dots", "sums")
-            kernels = self.machine.product(product, forms, dtype)
-            bias = 0 if product.bias is None else product.bias.data_ptr()
-            columns = product.results[0].shape[-1]
-            matrix = (*weight.shape, weight.data_ptr(), weight.stride(0) * kind.item, bias)
-            sizes = kind.numel // features, features, columns, kind.item
-            return [PRODUCT, *kernels, *matrix, *sizes, x.address, x.distance, 0, 0, *result]
-        assert isinstance(signature.matrices, TorchCall) and signature.matrices.form is not None
-        form = signature.matrices.form
-        kernels = [self.machine.rowwise(form, gradient, dtype) for gradient in (False, True)]
-        labels = (inputs[1].address, inputs[1].distance) if form in LABELLED else (0, 0)
-        sizes = kind.numel // features, features, 1 if form in LABELLED else features, kind.item
-        return [ROWWISE, *kernels, 0, 0, 0, 0, 0, *sizes, x.address, x.distance, *labels, *result]
+    def _words(self, number: int, error: int) -> tuple[int, list[list[_Word]]]:
+        """Return the work for each node of an operation on batches, and the words of its kernels in both directions."""
+        signature, (given, *others) = self.signatures[number], self.inputs(number)
+        kind, dtype, adds = given.kind, DTYPES[given.kind.dtype], self.input_at[self.first_input[number]] == 0
+        features, rows, start = kind.shape[-1], kind.numel // kind.shape[-1], int(self.starts[number])
+        x, x_grad = (given.address, given.distance), (given.address + self.shift, given.distance)
+        y, y_grad = (start, signature.nbytes), (start + self.shift, signature.nbytes)
+        # Values of several rows lie one after the other, so their rows do, too.
+        x_row = given.distance if rows == 1 else features * kind.item
+        y_row = signature.nbytes // rows
+        count, matrices = (0, 0, rows), signature.matrices
+        if isinstance(matrices, Product):
+            weight = matrices.weight
+            forms = ("sums", "dots") if matrices.turned else ("dots", "sums")
+            multiply, back = self.machine.product(matrices, forms, dtype)
+            bias = 0 if matrices.bias is None else matrices.bias.data_ptr()
+            matrix = weight.data_ptr(), weight.stride(0) * kind.item
+            forward = [multiply, count, *weight.shape, x, x_row, *matrix, y, y_row, bias, 0]
+            backward = [back, count, *weight.shape, y_grad, y_row, *matrix, x_grad, x_row, x_grad if adds else 0, x_row]
+            return rows * weight.numel(), [forward, backward]
+        assert isinstance(matrices, TorchCall) and matrices.form is not None
+        labels: list[_Word] = [0, 0]
+        if matrices.form in LABELLED:
+            labels = [(others[0].address, others[0].distance), others[0].distance if rows == 1 else 8]
+        both = [count, features, x, x_row, *labels, y, y_row, y_grad, y_row, x_grad, x_row, int(adds), error]
+        return 8 * rows * features, [
+            [self.machine.rowwise(matrices.form, back, dtype), *both] for back in (False, True)
+        ]
+
+
+_MUCH_WORK = 1 << 20
+_Word = int | tuple[int, ...]
+"""A word of all batches; or a number, what is added to it for each node before a batch's first one, and for each of the
+batch's."""
 
 
 def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndarray]] | None:
@@ -280,28 +287,17 @@ def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndar
 _MOST_COPIED = 1 << 17
 
 
-def tensors_of(signature: Signature) -> list[Tensor]:
-    """Return the tensors that an operation on batches reads besides its inputs."""
-    matrices = signature.matrices
-    if isinstance(matrices, Product):
-        return [x for x in (matrices.weight, matrices.bias) if x is not None]
-    if isinstance(matrices, ProgramCall):
-        return [x for x in matrices.shared if x is not None]
-    return [matrices.table] if isinstance(matrices, Lookup) else []
-
-
 def _check(signature: Signature) -> None:
     matrices = signature.matrices
     if isinstance(matrices, Lookup):
         return
     if isinstance(matrices, ProgramCall):
-        made = [x for x in matrices.shared if x is not None and x.requires_grad and not x.is_leaf]
+        made = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
         if made:
             raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
         return
     if isinstance(matrices, Product):
-        tensors: list[Tensor] = [x for x in (matrices.weight, matrices.bias) if x is not None]
-        if any(x.stride(-1) != 1 for x in tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
+        if any(x.stride(-1) != 1 for x in matrices.tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
             raise Unsupported(f"{signature.name} with a weight that does not lie by rows")
     elif isinstance(matrices, TorchCall):
         labels = matrices.kinds[1:]

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 from torch.autograd.graph import increment_version
-from torch.optim import Optimizer
 
 from ...errors import DGLError
 from ...kernels.cpu.dynamic.batching import PLACE_BITS
-from ...kernels.cpu.dynamic.rowwise import CLEAR, TOTALS
+from ...kernels.cpu.dynamic.kernels import CLEAR, TOTALS
 from ...kernels.cpu.dynamic.script import BATCH_WORDS, FOLLOWS, Stage, make_script
 from ..batching.recording.signatures import DTYPES
 from ..batching.recording.tensor import LazyTensor
 from ..batching.session import Session
-from .layout import StepLayout, tensors_of
-from .rules import UpdateRule, rule_of
-from .update import Listing, Trained, Updates
+from .layout import StepLayout
+from .rules import Trained
+from .update import Listing, Updates
 
 __all__ = ["Plans", "StepPlan", "key_of"]
 
@@ -30,33 +29,33 @@ _LEAST_SIZE = 8
 
 
 class StepPlan:
-    """A step: its job, where its loss will be, and the counters that it has raised."""
+    """A step: its job, and where its loss will be."""
 
     def __init__(
-        self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], optimizer: Optimizer,
-        machine: Any, key: Any, sizes: tuple[int, ...],
+        self, session: Session, lazies: Sequence[LazyTensor], trained: dict[int, Trained], machine: Any, key: Any,
+        sizes: tuple[int, ...],
     ) -> None:  # fmt: skip
         """Plan a step for a machine (see :class:`.host.HostThreads`); the session has been settled.
 
         With a ``key`` the plan is made to be filled in again. ``sizes`` are how many rows there are of what it tells.
         """
         self.sizes = self._now = sizes
-        self.key, self._trained, self._optimizer = key, trained, optimizer
+        self.key = key
         refs = np.array([x._ref for x in lazies], np.int64)
         stays = None if key is None else {x.node for k, x in session.given.items() if k in trained}
         self.layout = layout = StepLayout(session, refs >> PLACE_BITS, stays, machine)
         given = _given(session, trained)
-        self.wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
+        wanted = {key for key, one in trained.items() if one.parameter.requires_grad}
         places = {node: trained[key].grad.data_ptr() for key, node in given.items()}
-        layout.find_gradients(refs >> PLACE_BITS, places, self.wanted)
-        layout.prepare(machine.processors, self.wanted)
-        self.reached = _reached(layout, trained, given, self.wanted)
-        rules = self._rules()
+        layout.find_gradients(refs >> PLACE_BITS, places, wanted)
+        layout.prepare(machine.processors, wanted)
+        self.reached = _reached(layout, trained, given, wanted)
+        self._count()
         self.loss, self.job = np.zeros(1), machine.job()
-        self._updates = updates = Updates(layout, rules, given)
+        self._updates = updates = Updates(layout, self.reached, given)
         sized = self._script(_seeds(layout, lazies, refs, self.loss))
-        tensors = [x for s in layout.signatures for x in tensors_of(s)]
-        tensors += [x for one in self.reached for x in (one.parameter, *updates.states[id(one.parameter)])]
+        tensors = [x for s in layout.signatures for x in s.tensors]
+        tensors += [x for one in self.reached for x in (one.parameter, *one.rule.states)]
         self._pointers = [(x, x.data_ptr()) for x in tensors]
         self.reusable = key is not None and updates.repeats and layout.copies is not None
         self.reusable = self.reusable and layout.arena.nbytes + layout.grad_arena.nbytes <= _MOST_BYTES
@@ -73,7 +72,7 @@ class StepPlan:
         batches = layout.batches(self.job.error_address)
         script = make_script(forward, backward, batches, *listed, layout.processors, *layout.machine.sharing)
         self._kept = script, forward, backward, kept, kept_2, before, seeds, after
-        layout.machine.give(self.job, self._kept, layout, self.loss)
+        self.job.load(self._kept, layout, self.loss)
         return forward, backward, script[1]
 
     def _find_sized(
@@ -93,13 +92,9 @@ class StepPlan:
             return None
         return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]
 
-    def _rules(self) -> list[tuple[Trained, UpdateRule]]:
-        """Return the rule of each parameter that is reached, count the step, and note what is counted."""
-        optimizer = self._optimizer
-        rules = [(one, rule_of(optimizer, one.parameter, one.group)) for one in self.reached]
-        states = [optimizer.state[one.parameter] for one in self.reached]
-        self.counted = [x["step"] for x in states if "step" in x]
-        return rules
+    def _count(self) -> None:
+        for one in self.reached:
+            one.count()
 
     def started(self) -> None:
         """Tell torch that parameters change."""
@@ -108,8 +103,8 @@ class StepPlan:
 
     def take_back(self) -> None:
         """Count as if the step had not been."""
-        for counter in self.counted:
-            counter -= 1
+        for one in self.reached:
+            one.take_back()
 
     # -- again --------------------------------------------------------------------------------------------------
     def holds(self, sizes: tuple[int, ...]) -> bool:
@@ -134,8 +129,8 @@ class StepPlan:
                 array[at] = sizes[size]
             self._now = sizes
         layout.refill(session)
-        rules = self._rules()
-        if not self._updates.refill(layout, rules):
+        self._count()
+        if not self._updates.refill(layout):
             self.take_back()
             return False
         self.job.reset()
@@ -207,7 +202,7 @@ def key_of(
 def _given(session: Session, trained: dict[int, Trained]) -> dict[int, int]:
     """Return the nodes of parameters that operations read directly, by the parameters' ids."""
     tensors = [x.tensor for x in session.given.values() if x.kind.dtype in DTYPES]
-    tensors += [x for s in session.own for x in tensors_of(s)]
+    tensors += [x for s in session.own for x in s.tensors]
     for tensor in tensors:
         if tensor.requires_grad and not tensor.is_leaf:
             raise DGLError(

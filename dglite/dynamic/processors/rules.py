@@ -13,7 +13,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from ...errors import DGLError
 from ...expr import Expr, Operand, Side
 
-__all__ = ["UpdateRule", "check_optimizer", "rule_of"]
+__all__ = ["Trained", "UpdateRule", "check_optimizer"]
 
 _W, _G = (Operand(Side.E, slot) for slot in (0, 1))
 _FIRST, _SECOND = (Operand(Side.E, slot) for slot in (2, 3))
@@ -119,10 +119,45 @@ _RULES: dict[type[Optimizer], Callable[..., UpdateRule]] = {
 _PLAIN = ("maximize", "amsgrad", "capturable", "differentiable")
 
 
-def rule_of(optimizer: Optimizer, parameter: Tensor, group: dict[str, Any]) -> UpdateRule:
-    """Return the rule for the next step of a parameter in a group, and count the step in the optimizer's state."""
-    state: dict[str, Any] = optimizer.state[parameter]
-    return _RULES[type(optimizer)](parameter, state, group)
+class Trained:
+    """A parameter, the ``rule`` of the last step that was planned, and, where it is needed, memory for its gradient.
+
+    ``dirty`` tells that this memory will not be zeros after that step.
+    """
+
+    rule: UpdateRule
+
+    def __init__(self, parameter: Tensor, optimizer: Optimizer, group: dict[str, Any]) -> None:
+        """``group`` is that of the optimizer which the parameter is in."""
+        self.parameter, self._optimizer, self._group = parameter, optimizer, group
+        self.dirty = False
+        self._grad: Tensor | None = None
+
+    def count(self) -> None:
+        """Take the next step's rule, and count that step in the optimizer's state."""
+        state: dict[str, Any] = self._optimizer.state[self.parameter]
+        self.rule = _RULES[type(self._optimizer)](self.parameter, state, self._group)
+
+    def take_back(self) -> None:
+        """Count as if the last step had not been."""
+        state = self._optimizer.state[self.parameter]
+        if "step" in state:
+            state["step"] -= 1
+
+    @property
+    def grad(self) -> Tensor:
+        """The memory of the gradient, zeros at first."""
+        if self._grad is None:
+            shape, dtype = self.parameter.shape, self.parameter.dtype
+            # One element more, since memory is cleared in words of 8 bytes.
+            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
+        return self._grad
+
+    def clear(self) -> None:
+        """Set the gradient to zeros, if it has memory."""
+        if self._grad is not None:
+            self._grad.zero_()
+        self.dirty = False
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

@@ -6,60 +6,37 @@ summed up, tile by tile in registers: its gradient is never stored. Any other gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ...expr import Constant, Expr, compact
-from ...kernels.cpu.dynamic.rowwise import CLEAR
+from ...kernels.cpu.dynamic.kernels import CLEAR
 from ...kernels.cpu.dynamic.script import ALONGSIDE, CONTINUES, FOLLOWS, touched_rows
 from ...kernels.render.rows import StepSpec
 from ..batching.execution.matrices import Lookup, Product
 from ..batching.recording.recorded import ProgramCall
 from ..batching.recording.signatures import DTYPES, operand
 from .layout import StepLayout
-from .rules import UpdateRule
+from .rules import Trained, UpdateRule
 
-__all__ = ["Listing", "Trained", "Updates"]
+__all__ = ["Listing", "Updates"]
 
 
-class Trained:
-    """A parameter, the group of the optimizer that it is in, and, where it is needed, memory for its gradient.
-
-    ``dirty`` tells that this memory will not be zeros after the last step that was planned.
-    """
-
-    def __init__(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        self.parameter, self.group = parameter, group
-        self.dirty = False
-        self._grad: Tensor | None = None
-
-    @property
-    def grad(self) -> Tensor:
-        """The memory of the gradient, zeros at first."""
-        if self._grad is None:
-            shape, dtype = self.parameter.shape, self.parameter.dtype
-            # One element more, since memory is cleared in words of 8 bytes.
-            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
-        return self._grad
-
-    def clear(self) -> None:
-        """Set the gradient to zeros, if it has memory."""
-        if self._grad is not None:
-            self._grad.zero_()
-        self.dirty = False
+Numbers = Callable[[UpdateRule], Sequence[float]]
+"""What gives numbers of a rule."""
 
 
 class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before, see add), and the words.
 
-    What differs from step to step is listed: ``factors`` (number of a rule, whether it is the first, both numbers),
-    ``numbers`` of formulas, ``sized`` (place of the number of rows), ``programs`` (place of the words, which part) of
-    each, ``scattered`` (addresses of rows, number of the lookup, address and row stride of the table).
+    What differs from step to step is listed: ``numbers`` (whose rule they follow from, and how), ``sized`` (place of
+    the number of rows), ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows, number
+    of the lookup, address and row stride of the table).
     """
 
     def __init__(self, machine: Any) -> None:
@@ -67,8 +44,7 @@ class Listing:
         self.rows: list[tuple[int, int, int, int, int]] = []
         self.words: list[int] = []
         self.keep: list[Any] = []
-        self.factors: list[tuple[int, bool, np.ndarray]] = []
-        self.numbers: list[tuple[Trained, np.ndarray]] = []
+        self.numbers: list[tuple[Trained, Numbers, np.ndarray]] = []
         self.sized: list[int] = []
         self.programs: dict[int, list[tuple[int, int]]] = {}
         self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
@@ -79,10 +55,16 @@ class Listing:
         self.rows.append((words[0], len(self.words), work, how, int(apart)))
         self.words += words
 
+    def numbers_of(self, one: Trained, of: Numbers) -> np.ndarray:
+        """Return numbers of a parameter's rule, which will be those of later steps, too."""
+        made = np.array(of(one.rule), DTYPES[one.parameter.dtype])
+        self.numbers.append((one, of, made))
+        return made
+
     @property
     def arrays(self) -> list[np.ndarray]:
         """All arrays that words lie in or refer to."""
-        return [self.array, *self.keep, *(numbers for _, numbers in self.numbers)]
+        return [self.array, *self.keep, *(numbers for _, _, numbers in self.numbers)]
 
     def of_programs(self) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
         """Return, for each vertex program, its number, where the words of its parts' counts and places are, and which
@@ -156,26 +138,22 @@ def _looked(rows: np.ndarray, padding: int | None) -> np.ndarray:
 class Updates:
     """What is done ``before`` the step, and ``after`` the backward sweep.
 
-    ``trained`` are the parameters that a gradient reaches, with their rules; ``given`` has the nodes of those that
-    operations read directly, by their ids. ``repeats`` tells whether other values of the same operations change the
-    same memory; ``states`` has the optimizer's tensors.
+    ``reached`` are the parameters that a gradient reaches; ``given`` has the nodes of those that operations read
+    directly, by their ids. ``repeats`` tells whether other values of the same operations change the same memory.
     """
 
-    def __init__(
-        self, layout: StepLayout, trained: Sequence[tuple[Trained, UpdateRule]], given: dict[int, int]
-    ) -> None:
+    def __init__(self, layout: StepLayout, reached: Sequence[Trained], given: dict[int, int]) -> None:
         self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
-        self.states = {id(one.parameter): rule.states for one, rule in trained}
-        self._rules = [rule for _, rule in trained]
+        self._reached, self._rules = reached, [one.rule for one in reached]
         self._dirty: list[Trained] = []
-        formulas, after, parts = list[tuple[Trained, UpdateRule, np.ndarray | None]](), self.after, _parts(layout)
-        for number, (one, rule) in enumerate(trained):
-            parameter, own = one.parameter, parts.get(id(one.parameter), [])
+        formulas, after, parts = list[tuple[Trained, np.ndarray | None]](), self.after, _parts(layout)
+        for one in reached:
+            parameter, rule, own = one.parameter, one.rule, parts.get(id(one.parameter), [])
             node, looked = given.get(id(parameter)), [part.looked for part in own if part.looked is not None]
-            if node is None and layout.machine.fuse(after, one, rule, own):
+            if node is None and layout.machine.fuse(after, one, own):
                 continue
             if rule.product is not None and own and node is None and (rule.product[0] == 1.0 or not looked):
-                _add_parts(after, own, parameter, parameter, *rule.product, number)
+                _add_parts(after, own, one, parameter, _product)
                 continue
             added = node is not None or bool(looked)
             rows = _touched(layout, parameter, node, looked) if rule.local and len(looked) == len(own) else None
@@ -184,24 +162,22 @@ class Updates:
             self.repeats &= not (added and rule.local)
             one.dirty = rows is None
             self._dirty += [one] if one.dirty else []
-            _add_parts(after, own, parameter, one.grad, 1.0 if added else 0.0, 1.0, -1)
-            formulas.append((one, rule, rows))
-        for i, (one, rule, rows) in enumerate(formulas):
-            _add_formulas(after, one, rule, rows, ALONGSIDE if i else FOLLOWS)
+            _add_parts(after, own, one, one.grad, _added if added else _set)
+            formulas.append((one, rows))
+        for i, (one, rows) in enumerate(formulas):
+            _add_formulas(after, one, rows, ALONGSIDE if i else FOLLOWS)
 
-    def refill(self, layout: StepLayout, trained: Sequence[tuple[Trained, UpdateRule]]) -> bool:
+    def refill(self, layout: StepLayout) -> bool:
         """Take addresses and numbers from another session of the same operations; return whether rules are alike."""
-        rules = [rule for _, rule in trained]
+        rules = [one.rule for one in self._reached]
         if any(not _alike(old, new) for old, new in zip(self._rules, rules, strict=True)):
             return False
         for one in self._dirty:
             one.dirty = True
         after = self.after
         if any(old.numbers != new.numbers for old, new in zip(self._rules, rules, strict=True)):
-            for number, first, factors in after.factors:
-                factors[:] = _factors(rules[number], first)
-            for one, numbers in after.numbers:
-                numbers[:] = next(rule.numbers for other, rule in trained if other is one)
+            for one, of, numbers in after.numbers:
+                numbers[:] = of(one.rule)
             self._rules = rules
         for number, at, rows in after.of_programs():
             parts = layout.programs[number].filled.parts
@@ -223,11 +199,23 @@ def _alike(old: UpdateRule, new: UpdateRule) -> bool:
     return (old.product[0] == 1.0) == (new.product[0] == 1.0)
 
 
-def _factors(rule: UpdateRule, first: bool) -> tuple[float, float]:
-    """Return what is kept of a parameter, and the scale of a part of its gradient."""
+def _product(rule: UpdateRule) -> tuple[float, float]:
+    """Return what is kept of a parameter, and the scale of its gradient."""
     assert rule.product is not None
-    keep, scale = rule.product
-    return keep if first else 1.0, scale
+    return rule.product
+
+
+def _set(rule: UpdateRule) -> tuple[float, float]:
+    return 0.0, 1.0
+
+
+def _added(rule: UpdateRule) -> tuple[float, float]:
+    return 1.0, 1.0
+
+
+def _further(of: Numbers, rule: UpdateRule) -> tuple[float, float]:
+    """Return the numbers of parts after the first: all is kept."""
+    return 1.0, of(rule)[1]
 
 
 def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: int) -> None:
@@ -237,25 +225,14 @@ def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: i
     places[rows < 0] = 0
 
 
-def _add_parts(
-    listing: Listing,
-    parts: Sequence[_GradientSource],
-    parameter: Tensor,
-    into: Tensor,
-    keep: float,
-    scale: float,
-    number: int,
-) -> None:
-    """Change ``into`` to ``keep * into + scale * gradient``, part by part; ``number`` is that of the rule, or -1."""
+def _add_parts(listing: Listing, parts: Sequence[_GradientSource], one: Trained, into: Tensor, of: Numbers) -> None:
+    """Change ``into`` to ``keep * into + scale * gradient``, part by part; ``of`` gives both numbers."""
     for i, part in enumerate(parts):
         # Tasks of one form share a matrix out alike, so each goes on where it has been.
         how = ALONGSIDE if not i else CONTINUES if part.form == parts[i - 1].form != "rows" else FOLLOWS
-        numbers = np.array((1.0 if i else keep, scale), DTYPES[into.dtype])
-        listing.keep.append(numbers)
-        if number >= 0:
-            listing.factors.append((number, not i, numbers))
+        numbers = listing.numbers_of(one, partial(_further, of) if i else of)
         if part.looked is None:
-            _add_part(listing, part, parameter, into, numbers, how)
+            _add_part(listing, part, one.parameter, into, numbers, how)
         else:
             _add_rows(listing, part, into, numbers, how)
 
@@ -311,12 +288,11 @@ def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tupl
     return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
-def _add_formulas(listing: Listing, one: Trained, rule: UpdateRule, rows: np.ndarray | None, how: int) -> None:
+def _add_formulas(listing: Listing, one: Trained, rows: np.ndarray | None, how: int) -> None:
     """Add the formulas of a rule, for some rows of a table or for everything."""
-    parameter, dtype = one.parameter, DTYPES[one.parameter.dtype]
+    parameter, rule, dtype = one.parameter, one.rule, DTYPES[one.parameter.dtype]
     tensors = [parameter, one.grad, *rule.states]
-    numbers = np.array(rule.numbers, dtype)
-    listing.numbers.append((one, numbers))
+    numbers = listing.numbers_of(one, attrgetter("numbers"))
     count, width = 1, parameter.numel()
     places = [(x.data_ptr(), 0, 0) for x in tensors]
     if rows is not None:

@@ -75,17 +75,13 @@ class _Terms:
     def _padded(self, x: Node, domain: Domain, parts: dict[tuple[int, int], Node]) -> Node:
         """Return parts that do not overlap as whole rows, 0 where there is none."""
         builder, found, at = self.builder, list[Node](), 0
-
-        def zeros(width: int) -> Node:
-            return builder.make(NodeKind.FULL, (), 0.0, domain, (width,), x.dtype)
-
         for (start, stop), part in sorted(parts.items(), key=lambda item: item[0]):
             if start > at:
-                found.append(zeros(start - at))
+                found.append(builder.full(0.0, x, (start - at,), domain))
             found.append(part)
             at = stop
         if at < x.width:
-            found.append(zeros(x.width - at))
+            found.append(builder.full(0.0, x, (x.width - at,), domain))
         return builder.cat(found)
 
 

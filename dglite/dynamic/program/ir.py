@@ -141,9 +141,10 @@ class Builder:
         return node
 
     # -- values without inputs ----------------------------------------------------------------------------------
-    def full(self, value: float, like: Node) -> Node:
-        """Return ``value`` in the shape of ``like``."""
-        return self.make(NodeKind.FULL, (), value, like.domain, like.shape, like.dtype)
+    def full(self, value: float, like: Node, shape: Sequence[int] | None = None, domain: Domain | None = None) -> Node:
+        """Return ``value`` in the shape and domain of ``like``, unless others are given."""
+        shape = like.shape if shape is None else shape
+        return self.make(NodeKind.FULL, (), value, domain or like.domain, shape, like.dtype)
 
     # -- element-wise -------------------------------------------------------------------------------------------
     def pointwise(self, name: str, *args: Node | float, like: Node | None = None) -> Node:
@@ -216,7 +217,7 @@ class Builder:
         if x.kind is NodeKind.SLICE:
             return self.slice(x.inputs[0], x.attr[0] + start, x.attr[0] + stop)
         if x.kind is NodeKind.FULL:
-            return self.make(NodeKind.FULL, (), x.attr, x.domain, (stop - start,), x.dtype)
+            return self.full(x.attr, x, (stop - start,))
         if x.kind is NodeKind.CAT:
             found = self._part(x, start, stop)
             if found is not None:
@@ -244,7 +245,7 @@ class Builder:
         if tuple(shape) == x.shape:
             return x
         if x.kind is NodeKind.FULL:
-            return self.make(NodeKind.FULL, (), x.attr, x.domain, shape, x.dtype)
+            return self.full(x.attr, x, shape)
         source, bounds = (x.inputs[0], x.attr) if x.kind is NodeKind.SLICE else (x, (0, x.width))
         if tuple(shape) == source.shape and bounds == (0, source.width):
             return source
@@ -255,23 +256,22 @@ class Builder:
         parts = [part for part in parts if part.width] or list(parts[:1])
         if len(parts) == 1:
             return parts[0]
-        if all(part.kind is NodeKind.FULL and part.attr == parts[0].attr for part in parts):
-            return self.make(
-                NodeKind.FULL, (), parts[0].attr, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype
-            )
-        return self.make(NodeKind.CAT, parts, None, parts[0].domain, (sum(p.width for p in parts),), parts[0].dtype)
+        first, shape = parts[0], (sum(part.width for part in parts),)
+        if all(part.kind is NodeKind.FULL and part.attr == first.attr for part in parts):
+            return self.full(first.attr, first, shape)
+        return self.make(NodeKind.CAT, parts, None, first.domain, shape, first.dtype)
 
     # -- between vertices and edges -----------------------------------------------------------------------------
     def each(self, x: Node) -> Node:
         """Return a vertex's value once for each of its children."""
         if x.kind is NodeKind.FULL:
-            return self.make(NodeKind.FULL, (), x.attr, Domain.EDGE, x.shape, x.dtype)
+            return self.full(x.attr, x, domain=Domain.EDGE)
         return self.make(NodeKind.EACH, (x,), None, Domain.EDGE, x.shape, x.dtype)
 
     def sum(self, x: Node) -> Node:
         """Return the sum over a vertex's children."""
         if x.kind is NodeKind.FULL and x.attr == 0:
-            return self.make(NodeKind.FULL, (), 0.0, Domain.VERTEX, x.shape, x.dtype)
+            return self.full(0.0, x, domain=Domain.VERTEX)
         return self.make(NodeKind.SUM, (x,), None, Domain.VERTEX, x.shape, x.dtype)
 
     # -- products -----------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Builder:
             return self.matmul(x, self.transposes[weight], not turned)
         columns = weight.shape[0] if turned else weight.shape[1]
         if x.kind is NodeKind.FULL and x.attr == 0:
-            return self.make(NodeKind.FULL, (), 0.0, x.domain, (columns,), x.dtype)
+            return self.full(0.0, x, (columns,))
         return self.make(NodeKind.MATMUL, (x, weight), turned, x.domain, (columns,), x.dtype)
 
 

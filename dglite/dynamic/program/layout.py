@@ -117,7 +117,7 @@ class StageTable:
         by_columns, stride = known
         height, width = reversed(weight.shape) if by_columns else weight.shape
         form = "dots" if node.attr is not by_columns else "sums"
-        products, start = compiled("dynamic.matrix"), self._stage(1)
+        products, start = compiled("dynamic.kernels"), self._stage(1)
         self._enter(start, 0, products.run_kernel(form, DTYPES[node.dtype]))
         for size in (height, width):
             self._word(size)
@@ -149,7 +149,7 @@ class StageTable:
 
     def _kernel_of(self, stage: Cell | Heavy) -> tuple[int, int]:
         """Return the address of the kernel of rows, and about how much work a row is."""
-        make = compiled("dynamic.cell")
+        make = compiled("dynamic.kernels")
         if isinstance(stage, Heavy):
             width, dtype = stage.node.width, DTYPES[stage.node.dtype]
             return make.sum_kernel(_summed_rows(stage), dtype, width), 4 * width

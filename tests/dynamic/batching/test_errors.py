@@ -83,6 +83,9 @@ def test_what_cannot_be_run() -> None:
         dynamic.backward(vector())
     with pytest.raises(DGLError, match="wants a gradient"):
         dynamic.backward(vector().sum())
+    dynamic.lazy(torch.ones(3, requires_grad=True))
+    with pytest.raises(DGLError, match="wants a gradient"):
+        dynamic.backward(vector().sum())  # nor does the loss depend on what does
 
 
 def test_what_cannot_be_lazy() -> None:

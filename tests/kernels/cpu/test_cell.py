@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dglite.expr import Call, Constant, Operand, Side
-from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, sum_kernel
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import RowAccess
 from dglite.opspec import OPERATORS

@@ -12,10 +12,7 @@ import torch
 
 import dglite
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
-from dglite.kernels.cpu.dynamic.matrix import run_kernel
-from dglite.kernels.cpu.dynamic.rowwise import rowwise_kernel
-from dglite.kernels.cpu.dynamic.steps import step_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, rowwise_kernel, run_kernel, step_kernel, sum_kernel
 from dglite.kernels.cpu.graph.attention import dropout_multipliers
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import RowAccess, StepSpec

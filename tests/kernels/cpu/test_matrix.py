@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from dglite.kernels.cpu.dynamic.matrix import matrix_kernel, run_kernel
+from dglite.kernels.cpu.dynamic.kernels import matrix_kernel, run_kernel
 from dglite.kernels.cpu.run.launch import call_kernel, launch
 
 HEIGHTS_AND_WIDTHS = [(1, 1), (5, 67), (33, 8), (64, 31), (300, 24)]

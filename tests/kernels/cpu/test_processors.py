@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import cfunc
 
-from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, Job, submit, wait_for_all
+from dglite.kernels.cpu.dynamic.processors import CHECK, WAIT, Job, wait_for_all
 from dglite.kernels.cpu.lanes.simd import storer, word
 
 store = storer("int64", 1)
@@ -52,7 +52,7 @@ def test_what_comes_after_a_wait_sees_what_all_did_before(processors: int) -> No
     for _ in range(3):
         table[1:] = 0
         job = job_of(processors, script, places)
-        submit(job)
+        job.start()
         job.wait()
         assert table[:, 0].tolist() == [processors**level for level in range(levels + 1)]
         assert (table == table[:, :1]).all()
@@ -63,12 +63,12 @@ def test_a_reported_error_ends_the_scripts() -> None:
     reports, target = np.array([job.error_address]), np.array([out.ctypes.data])
     report, write = ((_fail.address, place.ctypes.data, 0, 0) for place in (reports, target))
     job.give(1, np.array([report, (WAIT, 1, ALL, 0), (CHECK, 0, ALL, 0), write], np.int64))
-    submit(job)
+    job.start()
     job.wait()
     assert job.error == 7
     assert out[0] == 0
     other = job_of(1, [(CHECK, 0, ALL, 0), write])
-    submit(other)
+    other.start()
     wait_for_all()
     assert other.error == 0
     assert out[0] == 7
@@ -79,7 +79,7 @@ def test_one_processor_does_what_is_its_own() -> None:
     places = [np.array([table[level].ctypes.data]) for level in range(2)]
     first, second = ((_sum_of_neighbours.address, places[i].ctypes.data, 1 - i, 0) for i in range(2))
     job = job_of(2, [first, (WAIT, 1, ALL, 0), second])
-    submit(job)
+    job.start()
     job.wait()
     assert table.tolist() == [[5]] * 3
 
@@ -90,7 +90,7 @@ def test_jobs_that_are_submitted_while_one_runs_come_after_it() -> None:
     places = [np.array([table[i].ctypes.data]) for i in range(3)]
     jobs = [job_of(1, [(_sum_of_neighbours.address, place.ctypes.data, 0, 0)]) for place in places]
     for job in jobs:
-        submit(job)
+        job.start()
     jobs[0].wait()  # has been waited for already
     wait_for_all()
     assert table.tolist() == [[5]] * 4

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dglite.kernels.cpu.dynamic.rowwise import CLEAR, TOTALS, rowwise_kernel
+from dglite.kernels.cpu.dynamic.kernels import CLEAR, TOTALS, rowwise_kernel
 from dglite.kernels.cpu.run.launch import call_kernel
 from dglite.kernels.render.rowwise import FORMS, LABELLED
 

@@ -7,7 +7,7 @@ import pytest
 
 from dglite.expr import Operand, Side
 from dglite.kernels.cpu.dynamic import schedule
-from dglite.kernels.cpu.dynamic.cell import formula_kernel, sum_kernel
+from dglite.kernels.cpu.dynamic.kernels import formula_kernel, sum_kernel
 from dglite.kernels.render.rows import RowAccess
 
 ROWS = np.array([0, 2, 5])  # two classes

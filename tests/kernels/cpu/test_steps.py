@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dglite.expr import Operand, Side
-from dglite.kernels.cpu.dynamic.steps import run_steps, step_kernel
+from dglite.kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from dglite.kernels.cpu.run.launch import launch
 from dglite.kernels.render.rows import StepSpec
 

@@ -9,14 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....expr import Operand, Side
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ....kernels.cpu.dynamic.program import active_nodes
-from ....kernels.cpu.dynamic.steps import run_steps, step_kernel
+from ....kernels.cpu.dynamic.kernels import run_steps, step_kernel
 from ....kernels.render.rows import StepSpec
 from ...execution.memory import empty
-from ..recording.signatures import DTYPES, Signature, TensorKind, shared
-from .gradients import GradientSums
+from ..recording.signatures import DTYPES, MOVED_AS, TensorKind, operand
+from .products import GradientSums
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,8 +28,7 @@ def _move(kind: TensorKind, into: np.ndarray, values: Tensor, add: bool, out: bo
     """Copy or add ``values`` (n, *shape) to rows at the addresses ``into``, or, with ``out``, from there."""
     if not kind.numel or not len(into):
         return
-    dtype = DTYPES.get(kind.dtype) or {4: "float32", 8: "float64"}[kind.item]
-    kernel = step_kernel(StepSpec((Operand(Side.E, 0),), (False,), add, False, dtype))
+    kernel = step_kernel(StepSpec((operand(0),), (False,), add, False, DTYPES[MOVED_AS[kind.item]]))
     rows = (values.data_ptr(), kind.nbytes, 0)
     listed = (0, 0, into.ctypes.data)
     words = np.array([kernel, len(into), kind.numel, *(rows if out else listed), *(listed if out else rows)], np.int64)
@@ -61,8 +58,11 @@ def differentiate(
     session.settle()
     session.check_unchanged()
     targets = np.concatenate([refs >> PLACE_BITS for _, refs, _ in outputs])
-    active, grads = _active(session, targets), np.zeros(len(session.where), np.int64)
-    given = [(tensor, node) for tensor, node in session.differentiable() if active[node]]
+    given, grads = session.differentiable(), np.zeros(len(session.where), np.int64)
+    active = session.active(
+        targets, [node for _, node in given], [s.matrices is not None and s.matrices.wants for s in session.own]
+    )
+    given = [(tensor, node) for tensor, node in given if active[node]]
     buffers = [empty(tensor.shape, tensor.dtype).zero_() for tensor, _ in given]
     for (_, node), buffer in zip(given, buffers, strict=True):
         grads[node] = buffer.data_ptr()
@@ -80,14 +80,3 @@ def differentiate(
     for (tensor, _), buffer in zip(given, buffers, strict=True):
         gradients.add(tensor, buffer)
     return gradients.finish()
-
-
-def _active(session: Session, targets: np.ndarray) -> np.ndarray:
-    given = np.zeros(len(session.where), np.bool_)
-    given[[node for _, node in session.differentiable()]] = True
-    wants = [np.array([_wants(s) for s in signatures], np.bool_) for signatures in (shared, session.own)]
-    return active_nodes(targets, session.sigs, session.argptr, session.args, given, *wants, session.num_nodes)
-
-
-def _wants(signature: Signature) -> bool:
-    return signature.matrices is not None and signature.matrices.wants

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ....kernels.cpu.dynamic import program
-from ....kernels.cpu.dynamic.steps import run_steps
-from ..recording.signatures import DTYPES, template_table
-from .arena import Arena
-from .gradients import GradientSums
-from .matrices import Product, TorchCall
+from ....kernels.cpu.dynamic.kernels import run_steps
+from ...execution.memory import Arena
+from ..recording.signatures import DTYPES, places_of
+from .matrices import Product, Target, TorchCall
 from .placement import Placement
+from .products import GradientSums
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -30,13 +30,8 @@ class BatchedRun(Placement):
         start = perf_counter()
         super().__init__(session, nodes, strategy)
         self.lay_out(session.where, Arena)
-        used = (self.input_at == 0).tolist()
-        self._adds = {
-            s.matrices: used[first : first + len(s.matrices.kinds)]
-            for s, first in zip(self.signatures, self.first_input.tolist(), strict=True)
-            if s.matrices is not None
-        }
-        work = self._build(session, backward=False, shift=0, grads=session.where)
+        where = session.where[: session.num_nodes]
+        work = program.build(*self.plan(False, where, where, 0))
         self.gathered = work[-1]
         planned = perf_counter()
         self._kept: dict[int, Any] = {}
@@ -45,13 +40,6 @@ class BatchedRun(Placement):
         self._views.clear()
         session.done[nodes] = True
         self.seconds = planned - start, perf_counter() - planned
-
-    def _build(self, session: Session, backward: bool, shift: int, grads: np.ndarray) -> tuple[Any, ...]:
-        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
-        where = session.where[: session.num_nodes]
-        return program.build(
-            self.plan(backward, templates, shift), program.Graph(session.argptr, session.args, where, grads)
-        )
 
     # -- performing ---------------------------------------------------------------------------------------------
     def _perform(self, work: tuple[Any, ...], matrices: Any) -> None:
@@ -82,11 +70,9 @@ class BatchedRun(Placement):
         inputs, results = [], []
         for (address, distance), kind in zip(self.places[first:], signature.matrices.kinds, strict=False):
             inputs.append(arena.view(address + shift, count, distance, kind.shape, kind.dtype))
-        at = int(self.starts[number]) + shift
-        several = len(signature.matrices.results) > 1
-        for kind in signature.matrices.results:
-            results.append(arena.view(at, count, signature.nbytes, kind.shape, kind.dtype))
-            at += (kind.nbytes + 7) // 8 * 8 if several else kind.nbytes
+        start = int(self.starts[number]) + shift
+        for kind, at in zip(signature.matrices.results, places_of(signature.matrices.results), strict=False):
+            results.append(arena.view(start + at, count, signature.nbytes, kind.shape, kind.dtype))
         return inputs, results
 
     def _forward(self, batch: int, keep: bool) -> None:
@@ -103,18 +89,19 @@ class BatchedRun(Placement):
 
     def backward(self, session: Session, grads: np.ndarray, gradients: GradientSums) -> None:
         """Sweep back through the batches, from the gradients of results to those of inputs and parameters."""
-        work, views = self._build(session, True, self._shift, grads), self._split(self.grad_arena, self._shift)
+        work = program.build(*self.plan(True, session.where[: session.num_nodes], grads, self._shift))
+        views = self._split(self.grad_arena, self._shift)
+        adds, first, kinds = (self.input_at == 0).tolist(), self.first_input.tolist(), self.batch_kinds.tolist()
 
         def differentiate(batch: int) -> None:
-            matrices, into, results = views[batch]
-            wanted = [x if kind.dtype in DTYPES else None for x, kind in zip(into, matrices.kinds, strict=True)]
-            matrices.backward(self._kept[batch], results, wanted, self._adds[matrices], gradients)
+            matrices, inputs, results = views[batch]
+            places = zip(inputs, matrices.kinds, adds[first[kinds[batch]] :], strict=False)
+            into = [Target(x, add) if kind.dtype in DTYPES else None for x, kind, add in places]
+            matrices.backward(self._kept[batch], results, into, gradients)
 
         self._perform(work, differentiate)
         for number, signature in enumerate(self.signatures):
             if isinstance(signature.matrices, Product) and signature.matrices.wants:
-                product = signature.matrices
                 inputs, _ = self._rows(number, self.arena, 0)
-                _, grad = self._rows(number, self.grad_arena, self._shift)
-                rows = product.rows_of(inputs[0]), product.columns_of(grad[0])
-                gradients.product(product.weight, product.bias, rows, product.turned)
+                _, grads_of_results = self._rows(number, self.grad_arena, self._shift)
+                signature.matrices.add_gradients(inputs[0], grads_of_results[0], gradients)

@@ -4,27 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..recording.signatures import TensorKind
-from .few import FewRows
-from .gradients import GradientSums
+from .products import FewRows, GradientSums
 
-__all__ = ["CrossEntropy", "Lookup", "Product", "TorchCall"]
+__all__ = ["CrossEntropy", "Lookup", "Product", "Target", "TorchCall"]
+
+
+class Target(NamedTuple):
+    """Where the gradient of an input goes, and whether it is added to what is there."""
+
+    place: Tensor
+    adds: bool
+
+    def take(self, grad: Tensor | None) -> None:
+        """Put a gradient there; None is one of zeros."""
+        if self.adds and grad is not None:
+            self.place.add_(grad)
+        elif not self.adds:
+            self.place.zero_() if grad is None else self.place.copy_(grad)
+
+
+Targets = Sequence[Target | None]
+"""Those of all inputs; None for integers."""
 
 
 class Product:
     """``x @ weight.T + bias`` for x (*rows, features): one GEMM for a batch.
 
-    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.gradients`.
+    Weight gradients wait until the sweep is over: they are one GEMM for all batches together, see :mod:`.products`.
     """
 
     def __init__(self, kind: TensorKind, out: TensorKind, weight: Tensor, bias: Tensor | None, turned: bool) -> None:
         self.kinds, self.results, self.weight, self.bias, self.turned = (kind,), (out,), weight, bias, turned
+        self.tensors = [weight] if bias is None else [weight, bias]
 
     @cached_property
     def matrix(self) -> Tensor:
@@ -34,7 +52,7 @@ class Product:
     @property
     def wants(self) -> bool:
         """Whether the weight or the bias wants a gradient."""
-        return self.weight.requires_grad or (self.bias is not None and self.bias.requires_grad)
+        return any(x.requires_grad for x in self.tensors)
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> None:
         """Multiply."""
@@ -47,25 +65,25 @@ class Product:
         else:
             torch.addmm(self._added, x, self.matrix, out=y)
 
-    def backward(
-        self,
-        kept: Any,
-        grads: list[Tensor],
-        into: list[Tensor | None],
-        add: Sequence[bool],
-        gradients: GradientSums,
-    ) -> None:
+    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Multiply the gradient by the weight."""
-        if into[0] is None:
-            return
-        grad, target = self.columns_of(grads[0]), self.rows_of(into[0])
+        assert into[0] is not None
+        grad, target, adds = self.columns_of(grads[0]), self.rows_of(into[0].place), into[0].adds
         few = self._few[1]
         if grad.shape[0] <= few.most:
-            few.multiply(grad, target, target if add[0] else None)
-        elif add[0]:
+            few.multiply(grad, target, target if adds else None)
+        elif adds:
             target.addmm_(grad, self.matrix.t())
         else:
             torch.mm(grad, self.matrix.t(), out=target)
+
+    def add_gradients(self, x: Tensor, grad: Tensor, gradients: GradientSums) -> None:
+        """Add those of weight and bias, from all inputs (n, *rows, features) and the gradients of all results."""
+        x, grad = self.rows_of(x), self.columns_of(grad)
+        if self.weight.requires_grad:
+            gradients.add_product(self.weight, *((x, grad) if self.turned else (grad, x)))
+        if self.bias is not None and self.bias.requires_grad:
+            gradients.add(self.bias, grad.sum(0))
 
     @cached_property
     def _few(self) -> tuple[FewRows, FewRows]:
@@ -89,14 +107,19 @@ class TorchCall:
     """Any function of stacked tensors, with torch's own gradient. ``call(*inputs)`` returns its results in a list.
 
     ``form`` names what it computes where that is a function of rows that kernels know (see ``kernels.render_rowwise``).
+    ``tensors`` are those that it is known to read besides its inputs.
     """
 
-    form: str | None = None
+    tensors: Sequence[Tensor] = ()
 
     def __init__(
-        self, kinds: Sequence[TensorKind], results: Sequence[TensorKind], call: Callable[..., Sequence[Tensor]]
+        self,
+        kinds: Sequence[TensorKind],
+        results: Sequence[TensorKind],
+        call: Callable[..., Sequence[Tensor]],
+        form: str | None = None,
     ) -> None:
-        self.kinds, self.results, self.call = tuple(kinds), tuple(results), call
+        self.kinds, self.results, self.call, self.form = tuple(kinds), tuple(results), call, form
         self.parameters: dict[int, Tensor] = {}
 
     @property
@@ -122,29 +145,19 @@ class TorchCall:
         for value, result in zip(values, results, strict=True):
             result.copy_(value.detach())
 
-    def backward(
-        self,
-        kept: Any,
-        grads: list[Tensor],
-        into: list[Tensor | None],
-        add: Sequence[bool],
-        gradients: GradientSums,
-    ) -> None:
+    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Differentiate the recorded call."""
         leaves, values = kept
         pairs = [(value, grad) for value, grad in zip(values, grads, strict=True) if value.requires_grad]
-        wanted = [(x, place, plus) for x, place, plus in zip(leaves, into, add, strict=True) if place is not None]
+        wanted = [(x, target) for x, target in zip(leaves, into, strict=True) if target is not None]
         own = list(self.parameters.values())
-        sources = [x for x, _, _ in wanted] + own
+        sources = [x for x, _ in wanted] + own
         found: Sequence[Tensor | None] = [None] * len(sources)
         if pairs and sources:
             shaped = [g.view(v.shape) for v, g in pairs]
             found = torch.autograd.grad([v for v, _ in pairs], sources, shaped, allow_unused=True, retain_graph=True)
-        for (_, place, plus), grad in zip(wanted, found, strict=False):
-            if grad is None and not plus:
-                place.zero_()
-            elif grad is not None:
-                place.add_(grad) if plus else place.copy_(grad)
+        for (_, target), grad in zip(wanted, found, strict=False):
+            target.take(grad)
         for parameter, grad in zip(own, found[len(wanted) :], strict=True):
             if grad is not None:
                 gradients.add(parameter, grad)
@@ -155,13 +168,11 @@ class Lookup(TorchCall):
 
     def __init__(self, kind: TensorKind, out: TensorKind, table: Tensor, padding: int | None) -> None:
         super().__init__([kind], [out], lambda numbers: [F.embedding(numbers, table, padding)])
-        self.table, self.padding = table, padding
+        self.table, self.padding, self.tensors = table, padding, [table]
 
 
 class CrossEntropy(TorchCall):
     """The loss of rows of scores, by the steps that torch takes, without recording them: batches are often small."""
-
-    form = "cross_entropy"
 
     def forward(self, inputs: list[Tensor], results: list[Tensor], keep: bool) -> Any:
         """Compute the losses; keep the logarithms of the softmax."""
@@ -171,21 +182,12 @@ class CrossEntropy(TorchCall):
         results[0].copy_(losses.view(results[0].shape))
         return logs, labels, total
 
-    def backward(
-        self,
-        kept: Any,
-        grads: list[Tensor],
-        into: list[Tensor | None],
-        add: Sequence[bool],
-        gradients: GradientSums,
-    ) -> None:
+    def backward(self, kept: Any, grads: list[Tensor], into: Targets, gradients: GradientSums) -> None:
         """Subtract the labels from the softmax."""
         (logs, labels, total), target, steps = kept, into[0], torch.ops.aten
-        if target is None:
-            return
+        assert target is not None
         slope = steps.nll_loss_backward(grads[0].flatten(), logs, labels, None, _NO_REDUCTION, _IGNORED, total)
-        found = steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.shape)
-        target.add_(found) if add[0] else target.copy_(found)
+        target.take(steps._log_softmax_backward_data(slope, logs, 1, logs.dtype).view(target.place.shape))
 
 
 _NO_REDUCTION, _IGNORED = 0, -100

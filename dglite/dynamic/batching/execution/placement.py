@@ -9,7 +9,7 @@ import numpy as np
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic import batching, program
-from ..recording.signatures import DTYPES, Signature, TensorKind, shared
+from ..recording.signatures import DTYPES, Signature, TensorKind, shared, template_table
 
 if TYPE_CHECKING:
     from ..session import Session
@@ -93,9 +93,17 @@ class Placement:
         """Return the nodes of a signature, in their order."""
         return self.order[self._kinds == number]
 
-    def plan(self, backward: bool, templates: tuple[Any, Any], shift: int) -> program.BatchPlan:
-        """Return what the steps of a sweep are made from; ``shift`` leads from an input to its gradient."""
-        return program.BatchPlan(
+    def plan(
+        self, backward: bool, where: np.ndarray, grads: np.ndarray, shift: int
+    ) -> tuple[program.BatchPlan, program.Graph]:
+        """Return what the steps of a sweep are made from.
+
+        ``where`` and ``grads`` are where each node's result and its gradient lie; ``shift`` leads from an input to its
+        gradient.
+        """
+        templates = template_table([s.backward if backward else s.forward for s in self.signatures])
+        plan = program.BatchPlan(
             backward, self.order, self.bounds, self.batch_kinds, self.ranks, *templates, self.heavy, self.first_input,
             self.input_at, self.input_sizes, shift,
         )  # fmt: skip
+        return plan, program.Graph(*self._graph, where, grads)

@@ -21,7 +21,7 @@ from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import ABSOLUTE, EXTERNAL, FIRST_MACRO, INNER, INPUT, PLACE_BITS
 from ..session import Macro, Session
 from .fusion import RecordedOperation, fused
-from .generic import made_by_rows, only, record_call, record_function
+from .generic import made_by_rows, only, record_function
 from .pointwise import ELEMENTWISE, same_session
 from .signatures import TensorKind
 from .structure import VIEWS, parts_of
@@ -54,7 +54,7 @@ class Cell:
             known = session.caches[self, *map(_kind_of, args)]
         except (AttributeError, KeyError, IndexError):
             return self._first(args)
-        return known.record(session, args) if type(known) is _TracedCell else record_call(session, known, args)
+        return known.record(session, args)
 
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
@@ -66,7 +66,7 @@ class Cell:
         known = session.caches.get(key)
         if known is None:
             known = session.caches[key] = self._made(session, args)
-        return known.record(session, lazies) if type(known) is _TracedCell else record_call(session, known, lazies)
+        return known.record(session, lazies)
 
     def _made(self, session: Session, args: tuple[Any, ...]) -> Any:
         try:
@@ -107,13 +107,11 @@ def _fixed(x: Any) -> Any:
 
 # -- bodies that are traced --------------------------------------------------------------------------------------------
 class _TracedCell:
-    """A macro, with (whose, place, kind) of each result; ``inner`` are (place, kind) where all are the macro's own."""
+    """A macro, with (whose, place, kind) of each result."""
 
     def __init__(self, macro: Macro, results: Sequence[tuple[int, int, TensorKind]], assemble: Any) -> None:
         self.number, self.num_nodes, self.num_args = macro.number, macro.num_nodes, macro.num_args
         self.results, self.assemble = results, assemble
-        only_inner = all(whose == INNER for whose, _, _ in results)
-        self.inner = [(place, kind) for _, place, kind in results] if only_inner else None
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the macro and return what its body returns."""
@@ -127,22 +125,14 @@ class _TracedCell:
         session.num_args += self.num_args
         session.stream += words
         parts: list[LazyTensor] = []
-        if self.inner is None:
-            return self._mixed(session, first, lazies)
-        for place, kind in self.inner:
-            made = blank(LazyTensor)
-            made._session, made._ref, made._kind = session, first + place, kind
-            parts.append(made)
-        return self.assemble(parts)
-
-    def _mixed(self, session: Session, first: int, lazies: Sequence[LazyTensor]) -> Any:
-        """Return what the body returns, where some of it is an argument or the same for all samples."""
-        parts = []
         for whose, place, kind in self.results:
-            base = 0
-            if whose != ABSOLUTE:
-                base = first if whose == INNER else lazies[place >> PLACE_BITS]._ref
-            parts.append(LazyTensor(session, base + (place & _MASK if whose == INPUT else place), kind))
+            made = blank(LazyTensor)
+            made._session, made._kind = session, kind
+            if whose == INNER:
+                made._ref = first + place
+            else:  # an argument, or what is the same for all samples
+                made._ref = place if whose == ABSOLUTE else lazies[place >> PLACE_BITS]._ref + (place & _MASK)
+            parts.append(made)
         return self.assemble(parts)
 
 

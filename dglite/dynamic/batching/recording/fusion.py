@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, replaced, result, shared_signature
+from .signatures import ColumnRun, Pointwise, Signature, operand, pointwise, replaced, result
 
 __all__ = ["RecordedOperation", "fused"]
 
@@ -139,7 +139,5 @@ def _signature(made: Pointwise, arity: int) -> Signature:
     signature = _known.get(made)
     if signature is None:
         columns = len(made.formulas) * made.width
-        signature = Signature(f"fused[{columns}]", arity, columns * made.dtype.itemsize)
-        pointwise(signature, *made)
-        _known[made] = shared_signature(signature)
+        signature = _known[made] = pointwise(f"fused[{columns}]", arity, made)
     return signature

@@ -20,10 +20,10 @@ from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .pointwise import same_session
-from .signatures import Signature, TensorKind, gathers, kind_of
+from .signatures import Signature, TensorKind, kind_of, places_of
 from .tensor import LazyTensor, fallback
 
-__all__ = ["Recorded", "made_by_rows", "made_call", "made_operation", "only", "record_call", "record_function"]
+__all__ = ["Recorded", "made_by_rows", "made_call", "made_operation", "only", "record_function"]
 
 _BATCH_WISE = {"dropout", "alpha_dropout"} | {name for name, formula in FORMULAS.items() if len(formula.operands) == 1}
 """Functions that treat every element alike, so that they take a batch as it is."""
@@ -47,7 +47,7 @@ def record_function(
     if known is None:
         make = made_by_rows if by_rows else _made
         known = session.caches[key] = make(session, function, (args, kwargs), [x._kind for x in lazies])
-    return record_call(session, known, lazies)
+    return known.record(session, lazies)
 
 
 class Recorded(NamedTuple):
@@ -58,23 +58,21 @@ class Recorded(NamedTuple):
     places: Sequence[int]
     assemble: Callable[[list[LazyTensor]], Any]
 
+    def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
+        """Record one use of the operation and return its results."""
+        for x in lazies:
+            if x._session is not session:
+                same_session(lazies[0], x)
+        first = session.record(self.signature, [x._ref for x in lazies], self.kinds[0])
+        if self.assemble is only:
+            return first
+        pairs = zip(self.kinds, self.places, strict=True)
+        return self.assemble([LazyTensor(session, first._ref + place, kind) for kind, place in pairs])
+
 
 def only(parts: Sequence[Any]) -> Any:
     """Return the one result of a function that returns a tensor."""
     return parts[0]
-
-
-def record_call(session: Session, made: Recorded, lazies: Sequence[LazyTensor]) -> Any:
-    """Record one use of an operation and return its results."""
-    for x in lazies:
-        if x._session is not session:
-            same_session(lazies[0], x)
-    first = session.record(made.signature, [x._ref for x in lazies], made.kinds[0])
-    if made.assemble is only:
-        return first
-    ref = first._ref
-    pairs = zip(made.kinds, made.places, strict=True)
-    return made.assemble([LazyTensor(session, ref + place, kind) for kind, place in pairs])
 
 
 def _structure(x: Any, lazies: list[LazyTensor], given: list[Tensor]) -> Any:
@@ -157,18 +155,13 @@ def made_call(
     assemble: Any,
 ) -> Recorded:
     """Return the operation that calls a function of stacked tensors."""
-    return made_operation(session, f"{name}({', '.join(map(repr, kinds))})", TorchCall(kinds, results, call), assemble)
+    return made_operation(session, name, TorchCall(kinds, results, call), assemble)
 
 
 def made_operation(session: Session, name: str, matrices: TorchCall, assemble: Any) -> Recorded:
     """Return an operation on stacked tensors, its results one after the other."""
-    kinds, results = matrices.kinds, matrices.results
-    places, end = [], 0
-    for kind in results:
-        places.append(end)
-        end += (kind.nbytes + 7) // 8 * 8 if len(results) > 1 else kind.nbytes
-    signature = Signature(name, len(kinds), end, matrices=matrices)
-    return Recorded(session.own_signature(gathers(signature, kinds)), results, places, assemble)
+    results, title = matrices.results, f"{name}({', '.join(map(repr, matrices.kinds))})"
+    return Recorded(session.own_signature(title, matrices), results, places_of(results)[:-1], assemble)
 
 
 def _results_of(name: str, returned: Any) -> tuple[list[TensorKind], Callable[[list[LazyTensor]], Any]]:

@@ -15,7 +15,7 @@ from ....expr import Expr
 from ....formulas import ALIASES, FORMULAS
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ....opspec import COMPARISONS
-from .signatures import DTYPES, ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, shared_signature
+from .signatures import DTYPES, ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
@@ -80,9 +80,8 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
         if option or options or kind.dtype not in DTYPES or not kind.numel:
             return fallback.record(function, (x, *([option] if option else [])), options)
         if kind not in numbers:
-            made = Signature(f"{name}{list(kind.shape)}", 1, kind.nbytes)
-            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype)
-            numbers[kind] = shared_signature(made).number
+            made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
+            numbers[kind] = pointwise(f"{name}{list(kind.shape)}", 1, made).number
         return call(x)
 
     return call
@@ -134,8 +133,8 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
         if dtype not in DTYPES or y._kind.dtype != dtype or not fits or not numel:
             return fallback.record(function, (x, y), {})
         kind = kind_of(shape, dtype)
-        made = Signature(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, kind.nbytes)
-        signature = shared_signature(pointwise(made, [formula], parts, numel, dtype))
+        made = Pointwise((formula,), tuple(parts), numel, dtype)
+        signature = pointwise(f"{name}{list(x._kind.shape)}{list(y._kind.shape)}", 2, made)
         known[x._kind][y._kind] = signature.number, kind
         return call(x, y)
 
@@ -162,11 +161,10 @@ def _sum(name: str, function: Callable[..., Any]) -> Callable[..., LazyTensor]:
         scalar = kind_of((), kind.dtype)
         if kind not in signatures:
             formula = _X if name == "sum" else _X * (1.0 / kind.numel)
-            made = Signature(f"{name}{list(kind.shape)}", 1, scalar.nbytes)
-            pointwise(made, [formula], [ColumnRun(0)], kind.numel, kind.dtype, total=True)
+            made = Pointwise((formula,), (ColumnRun(0),), kind.numel, kind.dtype)
+            signatures[kind] = known = pointwise(f"{name}{list(kind.shape)}", 1, made, total=True)
             if name == "sum":
-                made.form, made.lengths = ("sum", kind.dtype), (kind.numel,)
-            signatures[kind] = shared_signature(made)
+                known.form, known.lengths = ("sum", kind.dtype), (kind.numel,)
         return x._session.record(signatures[kind], (x._ref,), scalar)
 
     return call

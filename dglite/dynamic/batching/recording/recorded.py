@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from ...execution.call import VertexCall
 from ...execution.script import Addresses, Filled, Script, stacked_rows
+from ...execution.sweep import VertexCall
 from ...options import current_options
 from ..execution.matrices import TorchCall
-from .generic import made_operation, only, record_call
+from .generic import made_operation, only
 from .pointwise import as_lazy
 from .signatures import TensorKind, kind_of
 from .tensor import LazyTensor
@@ -28,6 +27,7 @@ class ProgramCall(TorchCall):
         super().__init__(kinds, results, self._run)
         self._call = call
         self.shared = call.traced.shared_values()
+        self.tensors = [x for x in self.shared if x is not None]
 
     def _run(self, *values: Tensor) -> list[Tensor]:
         """Run the program for stacked inputs, of which there is one each: no other operation is of this signature."""
@@ -63,7 +63,4 @@ def record_program(call: VertexCall, like: LazyTensor) -> Any:
     if len(results) == 1:
         lengths = [kind.shape[0] for kind in kinds]
         signature.form, signature.lengths = (*alike, *[k.shape[1:] for k in kinds]), (num_nodes, *lengths)
-    for x in made.shared:
-        if x is not None and isinstance(x, torch.nn.Parameter):
-            session.own_tensor(x)
-    return record_call(session, recorded, values)
+    return recorded.record(session, values)

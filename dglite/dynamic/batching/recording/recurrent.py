@@ -14,9 +14,9 @@ from ....expr import Expr
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ..execution.matrices import CrossEntropy, TorchCall
 from ..session import Session
-from .generic import Recorded, made_call, only, record_call
+from .generic import Recorded, made_operation, only
 from .pointwise import as_lazy
-from .signatures import ColumnRun, Signature, TensorKind, kind_of, operand, pointwise, result, shared_signature
+from .signatures import ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise, result
 from .structure import axis_of, linear
 from .tensor import LazyTensor, fallback, install, install_methods
 
@@ -77,11 +77,9 @@ def _gates(
             raise DGLError(
                 f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}"
             )
-        kind = kind_of((width * len(formulas),), dtype)
-        signature = pointwise(
-            Signature(f"{name} gates[{width}]", len(args), kind.nbytes), formulas, parts, width, dtype
-        )
-        known = _cells[key] = shared_signature(signature), kind
+        made = Pointwise(tuple(formulas), tuple(parts), width, dtype)
+        signature = pointwise(f"{name} gates[{width}]", len(args), made)
+        known = _cells[key] = signature, kind_of((width * len(formulas),), dtype)
     return args[0]._session.record(known[0], [x._ref for x in args], known[1])
 
 
@@ -147,21 +145,12 @@ def _made_loss(
     def losses(x: Tensor, y: Tensor) -> list[Tensor]:
         return [function(x.flatten(0, -2), y.flatten(), reduction="none", **rest).view(y.shape)]
 
-    made = made_call(session, name, [kind, label], [each], losses, only)
-    if all(_USUAL[key] == x for key, x in rest.items()):
-        if name == "cross_entropy":
-            made.signature.matrices = CrossEntropy([kind, label], [each], losses)
-        _known(made, name)
-        if label.shape:
-            made.signature.key, made.signature.lengths = (name, "rows", kind), label.shape
-            made.signature.form = name, kind.shape[1], kind.dtype
-    return made
-
-
-def _known(made: Recorded, form: str) -> Recorded:
-    """Note the name under which kernels know what an operation does."""
-    assert isinstance(made.signature.matrices, TorchCall)
-    made.signature.matrices.form = form
+    usual = all(_USUAL[key] == x for key, x in rest.items())
+    call = CrossEntropy if usual and name == "cross_entropy" else TorchCall
+    made = made_operation(session, name, call([kind, label], [each], losses, name if usual else None), only)
+    if usual and label.shape:
+        made.signature.key, made.signature.lengths = (name, "rows", kind), label.shape
+        made.signature.form = name, kind.shape[1], kind.dtype
     return made
 
 
@@ -176,10 +165,10 @@ def _softmax(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         key = name, kind, axis_of(input, dim)
         known = session.caches.get(key)
         if known is None:
-            axis = axis_of(input, dim) + 1
-            made = made_call(session, name, [kind], [kind], lambda x: [function(x, axis)], only)
-            known = session.caches[key] = _known(made, name) if len(kind.shape) == 1 else made
-        return record_call(session, known, [input])
+            axis, form = axis_of(input, dim) + 1, name if len(kind.shape) == 1 else None
+            operation = TorchCall([kind], [kind], lambda x: [function(x, axis)], form)
+            known = session.caches[key] = made_operation(session, name, operation, only)
+        return known.record(session, [input])
 
     return call
 

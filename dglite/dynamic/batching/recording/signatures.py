@@ -11,14 +11,16 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ....expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
 from ....kernels.cpu.dynamic import program
-from ....kernels.cpu.dynamic.steps import step_kernel
+from ....kernels.cpu.dynamic.kernels import step_kernel
 from ....kernels.render.rows import StepSpec
 from ....locks import new_lock
 
@@ -27,18 +29,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DTYPES",
+    "MOVED_AS",
     "ColumnRun",
     "Pointwise",
     "Signature",
     "TensorKind",
     "copies",
     "kind_of",
+    "on_matrices",
     "operand",
+    "places_of",
     "pointwise",
     "replaced",
     "result",
+    "shared",
+    "shared_arities",
+    "template_table",
 ]
-__all__ += ["gathers", "shared", "shared_arities", "shared_signature", "template_table"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 """The dtypes that element-wise kernels compute in."""
@@ -110,6 +117,11 @@ class Signature:
     form: Any = None
     lengths: tuple[int, ...] = ()
 
+    @property
+    def tensors(self) -> Sequence[Tensor]:
+        """The tensors that an operation on matrices reads besides its inputs."""
+        return () if self.matrices is None else self.matrices.tensors
+
     def __repr__(self) -> str:
         return self.name
 
@@ -171,41 +183,39 @@ def _template(
     return words + [0] * (program.TEMPLATE_WORDS - len(words))
 
 
-def pointwise(
-    signature: Signature,
-    formulas: Sequence[Expr],
-    parts: Sequence[ColumnRun],
-    width: int,
-    dtype: torch.dtype,
-    total: bool = False,
-) -> Signature:
-    """Add the steps of ``formulas``, and those of their gradients; see :class:`Pointwise`.
+def pointwise(name: str, arity: int, made: Pointwise, total: bool = False) -> Signature:
+    """Return the signature of formulas, which all sessions share.
 
     With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
     fit.
     """
-    item = dtype.itemsize
+    count = 1 if total else len(made.formulas) * made.width
+    signature = Signature(name, arity, count * made.dtype.itemsize, formulas=None if total else made)
+    _add_steps(signature, made, total=total)
+    return shared_signature(signature)
+
+
+def _add_steps(signature: Signature, made: Pointwise, start: int = 0, total: bool = False) -> None:
+    """Add the steps of formulas, whose results are from byte ``start`` on, and those of their gradients."""
+    formulas, parts, width, dtype = made
+    item, each = dtype.itemsize, [start + j * width * dtype.itemsize for j in range(len(formulas))]
     values: dict[int, OperandRows] = {i: (program.ARG, p.slot, p.start * item, p.spread) for i, p in enumerate(parts)}
-    values |= {_RESULT + j: (program.OWN, 0, j * width * item, False) for j in range(len(formulas))}
-    values |= {_GRAD + j: (program.OWN_GRAD, 0, j * width * item, total) for j in range(len(formulas))}
+    values |= {_RESULT + j: (program.OWN, 0, place, False) for j, place in enumerate(each)}
+    values |= {_GRAD + j: (program.OWN_GRAD, 0, place, total) for j, place in enumerate(each)}
     written: list[Expr] = []
     for formula in formulas:
         written.append(replaced(formula, {result(j): value for j, value in enumerate(written)}))
-    into = [(program.OWN, 0, j * width * item, False) for j in range(len(formulas))]
+    into = [values[_RESULT + j] for j in range(len(formulas))]
     signature.forward += _steps(written, into, width, dtype, values, total=total)
     slopes = _slopes(formulas, total)
-    spread = {slot: values[slot][3] for slot in slopes}
     targets = {slot: (program.ARG_GRAD, *values[slot][1:3], False) for slot in slopes}
-    whole = [slot for slot in slopes if not spread[slot]]
+    whole = [slot for slot in slopes if not values[slot][3]]
     signature.backward += _steps(
         [slopes[slot] for slot in whole], [targets[slot] for slot in whole], width, dtype, values, add=True
     )
     for slot in slopes:
-        if spread[slot]:
+        if values[slot][3]:
             signature.backward += _steps([slopes[slot]], [targets[slot]], width, dtype, values, add=True, total=True)
-    if not total:
-        signature.formulas = Pointwise(tuple(formulas), tuple(parts), width, dtype)
-    return signature
 
 
 def _steps(
@@ -250,19 +260,14 @@ def replaced(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
     return expr
 
 
-def copies(signature: Signature, widths: Sequence[int], dtype: torch.dtype) -> Signature:
-    """Add the steps that put the arguments side by side; those of equal widths together."""
-    starts = [sum(widths[:slot]) * dtype.itemsize for slot in range(len(widths))]
-    own, arg = program.OWN, program.ARG
+def copies(name: str, widths: Sequence[int], dtype: torch.dtype) -> Signature:
+    """Return the signature of arguments put side by side, which all sessions share; those of equal widths together."""
+    signature = Signature(name, len(widths), sum(widths) * dtype.itemsize)
     for group in _alike(widths):
-        formulas, width = [operand(slot) for slot in group], widths[group[0]]
-        into: list[OperandRows] = [(own, 0, starts[slot], False) for slot in group]
-        places: dict[int, OperandRows] = {slot: (arg, slot, 0, False) for slot in group}
-        signature.forward.append(_template(formulas, width, dtype, into, places))
-        into = [(program.ARG_GRAD, slot, 0, False) for slot in group]
-        places = {slot: (program.OWN_GRAD, 0, starts[slot], False) for slot in group}
-        signature.backward.append(_template(formulas, width, dtype, into, places, add=True))
-    return signature
+        formulas, parts = [operand(i) for i in range(len(group))], [ColumnRun(slot) for slot in group]
+        made = Pointwise(tuple(formulas), tuple(parts), widths[group[0]], dtype)
+        _add_steps(signature, made, sum(widths[: group[0]]) * dtype.itemsize)
+    return shared_signature(signature)
 
 
 def _alike(widths: Sequence[int]) -> list[list[int]]:
@@ -277,9 +282,19 @@ def _alike(widths: Sequence[int]) -> list[list[int]]:
     return groups
 
 
-def gathers(signature: Signature, kinds: Sequence[TensorKind]) -> Signature:
-    """Add the steps that copy the arguments of an operation on matrices into rows one after the other, and back."""
-    for slot, kind in enumerate(kinds):
+def places_of(kinds: Sequence[TensorKind]) -> list[int]:
+    """Return where values that lie one after the other begin, in bytes, and where the last one ends."""
+    several = len(kinds) > 1
+    return [0, *accumulate((kind.nbytes + 7) // 8 * 8 if several else kind.nbytes for kind in kinds)]
+
+
+def on_matrices(name: str, matrices: Product | TorchCall) -> Signature:
+    """Return the signature of an operation on matrices, with steps that copy arguments into rows one after the other.
+
+    Its number is that which a session gives it.
+    """
+    signature = Signature(name, len(matrices.kinds), places_of(matrices.results)[-1], matrices=matrices)
+    for slot, kind in enumerate(matrices.kinds):
         there, back = _moves(slot, kind)
         signature.forward.append(there)
         if kind.dtype in DTYPES:
@@ -290,8 +305,7 @@ def gathers(signature: Signature, kinds: Sequence[TensorKind]) -> Signature:
 @cache
 def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
     """Return the steps that copy an argument into rows, and that add the rows' gradient to its gradient."""
-    # Values that are not float32 or float64 are moved as such: 8 bytes (or 4) are 8 bytes.
-    moved = kind.dtype if kind.dtype in DTYPES else _MOVED_AS[kind.item]
+    moved = MOVED_AS[kind.item]
     formula, rows = [operand(0)], slot + 1
     into, place = [(program.INPUT, slot, 0, False)], {0: (program.ARG, slot, 0, False)}
     there = _template(formula, kind.numel, moved, into, place, gather=rows)
@@ -299,7 +313,8 @@ def _moves(slot: int, kind: TensorKind) -> tuple[Template, Template]:
     return there, _template(formula, kind.numel, moved, into, place, add=True, gather=rows)
 
 
-_MOVED_AS = {4: torch.float32, 8: torch.float64}
+MOVED_AS = {4: torch.float32, 8: torch.float64}
+"""What values of a size are moved as: 8 bytes (or 4) are 8 bytes, whatever they mean."""
 
 
 def template_table(templates: Sequence[Sequence[Template]]) -> tuple[np.ndarray, np.ndarray]:

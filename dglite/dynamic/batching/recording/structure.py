@@ -15,7 +15,7 @@ from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_in_row, start_of
 from ..execution.matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
-from .signatures import DTYPES, Signature, TensorKind, copies, gathers, kind_of, shared_signature
+from .signatures import DTYPES, Signature, TensorKind, copies, kind_of
 from .tensor import LazyTensor, blank, fallback, install, install_methods
 
 __all__ = ["VIEWS", "axis_of", "linear", "parts_of"]
@@ -83,14 +83,12 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
                 "have as many elements (there is no batch axis)"
             )
         out = kind_of((*kind.shape[:-1], columns), kind.dtype)
-        signature = Signature(f"linear{list(kind.shape)}->{list(out.shape)}", 1, out.nbytes)
-        signature.matrices = Product(kind, out, session.own_tensor(weight), bias, turned)
+        product = Product(kind, out, weight, bias, turned)
+        signature = session.own_signature(f"linear{list(kind.shape)}->{list(out.shape)}", product)
         signature.key = "linear", kind, id(weight), id(bias), turned
         if len(kind.shape) == 2:
             signature.form, signature.lengths = (*signature.key[2:], kind.dtype), kind.shape[:1]
-        if bias is not None:
-            session.own_tensor(bias)
-        known = session.caches[key] = session.own_signature(gathers(signature, [kind])), out
+        known = session.caches[key] = signature, out
     return session.record(known[0], (x._ref,), known[1])
 
 
@@ -133,8 +131,7 @@ def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tu
     key = (*name, *[x._kind for x in lazies])
     if key not in _side:
         kind = kind_of(shape, lazies[0]._kind.dtype)
-        signature = Signature(f"{name[0]}{list(shape)}", len(lazies), kind.nbytes)
-        _side[key] = shared_signature(copies(signature, [x._kind.numel for x in lazies], kind.dtype)), kind
+        _side[key] = copies(f"{name[0]}{list(shape)}", [x._kind.numel for x in lazies], kind.dtype), kind
     return _recorded(lazies, *_side[key])
 
 
@@ -311,11 +308,10 @@ def _lookups(input: LazyTensor, weight: Tensor, padding_idx: int | None) -> Lazy
     key = "lookups", input._kind, id(weight), padding_idx
     signature = session.caches.get(key)
     if signature is None:
-        signature = gathers(Signature(f"embedding{list(kind.shape)}", 1, kind.nbytes), [input._kind])
-        signature.matrices = Lookup(input._kind, kind, session.own_tensor(weight), padding_idx)
+        lookup = Lookup(input._kind, kind, weight, padding_idx)
+        signature = session.caches[key] = session.own_signature(f"embedding{list(kind.shape)}", lookup)
         signature.key, signature.lengths = key, input._kind.shape
         signature.form = "lookups", input._kind.dtype, id(weight), padding_idx
-        session.caches[key] = session.own_signature(signature)
     return session.record(signature, (input._ref,), kind)
 
 

@@ -34,7 +34,7 @@ from ..lanes.simd import word
 from ..lanes.vec import I32
 from ..run.launch import call_kernel, openmp
 
-__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "submit", "wait_for_all"]
+__all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "wait_for_all"]
 
 WAIT, CHECK = 0, 1
 INSTRUCTION_WORDS = 4
@@ -158,6 +158,10 @@ class Job:
         """What a kernel has written to report an error, 0 without one."""
         return int(self.words[ERROR])
 
+    def start(self) -> None:
+        """Start on the process's processors; a job that still runs is waited for."""
+        _processors.start(self)
+
     def wait(self) -> None:
         """Wait until all processors have finished."""
         _processors.finish(self)
@@ -177,13 +181,12 @@ class _Processors:
         self.threads: list[threading.Thread] = []
         self.running: Job | None = None
 
-    def submit(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         """Start a job when the one that runs has ended."""
         with self.mutex:
-            if self.running is not None:
-                self.finish(self.running)
+            self.finish_all()
             count = int(job.words[PROCESSORS])
-            self._start(count)
+            self._make(count)
             _dismiss_pool()
             self.running, self.mail[0] = job, job.words.ctypes.data
             for lock in self.locks[:count]:
@@ -197,7 +200,13 @@ class _Processors:
                 self.running = None
                 job._kept = None
 
-    def _start(self, count: int) -> None:
+    def finish_all(self) -> None:
+        """Wait for the job that runs, if one does."""
+        with self.mutex:
+            if self.running is not None:
+                self.finish(self.running)
+
+    def _make(self, count: int) -> None:
         if not self.mail[1]:
             self.mail[1] = _closed_lock()
         if len(self.threads) >= count:
@@ -230,14 +239,12 @@ class _Processors:
     def rest(self) -> None:
         """Wait for what runs, as before a fork."""
         self.mutex.acquire()
-        if self.running is not None:
-            self.finish(self.running)
+        self.finish_all()
 
     def close(self) -> None:
         """End the threads."""
         with self.mutex:
-            if self.running is not None:
-                self.finish(self.running)
+            self.finish_all()
             self.mail[0] = 0
             for lock in self.locks:
                 _api.PyThread_release_lock(lock)
@@ -274,17 +281,7 @@ def _closed_lock() -> int:
 
 _processors = _Processors()
 
-
-def wait_for_all() -> None:
-    """Wait for the job that runs, if one does."""
-    with _processors.mutex:
-        if _processors.running is not None:
-            _processors.finish(_processors.running)
-
-
-def submit(job: Job) -> None:
-    """Start a job on the process's processors; a job that still runs is waited for."""
-    _processors.submit(job)
+wait_for_all = _processors.finish_all
 
 
 def _after_fork() -> None:

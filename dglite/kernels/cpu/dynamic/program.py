@@ -96,18 +96,17 @@ def active_nodes(
     argptr: np.ndarray,
     args: np.ndarray,
     given: np.ndarray,
-    shared_wants: np.ndarray,
     own_wants: np.ndarray,
     num_nodes: int,
 ) -> np.ndarray:
     """Return whether gradients flow through each node: from a target to something that wants them.
 
-    ``given`` tells it of nodes that were given; ``shared_wants`` and ``own_wants`` of signatures that have parameters.
+    ``given`` tells it of nodes that were given; ``own_wants`` of signatures -1, -2, ..., which may have parameters.
     """
     wants, reached = given[:num_nodes].copy(), np.zeros(num_nodes, np.bool_)
     for node in range(num_nodes):
         sig = sigs[node]
-        wants[node] |= shared_wants[sig] if sig >= 0 else own_wants[-1 - sig]
+        wants[node] |= sig < 0 and own_wants[-1 - sig]
         for at in range(argptr[node], argptr[node + 1]):
             wants[node] |= wants[args[at] >> PLACE_BITS]
     for target in targets:
@@ -168,20 +167,6 @@ WRITTEN, WRITTEN_AS, WRITTEN_FOR, READ, READ_AS, NUM_MARKS = range(6)
 
 
 @_jit
-def _rows_of(plan: BatchPlan, template: np.ndarray) -> np.ndarray:
-    """Return (role, slot, place, spread, watched) for each result and each operand."""
-    count = template[RESULTS] + template[OPERANDS]
-    rows = np.empty((count, 5), np.int64)
-    for i in range(count):
-        at = FIRST_ROWS + WORDS_PER_ROWS * i
-        for column in range(WORDS_PER_ROWS):
-            rows[i, column] = template[at + column]
-        role = rows[i, 0]
-        rows[i, 4] = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
-    return rows
-
-
-@_jit
 def _list_rows(
     plan: BatchPlan,
     graph: Graph,
@@ -195,7 +180,8 @@ def _list_rows(
 
     Returns (whether they are at equal distances, the distance, what is in the way: see :func:`_note`).
     """
-    role, slot, place, spread, watched = row
+    role, slot, place, spread = row
+    watched = role in (ARG_GRAD, OWN_GRAD) if plan.backward else role in (ARG, OWN)
     lists, counters, kind = made.lists, made.counters, plan.kinds[batch]
     listed = counters[LISTED]
     table = graph.grads if role in (ARG_GRAD, OWN_GRAD) else graph.where
@@ -286,7 +272,8 @@ def _add_step(
 ) -> None:
     """Write the words of one step, unless no row has a result."""
     words, lists, counters = made.words, made.lists, made.counters
-    rows, granule, results = _rows_of(plan, template), template[WIDTH] * template[ITEM], template[RESULTS]
+    granule, results = template[WIDTH] * template[ITEM], template[RESULTS]
+    rows = template[FIRST_ROWS:].reshape(-1, WORDS_PER_ROWS)[: results + template[OPERANDS]]
     word, listed, count = counters[WORD], counters[LISTED], plan.bounds[batch + 1] - plan.bounds[batch]
     absent, clash = True, 0
     for i in range(len(rows)):

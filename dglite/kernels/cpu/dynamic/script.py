@@ -20,12 +20,8 @@ from .processors import CHECK, INSTRUCTION_WORDS, WAIT
 __all__ = [
     "ALONGSIDE",
     "BATCH_WORDS",
-    "CALL",
     "CONTINUES",
     "FOLLOWS",
-    "HEAVY_WORDS",
-    "PRODUCT",
-    "ROWWISE",
     "WORTH_SHARING",
     "Batches",
     "Stage",
@@ -33,22 +29,11 @@ __all__ = [
     "touched_rows",
 ]
 
-PRODUCT, ROWWISE, CALL = 1, 2, 3
 ALONGSIDE, FOLLOWS, CONTINUES = range(3)
 BATCH_WORDS = 16
 """Most words of an operation on a batch."""
 WORTH_SHARING = 1024
 """Values up to which a step is not worth sharing out."""
-
-(KIND, FORWARD, BACKWARD, HEIGHT, WIDTH, MATRIX, MATRIX_STRIDE, BIAS, ROWS, FEATURES, COLUMNS, ITEM) = range(12)
-(INPUT, DISTANCE, LABELS, LABELS_DISTANCE, RESULT, RESULT_BYTES, ADDS, REPORTS, HEAVY_WORDS) = range(12, 21)
-"""Columns of the table of operations on batches: kind; kernels forward and backward; height, width, address and row
-stride of the matrix, address of the bias; rows of one sample's value, elements of an input's and of a result's row,
-bytes of an element; where inputs begin and their distance; where labels do; where results begin and their bytes;
-whether the input's gradient is added to what is there; where errors are reported.
-
-Of a ``CALL``, whose words are there already, kernels forward and backward (0: none), the addresses of their words at
-``HEIGHT`` and ``WIDTH``, and the work at ``ROWS``. It is one batch."""
 
 _MASK = (1 << PLACE_BITS) - 1
 _NOBODY, _SEVERAL = -2, -1
@@ -66,11 +51,18 @@ class Stage(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """What both sweeps are of: their batches, the graph, and a row of ``table`` for each signature."""
+    """What both sweeps are of: their batches, the graph, and what operations on batches do in either direction.
+
+    ``operations`` (signatures, 2, 3) are kernels (0: nothing is to be done), the addresses of their words where these
+    are there already and are for one batch (else 0), and the work: in all, or for each node. Other batches' words are
+    ``words[signature, direction, 0]``, and ``[..., 1]`` times the rank of the first node, and ``[..., 2]`` times the
+    number of nodes.
+    """
 
     plan: program.BatchPlan
     graph: program.Graph
-    table: np.ndarray
+    operations: np.ndarray
+    words: np.ndarray
 
 
 class _Script(NamedTuple):
@@ -131,59 +123,27 @@ def _steps(made: _Script, stage: Stage, first: int, last: int, work: int, apart:
 
 
 @_jit
-def _room(made: _Script) -> tuple[np.ndarray, int]:
-    """Return room for the words of an operation on a batch, and its address."""
-    at = made.counters[WORD]
-    made.counters[WORD] = at + BATCH_WORDS
-    return made.words[at : at + BATCH_WORDS], made.words.ctypes.data + 8 * at
-
-
-@_jit
 def _batch(made: _Script, batches: Batches, batch: int, backward: bool) -> None:
     """Add an operation on a batch, or its gradient if something wants it."""
-    plan, graph = batches.plan, batches.graph
+    plan, graph, kind, direction = batches.plan, batches.graph, batches.plan.kinds[batch], 1 if backward else 0
     begin, count = plan.bounds[batch], plan.bounds[batch + 1] - plan.bounds[batch]
-    row, rank, shift = batches.table[plan.kinds[batch]], plan.ranks[begin], plan.shift
-    if row[KIND] == CALL:
-        operation = row[BACKWARD] if backward else row[FORWARD]
-        if operation != 0 and not (backward and graph.grads[plan.order[begin]] == 0):
-            address = row[WIDTH] if backward else row[HEIGHT]
-            _give(made, _who(made, row[ROWS], True), operation, address, 1)
+    operation, address, work = batches.operations[kind, direction]
+    if operation == 0:
         return
-    if backward:
-        wanted = False
-        for node in plan.order[begin : begin + count]:
-            wanted |= graph.grads[graph.args[graph.argptr[node]] >> PLACE_BITS] != 0
-        if not wanted:
-            return
-    words, address = _room(made)
-    x, y = row[INPUT] + rank * row[DISTANCE], row[RESULT] + rank * row[RESULT_BYTES]
-    operation = row[BACKWARD] if backward else row[FORWARD]
-    # Values of several rows lie one after the other, so their rows do, too.
-    from_x = row[DISTANCE] if row[ROWS] == 1 else row[FEATURES] * row[ITEM]
-    if row[KIND] == ROWWISE:
-        labels = row[LABELS] + rank * row[LABELS_DISTANCE]
-        from_label = row[LABELS_DISTANCE] if row[ROWS] == 1 else 8
-        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
-        values = (operation, count * row[ROWS], row[FEATURES], x, from_x, labels, from_label, y, from_y)
-        for i, value in enumerate(values):
-            words[i] = value
-        gradients = (y + shift, from_y, x + shift, from_x, row[ADDS], row[REPORTS])
-        for i, value in enumerate(gradients):
-            words[9 + i] = value
-        work = 8 * count * row[ROWS] * row[FEATURES]
-    else:
-        from_y = row[RESULT_BYTES] if row[ROWS] == 1 else row[COLUMNS] * row[ITEM]
-        words[0], words[1], words[2], words[3] = operation, count * row[ROWS], row[HEIGHT], row[WIDTH]
-        words[6], words[7] = row[MATRIX], row[MATRIX_STRIDE]
-        if backward:
-            words[4], words[5], words[8], words[9] = y + shift, from_y, x + shift, from_x
-            words[10], words[11] = x + shift if row[ADDS] else 0, from_x
-        else:
-            words[4], words[5], words[8], words[9] = x, from_x, y, from_y
-            words[10], words[11] = row[BIAS], 0
-        work = count * row[ROWS] * row[HEIGHT] * row[WIDTH]
-    _give(made, _who(made, work, True), operation, address, 1)
+    if address != 0:
+        if not backward or graph.grads[plan.order[begin]] != 0:
+            _give(made, _who(made, work, True), operation, address, 1)
+        return
+    wanted = not backward
+    for node in plan.order[begin : begin + count]:
+        wanted |= graph.grads[graph.args[graph.argptr[node]] >> PLACE_BITS] != 0
+    if not wanted:
+        return
+    at, parts = made.counters[WORD], batches.words[kind, direction]
+    made.counters[WORD] = at + BATCH_WORDS
+    for i in range(BATCH_WORDS):
+        made.words[at + i] = parts[0, i] + parts[1, i] * plan.ranks[begin] + parts[2, i] * count
+    _give(made, _who(made, count * work, True), operation, made.words.ctypes.data + 8 * at, 1)
 
 
 @_jit

@@ -9,12 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ....kernels.cpu.dynamic.matrix import MOST_ROWS, SET, matrix_kernel
+from ....kernels.cpu.dynamic.kernels import MOST_ROWS, SET, matrix_kernel
 from ....kernels.cpu.run.launch import launch, num_threads
 from ...execution.memory import empty
 from ..recording.signatures import DTYPES
 
-__all__ = ["FewRows", "outer"]
+__all__ = ["FewRows", "GradientSums"]
 
 
 class FewRows:
@@ -35,7 +35,7 @@ class FewRows:
         _launch(self._kernel, (x.shape[0], *self._matrix), places, start)
 
 
-def outer(x: Tensor, y: Tensor) -> Tensor:
+def _outer(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x.T @ y`` for x (rows, height), y (rows, width)."""
     (rows, height), width, item = x.shape, y.shape[1], x.element_size()
     result = empty((height, width), x.dtype)
@@ -51,3 +51,32 @@ def _launch(kernel: int, sizes: tuple[int, ...], places: tuple[int, ...], last: 
     rows, height, width = sizes
     threads = num_threads((4 + rows) * height * width // 2, torch.get_num_threads())
     launch(kernel, (0, *sizes, *places, *last), threads, threads)
+
+
+class GradientSums:
+    """Sums up what each parameter gets, at the end of the backward sweep; products of one weight are one GEMM."""
+
+    def __init__(self) -> None:
+        self._sums: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rows: dict[int, tuple[Tensor, list[Tensor], list[Tensor]]] = {}
+
+    def add(self, parameter: Tensor, grad: Tensor) -> None:
+        """Add a gradient."""
+        known = self._sums.get(id(parameter))
+        self._sums[id(parameter)] = parameter, (grad if known is None else known[1] + grad)
+
+    def add_product(self, weight: Tensor, x: Tensor, y: Tensor) -> None:
+        """Add the gradient ``x.T @ y``, for x (n, height), y (n, width)."""
+        _, left, right = self._rows.setdefault(id(weight), (weight, [], []))
+        left.append(x)
+        right.append(y)
+
+    def finish(self) -> list[tuple[Tensor, Tensor]]:
+        """Return each parameter and its gradient."""
+        for weight, left, right in self._rows.values():
+            self.add(weight, _outer(_together(left), _together(right)))
+        return list(self._sums.values())
+
+
+def _together(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
