@@ -187,6 +187,12 @@ class Frame(MutableMapping[str, Tensor]):
         columns = dict(other, **more)
         self._columns.update({name: self.checked(name, values) for name, values in columns.items()})
 
+    def change(self, changes: Mapping[str, Tensor | None]) -> None:
+        """Set columns, and remove those that are None; none is changed if one of them is wrong."""
+        self.update({name: values for name, values in changes.items() if values is not None})
+        for name in [name for name, values in changes.items() if values is None]:
+            self._columns.pop(name, None)
+
     def clear(self) -> None:
         """Drop every column."""
         self._columns.clear()

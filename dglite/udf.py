@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from types import MappingProxyType
+from typing import Any
 
 from .backend import Tensor
 from .backend import active as backend
@@ -11,14 +12,18 @@ from .errors import DGLError
 
 __all__ = ["Columns", "EdgeBatch", "NodeBatch", "checked", "function_name"]
 
+_NO_CHANGES: Mapping[str, Tensor | None] = MappingProxyType({})
 
-class Columns(Mapping[str, Tensor]):
-    """Read-only columns by name. A column is gathered when it is first read, then kept for the batch.
 
-    What a function writes into a column in place, it sees; the graph's own columns stay as they are.
+class Columns(MutableMapping[str, Tensor]):
+    """Columns by name. A column is gathered when it is first read, then kept for the batch.
+
+    What a function writes into a column in place, it sees; the graph's own columns stay as they are. Columns that it
+    sets or removes are in ``changes``, a removed one as None: where ``data`` has all edges or nodes, as in
+    ``update_all`` and ``apply_nodes`` without ids, these then become the graph's.
     """
 
-    __slots__ = ("_kept", "_names", "_read", "_what")
+    __slots__ = ("_kept", "_names", "_read", "_what", "changes")
 
     def __init__(self, what: str, names: Collection[str], read: Callable[[str], Tensor]) -> None:
         """``what`` names the rows in errors, e.g. "source nodes"; ``read`` gathers one of ``names``."""
@@ -26,6 +31,7 @@ class Columns(Mapping[str, Tensor]):
         self._names = names
         self._read = read
         self._kept: dict[str, Tensor] = {}
+        self.changes: Mapping[str, Tensor | None] = _NO_CHANGES
 
     def __getitem__(self, name: str) -> Tensor:
         kept = self._kept.get(name)
@@ -35,10 +41,18 @@ class Columns(Mapping[str, Tensor]):
             kept = self._kept[name] = self._read(name)
         return kept
 
-    def __setitem__(self, name: str, value: Tensor) -> NoReturn:
-        raise TypeError(
-            f"the {self._what} of a batch are read-only; return {{{name!r}: ...}} from the function instead"
-        )
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        if name not in self._names:
+            self._names = (*self._names, name)
+        self._kept[name] = value
+        self.changes = {**self.changes, name: value}
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self._names:
+            raise KeyError(f"no {name!r} on the {self._what}; there are: {_listed(self._names)}")
+        self._names = [other for other in self._names if other != name]
+        self._kept.pop(name, None)
+        self.changes = {**self.changes, name: None}
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
@@ -160,6 +174,8 @@ def checked(
 
     The first axes of every tensor must be ``shape``, which count ``rows``, e.g. "edges"; the rest is the feature's.
     """
+    if isinstance(result, Columns):
+        result = dict(result)
     if not isinstance(result, dict):
         raise DGLError(
             f"function {function_name(function)} returned {type(result).__name__}; "

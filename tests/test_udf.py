@@ -1,4 +1,4 @@
-"""Batches that user functions receive: columns are gathered when read, once, and cannot be written."""
+"""Batches that user functions receive: columns are gathered when read, once, and may be set and removed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,20 @@ def test_only_what_is_read_is_gathered_and_once() -> None:
     assert found.get("q") is None and repr(found) == "Columns(source nodes: 'h', 'w')"
 
 
-def test_unknown_columns_and_writes_are_refused() -> None:
+def test_unknown_columns_are_refused() -> None:
     with pytest.raises(KeyError, match="no 'q' on the source nodes; there are: 'h', 'w'"):
         columns([])["q"]
-    with pytest.raises(TypeError, match=r"read-only; return \{'h': \.\.\.\}"):
-        columns([])["h"] = torch.ones(2)
+    with pytest.raises(KeyError, match="no 'q' on the source nodes"):
+        columns([]).pop("q")
+
+
+def test_columns_that_are_set_or_removed_are_noted() -> None:
+    found, new = columns([]), torch.zeros(2)
+    assert not found.changes
+    found["q"] = new
+    assert found["q"] is new and list(found) == ["h", "w", "q"] and found.changes == {"q": new}
+    assert found.pop("h").tolist() == [1, 1] and found.pop("h", None) is None and list(found) == ["w", "q"]
+    assert found.changes["h"] is None and list(found.changes) == ["q", "h"] and not columns([]).changes
 
 
 def test_batches_have_sizes_ids_and_types() -> None:

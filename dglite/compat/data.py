@@ -14,6 +14,8 @@ from ..data import (
     CiteseerGraphDataset,
     CoraGraphDataset,
     DGLDataset,
+    FB15k237Dataset,
+    FB15kDataset,
     KarateClubDataset,
     PubmedGraphDataset,
     QM7bDataset,
@@ -21,6 +23,7 @@ from ..data import (
     QM9EdgeDataset,
     SBMMixtureDataset,
     SSTDataset,
+    WN18Dataset,
     utils,
 )
 from ..errors import DGLError
@@ -50,7 +53,14 @@ KarateClub, SBMMixture, SST = KarateClubDataset, SBMMixtureDataset, SSTDataset
 QM7b, QM9, QM9Edge = QM7bDataset, QM9Dataset, QM9EdgeDataset
 load_cora, load_citeseer, load_pubmed = CoraGraphDataset, CiteseerGraphDataset, PubmedGraphDataset
 
-_BY_NAME = {"cora": load_cora, "citeseer": load_citeseer, "pubmed": load_pubmed}
+_BY_NAME: dict[str, Callable[[], DGLDataset]] = {
+    "cora": load_cora,
+    "citeseer": load_citeseer,
+    "pubmed": load_pubmed,
+    "wn18": WN18Dataset,
+    "FB15k": FB15kDataset,
+    "FB15k-237": FB15k237Dataset,
+}
 
 
 class DGLBuiltinDataset(DGLDataset):
@@ -108,10 +118,11 @@ def register_data_args(parser: argparse.ArgumentParser) -> None:
 
 
 def load_data(args: Any) -> DGLDataset:
-    """Return the data set that ``args.dataset`` names; raise ``DGLError`` for one that is not known."""
-    if args.dataset not in _BY_NAME:
-        raise DGLError(f"no data set {args.dataset!r} is loaded by name; expected one of {', '.join(_BY_NAME)}")
-    return _BY_NAME[args.dataset]()
+    """Return the data set that ``args.dataset`` names, or ``args`` itself; ``DGLError`` for one that is not known."""
+    name = args if isinstance(args, str) else args.dataset
+    if name not in _BY_NAME:
+        raise DGLError(f"no data set {name!r} is loaded by name; expected one of {', '.join(_BY_NAME)}")
+    return _BY_NAME[name]()
 
 
 def deprecate_property(old: str, new: str) -> None:

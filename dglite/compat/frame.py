@@ -200,11 +200,11 @@ class Frame(MutableMapping[str, Tensor]):
     # -- other frames ---------------------------------------------------------------------------------------------
     def subframe(self, rowids: Any) -> Frame:
         """Return the frame of some rows; columns are gathered when they are read."""
-        return _wrapped(self._frame.take(as_ids(rowids, self.num_rows, "row")))
+        return wrapped(self._frame.take(as_ids(rowids, self.num_rows, "row")))
 
     def clone(self) -> Frame:
         """Return a frame with the same columns."""
-        return _wrapped(self._frame.copy())
+        return wrapped(self._frame.copy())
 
     def deepclone(self) -> Frame:
         """Return a frame with copies of the columns."""
@@ -214,7 +214,7 @@ class Frame(MutableMapping[str, Tensor]):
 
     def to(self, device: Any) -> Frame:
         """Return the frame on a device."""
-        return _wrapped(self._frame.to_device(device))
+        return wrapped(self._frame.to_device(device))
 
     def bfloat16(self) -> Frame:
         """Return the frame with columns of real numbers as bfloat16."""
@@ -239,7 +239,8 @@ class Frame(MutableMapping[str, Tensor]):
         return made
 
 
-def _wrapped(inner: frames.Frame) -> Frame:
+def wrapped(inner: frames.Frame) -> Frame:
+    """Return a frame of DGL's interface over one of dglite."""
     made = Frame()
     made._frame = inner
     return made

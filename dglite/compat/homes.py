@@ -22,7 +22,7 @@ _HOMES = {
     "dgl.data.gnn_benckmark": "dglite.data dglite.compat.data",
     "dgl.data.graph_serialize": "dglite.io",
     "dgl.data.heterograph_serialize": "dglite.io",
-    "dgl.data.knowledge_graph": "dglite.data",
+    "dgl.data.knowledge_graph": "dglite.data dglite.compat.data",
     "dgl.data.tensor_serialize": "dglite.compat.data dglite.io",
     "dgl.data.utils": "dglite.compat.data dglite.data.utils",
     "dgl.frame": "dglite.compat.frame dglite.compat.init",
@@ -37,11 +37,13 @@ _HOMES = {
     "dgl.multiprocessing": "torch.multiprocessing",
     "dgl.ndarray": "dglite.compat.ndarray",
     "dgl.nn": "dglite.nn dglite.nn.pytorch",
+    "dgl.nn.pytorch.hetero": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.nn.pytorch.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.nn.utils": "dglite.nn.pytorch dglite.compat.nn",
     "dgl.ops": "dglite.compat.ops dglite.ops",
     "dgl.partition": "dglite.transforms",
     "dgl.random": "dglite.compat.random",
+    "dgl.sampling.pinsage": "dglite.sampling dglite.compat.sampling",
     "dgl.subgraph": "dglite.subgraph dglite.compat.heterograph",
     "dgl.transform": "dglite.transforms",
     "dgl.utils": "dglite.compat.utils",
@@ -84,7 +86,7 @@ def homes(module: str) -> tuple[str, ...]:
         return homes(package)
     if package in ("dgl.nn.pytorch.conv", "dgl.nn.pytorch.gt", "dgl.nn.pytorch.link"):
         inner = f"dglite.nn.{package.rpartition('.')[2]}"
-        return (f"{inner}.{name}", inner)
+        return (f"{inner}.{name}", inner, "dglite.compat.nn")
     return (_PACKAGE + module.removeprefix(_ROOT),)
 
 

@@ -114,8 +114,6 @@ _NOT_PLANNED = {
     "dgl.utils.SparseAdjTuple": _INTERNAL,
     "dgl.utils.create_shared_mem_array": _SHARED,
     "dgl.utils.elist2tensor": _INTERNAL,
-    "dgl.utils.extract_edge_subframes": _INTERNAL,
-    "dgl.utils.extract_node_subframes": _INTERNAL,
     "dgl.utils.extract_node_subframes_for_block": _INTERNAL,
     "dgl.utils.get_numa_nodes_cores": "threads are placed by the operating system; see numactl",
     "dgl.utils.get_shared_mem_array": _SHARED,
@@ -125,7 +123,6 @@ _NOT_PLANNED = {
     "dgl.utils.networkxbipartite2tensors": _INTERNAL,
     "dgl.utils.pin_memory_inplace": "use torch.Tensor.pin_memory(), which returns a pinned copy",
     "dgl.utils.scipy2tensor": _INTERNAL,
-    "dgl.utils.set_new_frames": _INTERNAL,
     "dgl.view": "the views are g.nodes, g.edges, g.ndata and g.edata of a graph; their classes have no public names",
 }
 

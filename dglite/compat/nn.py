@@ -1,10 +1,23 @@
-"""``dgl.nn.pytorch.utils``: helpers of DGL's layers that dglite's own layers do not need."""
+"""Helpers of DGL's layers that dglite's own layers do not need, and what scripts import from the layers' modules."""
 
 from __future__ import annotations
 
 import torch
 
-__all__ = ["Identity", "bmm_maybe_select", "matmul_maybe_select"]
+from ..errors import DGLError
+from ..nn.hetero.heterographconv import get_aggregate_fn
+from ..ops import edge_softmax
+from .utils import expand_as_pair
+
+__all__ = [
+    "DGLError",
+    "Identity",
+    "bmm_maybe_select",
+    "edge_softmax",
+    "expand_as_pair",
+    "get_aggregate_fn",
+    "matmul_maybe_select",
+]
 
 Identity = torch.nn.Identity
 

@@ -19,8 +19,8 @@ Pairs = tuple[Tensor, Tensor]
 """Source and destination nodes."""
 
 
-class _NegativeSampler:
-    """Calls :meth:`_generate` for the edges of each type."""
+class _BaseNegativeSampler:
+    """Calls :meth:`_generate` for the edges of each type; scripts derive samplers from DGL's class of this name."""
 
     def __init__(self, k: int) -> None:
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
@@ -36,7 +36,8 @@ class _NegativeSampler:
             Edges are given without a type and there are several, or an edge does not exist.
         """
         if isinstance(eids, Mapping):
-            return {g.to_canonical_etype(etype): self._generate(g, ids, etype) for etype, ids in eids.items()}
+            by_type = {g.to_canonical_etype(etype): ids for etype, ids in eids.items()}
+            return {etype: self._generate(g, ids, etype) for etype, ids in by_type.items()}
         if len(g.canonical_etypes) != 1:
             raise DGLError(f"the graph has edge types {g.canonical_etypes}; give edges as a dictionary by edge type")
         return self._generate(g, eids, g.canonical_etypes[0])
@@ -48,7 +49,7 @@ class _NegativeSampler:
 
 
 @final
-class PerSourceUniform(_NegativeSampler):
+class PerSourceUniform(_BaseNegativeSampler):
     """Pairs the source of each edge with ``k`` destination nodes drawn uniformly, edge after edge.
 
     They may be neighbours, or the edge's own destination. An edge type without destination nodes gives no pairs.
@@ -66,7 +67,7 @@ Uniform = PerSourceUniform
 
 
 @final
-class GlobalUniform(_NegativeSampler):
+class GlobalUniform(_BaseNegativeSampler):
     """Draws ``k`` pairs for each edge from all pairs without an edge; fewer where there are not so many.
 
     Parameters

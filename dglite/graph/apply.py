@@ -68,7 +68,7 @@ class ApplyMixin(RegistryMixin):
         if rows is not None:
             frame.set_rows(rows, table)
         else:
-            frame.update(table)
+            frame.change({**batch.data.changes, **table})
 
     def apply_edges(self, func: Any = None, edges: Any = ALL, etype: Any = None, inplace: bool = False) -> None:
         """Write columns computed on ``edges`` by ``func``: a built-in message, or a function of an ``EdgeBatch``.

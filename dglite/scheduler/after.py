@@ -190,6 +190,8 @@ def apply_after(
     state = backend.random_state()
     try:
         result = function(deferred)
+        if deferred.data.changes:
+            raise Unrecordable("it changes the columns of its batch")
     except Unrecordable as refused:
         backend.restore_random_state(state)
         if refused.lasting:

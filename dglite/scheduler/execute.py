@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..backend import Tensor
 from ..backend import active as backend
 from ..errors import DGLError
 from ..expr import Side
+from ..frame import Frame
 from ..ops import core
 from ..opspec import Reducer
 from ..udf import checked
@@ -48,12 +49,20 @@ __all__ = ["execute"]
 class Run:
     """One execution: the relations and functions of the call, and the tables made so far."""
 
-    __slots__ = ("functions", "relations", "tables")
+    __slots__ = ("changes", "functions", "relations", "tables")
 
     def __init__(self, relations: Sequence[Relation], functions: Sequence[Any], tables: dict[int, Table]) -> None:
         self.relations = relations
         self.functions = functions
         self.tables = tables
+        self.changes: list[tuple[Frame, Mapping[str, Tensor | None]]] = []
+        """Columns of all edges that functions set or removed in their batches; None is a removed one."""
+
+    def keep_changes(self) -> None:
+        """Write ``changes`` to the graph."""
+        while self.changes:
+            frame, changes = self.changes.pop()
+            frame.change(changes)
 
     def operands(self, sources: Sequence[Source], relation: Relation) -> list[Tensor]:
         """Return operands: feature columns, or message fields that earlier steps have computed."""
@@ -90,6 +99,7 @@ def execute(
             table = run.tables[step.out]
         else:
             table = run.tables[step.out] = _HANDLERS[type(step)](step, relations[step.relation], run)
+    run.keep_changes()
     return table
 
 
@@ -126,7 +136,10 @@ def _copy_column(step: CopyColumn, relation: Relation, run: Run) -> Table:
 def _run_edge_udf(step: RunEdgeUDF, relation: Relation, run: Run) -> Table:
     function = run.functions[step.function.slot]
     batch = relation.edge_batch(function)
-    return checked(function(batch), (len(batch),), "edges", relation.device, function)
+    table = checked(function(batch), (len(batch),), "edges", relation.device, function)
+    if batch.data.changes and relation.edge_rows is None and isinstance(relation.edges, Frame):
+        run.changes.append((relation.edges, batch.data.changes))
+    return table
 
 
 def _group_edges(step: GroupEdges, relation: Relation, run: Run) -> Table:
@@ -222,6 +235,7 @@ def _filled(x: Tensor, rows: np.ndarray, value: float) -> Tensor:
 
 def _write(step: Write, relation: Relation, run: Run) -> Table:
     table = run.merged(step.tables)
+    run.keep_changes()  # before what the function returned
     relation.write(step.side, table)
     return table
 

@@ -67,7 +67,7 @@ class _WatchedBatch(EdgeBatch):
 
 
 class _WatchedColumns(Columns):
-    """Columns that tell their tape when it is asked which there are."""
+    """Columns that tell their tape when it is asked which there are, and cannot be recorded where they are changed."""
 
     __slots__ = ("_tape",)
 
@@ -86,6 +86,12 @@ class _WatchedColumns(Columns):
     def __len__(self) -> int:
         self._tape.cacheable = False
         return super().__len__()
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        raise Unrecordable("it sets a column of its batch")
+
+    def __delitem__(self, name: str) -> None:
+        raise Unrecordable("it removes a column of its batch")
 
 
 class _AllNodes(NodeBatch):

@@ -170,6 +170,12 @@ def test_a_missing_name_can_be_asked_for(dgl_is_dglite: None) -> None:
         ("from dgl.convert import hetero_from_relations as x", "hetero_from_relations"),
         ("from dgl.data.utils import _get_dgl_url as x", "compat.data._get_dgl_url"),
         ("import dgl.backend.pytorch as F; x = F.gspmm", "compat.backend.gspmm"),
+        ("from dgl.nn.pytorch.conv.gatconv import edge_softmax as x", "ops.edge_softmax"),
+        ("from dgl.nn.pytorch.conv.gatv2conv import DGLError as x", "DGLError"),
+        ("from dgl.nn.pytorch.conv.cfconv import ShiftedSoftplus as x", "nn.conv.cfconv.ShiftedSoftplus"),
+        ("from dgl.nn.pytorch.hetero import HeteroGraphConv as x", "nn.HeteroGraphConv"),
+        ("from dgl.data.knowledge_graph import FB15k237Dataset as x", "data.FB15k237Dataset"),
+        ("from dgl.sampling.pinsage import PinSAGESampler as x", "sampling.PinSAGESampler"),
     ],
 )
 def test_modules_are_where_dgl_has_them(dgl_is_dglite: None, statement: str, same: str) -> None:

@@ -12,7 +12,7 @@ import torch
 
 import dglite
 import dglite.function as fn
-from dglite.compat import base, core, data, mpops, nn, ops, top
+from dglite.compat import base, core, data, mpops, nn, ops, sampling, top
 from dglite.data import utils
 from dglite.errors import DGLError, DGLWarning
 
@@ -126,3 +126,26 @@ def test_helpers_of_layers() -> None:
     assert nn.bmm_maybe_select(ids, matrices, index).tolist() == nn.bmm_maybe_select(one_hot, matrices, index).tolist()
     assert nn.bmm_maybe_select(ids, matrices, index).tolist() == [[10, 11], [0, 1]]
     assert nn.Identity()(ids) is ids
+
+
+@pytest.mark.parametrize("name, expected", [("sum", [4, 6]), ("max", [3, 4]), ("min", [1, 2]), ("mean", [2, 3])])
+def test_aggregates_by_name(name: str, expected: list[int]) -> None:
+    parts = [torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])]
+    assert nn.get_aggregate_fn(name)(parts, "node").tolist() == expected
+    assert nn.get_aggregate_fn("stack")(parts, "node").tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(DGLError, match="'median' is not known; expected one of sum"):
+        nn.get_aggregate_fn("median")
+
+
+def test_knowledge_graphs_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(data._BY_NAME, "wn18", lambda: "the graph")
+    assert data.load_data("wn18") == "the graph"
+    with pytest.raises(DGLError, match=r"'yago'.*FB15k-237"):
+        data.load_data("yago")
+
+
+def test_visits_of_walks_are_counted() -> None:
+    visited, ends = torch.tensor([3, 1, 3, -1, 2, 2, 5, 5, -1, -1, -1, -1]), torch.tensor([7] * 4 + [8] * 4 + [9] * 4)
+    src, dst, times = sampling._select_pinsage_neighbors(visited, ends, 4, 2)
+    assert src.tolist() == [3, 1, 2, 5] and dst.tolist() == [7, 7, 8, 8] and times.tolist() == [2, 1, 2, 2]
+    assert [x.tolist() for x in sampling._select_pinsage_neighbors(visited, ends, 4, 1)] == [[3, 2], [7, 8], [2, 2]]

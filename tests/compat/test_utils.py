@@ -233,3 +233,37 @@ def test_remembered_results() -> None:
     assert [cached("cpu"), cached("cpu"), cached("cuda")] == [1, 1, 2]
     alias = utils.alias_func(dglite.batch)
     assert alias([dglite.graph(([0], [1]))]).num_nodes() == 2 and alias.__doc__ == "Alias of :func:`dgl.batch`."
+
+
+# -- features of whole graphs ------------------------------------------------------------------------------------------
+@pytest.fixture
+def typed() -> dglite.DGLGraph:
+    g = dglite.heterograph({("a", "r", "b"): ([0, 1], [0, 0])})
+    g.nodes["a"].data["x"], g.edges["r"].data["w"] = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    return g
+
+
+def test_features_move_to_another_graph(typed: dglite.DGLGraph) -> None:
+    other = dglite.heterograph({("a", "s", "b"): ([1, 0], [0, 0])})
+    other.nodes["b"].data["old"] = torch.zeros(1)
+    nodes, edges = utils.extract_node_subframes(typed, None), utils.extract_edge_subframes(typed, None)
+    utils.set_new_frames(other, node_frames=nodes, edge_frames=edges)
+    assert other.nodes["a"].data["x"].tolist() == [1, 2] and other.edges["s"].data["w"].tolist() == [3, 4]
+    assert "old" not in other.nodes["b"].data
+    other.nodes["a"].data["y"] = torch.zeros(2)
+    assert list(typed.nodes["a"].data) == ["x"] and list(nodes[0]) == ["x"]
+
+
+def test_features_of_some_nodes_and_edges(typed: dglite.DGLGraph) -> None:
+    nodes = utils.extract_node_subframes(typed, [torch.tensor([1]), torch.tensor([0])])
+    assert nodes[0]["x"].tolist() == [2] and nodes[0][dglite.NID].tolist() == [1] and list(nodes[1]) == [dglite.NID]
+    (edges,) = utils.extract_edge_subframes(typed, [torch.tensor([1, 0])], store_ids=False)
+    assert dict(edges)["w"].tolist() == [4, 3] and dglite.EID not in edges
+    assert utils.extract_node_subframes(typed, "cpu")[0]["x"].tolist() == [1, 2]
+
+
+def test_frames_that_do_not_fit_change_nothing(typed: dglite.DGLGraph) -> None:
+    nodes = utils.extract_node_subframes(typed, [torch.tensor([1]), torch.tensor([0])])
+    with pytest.raises(DGLError, match=r"\[1, 1\] rows by type; the graph has \[2, 1\] nodes"):
+        utils.set_new_frames(typed, node_frames=nodes)
+    assert typed.nodes["a"].data["x"].tolist() == [1, 2]

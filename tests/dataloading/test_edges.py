@@ -119,6 +119,24 @@ def test_negative_samplers():
         negative_sampler.Uniform(-1)
 
 
+class ByDegree(negative_sampler._BaseNegativeSampler):
+    """Draws destinations by in-degree, which it looked up by canonical edge type."""
+
+    def __init__(self, g: dglite.DGLGraph) -> None:
+        self.weights = {etype: g.in_degrees(etype=etype).float() for etype in g.canonical_etypes}
+
+    def _generate(self, g, eids, canonical_etype):
+        src, _ = g.find_edges(eids, etype=canonical_etype)
+        return src, self.weights[canonical_etype].multinomial(len(src), replacement=True)
+
+
+def test_a_sampler_of_ones_own_is_given_canonical_types():
+    g = shop()
+    pairs = ByDegree(g)(g, {"buys": [0, 4]})
+    assert list(pairs) == [g.to_canonical_etype("buys")]
+    assert pairs[g.to_canonical_etype("buys")][0].tolist() == g.find_edges([0, 4], etype="buys")[0].tolist()
+
+
 def test_a_negative_sampler_of_ones_own():
     def next_node(g, edges):
         u, _ = g.find_edges(edges)

@@ -25,6 +25,13 @@ _AGGREGATES: dict[str, Aggregate] = {
 }
 
 
+def get_aggregate_fn(agg: str) -> Aggregate:
+    """Return the function of a list of tensors and a node type that aggregates; ``DGLError`` for an unknown name."""
+    if agg not in _AGGREGATES:
+        raise DGLError(f"aggregate={agg!r} is not known; expected one of {', '.join(_AGGREGATES)}, or a function")
+    return _AGGREGATES[agg]
+
+
 @final
 class HeteroGraphConv(nn.Module):
     """Run a layer on each relation, and aggregate the results for each node type.
@@ -43,9 +50,8 @@ class HeteroGraphConv(nn.Module):
 
     def __init__(self, mods: Mapping[Any, nn.Module], aggregate: str | Aggregate = "sum") -> None:
         super().__init__()
-        if isinstance(aggregate, str) and aggregate not in _AGGREGATES:
-            known = ", ".join(_AGGREGATES)
-            raise DGLError(f"aggregate={aggregate!r} is not known; expected one of {known}, or a function")
+        if isinstance(aggregate, str):
+            get_aggregate_fn(aggregate)  # which checks it
         self._keys = {str(key): key for key in mods}
         self.mods = nn.ModuleDict({str(key): layer for key, layer in mods.items()})
         for layer in self.mods.values():
@@ -62,7 +68,7 @@ class HeteroGraphConv(nn.Module):
     @property
     def agg_fn(self) -> Aggregate:
         """The function of a list of tensors and a node type that aggregates."""
-        return _AGGREGATES[self._aggregate] if isinstance(self._aggregate, str) else self._aggregate
+        return get_aggregate_fn(self._aggregate) if isinstance(self._aggregate, str) else self._aggregate
 
     def _layer(self, etype: tuple[str, str, str]) -> nn.Module:
         for name in (str(etype), etype[1]):
