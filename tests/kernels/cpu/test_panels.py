@@ -151,14 +151,14 @@ def test_panels_are_of_what_a_cache_holds(monkeypatch):
 
 
 def test_maxima_may_fill_the_share_of_a_cache_that_memory_lies_behind(monkeypatch):
-    monkeypatch.setattr(panels, "near_cache", lambda: panels.Cache(1 << 24, 1 << 23, panels.FITTING, 3 << 20))
+    monkeypatch.setattr(panels, "near_cache", lambda: panels.Cache(1 << 24, 1 << 23, panels.FITTING, 1 << 20))
     for reducer in (Reducer.SUM, Reducer.MAX):
         bind_spmm.cache_clear()
         way = bind_spmm(expression("copy_u"), reducer, "float32", "int32", ((128,),)).panels
         assert way.pay(50_000, 50_000, 2_500_000) and not way.pay(30_000, 30_000, 1_500_000)
         assert way.pay(100_000, 100_000, 5_000_000) == (reducer is Reducer.MAX)
         assert not way.pay(200_000, 200_000, 20_000_000)
-        assert way.is_near(40_000, 16) and not way.is_near(50_000, 16)
+        assert way.is_near(8_000, 32) and not way.is_near(9_000, 32)
 
 
 def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
@@ -166,9 +166,9 @@ def test_panels_are_made_for_the_third_cache_where_that_is_near(monkeypatch):
     monkeypatch.setattr(panels, "processor", lambda: ("znver5", ""))
     for cores, share in ((1, 1 << 24), (2, 1 << 23), (64, 1 << 20)):
         monkeypatch.setattr(panels, "num_cores", lambda cores=cores: cores)
-        assert near_cache.__wrapped__() == (1 << 24, share, panels.FITTING, 3 << 20)
+        assert near_cache.__wrapped__() == (1 << 24, share, panels.FITTING, 1 << 20)
     monkeypatch.setattr(panels, "processor", lambda: ("sapphirerapids", ""))
-    assert near_cache.__wrapped__() == (1 << 20, 1 << 20, 1.6, 3 << 20)
+    assert near_cache.__wrapped__() == (1 << 20, 1 << 20, 1.6, 1 << 20)
 
 
 def test_operations_take_panels_where_they_pay(monkeypatch):

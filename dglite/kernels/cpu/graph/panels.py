@@ -31,8 +31,6 @@ FITTING = 0.7
 """The part of a thread's cache that a panel may fill."""
 DEGREE_PER_CACHE = 16
 """Entries for each row and source from which on a panel pays that fills its share, one of two shares twice these."""
-NEAR_CACHES = 3
-"""Caches of a core that sources may fill to be read without prefetching."""
 SHARES = 8
 """Shares of rows that a panel is split into, for threads that have finished their own panels."""
 _EDGE_IDS, _NUM_ROWS, _NUM_ENTRIES, _INNER, _OUT, _WINNERS, _FIRST_OPERAND = 2, 3, 4, 5, 8, 9, 13
@@ -126,8 +124,8 @@ class Cache(NamedTuple):
     """How much of it one thread may use."""
     most: float
     """How many of its shares a panel may fill if rows have many entries; for max and min, which compute more, one."""
-    near: int
-    """The size up to which so many sources are in a core's own cache that prefetching takes longer than it saves."""
+    own: int
+    """The size of a core's own cache: sources that fit in it are read without prefetching."""
 
 
 @cache
@@ -137,8 +135,8 @@ def near_cache() -> Cache:
     if processor()[0].startswith("znver"):
         size, sharing = cache_level(3)
         whole = size // 2  # the other half is for what streams by
-        return Cache(whole, whole // min(sharing, num_cores()), FITTING, NEAR_CACHES * own)
-    return Cache(own, own, 1.6, NEAR_CACHES * own)
+        return Cache(whole, whole // min(sharing, num_cores()), FITTING, own)
+    return Cache(own, own, 1.6, own)
 
 
 @cache
@@ -216,8 +214,8 @@ class Panels:
         return num_entries >= least * max(num_sources, num_rows) and (caches <= FITTING or self.row_bytes > LINE)
 
     def is_near(self, num_sources: int, columns: int) -> bool:
-        """Whether sources with so many columns, which fit in the cache, need no prefetching."""
-        return num_sources * columns * self.item <= self.cache.near
+        """Whether sources with so many columns need no prefetching."""
+        return num_sources * columns * self.item <= self.cache.own
 
     def columns(self, num_sources: int) -> tuple[int, int]:
         """Return how many columns a panel has, and how many panels there are. The last may have a quarter more."""
