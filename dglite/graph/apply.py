@@ -112,7 +112,7 @@ class ApplyMixin(RegistryMixin):
         func = chosen(self, func, "apply edge", index)
         relation = active_relation(self, index, edges)
         if relation is not None:
-            execute(compiled(lower_edges, messages_of(func, 0, relation)), (relation,), (func,))
+            execute(compiled(lower_edges, messages_of(func, 0, relation, reduced=False)), (relation,), (func,))
 
     def group_apply_edges(
         self,

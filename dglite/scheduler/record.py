@@ -29,10 +29,15 @@ __all__ = ["applier_of", "messages_of", "reducer_of", "run"]
 
 
 # -- message functions -------------------------------------------------------------------------------------------------
-def messages_of(function: Any, slot: int, relation: Relation) -> MessageSignature:
+FEW_EDGES = 1 << 12
+"""Chosen edges up to which recording a function takes longer than the gathers that it saves."""
+
+
+def messages_of(function: Any, slot: int, relation: Relation, reduced: bool = True) -> MessageSignature:
     """Return the signature of a message argument: a user's function as built-in messages, if it can be.
 
-    Tensors of the function's own that take part become ``relation.captured``.
+    Tensors of the function's own that take part become ``relation.captured``. On few chosen edges a function whose
+    messages are not ``reduced``, that of ``apply_edges``, is executed as written: it may be another one at each call.
     """
     if type(function) is MessageFunction:
         return (function,)
@@ -41,6 +46,8 @@ def messages_of(function: Any, slot: int, relation: Relation) -> MessageSignatur
         return known
     signature = message_signature(function, slot)
     if not isinstance(signature, UserFunction) or not relation.adjacency.num_edges or refusal(function) is not None:
+        return signature
+    if not reduced and relation.edge_rows is not None and relation.adjacency.num_edges <= FEW_EDGES:
         return signature
     return _recorded(function, relation) or signature
 

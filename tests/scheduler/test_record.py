@@ -569,3 +569,20 @@ def test_what_lay_in_the_data_of_one_call_is_not_held_against_the_function(first
         with pytest.raises(RuntimeError):
             g.update_all(copied, reduce)
     assert signature_of(reduce, multigraph()) == UserFunction(1, recorded=True)
+
+
+@pytest.mark.parametrize("chosen", [[0, 2], dglite.ALL])
+def test_apply_edges_on_few_chosen_edges_runs_a_function_as_written(chosen: Any) -> None:
+    g, seen = multigraph(), []
+
+    class Watched(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            seen.append(type(x) is torch.Tensor and x.shape[0] == 2)
+            return super().forward(x)
+
+    layer = Watched(g.ndata["h"].shape[1], 2, dtype=g.ndata["h"].dtype)
+    g.apply_edges(lambda edges: {"m": layer(edges.src["h"])}, chosen)
+    ids = g.edge_ids(*g.edges(order="eid")) if chosen is dglite.ALL else chosen
+    src, _ = g.find_edges(ids)
+    torch.testing.assert_close(g.edata["m"][ids], torch.nn.Linear.forward(layer, g.ndata["h"][src]))
+    assert seen == [chosen is not dglite.ALL]
