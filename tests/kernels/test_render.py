@@ -58,6 +58,18 @@ def test_indices_are_asked_for_ahead_where_rows_of_several_lines_are_near():
     assert "prefetch(indices" not in spmm_source(spec(((64,), (1,))))
 
 
+def test_rows_are_asked_for_in_the_second_cache_unless_they_are_near():
+    """128 cache lines ahead: 32 edges of up to 4 lines of source and 1 of weight, 14 of 8 and 1."""
+    for width, lines, edges in ((16, 1, 32), (32, 2, 32), (128, 8, 14)):
+        layout = broadcast_layout(((width,), (1,)), 128)
+        how = {"expr": U_MUL_E, "reducer": Reducer.SUM, "dtype": "float32", "index": "int32", **spec_of(layout, 128)}
+        source = spmm_source(SpmmSpec(**how))
+        assert "prefetch, differs, select = simd.word, simd.prefetch_l2," in source
+        assert f'index_ahead = simd.ahead_loader("int32", {edges})' in source
+        assert source.count("prefetch(u0_ahead") == lines
+        assert "prefetch(u0_ahead" not in spmm_source(SpmmSpec(**how, near=True))
+
+
 @pytest.mark.parametrize("dot", [False, True])
 def test_sddmm_source_is_python(dot):
     layout = broadcast_layout(((4, 17), (4, 17)), 64, dot)

@@ -8,7 +8,7 @@ import mmap
 import numpy as np
 import pytest
 import torch
-from numba import cfunc
+from numba import cfunc, njit
 
 from dglite.kernels.cpu.lanes import simd
 
@@ -90,3 +90,10 @@ def test_parts_of_vectors_end_where_memory_does(dtype, lanes):
         kernel.ctypes(end - size * item, end - size * item, full.ctypes.data, count)
         np.testing.assert_array_equal(full, [*range(1, size + 1), *[other] * (lanes - size)])
         np.testing.assert_array_equal(values, np.arange(size) + 1)
+
+
+@pytest.mark.parametrize(("ask", "locality"), [(simd.prefetch, 3), (simd.prefetch_l2, 2)])
+def test_prefetching_names_the_cache(ask, locality):
+    compiled = njit("void(int64)")(lambda address: ask(address))
+    (text,) = compiled.inspect_llvm().values()
+    assert f"i32 0, i32 {locality}, i32 1)" in text
