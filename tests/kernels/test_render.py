@@ -65,7 +65,7 @@ def test_rows_are_asked_for_in_the_second_cache_unless_they_are_near():
         how = {"expr": U_MUL_E, "reducer": Reducer.SUM, "dtype": "float32", "index": "int32", **spec_of(layout, 128)}
         source = spmm_source(SpmmSpec(**how))
         assert "prefetch, differs, select = simd.word, simd.prefetch_l2," in source
-        assert f'index_ahead = simd.ahead_loader("int32", {edges})' in source
+        assert f"distance = min({edges}, num_entries - last)" in source
         assert source.count("prefetch(u0_ahead") == lines
         assert "prefetch(u0_ahead" not in spmm_source(SpmmSpec(**how, near=True))
 

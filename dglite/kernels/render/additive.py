@@ -41,7 +41,7 @@ EDGE_FEATURES = "edge_feat + edge_index(edge_ids, j) * {width} * ITEM"
 def additive_scores(spec: AttentionSpec, sloped: bool) -> list[str]:
     """Return the lines that store the scores of the tile's entries, and the slopes of the leaky ReLU."""
     entry = [
-        "prefetch(left + index_ahead(indices, j, num_entries) * left_stride * ITEM)",
+        f"prefetch(left + {AHEAD} * left_stride * ITEM)",
         *_ahead(spec, "edge", "edge_feat"),
         "far_left, at = left + index(indices, j) * left_stride * ITEM, (j - start) * HEADS",
         *_edge_row(spec),
@@ -71,7 +71,7 @@ def _ahead(spec: AttentionSpec, *names: str) -> list[str]:
         return []
     item, compute = ITEM_BYTES[spec.dtype], ITEM_BYTES[spec.compute]
     sizes = {"edge": spec.heads * item, "edge_feat": spec.edge_features * item, "edge_grad": spec.heads * compute}
-    lines = ["edge_later = edge_ahead(edge_ids, j, num_entries)"]
+    lines = ["edge_later = edge_index(edge_ids, j + distance)"]
     for name in names:
         starts = range(0, min(sizes[name], 1024), 64)
         lines += [f"prefetch({name} + edge_later * {sizes[name]} + {start})" for start in starts]
@@ -162,7 +162,7 @@ def additive_source(spec: AttentionSpec) -> list[str]:
 def _states_ahead(spec: AttentionSpec) -> list[str]:
     """Return the lines that prefetch what is known of a later entry's destination."""
     size = STATE[spec.score]
-    lines = [f"ahead = state + index_ahead(indices, j, num_entries) * {size} * HEADS"]
+    lines = [f"ahead = state + {AHEAD} * {size} * HEADS"]
     return lines + [f"prefetch(ahead + {64 * i})" for i in range(-(-size * spec.heads * 4 // 64))]
 
 

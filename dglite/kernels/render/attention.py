@@ -53,8 +53,8 @@ def attention_source(spec: AttentionSpec) -> str:
     if spec.edges:
         destination, source = edge_term_destination, edge_term_source
     body = {Phase.FORWARD: _forward, Phase.DESTINATION: destination, Phase.SOURCE: source}[spec.phase](spec)
-    distance = MOST_AHEAD if additive else LEAST_AHEAD
-    return "\n".join([*header(spec, distance), *block(body)]) + "\n"
+    most_ahead = MOST_AHEAD if additive else LEAST_AHEAD
+    return "\n".join([*header(spec, most_ahead), *block(body)]) + "\n"
 
 
 # -- forward -----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ __all__ = ["AHEAD", "FAR_RIGHT", "FAR_X", "ColumnPass", "Piece", "accumulate", "
 __all__ += ["operands", "sweeps_of"]
 
 
-AHEAD = "index_ahead(indices, j, num_entries)"
+AHEAD = "index(indices, j + distance)"
 FAR_X = "x + {far} * x_stride * ITEM"
 FAR_RIGHT = "right + {far} * right_stride * ITEM"
 """Templates of addresses of far rows."""

@@ -6,7 +6,7 @@ With one score per edge the lanes of a vector are neighbouring entries; with sev
 from __future__ import annotations
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .sparse import MOST_AHEAD
+from .sparse import MOST_AHEAD, distance_line
 
 __all__ = ["softmax_source"]
 
@@ -25,7 +25,6 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
         "word, prefetch, maximum, exp = simd.word, simd.prefetch, simd.maximum, simd.exp",
         "reduce_add, reduce_max = simd.reduce_add, simd.reduce_max",
         f'edge_index = simd.edge_index_loader("{index}")',
-        f'edge_ahead = simd.edge_ahead_loader("{index}", {MOST_AHEAD})',
     ]
     for width in widths:
         lines.append(f'load{width}, store{width} = simd.loader("{dtype}", {width}), simd.storer("{dtype}", {width})')
@@ -37,11 +36,12 @@ def softmax_source(dtype: str, index: str, heads: int, lanes: int) -> str:
     return "\n".join(lines) + "\n" + body
 
 
-_HEAD = """
+_HEAD = f"""
 
-def {name}(args, row, first, last, out, unused):
+def {{name}}(args, row, first, last, out, unused):
     edge_ids, num_entries = word(args, 2), word(args, 4)
-    {operands}
+    {distance_line(MOST_AHEAD)}
+    {{operands}}
 """
 
 
@@ -52,7 +52,7 @@ def _by_entries(lanes: int) -> str:
         + f"""    rest = last - (last - first) % {lanes}
     wide = splat{lanes}(float("-inf"))
     for j in range(first, rest, {lanes}):
-        prefetch(logits + edge_ahead(edge_ids, j, num_entries) * ITEM)
+        prefetch(logits + edge_index(edge_ids, j + distance) * ITEM)
         value = gather{lanes}(logits, edge_ids, j)
         wide = maximum(value, wide)
     top = reduce_max(wide)
@@ -102,7 +102,7 @@ def _by_heads(heads: int, lanes: int) -> str:
     runs = [lanes] * (heads // lanes) + list(pieces_of(heads % lanes))
     for i, width in enumerate(runs):
         at = f"at = (edge_index(edge_ids, j) * {heads} + {sum(runs[:i])}) * ITEM"
-        ahead = f"prefetch({{}} + edge_ahead(edge_ids, j, num_entries) * {heads} * ITEM)" if i == 0 else ""
+        ahead = f"prefetch({{}} + edge_index(edge_ids, j + distance) * {heads} * ITEM)" if i == 0 else ""
         text["forward"] += f"""    top{i} = splat{width}(float("-inf"))
     for j in range(first, last):
         {at}

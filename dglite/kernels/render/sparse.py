@@ -19,7 +19,8 @@ from ..layout import Pattern
 from ..spec import ITEM_BYTES, REDUCED, KernelSpec, SddmmSpec, SpmmSpec, compute_dtype
 from .factors import OF_ROW, row_factors
 
-__all__ = ["MOST_AHEAD", "called_functions", "indent", "is_fused", "number_text", "sddmm_source", "spmm_source"]
+__all__ = ["LEAST_AHEAD", "MOST_AHEAD", "called_functions", "distance_line", "indent", "is_fused", "number_text"]
+__all__ += ["sddmm_source", "spmm_source"]
 
 LINES_IN_FLIGHT, LEAST_AHEAD, MOST_AHEAD = 128, 8, 32
 """Prefetching keeps about so many cache lines on their way, by looking 8 to 32 entries ahead: narrow rows farther. They
@@ -62,7 +63,17 @@ _ROW_SCALE = """    count = index(indptr, row + 1) - index(indptr, row)
 def _bounds(spec: SpmmSpec) -> str:
     """Return what finds the entries of a row: ``first`` to ``last``."""
     text = "    first, last = max(index(indptr, row), begin), min(index(indptr, row + 1), end)\n"
-    return text if spec.epilogue is None else text + "    if begin < 0:\n        first, last = -1, -1\n"
+    if spec.epilogue is not None:
+        text += "    if begin < 0:\n        first, last = -1, -1\n"
+    return text if spec.near else text + indent(distance_line(_entries_ahead(spec)), 4)
+
+
+def distance_line(most: int) -> str:
+    """Return the line that finds how many entries ahead of its use a row is prefetched.
+
+    The last entries look less far ahead, down to themselves, so that no entry has to be compared with the last one.
+    """
+    return f"distance = min({most}, num_entries - last)"
 
 
 def _next_row(spec: SpmmSpec) -> str:
@@ -104,8 +115,6 @@ def _header(spec: KernelSpec) -> str:
         "maximum, minimum, reduce_add = simd.maximum, simd.minimum, simd.reduce_add",
         *(f"{name} = simd.{name}" for name in sorted(set().union(*map(called_functions, spec.exprs)))),
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
-        f'index_ahead = simd.ahead_loader("{spec.index}", {_distance(spec)})',
-        f'edge_index_ahead = simd.edge_ahead_loader("{spec.index}", {_distance(spec)})',
     ]
     for width in sorted(widths | {1}, reverse=True):
         lines.append(
@@ -283,7 +292,8 @@ def sddmm_source(spec: SddmmSpec) -> str:
     return f'''"""g-SDDMM: {"sum of " if spec.dot else ""}{spec.expr} ({spec.dtype}, {spec.index} ids)."""
 {_header(spec)}
 def kernel(args, row, first, last, out, winners):
-{_read_operands(spec)}    for j in range(first, last):
+{_read_operands(spec)}    {distance_line(_entries_ahead(spec))}
+    for j in range(first, last):
 {indent(body + grouped, 8)}'''
 
 
@@ -343,9 +353,9 @@ def _entry(spec: KernelSpec, pieces: tuple[int, ...], k: str) -> list[str]:
     if isinstance(spec, SpmmSpec) and spec.near:
         return lines + [f"prefetch(indices + j * INDEX + {INDICES_AHEAD})"] * (_lines_of_row(spec, pieces) > 1)
     if _reads(spec, Side.U):
-        lines.append("source_ahead = index_ahead(indices, j, num_entries)")
+        lines.append("source_ahead = index(indices, j + distance)")
     if _reads(spec, Side.E):
-        lines.append("edge_ahead = edge_index_ahead(edge_ids, j, num_entries)")
+        lines.append("edge_ahead = edge_index(edge_ids, j + distance)")
     for operand in spec.operands:
         if operand.side in OF_ROW:
             continue
@@ -362,8 +372,8 @@ def _lines_of_row(spec: SpmmSpec, pieces: tuple[int, ...]) -> int:
     return -(-sum(pieces) * ITEM_BYTES[spec.dtype] // 64)
 
 
-def _distance(spec: KernelSpec) -> int:
-    """Return how many entries ahead of its use a row is prefetched."""
+def _entries_ahead(spec: KernelSpec) -> int:
+    """Return how many entries ahead of its use a row is prefetched, but for the last ones."""
     pieces = (spec.lanes,) if spec.blocks else spec.pieces
     lines = sum(_cache_lines(spec, operand, pieces) for operand in spec.operands if operand.side not in OF_ROW)
     return min(max(LINES_IN_FLIGHT // max(lines, 1), LEAST_AHEAD), MOST_AHEAD)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ..spec import ITEM_BYTES, compute_dtype, pieces_of
-from .sparse import WORDS_BEFORE_OPERANDS
+from .sparse import WORDS_BEFORE_OPERANDS, distance_line
 
 __all__ = ["STATE", "WORDS", "AttentionSpec", "Phase", "Score", "block", "draw_multipliers", "exponentials", "header"]
 __all__ += ["in_tiles", "multiplier", "operand_words", "per_head", "runs_of"]
@@ -155,7 +155,7 @@ def per_head(spec: AttentionSpec, *templates: str) -> list[str]:
 
 
 # -- parts of every kernel ---------------------------------------------------------------------------------------------
-def header(spec: AttentionSpec, distance: int) -> list[str]:
+def header(spec: AttentionSpec, most_ahead: int) -> list[str]:
     """Return the imports, the loaders for every width in use, and the kernel's own memory."""
     item, compute, lanes = ITEM_BYTES[spec.dtype], ITEM_BYTES[spec.compute], max(spec.lanes, spec.register)
     widths = [1 << bit for bit in range(lanes.bit_length())]
@@ -170,14 +170,11 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         "exp, log, maximum, reduce_add, steep = simd.exp, simd.log, simd.maximum, simd.reduce_add, tiles.steep",
         'number = simd.loader("float64", 1)',
         f'index, edge_index = simd.index_loader("{spec.index}"), simd.edge_index_loader("{spec.index}")',
-        f'index_ahead = simd.ahead_loader("{spec.index}", {distance})',
         f'draw = philox.multiplier_drawer("{spec.compute}", "{spec.index}")',
         f"by_head = tiles.scratch({spec.heads * compute + 64})",
         f"by_entry = tiles.scratch({spec.tile * spec.heads * compute + 512})",
         f"by_draw = tiles.scratch({spec.tile * drawn})",
     ]
-    if spec.edges:
-        lines.append(f'edge_ahead = simd.edge_ahead_loader("{spec.index}", {distance})')
     for width in widths:
         lines.append(
             f'load{width}, get{width} = simd.loader("{spec.dtype}", {width}), simd.loader("{spec.compute}", {width})'
@@ -194,7 +191,8 @@ def header(spec: AttentionSpec, distance: int) -> list[str]:
         "",
         "",
         "def kernel(args, row, first, last, unused_out, unused):",
-        *block(["indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)"]),
+        "    indices, edge_ids, num_entries = word(args, 1), word(args, 2), word(args, 4)",
+        f"    {distance_line(most_ahead)}",
     ]
 
 

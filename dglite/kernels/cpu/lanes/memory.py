@@ -17,8 +17,6 @@ from ...spec import compute_dtype
 from .vec import BYTES, I8, I16, I32, I64, LANES, STORAGE, Vec, as_vec, constant, shape_of, spread_scalar, value_type
 
 __all__ = [
-    "ahead_loader",
-    "edge_ahead_loader",
     "edge_gather",
     "edge_index_loader",
     "edge_scatter",
@@ -205,20 +203,6 @@ word = index_loader("int64")
 
 
 @cache
-def ahead_loader(dtype: str, distance: int) -> Any:
-    """Return ``index_ahead(address, j, count)``: the id ``distance`` entries after ``j``, or the last one."""
-
-    @intrinsic
-    def index_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return _index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
-
-        return types.int64(types.int64, types.int64, types.int64), codegen
-
-    return index_ahead
-
-
-@cache
 def edge_index_loader(dtype: str) -> Any:
     """Return ``edge_index(address, j)``: the edge id of entry ``j``; ``j`` itself without an array (address 0)."""
 
@@ -232,28 +216,9 @@ def edge_index_loader(dtype: str) -> Any:
     return edge_index
 
 
-@cache
-def edge_ahead_loader(dtype: str, distance: int) -> Any:
-    """Return ``edge_ahead(address, j, count)``: the edge id ``distance`` entries after ``j``, or the last one's."""
-
-    @intrinsic
-    def edge_ahead(typingctx: Any, address: Any, j: Any, count: Any) -> Any:
-        def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return _edge_index(builder, args[0], _ahead(builder, args[1], args[2], distance), dtype)
-
-        return types.int64(types.int64, types.int64, types.int64), codegen
-
-    return edge_ahead
-
-
 def _index(builder: ir.IRBuilder, address: ir.Value, i: ir.Value, dtype: str) -> ir.Value:
     value = builder.load(builder.gep(_pointer(builder, address, LANES[dtype]), [i]))
     return builder.sext(value, I64) if dtype == "int32" else value
-
-
-def _ahead(builder: ir.IRBuilder, j: ir.Value, count: ir.Value, distance: int) -> ir.Value:
-    ahead, final = builder.add(j, I64(distance)), builder.sub(count, I64(1))
-    return builder.select(builder.icmp_signed("<", ahead, final), ahead, final)
 
 
 def _edge_index(builder: ir.IRBuilder, address: ir.Value, j: ir.Value, dtype: str) -> ir.Value:

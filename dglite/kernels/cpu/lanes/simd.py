@@ -3,8 +3,6 @@
 from .elementary import abs, erf, exp, expm1, log, maximum, minimum, power, sigmoid, sign, softplus, sqrt, tanh, where
 from .lanes import differs, greater, reduce_add, reduce_max, select, splat
 from .memory import (
-    ahead_loader,
-    edge_ahead_loader,
     edge_gather,
     edge_index_loader,
     edge_scatter,
@@ -21,9 +19,7 @@ from .memory import (
 
 __all__ = [
     "abs",
-    "ahead_loader",
     "differs",
-    "edge_ahead_loader",
     "edge_gather",
     "edge_index_loader",
     "edge_scatter",

@@ -18,7 +18,7 @@ from dglite.kernels.cpu.lanes.atomic import put_word, read_word
 
 ITEM, CHUNK = {item}, 4096
 word, prefetch = simd.word, simd.prefetch
-edge_index, edge_ahead = simd.edge_index_loader("{index}"), simd.edge_ahead_loader("{index}", 32)
+edge_index = simd.edge_index_loader("{index}")
 load, store = simd.loader("{dtype}", 1), simd.storer("{dtype}", 1)
 
 
@@ -28,7 +28,7 @@ def order(args, task, num_tasks):
         return
     for j in range(count * task // num_tasks, count * (task + 1) // num_tasks):
         if edge_ids != 0:
-            prefetch(source + edge_ahead(edge_ids, j, count) * ITEM)
+            prefetch(source + edge_index(edge_ids, min(j + 32, count - 1)) * ITEM)
         store(target + j * ITEM, load(source + edge_index(edge_ids, j) * ITEM))
 
 
