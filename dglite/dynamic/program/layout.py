@@ -17,13 +17,15 @@ from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
 from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, Stages, rows_of_all
 
-__all__ = ["DTYPES", "NOTHING", "WORDS", "StageTable", "Unsupported", "domain_of"]
+__all__ = ["DTYPES", "MOST_ROWS", "NOTHING", "WORDS", "StageTable", "Unsupported", "domain_of"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""
 _ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
 _ANY_NUMBER = 1 << 62
+MOST_ROWS = 512
+"""Products of more rows are the tensor library's, to which a script returns where it may."""
 
 NOTHING, WORDS = "nothing", "words"
 """Sources of constants, and of words that tell where other words are. Other sources are buffers, tables of the graph by
@@ -125,7 +127,7 @@ class StageTable:
         self._word(0, ("shared", weight.attr))
         self._word(stride * node.dtype.itemsize)
         self._place(stage.place)
-        most, own = products.MOST_ROWS[form] if self._allowed else _ANY_NUMBER, -1
+        most, own = MOST_ROWS if self._allowed else _ANY_NUMBER, -1
         if self._allowed:
             own = len(self._own)
             self._own.append(stage)
