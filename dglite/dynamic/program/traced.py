@@ -185,7 +185,7 @@ def plan_class(
     roots = [Root(Role.SCATTER, j, node) for j, node in enumerate(states)]
     roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes)]
     made = set(ancestors(results))
-    pulls = {node.attr: own_buffer(node, Role.PULL) for node in made if node.kind is NodeKind.PULL}
+    pulls = {node.attr: own_buffer(node) for node in made if node.kind is NodeKind.PULL}
     given = {node: pulls[node.attr].whole for node in made if node.kind is NodeKind.PULL}
     forward = make_plan(builder, roots, given, False, options)
     backward, push_places = None, dict[Node, Place]()
