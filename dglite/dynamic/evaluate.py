@@ -34,9 +34,6 @@ class ProgramEvaluator:
         self._check = check
         self._traces: dict[TraceKey, TracedProgram] = {}
 
-    def __deepcopy__(self, memo: object) -> ProgramEvaluator:
-        return ProgramEvaluator()
-
     def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
         return ProgramEvaluator, ()
 

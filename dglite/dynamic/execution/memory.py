@@ -10,7 +10,7 @@ import torch
 
 from ...backend.memory import pool
 
-__all__ = ["Arena", "empty", "take"]
+__all__ = ["Arena", "empty"]
 
 _SMALL, _LINE = 1 << 15, 64
 _IN_NUMPY: dict[torch.dtype, np.dtype] = {
@@ -20,12 +20,6 @@ _IN_NUMPY: dict[torch.dtype, np.dtype] = {
 }
 
 
-def take(num_bytes: int) -> torch.Tensor:
-    """Return memory, at the beginning of cache lines, and a whole number of them."""
-    num_bytes = max(-(-num_bytes // _LINE) * _LINE, _LINE)
-    return _lent((num_bytes,), torch.uint8, num_bytes)
-
-
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
     num_bytes = math.prod(shape) * dtype.itemsize
@@ -33,10 +27,11 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
 
 
 class Arena:
-    """A block of memory, with views of it as tensors. It must not outlive those."""
+    """A whole number of cache lines, at least ``nbytes``, with views as tensors, which it must not outlive."""
 
     def __init__(self, nbytes: int) -> None:
-        self.nbytes, self._memory = nbytes, take(nbytes)
+        taken = max(-(-nbytes // _LINE) * _LINE, _LINE)
+        self.nbytes, self._memory = nbytes, _lent((taken,), torch.uint8, taken)
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 

@@ -90,7 +90,7 @@ def _same(builder: Builder, x: Node, **_: Any) -> Node:
 
 
 def _stop(builder: Builder, x: Node) -> Node:
-    return builder.make(NodeKind.STOP, (x,), None, x.domain, x.shape, x.dtype)
+    return builder.make(NodeKind.COPY, (x,), "without gradient", x.domain, x.shape, x.dtype)
 
 
 def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None) -> Any:

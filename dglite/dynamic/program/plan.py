@@ -97,9 +97,8 @@ class _Planner:
         if node in self.places:
             return self.places[node]
         source = node.inputs[0] if node.inputs else node
-        if node.kind is NodeKind.STOP or (node.kind is NodeKind.SLICE and not _is_outside(source)):
-            place = self._place(source)
-            self.places[node] = place if node.kind is NodeKind.STOP else place.part(*node.attr)
+        if node.kind is NodeKind.SLICE and not _is_outside(source):
+            self.places[node] = self._place(source).part(*node.attr)
             self.makers[node] = self.makers.get(source, [])
         elif node.kind is NodeKind.CAT:
             place, at, parts = self._memory(node), 0, list[Node]()
@@ -145,7 +144,7 @@ class _Planner:
         if x.kind is NodeKind.EACH:
             return Reading(RowAccess.INDEXED, self._place(source.inputs[0]), 0, "parents")
         inlined = self.options.fuse or x.attr in COMPARISONS
-        if x.kind in (NodeKind.FULL, NodeKind.STOP) or (x.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined):
+        if x.kind is NodeKind.FULL or (x.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined):
             return None
         return Reading(RowAccess.SAME, self._place(x))
 
@@ -225,7 +224,7 @@ class _Planner:
                 return Operand(Side.E, readings.setdefault(reading, len(readings)))
             if node.kind is NodeKind.FULL:
                 return Constant(float(node.attr))
-            if node.kind in (NodeKind.COPY, NodeKind.STOP):
+            if node.kind is NodeKind.COPY:
                 return expr(node.inputs[0])
             assert node.kind is NodeKind.POINTWISE, f"{node} has no formula"
             return Call(OPERATORS[node.attr], tuple(expr(x) for x in node.inputs))

@@ -50,7 +50,7 @@ class Root:
     """A result: the node, what it is, and which one. Keys of state gradients are (slot or None, state)."""
 
     role: Role
-    key: object
+    key: Any
     node: Node
 
 
