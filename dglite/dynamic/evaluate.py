@@ -49,15 +49,18 @@ class ProgramEvaluator:
 
         Where an input is lazy, the call is recorded in its session and the result is lazy.
         """
-        call = self._prepared(graph, inputs, functions, kinds)
-        values: list[Any] = [p.values for p in call.pulled]
-        lazies = [x for x in values if type(x) is LazyTensor]
-        return record_program(call, lazies[0]) if lazies else call.run(values, again)
-
-    def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> VertexCall:
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
-        key = _key(functions, pulled)
+        traced = self._traced(functions, _key(functions, pulled))
+        order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
+        if traced.slots and not traced.gathers_all:
+            _check_children(order, traced.slots)
+        _check_scatters(order, traced.programs, len(inputs))
+        call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
+        lazy = next((x for x in values if type(x) is LazyTensor), None)
+        return call.run(values, again) if lazy is None else record_program(call, lazy)
+
+    def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
         traced = self._traces.get(key)
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
@@ -66,11 +69,7 @@ class ProgramEvaluator:
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
             self._traces[key] = traced
-        order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
-        if traced.slots and not traced.gathers_all:
-            _check_children(order, traced.slots)
-        _check_scatters(order, traced.programs, len(inputs))
-        return VertexCall(traced, order, pulled, type(functions[0]).__name__)
+        return traced
 
 
 def _one_graph(graph: Any) -> DGLGraph:
@@ -162,13 +161,13 @@ def _kinds(
 
 
 def _check_children(order: Order, slots: int) -> None:
-    if order.num_nodes:
-        node, most = order.most_children()
-        if most > slots:
-            raise DGLError(
-                f"node {node} has {most} children, but F gathers children 0 to {slots - 1} only; gather more of them, "
-                "or any number with gather_all()"
-            )
+    degrees = order.bounds[1:] - order.bounds[:-1]
+    if degrees.max(initial=0) > slots:
+        node, most = order.nodes[degrees.argmax()], degrees.max()
+        raise DGLError(
+            f"node {node} has {most} children, but F gathers children 0 to {slots - 1} only; gather more of them, "
+            "or any number with gather_all()"
+        )
 
 
 def _check_scatters(order: Order, programs: Sequence[TracedFunction], num_inputs: int) -> None:

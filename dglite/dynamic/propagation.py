@@ -112,22 +112,21 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
     if known is not None:
         return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
     generator = torch.get_rng_state()
+    found: _PropagationProgram | _Refused | None = None
     try:
         program = _PropagationProgram(identity, functions, graph)
         reason = program.run(graph, kinds)
-        _programs[key] = program
-    except (
-        Exception
-    ) as error:  # whatever it is, message passing runs the functions as written and says it as users know
+        found = program
+    # Whatever it is, message passing runs the functions as written and says it as users know.
+    except Exception as error:
         reason = str(error) or type(error).__name__
-        if _has_cycle(graph):  # another graph may have none
+        found = None if _has_cycle(graph) else _Refused(reason, identity)
+    finally:
+        torch.set_rng_state(generator)
+        if found is None:  # interrupted, or another graph has no cycle: the next call tries again
             _programs.pop(key, None)
         else:
-            _programs[key] = _Refused(reason, identity)
-    except BaseException:  # interrupted: the next call tries again
-        _programs.pop(key, None)
-        raise
-    torch.set_rng_state(generator)
+            _programs[key] = found
     return reason
 
 

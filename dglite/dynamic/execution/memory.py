@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
-from ...backend.memory import pool
+from ...backend import torch_memory
 
 __all__ = ["Arena", "empty"]
 
 _SMALL, _LINE = 1 << 15, 64
-_IN_NUMPY: dict[torch.dtype, np.dtype] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-    torch.uint8: np.dtype(np.uint8),
-}
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
-    num_bytes = math.prod(shape) * dtype.itemsize
-    return torch.empty(shape, dtype=dtype) if num_bytes < _SMALL else _lent(shape, dtype, num_bytes)
+    if math.prod(shape) * dtype.itemsize < _SMALL:
+        return torch.empty(shape, dtype=dtype)
+    return torch_memory.empty(shape, dtype, "cpu", loose=True)
 
 
 class Arena:
@@ -31,7 +26,7 @@ class Arena:
 
     def __init__(self, nbytes: int) -> None:
         taken = max(-(-nbytes // _LINE) * _LINE, _LINE)
-        self.nbytes, self._memory = nbytes, _lent((taken,), torch.uint8, taken)
+        self.nbytes, self._memory = nbytes, torch_memory.empty((taken,), torch.uint8, "cpu", loose=True)
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 
@@ -52,8 +47,3 @@ class Arena:
     def clear(self, nbytes: int) -> None:
         """Set the first bytes to 0."""
         self._memory[:nbytes].zero_()
-
-
-def _lent(shape: Sequence[int], dtype: torch.dtype, num_bytes: int) -> torch.Tensor:
-    lent = pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
-    return torch.empty(shape, dtype=dtype) if lent is None else torch.from_numpy(lent)

@@ -37,8 +37,8 @@ class SweepCall:
 def run_stage(stage: Cell | Heavy, call: SweepCall, first: int, last: int) -> None:
     """Run a stage for the rows of the graph's order from ``first`` to before ``last``."""
     if isinstance(stage, Cell):  # it pulls an input of a dtype that kernels do not move
-        (_, i), out = stage.readings[0].index, call.rows(stage.places[0], first, last)
-        out.copy_(call.values[i].reshape(-1, stage.width)[torch.from_numpy(call.filled.picked[i, first:last])])
+        (_, i), into = stage.readings[0].index, call.rows(stage.places[0], first, last)
+        into.copy_(call.values[i].reshape(-1, stage.width)[torch.from_numpy(call.filled.picked[i, first:last])])
         return
     pairs = zip(stage.node.inputs, stage.places, strict=True)
     inputs = [call.shared[x.attr] if place is None else call.rows(place, first, last) for x, place in pairs]

@@ -87,7 +87,7 @@ class Sweep(torch.autograd.Function):
     ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(rows)], tensors[len(rows) :]
-        run = _Run(script, order, rows, values, shared, ctx.needs_input_grad[4 : 4 + len(rows)])
+        run = _Run(script, order, rows, values, shared)
         pushes = run.forward()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
@@ -135,10 +135,8 @@ class _Run:
         rows: list[torch.Tensor | None],
         values: Sequence[torch.Tensor],
         shared: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
     ) -> None:
-        """``wanted`` are the inputs that have gradients."""
-        self._script, self._order, self._wanted = script, order, wanted
+        self._script, self._order = script, order
         # Kernels read vectors by address.
         self._shared = [x if x.dim() > 1 else x.contiguous() for x in shared]
         self._values = [x if x.is_contiguous() else x.contiguous() for x in values]
@@ -150,13 +148,10 @@ class _Run:
     def _fill(self, lease: Any) -> Filled:
         """Fill the script in; the memory of the values is that of an earlier time where there was one."""
         script, kernels = self._script, compiled("dynamic.schedule")
-        self._value_grads: list[Any] = [None] * len(self._values)
-        self._push_grads: list[torch.Tensor] = []
-        if script.has_backward:
-            for i in script.input_grads:
-                x = self._values[i]
-                self._value_grads[i] = empty(x.shape, x.dtype) if self._wanted[i] else None
-            self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes]
+        self._value_grads: list[torch.Tensor | None] = [None] * len(self._values)
+        for i in script.input_grads:
+            self._value_grads[i] = empty(self._values[i].shape, self._values[i].dtype)
+        self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes] if script.has_backward else []
         addresses = Addresses(
             [x.data_ptr() for x in self._values],
             [0 if x is None else x.data_ptr() for x in self._value_grads],
