@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     """Check one input."""
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
-        rows = _vector(nodes)
+        rows = np.ascontiguousarray(torch.as_tensor(nodes).long().flatten().numpy())
         places, distinct = compiled("dynamic.levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
@@ -103,21 +104,13 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     return PulledInput(x, None)
 
 
-def _vector(nodes: Any) -> np.ndarray:
-    """Return numbers of nodes as int64."""
-    if not isinstance(nodes, torch.Tensor) or nodes.dtype is not torch.int64 or nodes.dim() != 1:
-        nodes = torch.as_tensor(nodes).long().flatten()
-    return np.ascontiguousarray(nodes.numpy())
-
-
 def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
     """Return what tells traces apart; check dtypes and devices."""
     modules = _modules(functions)
-    parameters = (x for m in modules for x in m._parameters.values() if x is not None)
-    parameter = next((x for x in parameters if x.dtype.is_floating_point), None)
-    floats = [p.values for p in pulled if p.values.dtype.is_floating_point]
-    dtype = parameter.dtype if parameter is not None else floats[0].dtype if floats else torch.get_default_dtype()
-    for x in (*floats, *([] if parameter is None else [parameter])):
+    held = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
+    floats = [*islice(held, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
+    dtype = floats[0].dtype if floats else torch.get_default_dtype()
+    for x in floats:
         if x.dtype != dtype or dtype not in _FLOATS or x.device.type != "cpu":
             raise DGLError(
                 f"a vertex program got {x.dtype} on {x.device}, beside {dtype}; inputs and parameters must be all "

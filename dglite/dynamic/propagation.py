@@ -199,6 +199,9 @@ class _PropagationProgram:
             raise _UnfitError("a function draws random numbers")
 
 
+_stack = partial(torch.stack, dim=1)
+
+
 class _Spec:
     """What the functions read and write, found out by calling them on a few made-up rows.
 
@@ -245,7 +248,7 @@ class _Spec:
         return name in self._fit and self._fit[name].shape == x.shape[1:] and self._fit[name].dtype == x.dtype
 
     def compute(
-        self, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = None
+        self, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = _stack
     ) -> Mapping[str, torch.Tensor]:
         """Return what the functions make of some vertices, whose children have the columns ``sources``."""
         message, reduce, apply = self.functions
@@ -254,7 +257,7 @@ class _Spec:
         data = Columns("nodes", names, lambda name: self._own(own, name, rows))
         if sources:
             sent = [self._sent(message, source, data, rows) for source in sources]
-            mailbox = {name: (stack or _stack)([messages[name] for messages in sent]) for name in sent[0]}
+            mailbox = {name: stack([messages[name] for messages in sent]) for name in sent[0]}
             shown = Columns("messages", mailbox, mailbox.__getitem__)
             table = checked(
                 reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2])), (rows,), "nodes", _CPU, reduce
@@ -304,10 +307,6 @@ def _refuse(*_: Any) -> NoReturn:
 
 def _absent(name: str) -> str:
     return f"the nodes have no matrix {name!r} of float32 or float64"
-
-
-def _stack(messages: list[torch.Tensor]) -> torch.Tensor:
-    return torch.stack(messages, 1)
 
 
 class _Vertex(VertexFunction):

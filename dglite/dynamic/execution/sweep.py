@@ -179,13 +179,10 @@ class _Run:
         self._filled = None  # what it gives is no longer ours: another time it is filled in anew
         for given, into in zip(gradients, self._push_grads, strict=False):
             into.zero_() if given is None else into.copy_(given.view(into.shape))
-        call = self._go(filled, 1)
-        found: list[torch.Tensor | None] = [None] * len(self._shared)
-        self._add_parts(filled, found)
-        for i, term in call.shared_grads.items():
-            known = found[i]
-            found[i] = term if known is None else known + term
-        return list(self._value_grads), found
+        terms = self._go(filled, 1).shared_grads
+        found = self._of_rows(filled)
+        found |= {i: found[i] + term if i in found else term for i, term in terms.items()}
+        return self._value_grads, [found.get(i) for i in range(len(self._shared))]
 
     def _go(self, filled: Filled, which: int) -> SweepCall:
         """Go through the lines of a direction."""
@@ -199,12 +196,13 @@ class _Run:
         kernels.run_lines(team, done, len(lines))
         return call
 
-    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None]) -> None:
+    def _of_rows(self, filled: Filled) -> dict[int, torch.Tensor]:
         """Add up what the rows of all classes give to each shared tensor: many rows by torch, then few by kernels."""
+        found = dict[int, torch.Tensor]()
         words, work, kernels = list[tuple[Any, ...]](), 0, compiled("dynamic.kernels")
         parts = zip(self._script.parts, filled.parts.tolist(), strict=True)
         for part, (count, x, x_row, y, y_row) in sorted(parts, key=lambda pair: -pair[1][0]):
-            weight, known = self._shared[part.shared], found[part.shared]
+            weight, known = self._shared[part.shared], found.get(part.shared)
             made = found[part.shared] = empty(weight.shape, weight.dtype) if known is None else known
             into = made if part.form == "outer" else made.view(1, -1)
             (height, width), dtype = into.shape, DTYPES[into.dtype]
@@ -226,3 +224,4 @@ class _Run:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)
             kernels.run_steps(table.ctypes.data, starts.ctypes.data, 0, len(words), work, torch.get_num_threads())
+        return found

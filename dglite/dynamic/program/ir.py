@@ -216,23 +216,17 @@ class Builder:
         if x.kind is NodeKind.FULL:
             return self.full(x.attr, x, (stop - start,))
         if x.kind is NodeKind.CAT:
-            found = self._part(x, start, stop)
-            if found is not None:
-                return found
+            at = 0
+            for part in x.inputs:
+                if at <= start and stop <= at + part.width:
+                    return self.slice(part, start - at, stop - at)
+                at += part.width
         if x.kind in (NodeKind.POINTWISE, NodeKind.COPY):
             parts = [self.slice(arg, start, stop) for arg in x.inputs]
             return self.make(x.kind, parts, x.attr, x.domain, (stop - start,), x.dtype)
         if x.kind is NodeKind.EACH:
             return self.each(self.slice(x.inputs[0], start, stop))
         return self.make(NodeKind.SLICE, (x,), (start, stop), x.domain, (stop - start,), x.dtype)
-
-    def _part(self, x: Node, start: int, stop: int) -> Node | None:
-        at = 0
-        for part in x.inputs:
-            if at <= start and stop <= at + part.width:
-                return self.slice(part, start - at, stop - at)
-            at += part.width
-        return None
 
     def reshaped(self, x: Node, shape: Sequence[int]) -> Node:
         """Return the same row in another shape."""
