@@ -25,8 +25,8 @@ _IN_NUMPY: Mapping[torch.dtype, np.dtype] = {
 }
 
 
-def empty(shape: Sequence[int], dtype: torch.dtype, device: Any, loose: bool = False) -> torch.Tensor:
-    """Return an uninitialised tensor, on the CPU of memory of the pool; for ``loose`` see :meth:`.memory.Pool.lend`."""
+def empty(shape: Sequence[int], dtype: torch.dtype, device: Any) -> torch.Tensor:
+    """Return an uninitialised tensor, on the CPU of memory of the pool."""
 
     def fresh() -> torch.Tensor:
         return torch.empty(tuple(shape), dtype=dtype, device=device)
@@ -34,7 +34,7 @@ def empty(shape: Sequence[int], dtype: torch.dtype, device: Any, loose: bool = F
     if torch.device(device).type != "cpu" or torch.compiler.is_compiling():
         return fresh()
     nbytes = prod(shape) * dtype.itemsize
-    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes, loose)
+    lent = pool.lend(shape, _IN_NUMPY[dtype], nbytes)
     if lent is None:
         return with_room(fresh, nbytes)  # type: ignore[no-any-return]
     made = torch.from_numpy(lent)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
-from ...backend import torch_memory
+from ...backend.memory import pool
 
 __all__ = ["Arena", "empty"]
 
 _SMALL, _LINE = 1 << 15, 64
+_IN_NUMPY = {getattr(torch, name): np.dtype(name) for name in ("float32", "float64", "uint8")}
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
-    if math.prod(shape) * dtype.itemsize < _SMALL:
-        return torch.empty(shape, dtype=dtype)
-    return torch_memory.empty(shape, dtype, "cpu", loose=True)
+    num_bytes = math.prod(shape) * dtype.itemsize
+    lent = None if num_bytes < _SMALL else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
+    return torch.empty(shape, dtype=dtype) if lent is None else torch.from_numpy(lent)
 
 
 class Arena:
@@ -26,7 +28,9 @@ class Arena:
 
     def __init__(self, nbytes: int) -> None:
         taken = max(-(-nbytes // _LINE) * _LINE, _LINE)
-        self.nbytes, self._memory = nbytes, torch_memory.empty((taken,), torch.uint8, "cpu", loose=True)
+        lent = pool.lend((taken,), _IN_NUMPY[torch.uint8], taken, loose=True)
+        self._memory = torch.empty(taken, dtype=torch.uint8) if lent is None else torch.from_numpy(lent)
+        self.nbytes = nbytes
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 
