@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,6 @@ class ProgramEvaluator:
         self._check = check
         self._traces: dict[TraceKey, TracedProgram] = {}
 
-    def __deepcopy__(self, memo: object) -> ProgramEvaluator:
-        return ProgramEvaluator()
-
     def __reduce__(self) -> tuple[type[ProgramEvaluator], tuple[()]]:
         return ProgramEvaluator, ()
 
@@ -52,15 +50,18 @@ class ProgramEvaluator:
 
         Where an input is lazy, the call is recorded in its session and the result is lazy.
         """
-        call = self._prepared(graph, inputs, functions, kinds)
-        values: list[Any] = [p.values for p in call.pulled]
-        lazies = [x for x in values if type(x) is LazyTensor]
-        return record_program(call, lazies[0]) if lazies else call.run(values, again)
-
-    def _prepared(self, graph: Any, inputs: Sequence[Any], functions: Sequence[Any], kinds: Any) -> VertexCall:
         g = _one_graph(graph)
         pulled = [_pulled(i, x, g.num_nodes()) for i, x in enumerate(inputs)]
-        key = _key(functions, pulled)
+        traced = self._traced(functions, _key(functions, pulled))
+        order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
+        if traced.slots and not traced.gathers_all:
+            _check_children(order, traced.slots)
+        _check_scatters(order, traced.programs, len(inputs))
+        call, values = VertexCall(traced, order, pulled, type(functions[0]).__name__), [p.values for p in pulled]
+        lazy = next((x for x in values if type(x) is LazyTensor), None)
+        return call.run(values, again) if lazy is None else record_program(call, lazy)
+
+    def _traced(self, functions: Sequence[Any], key: TraceKey) -> TracedProgram:
         traced = self._traces.get(key)
         if traced is None or not traced.is_current():
             if len(self._traces) >= _MOST_TRACES:
@@ -69,11 +70,7 @@ class ProgramEvaluator:
             if self._check is not None:
                 self._check(traced.nodes, dict(enumerate(traced.shared)))
             self._traces[key] = traced
-        order = order_of(g.adjacency(), *_kinds(g.num_nodes(), kinds, len(functions), pulled))
-        if traced.slots and not traced.gathers_all:
-            _check_children(order, traced.slots)
-        _check_scatters(order, traced.programs, len(inputs))
-        return VertexCall(traced, order, pulled, type(functions[0]).__name__)
+        return traced
 
 
 def _one_graph(graph: Any) -> DGLGraph:
@@ -90,7 +87,7 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     """Check one input."""
     if isinstance(x, tuple) and len(x) == 2:
         nodes, values = x
-        rows = _vector(nodes)
+        rows = np.ascontiguousarray(torch.as_tensor(nodes).long().flatten().numpy())
         places, distinct = compiled("dynamic.levels").places_of(rows, num_nodes)
         if len(rows) != len(values) or not distinct:
             raise DGLError(
@@ -107,21 +104,13 @@ def _pulled(i: int, x: Any, num_nodes: int) -> PulledInput:
     return PulledInput(x, None)
 
 
-def _vector(nodes: Any) -> np.ndarray:
-    """Return numbers of nodes as int64."""
-    if not isinstance(nodes, torch.Tensor) or nodes.dtype is not torch.int64 or nodes.dim() != 1:
-        nodes = torch.as_tensor(nodes).long().flatten()
-    return np.ascontiguousarray(nodes.numpy())
-
-
 def _key(functions: Sequence[Any], pulled: Sequence[PulledInput]) -> TraceKey:
     """Return what tells traces apart; check dtypes and devices."""
     modules = _modules(functions)
-    parameters = (x for m in modules for x in m._parameters.values() if x is not None)
-    parameter = next((x for x in parameters if x.dtype.is_floating_point), None)
-    floats = [p.values for p in pulled if p.values.dtype.is_floating_point]
-    dtype = parameter.dtype if parameter is not None else floats[0].dtype if floats else torch.get_default_dtype()
-    for x in (*floats, *([] if parameter is None else [parameter])):
+    held = (x for m in modules for x in m._parameters.values() if x is not None and x.dtype.is_floating_point)
+    floats = [*islice(held, 1), *(p.values for p in pulled if p.values.dtype.is_floating_point)]
+    dtype = floats[0].dtype if floats else torch.get_default_dtype()
+    for x in floats:
         if x.dtype != dtype or dtype not in _FLOATS or x.device.type != "cpu":
             raise DGLError(
                 f"a vertex program got {x.dtype} on {x.device}, beside {dtype}; inputs and parameters must be all "
@@ -165,13 +154,13 @@ def _kinds(
 
 
 def _check_children(order: Order, slots: int) -> None:
-    if order.num_nodes:
-        node, most = order.most_children()
-        if most > slots:
-            raise DGLError(
-                f"node {node} has {most} children, but F gathers children 0 to {slots - 1} only; gather more of them, "
-                "or any number with gather_all()"
-            )
+    degrees = order.bounds[1:] - order.bounds[:-1]
+    if degrees.max(initial=0) > slots:
+        node, most = order.nodes[degrees.argmax()], degrees.max()
+        raise DGLError(
+            f"node {node} has {most} children, but F gathers children 0 to {slots - 1} only; gather more of them, "
+            "or any number with gather_all()"
+        )
 
 
 def _check_scatters(order: Order, programs: Sequence[TracedFunction], num_inputs: int) -> None:

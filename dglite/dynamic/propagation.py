@@ -112,22 +112,21 @@ def _run(key: Any, identity: FunctionIdentity, functions: Functions, graph: DGLG
     if known is not None:
         return known.reason if isinstance(known, _Refused) else known.run(graph, kinds)
     generator = torch.get_rng_state()
+    found: _PropagationProgram | _Refused | None = None
     try:
         program = _PropagationProgram(identity, functions, graph)
         reason = program.run(graph, kinds)
-        _programs[key] = program
-    except (
-        Exception
-    ) as error:  # whatever it is, message passing runs the functions as written and says it as users know
+        found = program
+    # Whatever it is, message passing runs the functions as written and says it as users know.
+    except Exception as error:
         reason = str(error) or type(error).__name__
-        if _has_cycle(graph):  # another graph may have none
+        found = None if _has_cycle(graph) else _Refused(reason, identity)
+    finally:
+        torch.set_rng_state(generator)
+        if found is None:  # interrupted, or another graph has no cycle: the next call tries again
             _programs.pop(key, None)
         else:
-            _programs[key] = _Refused(reason, identity)
-    except BaseException:  # interrupted: the next call tries again
-        _programs.pop(key, None)
-        raise
-    torch.set_rng_state(generator)
+            _programs[key] = found
     return reason
 
 
@@ -147,23 +146,34 @@ class _PropagationProgram:
     """Functions of the vertices of each degree, from the columns that they read to those that are written."""
 
     def __init__(self, identity: FunctionIdentity, functions: Functions, graph: DGLGraph) -> None:
-        self._identity, self._functions = identity, functions
-        spec = _Spec(functions, graph)
-        self._read, self._written = spec.read, spec.written
+        self._identity, self._spec = identity, _Spec(functions, graph)
         self._evaluator = ProgramEvaluator(self._check)
         degrees = np.flatnonzero(np.bincount(graph.adjacency().in_degrees()))
-        self._vertices = [_Vertex(spec, identity, functions, int(degree)) for degree in degrees]
+        self._vertices = [_Vertex(self._spec, identity, int(degree)) for degree in degrees]
 
     def run(self, graph: DGLGraph, kinds: np.ndarray) -> str | None:
         """Write what the functions compute; return why it could not be done."""
         frame = graph.node_frame()
-        inputs = [frame[name] for name in self._read]
+        inputs = [frame[name] for name in self._spec.read]
         if any(type(x) not in (torch.Tensor, nn.Parameter) or x.layout is not torch.strided for x in inputs):
             return "a feature is sparse or of a subclass of torch.Tensor"
-        again = _Again(graph, self._functions, self._read, self._written, self._identity.layers)
+        again = partial(self._again, graph.local_var())
         results = self._evaluator(graph, inputs, self._vertices, torch.from_numpy(kinds), again)
-        frame.update(dict(zip(self._written, results if isinstance(results, tuple) else (results,), strict=True)))
+        frame.update(dict(zip(self._spec.written, results if isinstance(results, tuple) else (results,), strict=True)))
         return None
+
+    def _again(
+        self, graph: DGLGraph, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor]
+    ) -> list[torch.Tensor]:
+        """Return what is written by message passing, for a second derivative: on the graph as it was.
+
+        ``values`` are in the place of the columns that are read, ``stand_ins`` in that of parameters, by their id.
+        """
+        graph = graph.local_var()
+        graph.ndata.update(dict(zip(self._spec.read, values, strict=True)))
+        with _replaced(self._identity.layers, stand_ins):
+            graph.prop_nodes(topological_nodes_generator(graph), *self._spec.functions)
+        return [graph.ndata[name] for name in self._spec.written]
 
     def _check(self, nodes: Iterable[Node], shared: Mapping[int, Any]) -> None:
         """Raise unless a trace does what the functions do each time that they are called.
@@ -189,6 +199,9 @@ class _PropagationProgram:
             raise _UnfitError("a function draws random numbers")
 
 
+_stack = partial(torch.stack, dim=1)
+
+
 class _Spec:
     """What the functions read and write, found out by calling them on a few made-up rows.
 
@@ -197,7 +210,7 @@ class _Spec:
     """
 
     def __init__(self, functions: Functions, graph: DGLGraph) -> None:
-        self.names = set(graph.node_frame().schemes)
+        self.functions, self.names = functions, set(graph.node_frame().schemes)
         self.etype, self.created = graph.canonical_etypes[0], dict[str, int]()
         self._fit = {
             name: scheme
@@ -206,18 +219,19 @@ class _Spec:
         }
         with torch.no_grad():
             rows = {name: torch.rand(_ROWS, *scheme.shape, dtype=scheme.dtype) for name, scheme in self._fit.items()}
-            self._find(functions, rows)
+            self._find(rows)
 
-    def _find(self, functions: Functions, rows: dict[str, torch.Tensor]) -> None:
+    def _find(self, rows: dict[str, torch.Tensor]) -> None:
         read, sent = set[str](), set[str]()
-        first = self.compute(functions, _NotedColumns(rows, read), [], _ROWS)
+        first = self.compute(_NotedColumns(rows, read), [], _ROWS)
         after = {**rows, **first}
         self.created = {name: x.shape[1] for name, x in first.items() if name not in self.names and x.dim() == 2}
-        result = self.compute(functions, _NotedColumns(rows, read), [_NotedColumns(after, sent)] * 2, _ROWS)
-        if functions[2] is not None and set(first) != set(result):
+        result = self.compute(_NotedColumns(rows, read), [_NotedColumns(after, sent)] * 2, _ROWS)
+        applies = self.functions[2] is not None
+        if applies and set(first) != set(result):
             raise _UnfitError("nodes without messages get other columns from the apply function than the others")
         self.written, self.states = list(result), [(name, after[name].shape[1]) for name in sorted(sent)]
-        kept = sent - set(result) if functions[2] is not None else sent | set(result)
+        kept = sent - set(result) if applies else sent | set(result)
         self.read = sorted((read | kept) & self.names)
         # Message passing calls the message function for vertices without children, too, with no edges.
         if not sent or not sent <= self.names:
@@ -234,16 +248,16 @@ class _Spec:
         return name in self._fit and self._fit[name].shape == x.shape[1:] and self._fit[name].dtype == x.dtype
 
     def compute(
-        self, functions: Functions, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = None
+        self, own: Mapping[str, torch.Tensor], sources: list[Any], rows: int, stack: Any = _stack
     ) -> Mapping[str, torch.Tensor]:
         """Return what the functions make of some vertices, whose children have the columns ``sources``."""
-        message, reduce, apply = functions
+        message, reduce, apply = self.functions
         table: Mapping[str, torch.Tensor] = {}
         names = self.names | (set(self.created) if sources and apply is not None else set())
         data = Columns("nodes", names, lambda name: self._own(own, name, rows))
         if sources:
             sent = [self._sent(message, source, data, rows) for source in sources]
-            mailbox = {name: (stack or _stack)([messages[name] for messages in sent]) for name in sent[0]}
+            mailbox = {name: stack([messages[name] for messages in sent]) for name in sent[0]}
             shown = Columns("messages", mailbox, mailbox.__getitem__)
             table = checked(
                 reduce(NodeBatch(data, shown, rows, _refuse, self.etype[2])), (rows,), "nodes", _CPU, reduce
@@ -295,16 +309,12 @@ def _absent(name: str) -> str:
     return f"the nodes have no matrix {name!r} of float32 or float64"
 
 
-def _stack(messages: list[torch.Tensor]) -> torch.Tensor:
-    return torch.stack(messages, 1)
-
-
 class _Vertex(VertexFunction):
     """The function of vertices with ``degree`` children."""
 
-    def __init__(self, spec: _Spec, identity: FunctionIdentity, functions: Functions, degree: int) -> None:
+    def __init__(self, spec: _Spec, identity: FunctionIdentity, degree: int) -> None:
         super().__init__([width for _, width in spec.states])
-        self._spec, self._degree, self._of = spec, degree, functions
+        self._spec, self._degree = spec, degree
         self.layers = nn.ModuleList(identity.layers)
         for i, x in enumerate(identity.tensors.values()):
             self.register_buffer(f"captured{i}", x, persistent=False)
@@ -318,7 +328,7 @@ class _Vertex(VertexFunction):
         names = [name for name, _ in spec.states]
         sources = [dict(zip(names, self.gather(k), strict=True)) for k in range(self._degree)]
         with EachMessage(recorder):
-            table = spec.compute(self._of, own, sources, rows, partial(side_by_side, recorder))
+            table = spec.compute(own, sources, rows, partial(side_by_side, recorder))
         result = {name: table[name] if name in table else self._before(own, name, rows) for name in spec.written}
         if not table.keys() <= result.keys():
             raise _UnfitError("the functions write other columns for some in-degrees than for others")
@@ -327,29 +337,11 @@ class _Vertex(VertexFunction):
 
     def _before(self, own: Mapping[str, torch.Tensor], name: str, rows: int) -> torch.Tensor:
         """Return what a vertex without messages has in a column that only messages write."""
-        if self._degree or self._of[2] is not None:
+        if self._degree or self._spec.functions[2] is not None:
             raise _UnfitError("the functions write other columns for some in-degrees than for others")
         if name in own:
             return own[name]
         return torch.zeros(rows, *self._spec.widths[name], dtype=next(iter(own.values())).dtype)
-
-
-class _Again:
-    """The same by message passing, for a second derivative: the graph as it was, other tensors for what is read."""
-
-    def __init__(
-        self, graph: DGLGraph, functions: Functions, read: list[str], written: list[str], layers: list[nn.Module]
-    ) -> None:
-        self._graph, self._functions = graph.local_var(), functions
-        self._read, self._written, self._layers = read, written, layers
-
-    def __call__(self, values: Sequence[torch.Tensor], stand_ins: Mapping[int, torch.Tensor]) -> list[torch.Tensor]:
-        """Return the written columns; layers compute with ``stand_ins`` for parameters, by their id."""
-        graph = self._graph.local_var()
-        graph.ndata.update(dict(zip(self._read, values, strict=True)))
-        with _replaced(self._layers, stand_ins):
-            graph.prop_nodes(topological_nodes_generator(graph), *self._functions)
-        return [graph.ndata[name] for name in self._written]
 
 
 @contextmanager

@@ -114,14 +114,15 @@ class VertexFunction(nn.Module):
         if not isinstance(k, int) or k < 0:
             raise DGLError(f"gather({k!r}): expected the number of a child, 0 for the first")
         recorder.program.slots = max(recorder.program.slots, k + 1)
-        return self._states(recorder, NodeKind.GATHER, Domain.VERTEX, [(k, j) for j in range(len(self.state_sizes))])
+        slots = [(k, j) for j in range(len(self.state_sizes))]
+        return self._made(*self._states(recorder, NodeKind.GATHER, Domain.VERTEX, slots))
 
     def gather_all(self) -> Children:
         """Return the states of all children, to compute with each and to add up."""
         recorder = active_recorder("gather_all")
         recorder.program.gathers_all = True
-        states = self._states(recorder, NodeKind.CHILD, Domain.EDGE, list(range(len(self.state_sizes))))
-        return Children(recorder, states, self._made)
+        numbers = range(len(self.state_sizes))
+        return Children(recorder, self._states(recorder, NodeKind.CHILD, Domain.EDGE, numbers), self._made)
 
     def _made(self, *states: torch.Tensor) -> Any:
         """Return states as F sees them: one tensor, a tuple, or a tuple with names."""
@@ -129,13 +130,11 @@ class VertexFunction(nn.Module):
             return states[0]
         return states if self._state_names is None else _state_class(self._state_names)(*states)
 
-    def _states(self, recorder: Recorder, kind: NodeKind, domain: Domain, attributes: list[Any]) -> Any:
-        make = recorder.builder.make
-        nodes = [
-            make(kind, (), attr, domain, (size,), recorder.dtype)
-            for attr, size in zip(attributes, self.state_sizes, strict=True)
-        ]
-        return self._made(*map(recorder.value, nodes))
+    def _states(
+        self, recorder: Recorder, kind: NodeKind, domain: Domain, attributes: Sequence[Any]
+    ) -> list[torch.Tensor]:
+        make, pairs = recorder.builder.make, zip(attributes, self.state_sizes, strict=True)
+        return [recorder.value(make(kind, (), attr, domain, (size,), recorder.dtype)) for attr, size in pairs]
 
     def scatter(self, *states: torch.Tensor, **named: torch.Tensor) -> None:
         """Give the vertex its state, which its parents gather: in the order, or by the names, of ``state``."""
@@ -175,22 +174,16 @@ class Children:
     ``states`` has them all; by number, or by name where they have names, single ones.
     """
 
-    def __init__(self, recorder: Recorder, states: Any, made: Any) -> None:
-        self._recorder, self.states, self._made = recorder, states, made
+    def __init__(self, recorder: Recorder, states: Sequence[torch.Tensor], made: Any) -> None:
+        self._recorder, self._every, self._made, self.states = recorder, states, made, made(*states)
 
     def __getitem__(self, which: int | str) -> torch.Tensor:
         """Return one of several states."""
-        if isinstance(self.states, torch.Tensor):
-            return (self.states,)[which]  # type: ignore[index]
-        return getattr(self.states, which) if isinstance(which, str) else self.states[which]
+        return getattr(self.states, which) if isinstance(which, str) else self._every[which]
 
     def sum(self, x: torch.Tensor | None = None) -> Any:
         """Return, for each vertex, the sum of ``x`` over its children, 0 without; of each state when ``x`` is None."""
-        if x is not None:
-            return self._sum(x)
-        if isinstance(self.states, torch.Tensor):
-            return self._sum(self.states)
-        return self._made(*map(self._sum, self.states))
+        return self._made(*map(self._sum, self._every)) if x is None else self._sum(x)
 
     def _sum(self, x: torch.Tensor) -> torch.Tensor:
         node = self._recorder.node(x)

@@ -13,6 +13,7 @@ from torch import nn
 import dglite
 from dglite import DGLGraph, dynamic
 from dglite.dynamic.execution import sweep
+from dglite.dynamic.program import layout
 from tests.dynamic.plain import evaluate
 from tests.dynamic.programs import BinaryTreeLSTM, Chain, ChildSumTreeLSTM, Gated, Mixed
 
@@ -21,8 +22,14 @@ DAG = ([0, 0, 1, 2, 2, 0, 3, 3], [1, 2, 3, 3, 4, 4, 4, 5])
 """Node 0 has three parents; one edge skips two levels; node 5 has one child."""
 SWITCHES = [{}, {"eager": False}, {"lazy": False}, {"fuse": False}, {"eager": False, "lazy": False, "fuse": False}]
 
-SCRIPTS = [sweep.MOST_NODES, 0]
-"""Up to how many nodes a call is one script; with 0 none is."""
+FEW = [layout.MOST_ROWS, 0]
+"""Products of how many rows are of kernels; with 0 none is."""
+
+
+@pytest.fixture
+def few(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (layout, sweep):
+        monkeypatch.setattr(module, "MOST_ROWS", request.param)
 
 
 def graph(edges: tuple[list[int], list[int]], num_nodes: int) -> DGLGraph:
@@ -46,9 +53,9 @@ def check(function: Callable, plain: Callable, tensors: list[torch.Tensor], tole
 
 @pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: "-".join(s) or "all")
 @pytest.mark.parametrize("kind", [BinaryTreeLSTM, ChildSumTreeLSTM, Gated, Mixed])
-@pytest.mark.parametrize("most", SCRIPTS)
-def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool], most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "MOST_NODES", most)
+@pytest.mark.parametrize("few", FEW, indirect=True)
+@pytest.mark.usefixtures("few")
+def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool]) -> None:
     torch.manual_seed(0)
     for edges in (TREE,) if kind is BinaryTreeLSTM else (TREE, DAG):
         g = graph(edges, 7)
@@ -58,9 +65,9 @@ def test_a_tree_and_a_dag(kind: type, switches: dict[str, bool], most: int, monk
 
 
 @pytest.mark.parametrize("size", [1, 16, 37])
-@pytest.mark.parametrize("most", SCRIPTS)
-def test_float32_and_widths_that_fill_no_vector(size: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "MOST_NODES", most)
+@pytest.mark.parametrize("few", FEW, indirect=True)
+@pytest.mark.usefixtures("few")
+def test_float32_and_widths_that_fill_no_vector(size: int) -> None:
     torch.manual_seed(0)
     g, program, x = graph(TREE, 7), BinaryTreeLSTM(4, size), torch.randn(7, 4, requires_grad=True)
     check(lambda: program(g, x), lambda: evaluate([program], g, x), [x, *program.parameters()], 1e-5)

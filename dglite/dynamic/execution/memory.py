@@ -10,33 +10,27 @@ import torch
 
 from ...backend.memory import pool
 
-__all__ = ["Arena", "empty", "take"]
+__all__ = ["Arena", "empty"]
 
 _SMALL, _LINE = 1 << 15, 64
-_IN_NUMPY: dict[torch.dtype, np.dtype] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-    torch.uint8: np.dtype(np.uint8),
-}
-
-
-def take(num_bytes: int) -> torch.Tensor:
-    """Return memory, at the beginning of cache lines, and a whole number of them."""
-    num_bytes = max(-(-num_bytes // _LINE) * _LINE, _LINE)
-    return _lent((num_bytes,), torch.uint8, num_bytes)
+_IN_NUMPY = {getattr(torch, name): np.dtype(name) for name in ("float32", "float64", "uint8")}
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor whose memory comes back when nobody refers to it any more; its values are any."""
     num_bytes = math.prod(shape) * dtype.itemsize
-    return torch.empty(shape, dtype=dtype) if num_bytes < _SMALL else _lent(shape, dtype, num_bytes)
+    lent = None if num_bytes < _SMALL else pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
+    return torch.empty(shape, dtype=dtype) if lent is None else torch.from_numpy(lent)
 
 
 class Arena:
-    """A block of memory, with views of it as tensors. It must not outlive those."""
+    """A whole number of cache lines, at least ``nbytes``, with views as tensors, which it must not outlive."""
 
     def __init__(self, nbytes: int) -> None:
-        self.nbytes, self._memory = nbytes, take(nbytes)
+        taken = max(-(-nbytes // _LINE) * _LINE, _LINE)
+        lent = pool.lend((taken,), _IN_NUMPY[torch.uint8], taken, loose=True)
+        self._memory = torch.empty(taken, dtype=torch.uint8) if lent is None else torch.from_numpy(lent)
+        self.nbytes = nbytes
         self.address = self._memory.data_ptr()
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 
@@ -57,8 +51,3 @@ class Arena:
     def clear(self, nbytes: int) -> None:
         """Set the first bytes to 0."""
         self._memory[:nbytes].zero_()
-
-
-def _lent(shape: Sequence[int], dtype: torch.dtype, num_bytes: int) -> torch.Tensor:
-    lent = pool.lend(shape, _IN_NUMPY[dtype], num_bytes, loose=True)
-    return torch.empty(shape, dtype=dtype) if lent is None else torch.from_numpy(lent)

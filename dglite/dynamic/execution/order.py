@@ -50,12 +50,6 @@ class Order:
         made: np.ndarray = kernels.record(*[getattr(self, name) for name in kernels.ORDER])
         return made
 
-    def most_children(self) -> tuple[int, int]:
-        """Return a node that has the most children, and how many."""
-        degrees = self.bounds[1:] - self.bounds[:-1]
-        row = int(degrees.argmax())
-        return int(self.nodes[row]), int(degrees[row])
-
 
 def order_of(adjacency: Adjacency, kinds: np.ndarray | None, num_kinds: int) -> Order:
     """Return the order of a graph's vertices, whose children are the sources of their in-edges in edge-id order.

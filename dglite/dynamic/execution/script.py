@@ -16,7 +16,7 @@ from ...expr import Operand, Side
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from ..program.ir import Domain, NodeKind
-from ..program.layout import StageTable, Unsupported, domain_of
+from ..program.layout import StageTable, Unsupported
 from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
 from ..program.traced import ClassPlan, TracedProgram
 from .memory import Arena
@@ -93,7 +93,6 @@ class Script:
             directions.append((len(classes), len(table.rows), len(bounds)))
         kernels = compiled("dynamic.schedule")
         rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
-        self.work = int(rows[:, [kernels.WORK, kernels.FIXED_WORK]].sum() // max(len(rows), 1))
         lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
         lists |= self._memory() | self._lists() | {"indices": table.indices, "constants": table.constants}
         self._arrays = {name: np.array(values, np.int64) for name, values in lists.items()}
@@ -165,7 +164,7 @@ class Script:
         parts, self.parts = list[list[int]](), list[GradientPart]()
         for c, stage in self._table.parts:
             sides = [self.side(place) for place in stage.places if place is not None]
-            parts.append([num + c if domain_of(stage.node) is Domain.EDGE else c, *sides[0], *sides[-1]])
+            parts.append([num + c if stage.domain is Domain.EDGE else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(GradientPart(int(stage.node.attr), form))
         sources = self._table.sources
@@ -247,7 +246,7 @@ def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:
     first, second = Operand(Side.E, 0), Operand(Side.E, 1)
     readings = (moved, Reading(RowAccess.SAME, into.whole)) if adds else (moved,)
     formula = second + first if adds else first
-    return Cell(StagePhase.EAGER, Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
+    return Cell(Domain.VERTEX, into.width, into.dtype, (formula,), readings, (into.whole,))
 
 
 def _with_first(moves: list[Cell], plan: VertexPlan) -> Stages:

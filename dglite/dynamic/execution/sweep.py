@@ -12,14 +12,14 @@ import torch
 from ...errors import DGLError
 from ...kernels import compiled
 from ..options import current_options
-from ..program.layout import DTYPES
+from ..program.layout import DTYPES, MOST_ROWS
 from ..program.traced import Needs, TracedProgram
-from .memory import Arena, empty
+from .memory import empty
 from .order import Order
 from .script import Addresses, Filled, Script, stacked_rows
-from .stages import Own, SweepCall, bind
+from .stages import SweepCall, run_stage
 
-__all__ = ["MOST_NODES", "PulledInput", "Sweep", "VertexCall"]
+__all__ = ["PulledInput", "Sweep", "VertexCall"]
 
 _NOTHING = torch.empty(0)
 
@@ -68,14 +68,6 @@ class VertexCall:
         return shaped[0] if len(shaped) == 1 else tuple(shaped)
 
 
-MOST_NODES = 1024
-"""On larger graphs products of many rows are the tensor library's, to which a script returns.
-
-With 300 nodes (eight trees, states of 128 to 512) going on without was faster by a tenth to a fifth, with 1,200 by as
-much, with 2,400 as fast.
-"""
-
-
 class Sweep(torch.autograd.Function):
     """``Sweep.apply(script, order, rows, again, *values, *shared)`` returns the pushed values, (nodes, width) each.
 
@@ -95,7 +87,7 @@ class Sweep(torch.autograd.Function):
     ) -> Any:
         """Run the program; remember what its gradient needs."""
         values, shared = tensors[: len(rows)], tensors[len(rows) :]
-        run = _Run(script, order, rows, values, shared, ctx.needs_input_grad[4 : 4 + len(rows)])
+        run = _Run(script, order, rows, values, shared)
         pushes = run.forward()
         ctx.save_for_backward(*tensors)
         ctx.run = run if any(ctx.needs_input_grad) else None
@@ -143,41 +135,33 @@ class _Run:
         rows: list[torch.Tensor | None],
         values: Sequence[torch.Tensor],
         shared: Sequence[torch.Tensor],
-        wanted: Sequence[bool],
     ) -> None:
-        """``wanted`` are the inputs that have gradients."""
-        self._script, self._order, self._wanted = script, order, wanted
+        self._script, self._order = script, order
         # Kernels read vectors by address.
         self._shared = [x if x.dim() > 1 else x.contiguous() for x in shared]
         self._values = [x if x.is_contiguous() else x.contiguous() for x in values]
         self._rows_of = stacked_rows(rows, order.num_nodes)
         self._lengths = np.array([len(x) for x in values], np.int64)
-        self._small, kernels = order.num_nodes <= MOST_NODES, compiled("dynamic.schedule")
-        work = script.work if self._small else kernels.SHARED_FROM
-        self._threads = kernels.team_of(work, torch.get_num_threads())
         self._pushes = [empty((order.num_nodes, width), script.dtype) for width in script.push_widths]
         self._filled: Filled | None = self._fill(None)
 
     def _fill(self, lease: Any) -> Filled:
         """Fill the script in; the memory of the values is that of an earlier time where there was one."""
-        script = self._script
-        self._value_grads: list[Any] = [None] * len(self._values)
-        self._push_grads: list[torch.Tensor] = []
-        if script.has_backward:
-            for i in script.input_grads:
-                x = self._values[i]
-                self._value_grads[i] = empty(x.shape, x.dtype) if self._wanted[i] else None
-            self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes]
+        script, kernels = self._script, compiled("dynamic.schedule")
+        self._value_grads: list[torch.Tensor | None] = [None] * len(self._values)
+        for i in script.input_grads:
+            self._value_grads[i] = empty(self._values[i].shape, self._values[i].dtype)
+        self._push_grads = [empty(x.shape, x.dtype) for x in self._pushes] if script.has_backward else []
         addresses = Addresses(
             [x.data_ptr() for x in self._values],
             [0 if x is None else x.data_ptr() for x in self._value_grads],
             [x.data_ptr() for x in self._pushes],
             [x.data_ptr() for x in self._push_grads] or [0] * len(self._pushes),
         )
-        shared_from = 0 if self._small else compiled("dynamic.schedule").SHARED_FROM
+        threads = kernels.team_of(kernels.SHARED_FROM, torch.get_num_threads())
         filled = script.fill(
-            self._order, self._shared, self._rows_of, self._lengths, addresses, self._threads, None, lease,
-            shared_from,
+            self._order, self._shared, self._rows_of, self._lengths, addresses, threads, None, lease,
+            kernels.SHARED_FROM,
         )  # fmt: skip
         self._lease = filled.lease
         return filled
@@ -195,66 +179,49 @@ class _Run:
         self._filled = None  # what it gives is no longer ours: another time it is filled in anew
         for given, into in zip(gradients, self._push_grads, strict=False):
             into.zero_() if given is None else into.copy_(given.view(into.shape))
-        call = self._go(filled, 1)
-        found: list[torch.Tensor | None] = [None] * len(self._shared)
-        self._add_parts(filled, found)
-        for i, term in call.shared_grads.items():
-            known = found[i]
-            found[i] = term if known is None else known + term
-        return list(self._value_grads), found
+        terms = self._go(filled, 1).shared_grads
+        found = self._of_rows(filled)
+        found |= {i: found[i] + term if i in found else term for i, term in terms.items()}
+        return self._value_grads, [found.get(i) for i in range(len(self._shared))]
 
     def _go(self, filled: Filled, which: int) -> SweepCall:
         """Go through the lines of a direction."""
         kernels, team, lines = compiled("dynamic.schedule"), filled.teams[which], filled.lines[which]
-        call = SweepCall(self._values, filled.picked, self._shared, filled.lease, filled.bases, self._script.side)
-        done, bound = 0, dict[int, Own]()
+        call, done = SweepCall(self._values, self._shared, self._script, filled), 0
         for at in filled.own[which].tolist():
             kernels.run_lines(team, done, at)
             _, first, last, number = lines[at].tolist()
-            if number not in bound:
-                bound[number] = bind(self._script.own[which][number], call)
-            bound[number](first, last)
+            run_stage(self._script.own[which][number], call, first, last)
             done = at + 1
         kernels.run_lines(team, done, len(lines))
         return call
 
-    # -- gradients of shared tensors ----------------------------------------------------------------------------
-    def _add_parts(self, filled: Filled, found: list[torch.Tensor | None]) -> None:
-        """Add up what the rows of all classes give to each shared tensor."""
-        words, work = list[tuple[Any, ...]](), 0
-        for part, (count, *rows) in zip(self._script.parts, filled.parts.tolist(), strict=True):
-            weight, known = self._shared[part.shared], found[part.shared]
-            first = known is None
+    def _of_rows(self, filled: Filled) -> dict[int, torch.Tensor]:
+        """Add up what the rows of all classes give to each shared tensor: many rows by torch, then few by kernels."""
+        found = dict[int, torch.Tensor]()
+        words, work, kernels = list[tuple[Any, ...]](), 0, compiled("dynamic.kernels")
+        parts = zip(self._script.parts, filled.parts.tolist(), strict=True)
+        for part, (count, x, x_row, y, y_row) in sorted(parts, key=lambda pair: -pair[1][0]):
+            weight, known = self._shared[part.shared], found.get(part.shared)
             made = found[part.shared] = empty(weight.shape, weight.dtype) if known is None else known
             into = made if part.form == "outer" else made.view(1, -1)
-            if self._small:
-                height, width = into.shape
-                words.append(_gradient_words(part.form, first, into, count, rows))
+            (height, width), dtype = into.shape, DTYPES[into.dtype]
+            if count <= MOST_ROWS:
+                place = x, x_row, into.data_ptr(), width * into.element_size(), y, y_row
+                scales = (kernels.SET if known is None else kernels.ADD)[dtype]
+                words.append((kernels.matrix_kernel(part.form, dtype), count, height, width, *place, scales))
                 work += count * height * width
+                continue
+            right = filled.lease.view(y, count, y_row, (width,), into.dtype)
+            if part.form == "outer":
+                left = filled.lease.view(x, count, x_row, (height,), into.dtype).t()
+                into.addmm_(left, right, beta=0 if known is None else 1)
+            elif known is None:
+                torch.sum(right, 0, out=into[0])
             else:
-                _add_rows(filled.lease, part.form, first, into, count, rows)
+                into[0].add_(right.sum(0))
         if words:
             table, size = np.array(words, np.int64), len(words[0])
             starts = np.arange(0, table.size, size)
-            compiled("dynamic.kernels").run_steps(
-                table.ctypes.data, starts.ctypes.data, 0, len(words), work, self._threads
-            )
-
-
-def _gradient_words(form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> tuple[Any, ...]:
-    """Return the words of the kernel that sets ``into`` to a product or a sum of few rows, or adds that."""
-    matrix, dtype, (height, width) = compiled("dynamic.kernels"), DTYPES[into.dtype], into.shape
-    place, (x, x_row, y, y_row) = (into.data_ptr(), width * into.element_size()), rows
-    numbers = (matrix.SET if first else matrix.ADD)[dtype]
-    return matrix.matrix_kernel(form, dtype), count, height, width, x, x_row, *place, y, y_row, numbers
-
-
-def _add_rows(block: Arena, form: str, first: bool, into: torch.Tensor, count: int, rows: Sequence[int]) -> None:
-    """Set ``into`` to a product or a sum of many rows, or add that."""
-    (height, width), (x, x_row, y, y_row) = into.shape, rows
-    right = block.view(y, count, y_row, (width,), into.dtype)
-    if form == "totals":
-        torch.sum(right, 0, out=into[0]) if first else into[0].add_(right.sum(0))
-        return
-    left = block.view(x, count, x_row, (height,), into.dtype).t()
-    torch.mm(left, right, out=into) if first else into.addmm_(left, right)
+            kernels.run_steps(table.ctypes.data, starts.ctypes.data, 0, len(words), work, torch.get_num_threads())
+        return found

@@ -6,23 +6,12 @@ each child's state gets. Derivatives of operators come from the operator table.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from .ir import Builder, Domain, Node, NodeKind, OpaqueCall
+from .recipe import Role, Root
 
-__all__ = ["ProgramGradients", "ancestors", "differentiate"]
-
-
-@dataclass
-class ProgramGradients:
-    """Nodes of the gradient, by what they are the gradient of. ``shared`` lists terms whose sum is the gradient."""
-
-    pulls: dict[int, Node] = field(default_factory=dict)
-    gathers: dict[tuple[int, int], Node] = field(default_factory=dict)
-    children: dict[int, Node] = field(default_factory=dict)
-    shared: dict[int, list[Node]] = field(default_factory=dict)
+__all__ = ["ancestors", "differentiate"]
 
 
 def ancestors(roots: Iterable[Node], stop: Container[Node] = ()) -> list[Node]:
@@ -37,45 +26,60 @@ def ancestors(roots: Iterable[Node], stop: Container[Node] = ()) -> list[Node]:
     return sorted(seen, key=lambda node: node.number)
 
 
+def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> list[Root]:
+    """Return the gradients of what the seeds' first nodes are made from; their second nodes are their gradients.
+
+    Several roots of one shared tensor are terms, whose sum is its gradient.
+    """
+    terms = _Terms(builder)
+    for node, seed in seeds:
+        terms.add(node, seed)
+    for node in reversed(ancestors(node for node, _ in seeds)):
+        for domain in (Domain.VERTEX, Domain.EDGE):
+            gradient = terms.total(node, domain)
+            if gradient is not None:
+                _RULES[node.kind](terms, node, gradient)
+    return terms.roots
+
+
 class _Terms:
-    """What has reached the nodes so far: whole rows, and slices of rows, apart for vertices and for edges."""
+    """What has reached columns of the nodes so far, apart for vertices and for edges, and the gradients that are known.
+
+    Only what all share is reached by both.
+    """
 
     def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.whole: dict[tuple[Node, Domain], Node | None] = {}
-        self.parts: dict[tuple[Node, Domain], dict[tuple[int, int], Node]] = {}
+        self.builder, self.roots = builder, list[Root]()
+        self._terms: dict[tuple[Node, Domain], dict[tuple[int, int], Node]] = {}
 
-    def add(self, x: Node, term: Node) -> None:
-        """Add a term of the gradient of ``x``."""
-        if (
-            x.dtype.is_floating_point
-            and x.kind is not NodeKind.FULL
-            and not (term.kind is NodeKind.FULL and term.attr == 0)
-        ):
-            key = x, term.domain
-            self.whole[key] = self.builder.add(self.whole.get(key), term)
+    def add(self, x: Node, term: Node, bounds: tuple[int, int] | None = None) -> None:
+        """Add a term of the gradient of ``x``, or of some columns of it."""
+        if x.dtype.is_floating_point and x.kind is not NodeKind.FULL and not _is_zero(term):
+            terms, bounds = self._terms.setdefault((x, term.domain), {}), bounds or (0, x.width)
+            terms[bounds] = self.builder.add(terms.get(bounds), term)
 
-    def add_part(self, x: Node, bounds: tuple[int, int], term: Node) -> None:
-        """Add a term of the gradient of some columns of ``x``."""
-        if x.dtype.is_floating_point and not (term.kind is NodeKind.FULL and term.attr == 0):
-            parts = self.parts.setdefault((x, term.domain), {})
-            parts[bounds] = self.builder.add(parts.get(bounds), term)
+    def root(self, role: Role, key: object, gradient: Node) -> None:
+        """Note a gradient that nothing is to be derived from any more."""
+        self.roots.append(Root(role, key, gradient))
 
     def total(self, x: Node, domain: Domain) -> Node | None:
         """Return the gradient of ``x``, None when nothing reached it."""
-        whole, parts = self.whole.get((x, domain)), self.parts.get((x, domain))
-        if not parts:
-            return whole
-        bounds = sorted(parts)
-        apart = all(a[1] <= b[0] for a, b in pairwise(bounds))
-        for group in [bounds] if apart else [[b] for b in bounds]:
-            whole = self.builder.add(whole, self._padded(x, domain, {b: parts[b] for b in group}))
+        terms, rows = self._terms.get((x, domain), {}), list[list[tuple[int, int]]]()
+        for bounds in sorted(terms):
+            row = next((row for row in rows if row[-1][1] <= bounds[0]), None)
+            if row is None:
+                rows.append([bounds])
+            else:
+                row.append(bounds)
+        whole: Node | None = None
+        for row in rows:
+            whole = self.builder.add(whole, self._padded(x, domain, {bounds: terms[bounds] for bounds in row}))
         return whole
 
     def _padded(self, x: Node, domain: Domain, parts: dict[tuple[int, int], Node]) -> Node:
-        """Return parts that do not overlap as whole rows, 0 where there is none."""
+        """Return parts in order that do not overlap as whole rows, 0 where there is none."""
         builder, found, at = self.builder, list[Node](), 0
-        for (start, stop), part in sorted(parts.items(), key=lambda item: item[0]):
+        for (start, stop), part in parts.items():
             if start > at:
                 found.append(builder.full(0.0, x, (start - at,), domain))
             found.append(part)
@@ -85,89 +89,72 @@ class _Terms:
         return builder.cat(found)
 
 
-def differentiate(builder: Builder, seeds: Sequence[tuple[Node, Node]]) -> ProgramGradients:
-    """Return the gradients of what the seeds' first nodes are made from; their second nodes are their gradients."""
-    terms, found = _Terms(builder), ProgramGradients()
-    for node, seed in seeds:
-        terms.add(node, seed)
-    for node in reversed(ancestors(node for node, _ in seeds)):
-        if node.domain is Domain.SHARED:
-            _finish_shared(builder, terms, node, found)
-            continue
-        gradient = terms.total(node, node.domain)
-        if gradient is None:
-            continue
-        if node.kind is NodeKind.PULL:
-            found.pulls[node.attr] = gradient
-        elif node.kind is NodeKind.GATHER:
-            found.gathers[node.attr] = gradient
-        elif node.kind is NodeKind.CHILD:
-            found.children[node.attr] = gradient
-        else:
-            _RULES[node.kind](builder, terms, node, gradient, found)
-    return found
+def _is_zero(x: Node) -> bool:
+    return x.kind is NodeKind.FULL and x.attr == 0
 
 
-def _finish_shared(builder: Builder, terms: _Terms, node: Node, found: ProgramGradients) -> None:
-    """Sum what reached one row that all share over the rows; hand on what reached columns of it."""
-    for domain in (Domain.VERTEX, Domain.EDGE):
-        total = terms.total(node, domain)
-        if total is None:
-            continue
-        if node.kind is NodeKind.SLICE:
-            terms.add_part(node.inputs[0], node.attr, total)
-        else:
-            column_sum = builder.make(NodeKind.COLUMN_SUM, (total,), node.attr, Domain.SHARED, node.shape, node.dtype)
-            found.shared.setdefault(node.attr, []).append(column_sum)
+def _leaf(role: Role) -> Callable[[_Terms, Node, Node], None]:
+    return lambda terms, node, gradient: terms.root(role, node.attr, gradient)
 
 
-def _pointwise(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
+def _shared(terms: _Terms, node: Node, gradient: Node) -> None:
+    """Sum what reached one row that all share over the rows."""
+    attributes = node.attr, Domain.SHARED, node.shape, node.dtype
+    terms.root(Role.SHARED_GRAD, node.attr, terms.builder.make(NodeKind.COLUMN_SUM, (gradient,), *attributes))
+
+
+def _pointwise(terms: _Terms, node: Node, gradient: Node) -> None:
+    builder = terms.builder
     for i, x in enumerate(node.inputs):
         if x.dtype.is_floating_point:
             terms.add(x, builder.pointwise("mul", gradient, builder.derivative(node, i), like=gradient))
 
 
-def _matmul(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
+def _copy(terms: _Terms, node: Node, gradient: Node) -> None:
+    if node.attr is None:  # else F detaches it
+        terms.add(node.inputs[0], gradient)
+
+
+def _matmul(terms: _Terms, node: Node, gradient: Node) -> None:
     x, weight = node.inputs
-    terms.add(x, builder.matmul(gradient, weight, not node.attr))
-    pair = (gradient, x) if node.attr else (x, gradient)
-    product = builder.make(NodeKind.WEIGHT_GRAD, pair, weight.attr, Domain.SHARED, weight.shape, weight.dtype)
-    found.shared.setdefault(weight.attr, []).append(product)
+    terms.add(x, terms.builder.matmul(gradient, weight, not node.attr))
+    pair, attributes = (gradient, x) if node.attr else (x, gradient), (Domain.SHARED, weight.shape, weight.dtype)
+    product = terms.builder.make(NodeKind.WEIGHT_GRAD, pair, weight.attr, *attributes)
+    terms.root(Role.SHARED_GRAD, weight.attr, product)
 
 
-def _slice(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
-    terms.add_part(node.inputs[0], node.attr, gradient)
-
-
-def _cat(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
+def _cat(terms: _Terms, node: Node, gradient: Node) -> None:
     at = 0
     for part in node.inputs:
-        terms.add(part, builder.slice(gradient, at, at + part.width))
+        terms.add(part, terms.builder.slice(gradient, at, at + part.width))
         at += part.width
 
 
-def _opaque(builder: Builder, terms: _Terms, node: Node, gradient: Node, found: ProgramGradients) -> None:
+def _opaque(terms: _Terms, node: Node, gradient: Node) -> None:
     assert isinstance(node.attr, OpaqueCall)
     for i, x in enumerate(node.inputs):
         if not x.dtype.is_floating_point:
             continue
-        vjp = builder.make(NodeKind.VJP, (*node.inputs, gradient), (node.attr, i), x.domain, x.shape, x.dtype)
+        inputs, attributes = (*node.inputs, gradient), ((node.attr, i), x.domain, x.shape, x.dtype)
+        vjp = terms.builder.make(NodeKind.VJP, inputs, *attributes)
         if x.domain is Domain.SHARED:
-            found.shared.setdefault(x.attr, []).append(vjp)
+            terms.root(Role.SHARED_GRAD, x.attr, vjp)
         else:
             terms.add(x, vjp)
 
 
-_RULES = {
+_RULES: dict[NodeKind, Callable[[_Terms, Node, Node], None]] = {
+    NodeKind.PULL: _leaf(Role.PULL_GRAD),
+    NodeKind.GATHER: _leaf(Role.STATE_GRAD),
+    NodeKind.CHILD: lambda terms, node, gradient: terms.root(Role.STATE_GRAD, (None, node.attr), gradient),
+    NodeKind.SHARED: _shared,
     NodeKind.POINTWISE: _pointwise,
-    NodeKind.COPY: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], gradient),
+    NodeKind.COPY: _copy,
     NodeKind.MATMUL: _matmul,
-    NodeKind.SUM: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.each(gradient)),
-    NodeKind.EACH: lambda builder, terms, node, gradient, found: terms.add(node.inputs[0], builder.sum(gradient)),
-    NodeKind.SLICE: _slice,
+    NodeKind.SUM: lambda terms, node, gradient: terms.add(node.inputs[0], terms.builder.each(gradient)),
+    NodeKind.EACH: lambda terms, node, gradient: terms.add(node.inputs[0], terms.builder.sum(gradient)),
+    NodeKind.SLICE: lambda terms, node, gradient: terms.add(node.inputs[0], gradient, node.attr),
     NodeKind.CAT: _cat,
-    NodeKind.STOP: lambda *_: None,
-    NodeKind.FULL: lambda *_: None,
-    NodeKind.RANDOM: lambda *_: None,
+    NodeKind.RANDOM: lambda terms, node, gradient: None,
     NodeKind.OPAQUE: _opaque,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -65,7 +66,7 @@ class FunctionIdentity:
             return id(value)
         if kind in (tuple, list):
             return kind, tuple([self._value(x, depth) for x in value])
-        if kind is dict:
+        if kind in (dict, OrderedDict):
             return kind, tuple([(self._value(k, depth), self._value(x, depth)) for k, x in value.items()])
         if isinstance(value, types.FunctionType | types.MethodType):
             return self._function(value, depth + 1)
@@ -79,14 +80,11 @@ class FunctionIdentity:
         self.layers.append(layer)
         if any(getattr(layer, hooks) for hooks in _HOOKS):
             raise _UnknownError(f"the layer {type(layer).__name__} has hooks")
-        found: list[Any] = [id(layer), type(layer), layer.training]
-        for tensors in (layer._parameters, layer._buffers):
-            found += [(name, None if x is None else self._value(x, depth)) for name, x in tensors.items()]
-        found += [(name, self._layer(x, depth)) for name, x in layer._modules.items() if x is not None]
-        settings = [item for item in vars(layer).items() if not item[0].startswith("_") and item[0] != "training"]
-        return (*found, *[(name, self._value(x, depth)) for name, x in settings])
+        read = [item for item in vars(layer).items() if item[0] in _TABLES or not item[0].startswith("_")]
+        return id(layer), type(layer), *[(name, self._value(x, depth)) for name, x in read]
 
 
+_TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 

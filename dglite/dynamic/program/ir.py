@@ -51,7 +51,6 @@ class NodeKind(Enum):
     EACH = "each"
     SLICE = "slice"
     CAT = "cat"
-    STOP = "stop"
     OPAQUE = "opaque"
     VJP = "vjp"
     WEIGHT_GRAD = "weight grad"
@@ -169,9 +168,7 @@ class Builder:
             return self._spread(args[0], like)
         if (name == "add" and a == 0) or (name == "mul" and a == 1):
             return self._spread(args[1], like)
-        if name == "mul" and 0 in (a, b):
-            return self.full(0.0, like)
-        if name == "div" and a == 0:
+        if (name == "mul" and 0 in (a, b)) or (name == "div" and a == 0):
             return self.full(0.0, like)
         if (name == "sub" and a == 0) or (name == "mul" and a == -1):
             return self.pointwise("neg", args[1], like=like)
@@ -219,26 +216,17 @@ class Builder:
         if x.kind is NodeKind.FULL:
             return self.full(x.attr, x, (stop - start,))
         if x.kind is NodeKind.CAT:
-            found = self._part(x, start, stop)
-            if found is not None:
-                return found
-        if x.kind is NodeKind.POINTWISE:
+            at = 0
+            for part in x.inputs:
+                if at <= start and stop <= at + part.width:
+                    return self.slice(part, start - at, stop - at)
+                at += part.width
+        if x.kind in (NodeKind.POINTWISE, NodeKind.COPY):
             parts = [self.slice(arg, start, stop) for arg in x.inputs]
-            return self.make(NodeKind.POINTWISE, parts, x.attr, x.domain, (stop - start,), x.dtype)
-        if x.kind is NodeKind.COPY:
-            part = self.slice(x.inputs[0], start, stop)
-            return self.make(NodeKind.COPY, (part,), None, x.domain, part.shape, x.dtype)
+            return self.make(x.kind, parts, x.attr, x.domain, (stop - start,), x.dtype)
         if x.kind is NodeKind.EACH:
             return self.each(self.slice(x.inputs[0], start, stop))
         return self.make(NodeKind.SLICE, (x,), (start, stop), x.domain, (stop - start,), x.dtype)
-
-    def _part(self, x: Node, start: int, stop: int) -> Node | None:
-        at = 0
-        for part in x.inputs:
-            if at <= start and stop <= at + part.width:
-                return self.slice(part, start - at, stop - at)
-            at += part.width
-        return None
 
     def reshaped(self, x: Node, shape: Sequence[int]) -> Node:
         """Return the same row in another shape."""

@@ -17,13 +17,15 @@ from ...kernels.render.rows import RowAccess
 from .ir import GRADIENT_KINDS, Domain, Node, NodeKind
 from .recipe import Cell, Heavy, Place, Reading, Role, StagePhase, Stages, rows_of_all
 
-__all__ = ["DTYPES", "NOTHING", "WORDS", "StageTable", "Unsupported", "domain_of"]
+__all__ = ["DTYPES", "MOST_ROWS", "NOTHING", "WORDS", "StageTable", "Unsupported"]
 
 DTYPES = {torch.float32: "float32", torch.float64: "float64"}
 _OF_SIZE = {4: "float32", 8: "float64"}
 """What moves bits of a size."""
-_ROW_KINDS = (NodeKind.SUM, NodeKind.COLLECT)
+_SUMS = (NodeKind.SUM, NodeKind.COLLECT)
 _ANY_NUMBER = 1 << 62
+MOST_ROWS = 512
+"""Products of more rows are the tensor library's, to which a script returns where it may."""
 
 NOTHING, WORDS = "nothing", "words"
 """Sources of constants, and of words that tell where other words are. Other sources are buffers, tables of the graph by
@@ -54,12 +56,14 @@ class StageTable:
 
         ``own`` takes those that run, or may run, without kernels.
         """
-        self._class, self._own, bounds = c, own, list[int]()
+        bounds = list[int]()
         for phase in StagePhase:
-            for group in _grouped(stages.get(phase, ())):
-                row = self._chain(group) if isinstance(group, list) else self._heavy(group)
-                if row is not None:
-                    self.rows.append(row)
+            for chain in _chains(stages.get(phase, ())):
+                first, waits = chain[0], phase is not StagePhase.SWEEP or not self._allowed
+                if isinstance(first, Heavy) and first.node.kind in GRADIENT_KINDS and waits:
+                    self.parts.append((c, first))
+                else:
+                    self.rows.append(self._row(chain, own))
             bounds.append(len(self.rows))
         return bounds
 
@@ -67,105 +71,100 @@ class StageTable:
         """Return the number of a source."""
         return self.sources.setdefault(source, len(self.sources))
 
+    def _row(self, chain: list[Cell | Heavy], own: list[Cell | Heavy]) -> list[int]:
+        """Lay down a chain of row kernels, or another stage alone; return its row."""
+        first, lacks, number = chain[0], self._lacks(chain[0]), -1
+        if lacks and not self._allowed:
+            raise Unsupported(lacks)
+        if self._allowed and (lacks or not _is_row_kernel(first)):
+            number = len(own)
+            own.append(first)
+        edges = first.domain is Domain.EDGE
+        if lacks:
+            return [-1, edges, -1, 0, 0, number]
+        start, work, fixed = len(self.indices), 0, 0
+        for constant in (len(chain), *[0] * (2 * len(chain))):
+            self._word(constant)
+        for at, stage in zip(range(start + 1, len(self.indices), 2), chain, strict=True):
+            self.constants[at + 1], self.indices[at + 1] = 8 * len(self.indices), 1
+            for _ in range(2):  # the run of rows
+                self._word(0)
+            self.constants[at], more, fixed = self._kernel(stage)
+            work += more
+        return [start, edges, _ANY_NUMBER if number < 0 else MOST_ROWS, work, fixed, number]
+
+    def _lacks(self, stage: Cell | Heavy) -> str:
+        """Return what of a stage there is no kernel for; nothing where there is one."""
+        if _is_row_kernel(stage):
+            return ""
+        if isinstance(stage, Cell):
+            return f"{stage.dtype} inputs of a vertex program"
+        node, name = stage.node, stage.node.kind.value
+        if node.kind is NodeKind.MATMUL:
+            known = self._matrix(node.inputs[1]) is not None
+            return "" if known else "a product with a weight that does not lie by rows in a vertex program"
+        return f"{getattr(getattr(node.attr, 'function', None), '__name__', name)} in a vertex program"
+
     # -- words --------------------------------------------------------------------------------------------------
     def _word(self, constant: int, source: Any = NOTHING) -> None:
         self.indices.append(self.number(source))
         self.constants.append(constant)
 
-    def _stage(self, kernels: int) -> int:
-        """Lay down the words of a stage, but for its kernels; return where they are."""
-        start = len(self.indices)
-        for constant in (kernels, *[0] * (2 * kernels)):
-            self._word(constant)
-        return start
+    def _kernel(self, stage: Cell | Heavy) -> tuple[int, int, int]:
+        """Lay down the words of a kernel after the run of rows; return its address, the work of a row, work besides."""
+        if isinstance(stage, Heavy):
+            return self._product(stage) if stage.node.kind is NodeKind.MATMUL else self._sum(stage)
+        self._word(stage.width)
+        for reading in stage.readings:
+            self._operand(reading)
+        for place in stage.places:
+            self._place(place)
+        rows, dtype = tuple([reading.rows for reading in stage.readings]), _OF_SIZE[stage.dtype.itemsize]
+        kernel = compiled("dynamic.kernels").formula_kernel(stage.formulas, rows, dtype, stage.width)
+        return kernel, 8 * stage.width, 0
 
-    def _enter(self, start: int, i: int, kernel: int) -> None:
-        """Let the i-th kernel of a stage read the words from here on, first the run of rows."""
-        self.constants[start + 1 + 2 * i] = kernel
-        self.constants[start + 2 + 2 * i], self.indices[start + 2 + 2 * i] = 8 * len(self.indices), 1
-        for _ in range(2):
-            self._word(0)
-
-    def _chain(self, stages: list[Cell | Heavy]) -> list[int]:
-        """Lay down a chain of row kernels; return its row."""
-        start, work = self._stage(len(stages)), 0
-        for i, stage in enumerate(stages):
-            kernel, width = self._kernel_of(stage)
-            self._enter(start, i, kernel)
-            self._lay(stage)
-            work += width
-        first = stages[0]
-        domain = Domain.VERTEX if isinstance(first, Heavy) else first.domain
-        return [start, domain is Domain.EDGE, _ANY_NUMBER, work, 0, -1]
-
-    def _heavy(self, stage: Cell | Heavy) -> list[int] | None:
-        """Lay down a product; return the stage's row, None for part of a gradient that waits for the sweep's end."""
-        if isinstance(stage, Cell):
-            return self._without_kernel(stage, stage.domain, f"{stage.dtype} inputs")
-        node = stage.node
-        if node.kind in GRADIENT_KINDS and (stage.phase is not StagePhase.SWEEP or not self._allowed):
-            self.parts.append((self._class, stage))
-            return None
-        domain = node.domain if node.domain is not Domain.SHARED else domain_of(node)
-        if node.kind is not NodeKind.MATMUL:
-            name = getattr(getattr(node.attr, "function", None), "__name__", node.kind.value)
-            return self._without_kernel(stage, domain, name)
-        weight = node.inputs[1]
-        known = self._matrix(weight.attr, weight.shape)
-        if known is None:
-            return self._without_kernel(stage, domain, "a product with a weight that does not lie by rows")
+    def _product(self, stage: Heavy) -> tuple[int, int, int]:
+        node, weight = stage.node, stage.node.inputs[1]
+        known = self._matrix(weight)
+        assert known is not None
         by_columns, stride = known
         height, width = reversed(weight.shape) if by_columns else weight.shape
-        form = "dots" if node.attr is not by_columns else "sums"
-        products, start = compiled("dynamic.kernels"), self._stage(1)
-        self._enter(start, 0, products.run_kernel(form, DTYPES[node.dtype]))
         for size in (height, width):
             self._word(size)
         self._place(stage.places[0])
         self._word(0, ("shared", weight.attr))
         self._word(stride * node.dtype.itemsize)
         self._place(stage.place)
-        most, own = products.MOST_ROWS[form] if self._allowed else _ANY_NUMBER, -1
-        if self._allowed:
-            own = len(self._own)
-            self._own.append(stage)
-        return [start, domain is Domain.EDGE, most, height * width // 4, height * width, own]
+        form = "dots" if node.attr is not by_columns else "sums"
+        kernel = compiled("dynamic.kernels").run_kernel(form, DTYPES[node.dtype])
+        return kernel, height * width // 4, height * width
 
-    def _without_kernel(self, stage: Cell | Heavy, domain: Domain, what: str) -> list[int]:
-        if not self._allowed:
-            raise Unsupported(
-                f"{what} in a vertex program" if isinstance(stage, Heavy) else f"{what} of a vertex program"
-            )
-        self._own.append(stage)
-        return [-1, domain is Domain.EDGE, -1, 0, 0, len(self._own) - 1]
-
-    def _matrix(self, index: int, shape: Sequence[int]) -> tuple[bool, int] | None:
+    def _matrix(self, weight: Node) -> tuple[bool, int] | None:
         """Return whether a matrix lies by columns, and how far one of its rows (columns) is from the next."""
-        strides = self._strides[index]
+        strides, shape = self._strides[weight.attr], weight.shape
         if len(strides) != 2 or 1 not in strides or 0 in shape:
             return None
         by_columns = strides[1] != 1 or (strides[0] == 1 and shape[0] > 1)
         return by_columns, strides[1 if by_columns else 0]
 
-    def _kernel_of(self, stage: Cell | Heavy) -> tuple[int, int]:
-        """Return the address of the kernel of rows, and about how much work a row is."""
-        make = compiled("dynamic.kernels")
-        if isinstance(stage, Heavy):
-            width, dtype = stage.node.width, DTYPES[stage.node.dtype]
-            return make.sum_kernel(_summed_rows(stage), dtype, width), 4 * width
-        rows = tuple([reading.rows for reading in stage.readings])
-        return make.formula_kernel(stage.formulas, rows, _OF_SIZE[stage.dtype.itemsize], stage.width), 8 * stage.width
-
-    def _lay(self, stage: Cell | Heavy) -> None:
-        """Lay down the words of a kernel of rows, after those of the run."""
-        if isinstance(stage, Heavy):
-            self._sum(stage)
-            return
-        self._word(stage.width)
-        for reading in stage.readings:
-            self._operand(reading)
-        for place in stage.places:
-            self._place(place)
+    def _sum(self, stage: Heavy) -> tuple[int, int, int]:
+        """Lay down the words of a sum over children, or over what parents have handed on."""
+        node, rows = stage.node, RowAccess.SAME
+        collects = node.kind is NodeKind.COLLECT
+        self._word(node.width)
+        self._word(0, "parent_bounds" if collects else "bounds")
+        if collects:
+            rows = RowAccess.ADDRESSED
+            for _ in range(2):
+                self._word(0)
+        elif stage.places[0] is None:
+            rows = RowAccess.INDEXED
+            self._state(node.inputs[0])
+        else:
+            self._place(stage.places[0])
+        self._word(0, ("left", *node.attr) if collects else "children")
+        self._place(stage.place)
+        return compiled("dynamic.kernels").sum_kernel(rows, DTYPES[node.dtype], node.width), 4 * node.width, 0
 
     def _place(self, place: Place | None) -> None:
         assert place is not None
@@ -194,47 +193,14 @@ class StageTable:
         state = source.attr[1] if source.kind is NodeKind.GATHER else source.attr
         self._place(rows_of_all(Role.SCATTER, state, source.width, source.dtype).whole.part(column, source.width))
 
-    def _sum(self, stage: Heavy) -> None:
-        """Lay down the words of a sum over children, or over what parents have handed on."""
-        node, collects = stage.node, stage.node.kind is NodeKind.COLLECT
-        self._word(node.width)
-        self._word(0, "parent_bounds" if collects else "bounds")
-        if collects:
-            self._word(0)
-            self._word(0)
-        elif stage.places[0] is None:
-            self._state(node.inputs[0])
-        else:
-            self._place(stage.places[0])
-        self._word(0, ("left", *node.attr) if collects else "children")
-        self._place(stage.place)
 
-
-def _summed_rows(stage: Heavy) -> RowAccess:
-    """Return which rows a sum takes."""
-    if stage.node.kind is NodeKind.COLLECT:
-        return RowAccess.ADDRESSED
-    return RowAccess.INDEXED if stage.places[0] is None else RowAccess.SAME
-
-
-def _grouped(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy] | Cell | Heavy]:
-    """Yield runs of row kernels over vertices as lists, those over edges alone in a list, other stages as they are."""
-
-    def kind(stage: Cell | Heavy) -> object:
-        if isinstance(stage, Heavy):
-            return "row" if stage.node.kind in _ROW_KINDS else stage
-        if stage.dtype.itemsize not in _OF_SIZE:
-            return stage
-        return "row" if stage.domain is Domain.VERTEX else id(stage)
-
-    for key, group in groupby(stages, kind):
+def _chains(stages: Sequence[Cell | Heavy]) -> Iterator[list[Cell | Heavy]]:
+    """Yield runs of row kernels over vertices as one, other stages alone."""
+    for together, group in groupby(stages, lambda stage: _is_row_kernel(stage) and stage.domain is Domain.VERTEX):
         run = list(group)
-        if isinstance(key, Cell | Heavy):
-            yield key
-        else:
-            yield run
+        yield from [run] if together else [[stage] for stage in run]
 
 
-def domain_of(node: Node) -> Domain:
-    """Return what the rows are of which a gradient is a sum."""
-    return next(x.domain for x in node.inputs if x.domain is not Domain.SHARED)
+def _is_row_kernel(stage: Cell | Heavy) -> bool:
+    """Return whether a stage is a formula or a sum for which there is a kernel."""
+    return stage.node.kind in _SUMS if isinstance(stage, Heavy) else stage.dtype.itemsize in _OF_SIZE

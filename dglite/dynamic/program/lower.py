@@ -85,12 +85,8 @@ def _sum(builder: Builder, x: Node, dim: Any = None, keepdim: bool = False, dtyp
 _MOST_TERMS = 16
 
 
-def _same(builder: Builder, x: Node, **_: Any) -> Node:
-    return x
-
-
 def _stop(builder: Builder, x: Node) -> Node:
-    return builder.make(NodeKind.STOP, (x,), None, x.domain, x.shape, x.dtype)
+    return builder.make(NodeKind.COPY, (x,), "without gradient", x.domain, x.shape, x.dtype)
 
 
 def _bernoulli(builder: Builder, x: Node, keep: Any = 0.5, generator: Any = None) -> Any:
@@ -107,7 +103,7 @@ LOWERINGS: Mapping[str, Lower] = {
     "addmm": _addmm,
     "cat": _cat,
     "sum": _sum,
-    "clone": _same,
+    "clone": lambda builder, x, **_: x,
     "detach": _stop,
     "bernoulli": _bernoulli,
 }

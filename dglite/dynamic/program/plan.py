@@ -7,7 +7,8 @@ nodes that can run at the same time are one kernel; what only one kernel reads i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ from .recipe import Buffer, Cell, Heavy, Place, Reading, Role, Root, StagePhase,
 __all__ = ["make_plan"]
 
 
-_GIVEN_OUTSIDE = (NodeKind.PULL, NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED, NodeKind.GIVEN)
+_STATES = (NodeKind.GATHER, NodeKind.CHILD)
 _MADE_ALONE = (
     NodeKind.MATMUL,
     NodeKind.SUM,
@@ -39,30 +40,28 @@ def make_plan(
     builder: Builder, roots: Sequence[Root], given: dict[Node, Place], backward: bool, options: Options
 ) -> VertexPlan:
     """Plan a program. ``given`` has the places of values that exist before it runs."""
-    return _Planner(builder, list(roots), given, backward, options).plan()
+    return _Planner(builder, roots, given, backward, options).plan()
 
 
 class _Planner:
+    """``executed`` are the nodes that stages compute; ``makers`` those of them that fill a value's place."""
+
     def __init__(
-        self, builder: Builder, roots: list[Root], given: dict[Node, Place], backward: bool, options: Options
+        self, builder: Builder, roots: Sequence[Root], given: dict[Node, Place], backward: bool, options: Options
     ) -> None:
-        self.builder, self.roots, self.options = builder, roots, options
-        self.given, self.places, self.buffers = given, dict(given), list[Buffer]()
-        self.copies: dict[Node, Node] = {}
-        self.cat_parts: dict[Node, list[Node]] = {}
-        self.pending: list[Node] = []
-        self.executed: list[Node] = []
-        self.sources = (NodeKind.COLLECT,) if backward else (NodeKind.GATHER, NodeKind.CHILD)
+        self.builder, self.options, self.given = builder, options, given
+        self.places, self.buffers, self.makers = dict(given), list[Buffer](), dict[Node, list[Node]]()
+        self.executed, self.pending = dict[Node, None](), list[Node]()
+        self.sources = (NodeKind.COLLECT,) if backward else _STATES
         self.sinks = (Role.STATE_GRAD,) if backward else (Role.SCATTER,)
+        self.roots = [self._placed(root) for root in roots]
 
     def plan(self) -> VertexPlan:
         """Give every needed value a place, then put the work in order."""
-        self.roots = [self._placed(root) for root in self.roots]
         while self.pending:
-            self._require_inputs(self.pending.pop())
+            self._read_by(self.pending.pop())
         phases = self._phases()
-        depths = self._depths(phases)
-        return VertexPlan(self._stages(phases, depths), self.places, self.roots, self.buffers)
+        return VertexPlan(self._stages(phases, self._depths(phases)), self.places, self.roots, self.buffers)
 
     # -- places -------------------------------------------------------------------------------------------------
     def _placed(self, root: Root) -> Root:
@@ -71,101 +70,95 @@ class _Planner:
         if root.role is Role.SHARED_GRAD:
             self._execute(node)
         elif root.role in (Role.KEEP, Role.STATE_GRAD):
-            self._require_place(node)
+            self._place(node)
         else:
-            if node.kind not in _OWN_PLACE or node in self.places:
-                node = self.builder.copy(node)
-            self.places[node] = rows_of_all(root.role, root.key, node.width, node.dtype).whole
-            self._execute(node)
+            node = self._computed(node, rows_of_all(root.role, root.key, node.width, node.dtype).whole)
         return Root(root.role, root.key, node)
 
     def _execute(self, node: Node) -> None:
         if node not in self.executed:
-            self.executed.append(node)
+            self.executed[node] = None
             self.pending.append(node)
 
-    def _own(self, node: Node) -> Place:
+    def _computed(self, node: Node, place: Place) -> Node:
+        """Let a node be computed into a place, or a copy of it where it is not computed or lies elsewhere."""
+        if node.kind not in _OWN_PLACE or node in self.places:
+            node = self.builder.copy(node)
+        self.places[node], self.makers[node] = place, [node]
+        self._execute(node)
+        return node
+
+    def _memory(self, node: Node) -> Place:
         self.buffers.append(own_buffer(node))
         return self.buffers[-1].whole
 
-    def _require_place(self, node: Node) -> Place:
+    def _place(self, node: Node) -> Place:
         """Return where a value lies, arranging that it is put there."""
         if node in self.places:
             return self.places[node]
-        if node.kind in _OWN_PLACE:
-            self.places[node] = self._own(node)
-            self._execute(node)
-        elif node.kind is NodeKind.SLICE and node.inputs[0].kind not in (
-            NodeKind.GATHER,
-            NodeKind.CHILD,
-            NodeKind.SHARED,
-        ):
-            self.places[node] = self._require_place(node.inputs[0]).part(*node.attr)
-        elif node.kind is NodeKind.STOP:
-            self.places[node] = self._require_place(node.inputs[0])
+        source = node.inputs[0] if node.inputs else node
+        if node.kind is NodeKind.SLICE and not _is_outside(source):
+            self.places[node] = self._place(source).part(*node.attr)
+            self.makers[node] = self.makers.get(source, [])
         elif node.kind is NodeKind.CAT:
-            self._place_parts(node)
+            place, at, parts = self._memory(node), 0, list[Node]()
+            self.places[node], self.makers[node] = place, parts
+            for part in node.inputs:
+                parts.append(self._computed(part, place.part(at, at + part.width)))
+                at += part.width
         else:
-            copy = self.copies.setdefault(node, self.builder.copy(node))
-            self.places[node] = self.places[copy] = self._own(copy)
-            self._execute(copy)
+            place = self._memory(node)
+            self.makers[node] = [self._computed(node, place)]
+            self.places[node] = place
         return self.places[node]
 
-    def _place_parts(self, node: Node) -> None:
-        """Give a concatenation memory, and its parts places in it where they have none yet."""
-        place = self.places[node] = self._own(node)
-        self.cat_parts[node], at = [], 0
-        for part in node.inputs:
-            owned = part
-            if part.kind not in _OWN_PLACE or part in self.places:
-                owned = self.builder.copy(part)
-            self.places[owned] = place.part(at, at + part.width)
-            self.cat_parts[node].append(owned)
-            self._execute(owned)
-            at += part.width
-
-    def _require_inputs(self, node: Node) -> None:
-        """Arrange that what an executed node reads is there."""
+    def _read_by(self, node: Node) -> list[Node]:
+        """Return the values whose places an executed node reads, arranging that they are put there."""
         if node.kind in _HEAVY:
-            for x in node.inputs:
-                reads_states = node.kind is NodeKind.SUM and x.kind is NodeKind.CHILD
-                if x.domain is not Domain.SHARED and not reads_states:
-                    self._require_place(x)
-            return
-        for x in node.inputs:
-            self._require_value(x, self.copies.get(x) is not node)
+            summed = node.kind is NodeKind.SUM and node.inputs[0].kind is NodeKind.CHILD
+            placed = [x for x in node.inputs if x.domain is not Domain.SHARED and not summed]
+            for x in placed:
+                self._place(x)
+            return placed
+        found, pending, seen = list[Node](), list(node.inputs), set[Node]()
+        while pending:
+            x = pending.pop()
+            if x in seen:
+                continue
+            seen.add(x)
+            reading = self._reading(x, (node,))
+            if reading is None:
+                pending.extend(x.inputs)
+            elif isinstance(reading.source, Place):
+                found.append(x if reading.index is None else x.inputs[0])
+        return found
 
-    def _require_value(self, node: Node, stored: bool = True) -> None:
-        """Arrange that a value can be computed inside a formula, from its own place if it is ``stored`` there."""
-        if (stored and node in self.places) or node.kind in (*_GIVEN_OUTSIDE, NodeKind.FULL):
-            return
-        inlined = self.options.fuse or node.attr in COMPARISONS
-        if node.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined:
-            for x in node.inputs:
-                self._require_value(x)
-        elif node.kind is NodeKind.STOP:
-            self._require_value(node.inputs[0])
-        elif node.kind is NodeKind.EACH:
-            self._require_place(node.inputs[0])
-        elif node.kind is NodeKind.SLICE and node.inputs[0].kind in (NodeKind.GATHER, NodeKind.CHILD, NodeKind.SHARED):
-            return
-        elif node.kind is NodeKind.SLICE and node.inputs[0].kind is NodeKind.EACH:
-            self._require_place(node.inputs[0].inputs[0])
-        else:
-            self._require_place(node)
+    def _reading(self, x: Node, together: Collection[Node]) -> Reading | None:
+        """Return what the kernel of the nodes ``together`` reads for a value, None where it computes it."""
+        if x in self.places and not any(maker in together for maker in self.makers.get(x, ())):
+            return Reading(RowAccess.SAME, self.places[x])
+        column, source = (x.attr[0], x.inputs[0]) if x.kind is NodeKind.SLICE else (0, x)
+        if _is_outside(source):
+            shared = source.kind is NodeKind.SHARED
+            return Reading(RowAccess.SHARED if shared else RowAccess.INDEXED, source, column)
+        if x.kind is NodeKind.EACH:
+            return Reading(RowAccess.INDEXED, self._place(source.inputs[0]), 0, "parents")
+        inlined = self.options.fuse or x.attr in COMPARISONS
+        if x.kind is NodeKind.FULL or (x.kind in (NodeKind.POINTWISE, NodeKind.COPY) and inlined):
+            return None
+        return Reading(RowAccess.SAME, self._place(x))
 
-    # -- time ---------------------------------------------------------------------------------------------------
+    # -- order --------------------------------------------------------------------------------------------------
     def _phases(self) -> dict[Node, StagePhase]:
         """Return when each executed node runs."""
-        every = ancestors([*self.executed, *(root.node for root in self.roots)], self.given.keys() - set(self.executed))
+        every = ancestors([*self.executed, *(root.node for root in self.roots)], self.given.keys() - self.executed)
         depends, needed = set[Node](), {root.node for root in self.roots if root.role in self.sinks}
         for node in every:
             if node.kind in self.sources or any(x in depends for x in node.inputs):
                 depends.add(node)
         for node in reversed(every):
             if node in needed:
-                needed.update(node.inputs, self.cat_parts.get(node, ()))
-                needed.update([self.copies[node]] if node in self.copies else ())
+                needed.update(node.inputs, self.makers.get(node, ()))
         phases = {}
         for node in self.executed:
             if node not in depends:
@@ -174,125 +167,77 @@ class _Planner:
                 phases[node] = StagePhase.SWEEP if node in needed or not self.options.lazy else StagePhase.LATE
         return phases
 
-    def _makers(self, node: Node) -> Iterable[Node]:
-        """Yield the executed nodes that put a value where it lies."""
-        if node in self.cat_parts:
-            yield from self.cat_parts[node]
-        elif node in self.copies:
-            yield self.copies[node]
-        elif node.kind in (NodeKind.SLICE, NodeKind.STOP) and node not in self.given:
-            yield from self._makers(node.inputs[0])
-        elif node in self.places and node not in self.given:
-            yield node
-
-    def _read(self, node: Node) -> list[Node]:
-        """Return the nodes whose places an executed node reads."""
-        if node.kind in _HEAVY:
-            return [x for x in node.inputs if x in self.places]
-        found, pending, seen = list[Node](), list(node.inputs), set[Node]()
-        while pending:
-            x = pending.pop()
-            if x in seen:
-                continue
-            seen.add(x)
-            if x in self.places and self.copies.get(x) is not node:
-                found.append(x)
-            elif x.kind in (NodeKind.POINTWISE, NodeKind.COPY, NodeKind.STOP, NodeKind.EACH, NodeKind.SLICE):
-                pending.extend(x.inputs)
-        return found
-
     def _depths(self, phases: dict[Node, StagePhase]) -> dict[Node, int]:
         """Return after how many products each executed node of a phase runs; kernels come before products."""
         depths: dict[Node, int] = {}
 
         def depth(node: Node) -> int:
-            if node in depths:
-                return depths[node]
-            deepest = 0
-            for x in self._read(node):
-                for maker in self._makers(x):
-                    if maker is node or phases[maker] is not phases[node]:
-                        continue
-                    step = 0
-                    if node.kind not in _HEAVY:
-                        direct = maker is x or self.copies.get(x) is maker
-                        same = direct and maker.kind not in _HEAVY and self._group(maker) == self._group(node)
-                        step = 0 if same and self.options.fuse else 1
-                    deepest = max(deepest, depth(maker) + step)
-            depths[node] = deepest
-            return deepest
+            if node not in depths:
+                before = [(x, maker) for x in self._read_by(node) for maker in self.makers.get(x, ())]
+                depths[node] = max(
+                    [
+                        depth(maker) + (node.kind not in _HEAVY and not self._is_one_kernel(maker, x, node))
+                        for x, maker in before
+                        if phases[maker] is phases[node]
+                    ],
+                    default=0,
+                )
+            return depths[node]
 
         for node in sorted(self.executed, key=lambda node: node.number):
             depth(node)
         return depths
 
-    @staticmethod
-    def _group(node: Node) -> tuple[Domain, int, torch.dtype]:
-        return node.domain, node.width, node.dtype
+    def _is_one_kernel(self, maker: Node, x: Node, node: Node) -> bool:
+        """Return whether one kernel can compute both what fills the place of ``x`` and ``node``, which reads it."""
+        direct = (maker is x or maker.inputs == (x,)) and maker.kind not in _HEAVY
+        return self.options.fuse and direct and _form(maker) == _form(node)
 
     # -- stages -------------------------------------------------------------------------------------------------
     def _stages(self, phases: dict[Node, StagePhase], depths: dict[Node, int]) -> dict[StagePhase, list[Cell | Heavy]]:
-        stages: dict[StagePhase, list[Cell | Heavy]] = {phase: [] for phase in StagePhase}
-        cells: dict[tuple, list[Node]] = {}
-        heavy: dict[tuple[StagePhase, int], list[Node]] = {}
+        groups: dict[tuple[StagePhase, int, bool, Any], list[Node]] = {}
         for node in sorted(self.executed, key=lambda node: node.number):
-            if node.kind in _HEAVY:
-                heavy.setdefault((phases[node], depths[node]), []).append(node)
-            else:
-                alone = () if self.options.fuse else (node.number,)
-                cells.setdefault((phases[node], depths[node], *self._group(node), *alone), []).append(node)
-        for phase, depth in sorted({(phases[node], depths[node]) for node in self.executed}):
-            for key, nodes in cells.items():
-                if key[:2] == (phase, depth):
-                    stages[phase].append(self._cell(phase, nodes))
-            for node in heavy.get((phase, depth), ()):
-                places = tuple(self.places.get(x) for x in node.inputs)
-                stages[phase].append(Heavy(phase, node, places, self.places.get(node)))
+            heavy = node.kind in _HEAVY
+            which = node.number if heavy or not self.options.fuse else _form(node)
+            groups.setdefault((phases[node], depths[node], heavy, which), []).append(node)
+        stages: dict[StagePhase, list[Cell | Heavy]] = {phase: [] for phase in StagePhase}
+        for (phase, _, heavy, _), nodes in sorted(groups.items(), key=lambda group: group[0][:3]):
+            stages[phase].append(self._heavy(nodes[0]) if heavy else self._cell(nodes))
         return stages
 
-    def _cell(self, phase: StagePhase, nodes: list[Node]) -> Cell:
+    def _heavy(self, node: Node) -> Heavy:
+        return Heavy(node, tuple(self.places.get(x) for x in node.inputs), self.places.get(node))
+
+    def _cell(self, nodes: list[Node]) -> Cell:
         """Return the kernel that computes ``nodes``; what one of them is made from another's value is not read back."""
         readings: dict[Reading, int] = {}
         together, known = set(nodes), dict[Node, Expr]()
 
-        def operand(reading: Reading) -> Expr:
-            return Operand(Side.E, readings.setdefault(reading, len(readings)))
-
-        def expr(node: Node, top: bool = False) -> Expr:
+        def expr(node: Node) -> Expr:
             if node not in known:
-                known[node] = build(node, top)
+                known[node] = build(node)
             return known[node]
 
-        def build(node: Node, top: bool) -> Expr:
-            reading = None if top or node in together else self._reading(node, self.copies.get(node) not in together)
+        def build(node: Node) -> Expr:
+            reading = None if node in together else self._reading(node, together)
             if reading is not None:
-                return operand(reading)
+                return Operand(Side.E, readings.setdefault(reading, len(readings)))
             if node.kind is NodeKind.FULL:
                 return Constant(float(node.attr))
-            if node.kind in (NodeKind.COPY, NodeKind.STOP):
+            if node.kind is NodeKind.COPY:
                 return expr(node.inputs[0])
             assert node.kind is NodeKind.POINTWISE, f"{node} has no formula"
             return Call(OPERATORS[node.attr], tuple(expr(x) for x in node.inputs))
 
-        formulas = tuple(expr(node, top=True) for node in nodes)
-        places = tuple(self.places[node] for node in nodes)
-        first = nodes[0]
-        return Cell(phase, first.domain, first.width, first.dtype, formulas, tuple(readings), places)
+        formulas, places = tuple(expr(node) for node in nodes), tuple(self.places[node] for node in nodes)
+        return Cell(*_form(nodes[0]), formulas, tuple(readings), places)
 
-    def _reading(self, node: Node, stored: bool) -> Reading | None:
-        """Return what a kernel reads for a node, None where it computes it.
 
-        ``stored``: the node's own place, where it has one, is filled before the kernel runs.
-        """
-        column, source = (node.attr[0], node.inputs[0]) if node.kind is NodeKind.SLICE else (0, node)
-        stored = stored and node in self.places
-        if source.kind in (NodeKind.GATHER, NodeKind.CHILD) and not stored:
-            return Reading(RowAccess.INDEXED, source, column)
-        if source.kind is NodeKind.SHARED:
-            return Reading(RowAccess.SHARED, source, column)
-        if stored:
-            return Reading(RowAccess.SAME, self.places[node])
-        if source.kind is NodeKind.EACH:
-            place = self.places[source.inputs[0]]
-            return Reading(RowAccess.INDEXED, place.part(column, column + node.width), 0, "parents")
-        return None
+def _is_outside(node: Node) -> bool:
+    """Return whether a value is another vertex's state, or what all share: nothing puts it into a place."""
+    return node.kind in (*_STATES, NodeKind.SHARED)
+
+
+def _form(node: Node) -> tuple[Domain, int, torch.dtype]:
+    """Return what nodes have in common that one kernel computes."""
+    return node.domain, node.width, node.dtype

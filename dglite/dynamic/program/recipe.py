@@ -29,7 +29,6 @@ class StagePhase(IntEnum):
 class Role(Enum):
     """What becomes of a program's result, or what memory is for."""
 
-    PULL = "pull"
     SCATTER = "scatter"
     PUSH = "push"
     PUSH_GRAD = "gradient of what is pushed"
@@ -51,7 +50,7 @@ class Root:
     """A result: the node, what it is, and which one. Keys of state gradients are (slot or None, state)."""
 
     role: Role
-    key: object
+    key: Any
     node: Node
 
 
@@ -62,7 +61,7 @@ _number = count(1)
 class Buffer:
     """Memory with a row per vertex or edge. Buffers of one role and key are one, for all classes of vertices.
 
-    Those that :func:`own_buffer` makes belong to one class, and have a ``number``.
+    Those that :func:`own_buffer` makes belong to one class; they have numbers as keys.
     """
 
     domain: Domain
@@ -70,7 +69,6 @@ class Buffer:
     dtype: torch.dtype
     role: Role | None = None
     key: Any = None
-    number: int = 0
 
     @property
     def whole(self) -> Place:
@@ -78,9 +76,9 @@ class Buffer:
         return Place(self, 0, self.width)
 
 
-def own_buffer(node: Node, role: Role | None = None) -> Buffer:
+def own_buffer(node: Node) -> Buffer:
     """Return memory for a value of one class of vertices."""
-    return Buffer(node.domain, node.width, node.dtype, role, None, next(_number))
+    return Buffer(node.domain, node.width, node.dtype, None, next(_number))
 
 
 def rows_of_all(role: Role, key: object, width: int, dtype: torch.dtype) -> Buffer:
@@ -118,7 +116,6 @@ class Reading:
 class Cell:
     """A kernel: formulas over what it reads, and where each goes."""
 
-    phase: StagePhase
     domain: Domain
     width: int
     dtype: torch.dtype
@@ -131,10 +128,14 @@ class Cell:
 class Heavy:
     """A product, a sum over children or parents, or a torch function; ``places`` of its inputs, None where shared."""
 
-    phase: StagePhase
     node: Node
     places: tuple[Place | None, ...]
     place: Place | None
+
+    @property
+    def domain(self) -> Domain:
+        """What it has a row for; of a gradient that all rows share: what rows it is a sum of."""
+        return next(x.domain for x in (self.node, *self.node.inputs) if x.domain is not Domain.SHARED)
 
 
 Stages = Mapping[StagePhase, Sequence[Cell | Heavy]]

@@ -16,7 +16,7 @@ import torch
 from ...errors import DGLError
 from ...opspec import OPERATORS
 from ..options import Options
-from .gradient import ProgramGradients, ancestors, differentiate
+from .gradient import ancestors, differentiate
 from .ir import Builder, Domain, Node, NodeKind
 from .plan import make_plan
 from .recipe import Buffer, Place, Role, Root, VertexPlan, own_buffer, rows_of_all
@@ -36,6 +36,10 @@ class Needs:
     def any(self) -> bool:
         """Whether any is."""
         return any(self.pulls) or any(self.shared)
+
+    def has(self, root: Root) -> bool:
+        """Whether a gradient is wanted; those of states always are."""
+        return root.role is Role.STATE_GRAD or (self.pulls if root.role is Role.PULL_GRAD else self.shared)[root.key]
 
 
 @dataclass
@@ -185,7 +189,7 @@ def plan_class(
     roots = [Root(Role.SCATTER, j, node) for j, node in enumerate(states)]
     roots += [Root(Role.PUSH, k, node) for k, node in enumerate(pushes)]
     made = set(ancestors(results))
-    pulls = {node.attr: own_buffer(node, Role.PULL) for node in made if node.kind is NodeKind.PULL}
+    pulls = {node.attr: own_buffer(node) for node in made if node.kind is NodeKind.PULL}
     given = {node: pulls[node.attr].whole for node in made if node.kind is NodeKind.PULL}
     forward = make_plan(builder, roots, given, False, options)
     backward, push_places = None, dict[Node, Place]()
@@ -218,15 +222,7 @@ def _gradient(
             seeds.append(
                 (node, builder.make(NodeKind.COLLECT, (), (j, by_slot), Domain.VERTEX, (node.width,), node.dtype))
             )
-    return _gradient_roots(differentiate(builder, seeds), needs), places
-
-
-def _gradient_roots(found: ProgramGradients, needs: Needs) -> list[Root]:
-    roots = [Root(Role.STATE_GRAD, key, node) for key, node in found.gathers.items()]
-    roots += [Root(Role.STATE_GRAD, (None, j), node) for j, node in found.children.items()]
-    roots += [Root(Role.PULL_GRAD, i, node) for i, node in found.pulls.items() if needs.pulls[i]]
-    roots += [Root(Role.SHARED_GRAD, i, node) for i, nodes in found.shared.items() if needs.shared[i] for node in nodes]
-    return roots
+    return [root for root in differentiate(builder, seeds) if needs.has(root)], places
 
 
 def _kept(roots: Sequence[Root], made: set[Node], forward: VertexPlan) -> list[Node]:
