@@ -6,7 +6,7 @@ import numpy as np
 
 from ..compile.cached import njit
 
-__all__ = ["addresses", "child_table", "level_order", "places_of"]
+__all__ = ["child_table", "level_order", "places_of"]
 
 _jit = njit(nogil=True)
 
@@ -133,34 +133,6 @@ def child_table(bounds: np.ndarray, children: np.ndarray, slots: int, absent: in
         for entry in range(bounds[row], min(bounds[row + 1], bounds[row] + slots)):
             table[row, entry - bounds[row]] = children[entry]
     return table
-
-
-@_jit
-def addresses(
-    entries: np.ndarray,
-    parents: np.ndarray,
-    bounds: np.ndarray,
-    classes: np.ndarray,
-    bases: np.ndarray,
-    strides: np.ndarray,
-    by_slot: bool,
-) -> np.ndarray:
-    """Return where the gradient of a state lies that each of ``entries`` has handed on, 0 where it hands on none.
-
-    ``bases`` and ``strides`` (classes, slots) tell, for the class of the parent, the address of row 0 and the bytes of
-    a row: rows are those of parents when a slot hands on, of entries when all children do (then there is one slot).
-    """
-    found = np.zeros(len(entries), np.int64)
-    owner = np.empty(len(bounds) - 1, np.int64)
-    for group in range(len(classes) - 1):
-        owner[classes[group] : classes[group + 1]] = group
-    for i in range(len(entries)):
-        entry = entries[i]
-        row = parents[entry]
-        slot = entry - bounds[row] if by_slot else 0
-        if slot < bases.shape[1] and bases[owner[row], slot] != 0:
-            found[i] = bases[owner[row], slot] + (row if by_slot else entry) * strides[owner[row], slot]
-    return found
 
 
 @_jit
