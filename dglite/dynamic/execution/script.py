@@ -224,13 +224,11 @@ class Script:
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
-        parts, bases, lines, own, lines_back, own_back, *kept, picked, inverse = kernels.fill(
+        parts, bases, lines, own, picked, kept = kernels.fill(
             order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.address,
             processors, shared_from, functions, teams,
         )  # fmt: skip
-        keep = order, shared, kept, inverse
-        both = (lines, lines_back), (own, own_back)
-        return Filled(teams, self.has_backward, parts, lease, keep, bases, picked, *both)
+        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept), bases, picked, lines, own)
 
 
 def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:

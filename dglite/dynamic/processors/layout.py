@@ -95,9 +95,9 @@ class StepLayout(Placement):
         self.shift = self.grad_arena.address - self.arena.address
 
     def _check(self, signature: Signature) -> None:
-        _check(signature)
-        if isinstance(signature.matrices, ProgramCall) and not self.machine.takes_programs:
-            raise Unsupported(signature.name)
+        why = _unsupported(signature, self.machine.takes_programs)
+        if why is not None:
+            raise Unsupported(why)
         for tensor in signature.tensors:
             if tensor.device != self.machine.device:
                 raise DGLError(
@@ -286,23 +286,21 @@ def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndar
 _MOST_COPIED = 1 << 17
 
 
-def _check(signature: Signature) -> None:
-    matrices = signature.matrices
-    if isinstance(matrices, Lookup):
-        return
+def _unsupported(signature: Signature, takes_programs: bool) -> str | None:
+    """Return what there is no instruction for, None if there is one for the signature."""
+    name, matrices = signature.name, signature.matrices
     if isinstance(matrices, ProgramCall):
         made = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
         if made:
-            raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
-        return
+            return f"{name} with a tensor of shape {list(made[0].shape)} made of parameters"
+        return None if takes_programs else name
     if isinstance(matrices, Product):
-        if any(x.stride(-1) != 1 for x in matrices.tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
-            raise Unsupported(f"{signature.name} with a weight that does not lie by rows")
-    elif isinstance(matrices, TorchCall):
-        labels = matrices.kinds[1:]
-        if (
-            matrices.form is None
-            or matrices.kinds[0].dtype not in DTYPES
-            or any(x.dtype is not torch.int64 for x in labels)
-        ):
-            raise Unsupported(signature.name)
+        by_rows = all(x.stride(-1) == 1 for x in matrices.tensors) and (
+            matrices.bias is None or matrices.bias.dim() == 1
+        )
+        return None if by_rows else f"{name} with a weight that does not lie by rows"
+    if isinstance(matrices, TorchCall) and not isinstance(matrices, Lookup):
+        scores, *labels = matrices.kinds
+        known = matrices.form is not None and scores.dtype in DTYPES
+        return None if known and all(x.dtype is torch.int64 for x in labels) else name
+    return None

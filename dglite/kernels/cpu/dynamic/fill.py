@@ -43,6 +43,8 @@ TABLES_OF_ORDER = 6
 _WORDS, _ORDER = 1, 2
 _PICKED = _ORDER + TABLES_OF_ORDER + 1
 
+Pair = tuple[np.ndarray, np.ndarray]
+
 _jit = njit(nogil=True)
 _store8 = storer("int64", 1)
 
@@ -228,9 +230,9 @@ def fill(
     shared_from: int,
     functions: tuple[int, int],
     teams: np.ndarray,
-) -> tuple[np.ndarray, ...]:
-    """Return (parts, see :func:`_parts`; bases; for both directions lines and those of their owner; then what
-    ``teams``, the words of both kernels, refer to).
+) -> tuple[np.ndarray, np.ndarray, Pair, Pair, np.ndarray, tuple[np.ndarray, ...]]:
+    """Return (parts, see :func:`_parts`; bases; lines of both directions, and those of their owner; the row of each
+    input that each row of the order pulls; what else ``teams``, the words of both kernels, refer to).
 
     ``rows_of`` (inputs, nodes) is the row of each input that a node pulls, or -1; ``lengths`` how many rows inputs
     have; ``given`` are the addresses of what a call is given, ``block`` that of its memory. With ``shared_from`` above
@@ -261,4 +263,5 @@ def fill(
     marks = _enter(teams[0], words, lines, functions)
     marks_back = _enter(teams[1], words, lines_back, functions)
     found = _parts(order, script, bases)
-    return found, bases, lines, own, lines_back, own_back, words, left, by_slot, marks, marks_back, picked, inverse
+    kept = words, left, by_slot, marks, marks_back, inverse
+    return found, bases, (lines, lines_back), (own, own_back), picked, kept

@@ -136,7 +136,7 @@ class _Processors:
     def start(self, job: Job) -> None:
         """Start a job when the one that runs has ended."""
         with self.mutex:
-            self.finish_all()
+            self.finish()
             count = int(job.words[PROCESSORS])
             self._make(count)
             _dismiss_pool()
@@ -144,19 +144,13 @@ class _Processors:
             for lock in self.locks[:count]:
                 _api.PyThread_release_lock(lock)
 
-    def finish(self, job: Job) -> None:
-        """Wait for a job."""
+    def finish(self, job: Job | None = None) -> None:
+        """Wait for a job if it runs, without one for whatever runs."""
         with self.mutex:
-            if self.running is job:
+            running = self.running
+            if running is not None and job in (None, running):
                 _block(_address(_api.PyThread_acquire_lock), int(self.mail[1]))
-                self.running = None
-                job._kept = None
-
-    def finish_all(self) -> None:
-        """Wait for the job that runs, if one does."""
-        with self.mutex:
-            if self.running is not None:
-                self.finish(self.running)
+                running._kept = self.running = None
 
     def _make(self, count: int) -> None:
         if not self.mail[1]:
@@ -190,12 +184,12 @@ class _Processors:
     def rest(self) -> None:
         """Wait for what runs, as before a fork."""
         self.mutex.acquire()
-        self.finish_all()
+        self.finish()
 
     def close(self) -> None:
         """End the threads."""
         with self.mutex:
-            self.finish_all()
+            self.finish()
             self.mail[0] = 0
             for lock in self.locks:
                 _api.PyThread_release_lock(lock)
@@ -232,7 +226,7 @@ def _closed_lock() -> int:
 
 _processors = _Processors()
 
-wait_for_all = _processors.finish_all
+wait_for_all = _processors.finish
 
 
 def _after_fork() -> None:

@@ -65,25 +65,24 @@ def arrange(
     (class, first row, last row) level by level. With ``limited`` the owner runs stages of too many rows for their
     kernels. ``work`` is an average over the lines of kernels.
     """
-    count = len(stages)
+    count, index = len(stages), np.full(ends.shape[1], -1)
+    for i in range(len(classes)):
+        index[classes[i]] = i
     for step in range(len(steps)):
-        for i in range(len(classes)):
-            if classes[i] == steps[step, 0]:
-                count += bounds[3 * i + 2] - bounds[3 * i + 1]
+        i = index[steps[step, 0]]
+        count += bounds[3 * i + 2] - bounds[3 * i + 1] if i >= 0 else 0
     lines, own = np.empty((count, LINE_COLUMNS), np.int64), np.empty(count, np.int64)
     at, num_own, work = 0, 0, 0
     for phase in range(3):
-        turns = len(steps) if phase == 1 else len(classes)
-        for turn in range(turns):
-            i = turn
+        for turn in range(len(steps) if phase == 1 else len(classes)):
             if phase == 1:
                 step = len(steps) - 1 - turn if backward else turn
-                rows, edges = steps[step, 1:], step_edges[step]
-                i = 0
-                while classes[i] != steps[step, 0]:
-                    i += 1
+                i, rows, edges = index[steps[step, 0]], steps[step, 1:], step_edges[step]
             else:
-                rows, edges = ends[0, classes[i] : classes[i] + 2], ends[1, classes[i] : classes[i] + 2]
+                i, c = turn, classes[turn]
+                rows, edges = ends[0, c : c + 2], ends[1, c : c + 2]
+            if i < 0:
+                continue
             for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
                 found = _add_line(stages[s], rows, edges, limited, lines, at)
                 if found < 0:
