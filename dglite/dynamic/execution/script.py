@@ -16,7 +16,7 @@ from ...expr import Operand, Side
 from ...kernels import compiled
 from ...kernels.render.rows import RowAccess
 from ..program.ir import Domain, NodeKind
-from ..program.layout import StageTable, Unsupported
+from ..program.layout import NOTHING, WORDS, StageTable, Unsupported
 from ..program.recipe import Buffer, Cell, Heavy, Place, Reading, Role, StagePhase, Stages, VertexPlan, rows_of_all
 from ..program.traced import ClassPlan, TracedProgram
 from .memory import Arena
@@ -94,7 +94,7 @@ class Script:
         kernels = compiled("dynamic.schedule")
         rows = np.array(table.rows, np.int64).reshape(-1, kernels.STAGE_COLUMNS)
         lists: dict[str, Any] = {"stages": rows, "bounds": bounds, "classes": classes, "directions": directions}
-        lists |= self._memory() | self._lists() | {"indices": table.indices, "constants": table.constants}
+        lists |= self._lists() | {"constants": table.constants}
         self._arrays = {name: np.array(values, np.int64) for name, values in lists.items()}
         fill = compiled("dynamic.fill")
         self._record = fill.record(*[self._arrays[name] for name in fill.SCRIPT])
@@ -135,15 +135,13 @@ class Script:
     def _rows(self, role: Role, k: int, width: int) -> Buffer:
         return rows_of_all(role, k, width, self.dtype)
 
-    def _memory(self) -> dict[str, Any]:
+    def _memory(self) -> dict[Buffer, list[int]]:
         """Return (number of what tells how many rows there are, bytes of a row, what is to be done first) of memory."""
         num, kernels, sources = self._num_classes, compiled("dynamic.fill"), self._table.sources
         owner = {b: c for c, plan in self.plans.items() for b in _own_buffers(plan)}
         states = [self._rows(Role.SCATTER, j, width) for j, width in enumerate(self._traced.state_widths)]
-        buffers = dict.fromkeys([*states, *owner, *(s for s in sources if isinstance(s, Buffer))])
-        memory = [b for b in buffers if b.role not in _GIVEN]
-        own = []
-        for b in memory:
+        memory = dict[Buffer, list[int]]()
+        for b in (*states, *owner, *(s for s in sources if isinstance(s, Buffer) and s.role not in _GIVEN)):
             c = owner.get(b, 0)
             count = 2 * num if b not in owner else c if b.domain is Domain.VERTEX else num + c
             first = kernels.AS_IT_IS
@@ -151,49 +149,43 @@ class Script:
                 count, first = 2 * num + 1, kernels.LAST_ROW_ZERO
             elif b.role is Role.PULL_GRAD and not self._all_have_gradient(b.key):
                 first = kernels.ZERO
-            own.append([count, b.width * b.dtype.itemsize, first])
-        return {"own": own, "own_at": [self._table.number(b) for b in memory]}
+            memory[b] = [count, b.width * b.dtype.itemsize, first]
+        return memory
 
     def _all_have_gradient(self, i: Any) -> bool:
         """Return whether every vertex that has input ``i`` has a gradient by it."""
         return all(_has_gradient(plan.backward, i) for c, plan in self.plans.items() if not c // 2 >> i & 1)
 
     def _lists(self) -> dict[str, Any]:
-        """Sort the other sources by who knows their addresses, and list where parents leave gradients."""
+        """Number the bases; return the lists that refer to them by these numbers."""
         num, slots, kernels = self._num_classes, max(self._traced.slots, 1), compiled("dynamic.fill")
+        sources, memory = self._table.sources, self._memory()
+        tables = [s for s in sources if isinstance(s, tuple) and s[0] == "left"]
+        self._given = [s for s in sources if isinstance(s, Buffer) and s.role in _GIVEN]
+        self._shared = [s for s in sources if isinstance(s, tuple) and s[0] == "shared"]
+        order = (*kernels.ORDER[: kernels.TABLES_OF_ORDER], "child_table")
+        picks = [(what, i) for i in range(len(self._traced.inputs)) for what in ("picked", "inverse")]
+        bases = (NOTHING, WORDS, *order, *picks, *self._given, *self._shared, *tables, *memory)
+        self._bases: dict[Any, int] = {base: number for number, base in enumerate(bases)}
+        left = np.zeros((len(tables), 4, num, slots), np.int64)
+        for found, (_, state, by_slot) in zip(left, tables, strict=True):
+            self._fill_table(found, state, by_slot)
         parts, self.parts = list[list[int]](), list[GradientPart]()
         for c, stage in self._table.parts:
             sides = [self.side(place) for place in stage.places if place is not None]
             parts.append([num + c if stage.domain is Domain.EDGE else c, *sides[0], *sides[-1]])
             form = "outer" if stage.node.kind is NodeKind.WEIGHT_GRAD else "totals"
             self.parts.append(GradientPart(int(stage.node.attr), form))
-        sources = self._table.sources
-        tables = [s for s in sources if isinstance(s, tuple) and s[0] == "left"]
-        left = np.zeros((len(tables), 4, num, slots), np.int64)
-        for found, (_, state, by_slot) in zip(left, tables, strict=True):
-            self._fill_table(found, state, by_slot)
-        nowhere = len(sources)
-        self._given = [s for s in sources if isinstance(s, Buffer) and s.role in _GIVEN]
-        self._shared = [s for s in sources if isinstance(s, tuple) and s[0] == "shared"]
-        order = (*kernels.ORDER[: kernels.TABLES_OF_ORDER], "child_table")
-        picks = [(what, i) for i in range(len(self._traced.inputs)) for what in ("picked", "inverse")]
-        return {
-            "order_at": [sources.get(name, nowhere) for name in order],
-            "picked_at": [sources.get(pick, nowhere) for pick in picks],
-            "given_at": [sources[s] for s in (*self._given, *self._shared)],
-            "table_at": [sources[table] for table in tables],
-            "tables": left,
-            "parts": parts,
-            "sizes": [nowhere + 1, slots],
-        }
+        indices = np.array([self._bases[source] for source in sources])[self._table.indices]
+        return {"own": list(memory.values()), "tables": left, "parts": parts, "indices": indices, "slots": [slots]}
 
     def side(self, place: Place) -> tuple[int, int, int]:
-        """Return source, constant and row stride of a place."""
+        """Return base, constant and row stride of a place."""
         item = place.buffer.dtype.itemsize
-        return self._table.number(place.buffer), place.column * item, place.buffer.width * item
+        return self._bases[place.buffer], place.column * item, place.buffer.width * item
 
     def _fill_table(self, found: np.ndarray, state: int, by_slot: bool) -> None:
-        """Note source, constant and stride of what the parents of each class leave for a state, by slot."""
+        """Note base, constant and stride of what the parents of each class leave for a state, by slot."""
         found[3] = by_slot
         for c, plan in self.plans.items():
             for root in plan.backward.roots if plan.backward is not None else ():
@@ -231,13 +223,11 @@ class Script:
         if teams is None:
             teams = np.empty((2, kernels.TEAM_WORDS), np.int64)
         functions = compiled("dynamic.schedule").script_functions()
-        parts, bases, lines, own, lines_back, own_back, *kept, picked, inverse = kernels.fill(
+        parts, bases, lines, own, picked, kept = kernels.fill(
             order.record, self._record, rows_of, lengths, np.array(given, np.int64), lease.address,
             processors, shared_from, functions, teams,
         )  # fmt: skip
-        keep = order, shared, kept, inverse
-        both = (lines, lines_back), (own, own_back)
-        return Filled(teams, self.has_backward, parts, lease, keep, bases, picked, *both)
+        return Filled(teams, self.has_backward, parts, lease, (order, shared, kept), bases, picked, lines, own)
 
 
 def _move(source: Buffer, index: Any, into: Buffer, adds: bool = False) -> Cell:

@@ -183,19 +183,18 @@ class GpuBlocks:
         place = list(self.weights).index(id(weight))
         return [self.number(cuda.Times(form, place)) for form in forms]
 
-    def fuse(self, listing: Listing, trained: Trained, parts: Sequence[Any]) -> bool:
-        """List a rule together with the sum of a gradient in registers, if one sum is all of the gradient."""
+    def fuse(self, listing: Listing, trained: Trained, parts: Sequence[Any], numbers: int) -> bool:
+        """List a rule, its numbers at an address, together with the sum of a gradient in registers, if one sum is all
+        of the gradient."""
         if len(parts) != 1 or parts[0].form not in ("outer", "totals"):
             return False
         (part,), parameter, rule = parts, trained.parameter, trained.rule
         height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
         dtype = DTYPES[parameter.dtype]
-        numbers = np.array(rule.numbers, dtype)
-        listing.keep.append(numbers)
         operation = self.number(cuda.Summed(part.form, tuple(rule.formulas), len(rule.states), dtype))
         matrix = parameter.data_ptr(), parameter.stride(0) * parameter.element_size()
         states = [x.data_ptr() for x in rule.states]
-        words = [operation, part.rows, height, width, *part.x, *matrix, *part.y, numbers.ctypes.data, *states]
+        words = [operation, part.rows, height, width, *part.x, *matrix, *part.y, numbers, *states]
         listing.add(words, part.rows * height * width, ALONGSIDE)
         return True
 
@@ -251,9 +250,7 @@ class GpuJob:
         batches = parcel.add(words)
         sweeps = [(parcel.add(x.words), parcel.add(listed)) for x, listed in ((forward, lists), (backward, more_lists))]
         listed = [parcel.add(array) for listing in listings for array in listing.arrays]
-        listed += [
-            parcel.add(array) for looked in layout.lookups.values() for array in (looked.words, looked.addresses)
-        ]
+        listed += [parcel.add(looked.addresses) for looked in layout.lookups.values()]
         weights = [(x.data_ptr(), x.stride(0) * x.element_size()) for x, _ in gpu.weights.values()]
         matrices = parcel.add(np.array(weights or [(0, 0)], np.int64))
         self._packed, self._memory = parcel.pack(self._runner)

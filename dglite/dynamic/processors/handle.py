@@ -137,8 +137,6 @@ class Persistent:
         self._plans.keep(step)
         if error:
             step.take_back()
-            for one in self._trained.values():
-                one.clear()
             raise IndexError(
                 f"label {error >> 1} of a loss is not one of its classes; that step was not done, and "
                 "parameters are as they were before it"

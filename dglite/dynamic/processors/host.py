@@ -107,7 +107,7 @@ class HostThreads:
     def bring(self, layout: Any) -> None:
         """Bring what was given to where processors read it: it is there."""
 
-    def fuse(self, listing: Any, trained: Any, parts: Sequence[Any]) -> bool:
+    def fuse(self, listing: Any, trained: Any, parts: Sequence[Any], numbers: int) -> bool:
         """List a rule together with the sum that it needs; return whether there is an operation for both."""
         return False
 

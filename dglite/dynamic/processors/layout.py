@@ -42,9 +42,7 @@ class PlacedProgram(NamedTuple):
 
 
 class Looked:
-    """Rows of a table that are copied: the rows, their addresses, words of the kernel, and where the gradient lies."""
-
-    words: np.ndarray
+    """Rows of a table that are copied: the rows, their addresses, and where the gradient lies."""
 
     def __init__(self, lookup: Lookup, refs: Sequence[tuple[int, int]], row_bytes: int, grad: int) -> None:
         """``refs`` are where the numbers are: node, and element."""
@@ -61,6 +59,12 @@ class Looked:
         addresses = self.addresses[: len(rows)]
         np.multiply(rows, self._row_bytes, out=addresses)
         addresses += self.lookup.table.data_ptr()
+
+    @property
+    def counted(self) -> np.ndarray:
+        """The rows, -1 where a gradient does not count."""
+        padding = self.lookup.padding
+        return self.rows if padding is None else np.where(self.rows == padding, -1, self.rows)
 
 
 class StepLayout(Placement):
@@ -91,9 +95,9 @@ class StepLayout(Placement):
         self.shift = self.grad_arena.address - self.arena.address
 
     def _check(self, signature: Signature) -> None:
-        _check(signature)
-        if isinstance(signature.matrices, ProgramCall) and not self.machine.takes_programs:
-            raise Unsupported(signature.name)
+        why = _unsupported(signature, self.machine.takes_programs)
+        if why is not None:
+            raise Unsupported(why)
         for tensor in signature.tensors:
             if tensor.device != self.machine.device:
                 raise DGLError(
@@ -136,8 +140,10 @@ class StepLayout(Placement):
         operations = np.zeros((len(self.signatures), 2, 3), np.int64)
         words = np.zeros((len(self.signatures), 2, 3, BATCH_WORDS), np.int64)
         for number in np.flatnonzero(self.heavy).tolist():
-            if number in self.programs or number in self.lookups:
-                operations[number] = self._call(number)
+            if number in self.programs:
+                teams, has_backward = self.programs[number].filled[:2]
+                for direction in range(1 + has_backward):
+                    operations[number, direction] = LINES, teams[direction:].ctypes.data, _MUCH_WORK
                 continue
             work, both = self._words(number, error)
             for direction, columns in enumerate(both):
@@ -147,9 +153,9 @@ class StepLayout(Placement):
                 operations[number, direction] = columns[0], 0, work
         return Batches(*self.sweep(True), operations, words)
 
-    # -- operations whose words are made here -------------------------------------------------------------------
+    # -- vertex programs and lookups ----------------------------------------------------------------------------
     def prepare(self, processors: int, wanted: set[int]) -> None:
-        """Make the words of vertex programs and lookups. ``cleared`` are addresses and bytes of what must be zeros."""
+        """Fill vertex programs and lookups in. ``cleared`` are addresses and bytes of what must be zeros."""
         self.programs, self.lookups = dict[int, PlacedProgram](), dict[int, Looked]()
         self.processors = processors
         self.cleared: list[tuple[int, int]] = []
@@ -222,35 +228,28 @@ class StepLayout(Placement):
             if at not in session.given_at:
                 raise Unsupported(f"{self.signatures[number].name} with computed numbers")
             refs.append((at, place // session.given_at[at].itemsize))
-        item, width = table.element_size(), table.shape[1]
-        looked = Looked(lookup, refs, table.stride(0) * item, int(self.starts[number]) + self.shift)
+        looked = Looked(lookup, refs, table.stride(0) * table.element_size(), int(self.starts[number]) + self.shift)
         looked.read(session, lookup)
-        kernel = self.machine.step(StepSpec((operand(0),), (False,), False, False, DTYPES[table.dtype]), late=False)
-        result, addresses = int(self.starts[number]), looked.addresses.ctypes.data
-        words = [kernel, len(looked.rows), width, result, width * item, 0, 0, 0, addresses]
-        looked.words = np.array(words, np.int64)
         return looked
-
-    def _call(self, number: int) -> list[tuple[int, int, int]]:
-        """Return (kernel, address of words, work) of an operation whose words are there, forward and backward."""
-        if number in self.programs:
-            teams, has_backward = self.programs[number].filled[:2]
-            at = teams.ctypes.data
-            return [(LINES, at, _MUCH_WORK), (LINES * has_backward, at + teams.strides[0], _MUCH_WORK)]
-        words = self.lookups[number].words
-        return [(int(words[0]), words.ctypes.data, int(words[1] * words[2])), (0, 0, 0)]
 
     def _words(self, number: int, error: int) -> tuple[int, list[list[_Word]]]:
         """Return the work for each node of an operation on batches, and the words of its kernels in both directions."""
         signature, (given, *others) = self.signatures[number], self.inputs(number)
+        matrices, start = signature.matrices, int(self.starts[number])
+        if isinstance(matrices, Lookup):
+            each, (width, item) = given.kind.numel, (matrices.table.shape[1], matrices.table.element_size())
+            spec = StepSpec((operand(0),), (False,), False, False, DTYPES[matrices.table.dtype])
+            result, addresses = (start, signature.nbytes), (self.lookups[number].addresses.ctypes.data, 8 * each)
+            kernel = self.machine.step(spec, late=False)
+            return each * width, [[kernel, (0, 0, each), width, result, width * item, 0, 0, 0, addresses], [0]]
         kind, dtype, adds = given.kind, DTYPES[given.kind.dtype], self.input_at[self.first_input[number]] == 0
-        features, rows, start = kind.shape[-1], kind.numel // kind.shape[-1], int(self.starts[number])
+        features, rows = kind.shape[-1], kind.numel // kind.shape[-1]
         x, x_grad = (given.address, given.distance), (given.address + self.shift, given.distance)
         y, y_grad = (start, signature.nbytes), (start + self.shift, signature.nbytes)
         # Values of several rows lie one after the other, so their rows do, too.
         x_row = given.distance if rows == 1 else features * kind.item
         y_row = signature.nbytes // rows
-        count, matrices = (0, 0, rows), signature.matrices
+        count = 0, 0, rows
         if isinstance(matrices, Product):
             weight = matrices.weight
             forms = ("sums", "dots") if matrices.turned else ("dots", "sums")
@@ -287,23 +286,21 @@ def _copied(session: Session, stays: Collection[int]) -> list[tuple[int, np.ndar
 _MOST_COPIED = 1 << 17
 
 
-def _check(signature: Signature) -> None:
-    matrices = signature.matrices
-    if isinstance(matrices, Lookup):
-        return
+def _unsupported(signature: Signature, takes_programs: bool) -> str | None:
+    """Return what there is no instruction for, None if there is one for the signature."""
+    name, matrices = signature.name, signature.matrices
     if isinstance(matrices, ProgramCall):
         made = [x for x in matrices.tensors if x.requires_grad and not x.is_leaf]
         if made:
-            raise Unsupported(f"{signature.name} with a tensor of shape {list(made[0].shape)} made of parameters")
-        return
+            return f"{name} with a tensor of shape {list(made[0].shape)} made of parameters"
+        return None if takes_programs else name
     if isinstance(matrices, Product):
-        if any(x.stride(-1) != 1 for x in matrices.tensors) or (matrices.bias is not None and matrices.bias.dim() != 1):
-            raise Unsupported(f"{signature.name} with a weight that does not lie by rows")
-    elif isinstance(matrices, TorchCall):
-        labels = matrices.kinds[1:]
-        if (
-            matrices.form is None
-            or matrices.kinds[0].dtype not in DTYPES
-            or any(x.dtype is not torch.int64 for x in labels)
-        ):
-            raise Unsupported(signature.name)
+        by_rows = all(x.stride(-1) == 1 for x in matrices.tensors) and (
+            matrices.bias is None or matrices.bias.dim() == 1
+        )
+        return None if by_rows else f"{name} with a weight that does not lie by rows"
+    if isinstance(matrices, TorchCall) and not isinstance(matrices, Lookup):
+        scores, *labels = matrices.kinds
+        known = matrices.form is not None and scores.dtype in DTYPES
+        return None if known and all(x.dtype is torch.int64 for x in labels) else name
+    return None

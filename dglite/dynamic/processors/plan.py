@@ -87,7 +87,6 @@ class StepPlan:
             places += [(stage.words, at + 2) for at in stage.starts.tolist() if stage.words[at + 2] != 1]
         places += [(words, at + 1) for at in range(0, len(words), BATCH_WORDS) if words[at]]
         places += [(self._updates.after.array, at) for at in self._updates.after.sized]
-        places += [(looked.words, 1) for looked in layout.lookups.values()]
         if any(int(array[at]) not in self.sizes for array, at in places):
             return None
         return [(array, at, self.sizes.index(int(array[at]))) for array, at in places]

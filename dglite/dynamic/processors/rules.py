@@ -27,25 +27,24 @@ class UpdateRule(NamedTuple):
     """How one parameter changes.
 
     ``formulas`` are (what is written, formula) in their order; operands are numbered: 0 the parameter, 1 its gradient,
-    then ``states``, then ``numbers``. ``product`` is (keep, scale) where all there is to do is
-    ``keep * parameter + scale * gradient``. With ``local`` nothing happens where the gradient is 0.
+    then ``states``, then ``numbers``. With ``local`` nothing happens where the gradient is 0. With ``direct`` there is
+    only ``keep * parameter + scale * gradient`` to do, and ``numbers`` are keep and scale of the first part of a
+    gradient, then of further ones.
     """
 
     formulas: Formulas
     states: Sequence[Tensor]
     numbers: Sequence[float]
-    product: tuple[float, float] | None = None
     local: bool = False
+    direct: bool = False
 
 
 def _numbers(first: int, count: int) -> list[Expr]:
     return [Operand(Side.E, first + i) for i in range(count)]
 
 
-@cache
-def _descent() -> Formulas:
-    rate, keep = _numbers(2, 2)
-    return [(0, keep * _W - rate * _G)]
+_KEEP, _SCALE = _numbers(2, 2)
+_DESCENT = [(0, _KEEP * _W + _SCALE * _G)]
 
 
 @cache
@@ -59,8 +58,7 @@ def _momentum(decays: bool, nesterov: bool) -> Formulas:
 def _sgd(parameter: Tensor, state: dict[str, Any], group: dict[str, Any]) -> UpdateRule:
     lr, momentum, decay = float(group["lr"]), group["momentum"], float(group["weight_decay"])
     if not momentum:
-        keep = 1.0 - lr * decay
-        return UpdateRule(_descent(), (), (lr, keep), (keep, -lr), local=not decay)
+        return UpdateRule(_DESCENT, (), (1.0 - lr * decay, -lr, 1.0, -lr), local=not decay, direct=True)
     buffer = state.get("momentum_buffer")
     # Torch starts with the gradient itself, whatever the dampening.
     dampening = group["dampening"] if buffer is not None else 0.0
@@ -120,17 +118,13 @@ _PLAIN = ("maximize", "amsgrad", "capturable", "differentiable")
 
 
 class Trained:
-    """A parameter, the ``rule`` of the last step that was planned, and, where it is needed, memory for its gradient.
-
-    ``dirty`` tells that this memory will not be zeros after that step.
-    """
+    """A parameter, the ``rule`` of the last step that was planned, and, where it is needed, memory for its gradient."""
 
     rule: UpdateRule
 
     def __init__(self, parameter: Tensor, optimizer: Optimizer, group: dict[str, Any]) -> None:
         """``group`` is that of the optimizer which the parameter is in."""
         self.parameter, self._optimizer, self._group = parameter, optimizer, group
-        self.dirty = False
         self._grad: Tensor | None = None
 
     def count(self) -> None:
@@ -146,18 +140,12 @@ class Trained:
 
     @property
     def grad(self) -> Tensor:
-        """The memory of the gradient, zeros at first."""
+        """The memory of the gradient; what is there is left from an earlier step."""
         if self._grad is None:
             shape, dtype = self.parameter.shape, self.parameter.dtype
             # One element more, since memory is cleared in words of 8 bytes.
-            self._grad = torch.zeros(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
+            self._grad = torch.empty(shape.numel() + 1, dtype=dtype, device=self.parameter.device)[:-1].view(shape)
         return self._grad
-
-    def clear(self) -> None:
-        """Set the gradient to zeros, if it has memory."""
-        if self._grad is not None:
-            self._grad.zero_()
-        self.dirty = False
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

@@ -6,9 +6,8 @@ summed up, tile by tile in registers: its gradient is never stored. Any other gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
-from operator import attrgetter
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,27 +26,25 @@ from .rules import Trained, UpdateRule
 __all__ = ["Listing", "Updates"]
 
 
-Numbers = Callable[[UpdateRule], Sequence[float]]
-"""What gives numbers of a rule."""
+_SET, _ADD, _RULE = 0, 2, 4
+"""Where numbers of a parameter are: what is kept of its gradient's memory and the scale of what is added, to set it and
+to add to it; then those of its rule."""
 
 
 class Listing:
     """Rows (operation, place of its words, work, how it goes with the rows before, see add), and the words.
 
-    What differs from step to step is listed: ``numbers`` (whose rule they follow from, and how), ``sized`` (place of
-    the number of rows), ``programs`` (place of the words, which part) of each, ``scattered`` (addresses of rows, number
-    of the lookup, address and row stride of the table).
+    What differs from step to step is listed: ``sized`` (place of the number of rows), ``programs`` (place of the words,
+    which part) of each, ``scattered`` (addresses of rows, number of the lookup, address and row stride of the table).
     """
 
     def __init__(self, machine: Any) -> None:
         self.machine = machine
         self.rows: list[tuple[int, int, int, int, int]] = []
         self.words: list[int] = []
-        self.keep: list[Any] = []
-        self.numbers: list[tuple[Trained, Numbers, np.ndarray]] = []
+        self.keep: list[np.ndarray] = []
         self.sized: list[int] = []
         self.programs: dict[int, list[tuple[int, int]]] = {}
-        self._of_programs: list[tuple[int, np.ndarray, np.ndarray]] | None = None
         self.scattered: list[tuple[np.ndarray, int, int, int]] = []
 
     def add(self, words: Sequence[int], work: int, how: int = ALONGSIDE, apart: bool = True) -> None:
@@ -55,26 +52,26 @@ class Listing:
         self.rows.append((words[0], len(self.words), work, how, int(apart)))
         self.words += words
 
-    def numbers_of(self, one: Trained, of: Numbers) -> np.ndarray:
-        """Return numbers of a parameter's rule, which will be those of later steps, too."""
-        made = np.array(of(one.rule), DTYPES[one.parameter.dtype])
-        self.numbers.append((one, of, made))
-        return made
+    def clear(self, grad: Tensor, rows: np.ndarray | None) -> None:
+        """Set a gradient to zeros, or some rows of it."""
+        if rows is None:
+            self.add([CLEAR, grad.data_ptr(), (grad.nbytes + 7) // 8 * 8], grad.numel())
+            return
+        spec = StepSpec((Constant(0.0),), (), False, False, DTYPES[grad.dtype])
+        words = [self.machine.step(spec, late=False), len(rows), grad[0].numel(), *self.places_of(grad, rows)]
+        self.add(words, len(rows) * grad[0].numel())
+
+    def places_of(self, x: Tensor, rows: np.ndarray | None) -> tuple[int, int, int]:
+        """Return the words that tell a kernel where some rows of a tensor are, or all of it as one row."""
+        if rows is None:
+            return x.data_ptr(), 0, 0
+        self.keep.append(x.data_ptr() + rows * (x.stride(0) * x.element_size()))
+        return 0, 0, self.keep[-1].ctypes.data
 
     @property
     def arrays(self) -> list[np.ndarray]:
         """All arrays that words lie in or refer to."""
-        return [self.array, *self.keep, *(numbers for _, _, numbers in self.numbers)]
-
-    def of_programs(self) -> Iterable[tuple[int, np.ndarray, np.ndarray]]:
-        """Return, for each vertex program, its number, where the words of its parts' counts and places are, and which
-        parts these are."""
-        if self._of_programs is None:
-            self._of_programs = []
-            for number, pairs in self.programs.items():
-                at, parts = np.array(pairs, np.int64).T
-                self._of_programs.append((number, at[:, None] + np.array([1, 4, 8]), parts))
-        return self._of_programs
+        return [self.array, *self.keep]
 
     def placed(self) -> np.ndarray:
         """Return the rows with addresses of words."""
@@ -82,6 +79,16 @@ class Listing:
         rows = np.array(self.rows, np.int64).reshape(-1, 5)
         rows[:, 1] = rows[:, 1] * 8 + words.ctypes.data
         return rows
+
+    def refill(self, layout: StepLayout) -> None:
+        """Take addresses and numbers of rows from a layout that was refilled."""
+        for number, places in self.programs.items():
+            parts = layout.programs[number].filled.parts.tolist()
+            for at, i in places:
+                self.array[at + 1], self.array[at + 4], self.array[at + 8] = parts[i][0], parts[i][1], parts[i][3]
+        for addresses, number, table, row_bytes in self.scattered:
+            rows = layout.lookups[number].counted
+            _place_rows(addresses[: len(rows)], rows, table, row_bytes)
 
 
 class _GradientSource(NamedTuple):
@@ -113,7 +120,7 @@ def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
                 found.setdefault(id(product.shared[part.shared]), []).append(product_of_rows)
         elif isinstance(product, Lookup):
             known, row_bytes = layout.lookups[number], product.table.shape[1] * product.table.element_size()
-            looked = _looked(known.rows, product.padding)
+            looked = known.counted
             of_rows = _GradientSource("rows", len(looked), (0, 0), (known.grad, row_bytes), looked, (number, 0))
             found.setdefault(id(product.table), []).append(of_rows)
         if not isinstance(product, Product):
@@ -130,11 +137,6 @@ def _parts(layout: StepLayout) -> dict[int, list[_GradientSource]]:
     return found
 
 
-def _looked(rows: np.ndarray, padding: int | None) -> np.ndarray:
-    """Return rows whose gradient counts, -1 for others."""
-    return rows if padding is None else np.where(rows == padding, -1, rows)
-
-
 class Updates:
     """What is done ``before`` the step, and ``after`` the backward sweep.
 
@@ -145,77 +147,46 @@ class Updates:
     def __init__(self, layout: StepLayout, reached: Sequence[Trained], given: dict[int, int]) -> None:
         self.before, self.after, self.repeats = Listing(layout.machine), Listing(layout.machine), True
         self._reached, self._rules = reached, [one.rule for one in reached]
-        self._dirty: list[Trained] = []
-        formulas, after, parts = list[tuple[Trained, np.ndarray | None]](), self.after, _parts(layout)
-        for one in reached:
+        self._numbers = [np.array([0, 1, 1, 1, *x.rule.numbers], DTYPES[x.parameter.dtype]) for x in reached]
+        formulas, after, parts = list[tuple[Trained, np.ndarray | None, int]](), self.after, _parts(layout)
+        after.keep += self._numbers
+        for one, numbers in zip(reached, self._numbers, strict=True):
             parameter, rule, own = one.parameter, one.rule, parts.get(id(one.parameter), [])
+            to_set, to_add, of_rule = (numbers.ctypes.data + i * numbers.itemsize for i in (_SET, _ADD, _RULE))
             node, looked = given.get(id(parameter)), [part.looked for part in own if part.looked is not None]
-            if node is None and layout.machine.fuse(after, one, own):
+            if node is None and layout.machine.fuse(after, one, own, of_rule):
                 continue
-            if rule.product is not None and own and node is None and (rule.product[0] == 1.0 or not looked):
-                _add_parts(after, own, one, parameter, _product)
+            if rule.direct and own and node is None and (rule.local or not looked):
+                _add_parts(after, own, parameter, parameter, of_rule, of_rule + 2 * numbers.itemsize)
                 continue
             added = node is not None or bool(looked)
             rows = _touched(layout, parameter, node, looked) if rule.local and len(looked) == len(own) else None
-            if added and (rows is None or one.dirty):
-                self.before.add([CLEAR, one.grad.data_ptr(), (one.grad.nbytes + 7) // 8 * 8], one.grad.numel())
+            if added:
+                self.before.clear(one.grad, rows)
             self.repeats &= not (added and rule.local)
-            one.dirty = rows is None
-            self._dirty += [one] if one.dirty else []
-            _add_parts(after, own, one, one.grad, _added if added else _set)
-            formulas.append((one, rows))
-        for i, (one, rows) in enumerate(formulas):
-            _add_formulas(after, one, rows, ALONGSIDE if i else FOLLOWS)
+            _add_parts(after, own, parameter, one.grad, to_add if added else to_set, to_add)
+            formulas.append((one, rows, of_rule))
+        for i, (one, rows, of_rule) in enumerate(formulas):
+            _add_formulas(after, one, rows, of_rule, ALONGSIDE if i else FOLLOWS)
 
     def refill(self, layout: StepLayout) -> bool:
         """Take addresses and numbers from another session of the same operations; return whether rules are alike."""
         rules = [one.rule for one in self._reached]
         if any(not _alike(old, new) for old, new in zip(self._rules, rules, strict=True)):
             return False
-        for one in self._dirty:
-            one.dirty = True
-        after = self.after
-        if any(old.numbers != new.numbers for old, new in zip(self._rules, rules, strict=True)):
-            for one, of, numbers in after.numbers:
-                numbers[:] = of(one.rule)
-            self._rules = rules
-        for number, at, rows in after.of_programs():
-            parts = layout.programs[number].filled.parts
-            after.array[at] = parts[rows][:, (0, 1, 3)]
-        for places, number, address, row in after.scattered:
-            looked = layout.lookups[number]
-            _place_rows(places[: len(looked.rows)], _looked(looked.rows, looked.lookup.padding), address, row)
+        for numbers, old, new in zip(self._numbers, self._rules, rules, strict=True):
+            if old.numbers != new.numbers:
+                numbers[_RULE:] = new.numbers
+        self._rules = rules
+        self.after.refill(layout)
         return True
 
 
 def _alike(old: UpdateRule, new: UpdateRule) -> bool:
     """Whether rules differ in numbers only."""
-    if old.formulas is not new.formulas or old.local != new.local or len(old.states) != len(new.states):
+    if old.formulas is not new.formulas or old.local != new.local:
         return False
-    if any(x is not y for x, y in zip(old.states, new.states, strict=True)):
-        return False
-    if old.product is None or new.product is None:
-        return old.product is new.product
-    return (old.product[0] == 1.0) == (new.product[0] == 1.0)
-
-
-def _product(rule: UpdateRule) -> tuple[float, float]:
-    """Return what is kept of a parameter, and the scale of its gradient."""
-    assert rule.product is not None
-    return rule.product
-
-
-def _set(rule: UpdateRule) -> tuple[float, float]:
-    return 0.0, 1.0
-
-
-def _added(rule: UpdateRule) -> tuple[float, float]:
-    return 1.0, 1.0
-
-
-def _further(of: Numbers, rule: UpdateRule) -> tuple[float, float]:
-    """Return the numbers of parts after the first: all is kept."""
-    return 1.0, of(rule)[1]
+    return all(x is y for x, y in zip(old.states, new.states, strict=True))
 
 
 def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: int) -> None:
@@ -225,19 +196,21 @@ def _place_rows(places: np.ndarray, rows: np.ndarray, address: int, row_bytes: i
     places[rows < 0] = 0
 
 
-def _add_parts(listing: Listing, parts: Sequence[_GradientSource], one: Trained, into: Tensor, of: Numbers) -> None:
-    """Change ``into`` to ``keep * into + scale * gradient``, part by part; ``of`` gives both numbers."""
+def _add_parts(
+    listing: Listing, parts: Sequence[_GradientSource], parameter: Tensor, into: Tensor, first: int, further: int
+) -> None:
+    """Change ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``, part by part.
+
+    Both numbers of the first part lie at ``first``, those of further ones at ``further``.
+    """
     for i, part in enumerate(parts):
         # Tasks of one form share a matrix out alike, so each goes on where it has been.
         how = ALONGSIDE if not i else CONTINUES if part.form == parts[i - 1].form != "rows" else FOLLOWS
-        numbers = listing.numbers_of(one, partial(_further, of) if i else of)
-        if part.looked is None:
-            _add_part(listing, part, one.parameter, into, numbers, how)
-        else:
-            _add_rows(listing, part, into, numbers, how)
+        add = _add_product if part.looked is None else _add_rows
+        add(listing, part, parameter, into, further if i else first, how)
 
 
-def _add_rows(listing: Listing, part: _GradientSource, into: Tensor, numbers: np.ndarray, how: int) -> None:
+def _add_rows(listing: Listing, part: _GradientSource, parameter: Tensor, into: Tensor, numbers: int, how: int) -> None:
     """Add gradients of looked-up rows, scaled, where these lie; those of row -1 are left out."""
     assert part.looked is not None
     item, row = into.element_size(), into.stride(0) * into.element_size()
@@ -246,25 +219,23 @@ def _add_rows(listing: Listing, part: _GradientSource, into: Tensor, numbers: np
     _place_rows(places, part.looked, into.data_ptr(), row)
     listing.keep.append(places)
     listing.scattered.append((places, part.source[0], into.data_ptr(), row))
-    scale = numbers.ctypes.data + item, 0, 0
     listing.sized.append(len(listing.words) + 1)
-    words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, *scale]
+    words = [kernel, part.rows, into.shape[1], 0, 0, places.ctypes.data, *part.y, 0, numbers + item, 0, 0]
     listing.add(words, part.rows * into.shape[1], how, apart=False)
 
 
-def _add_part(
-    listing: Listing, part: _GradientSource, parameter: Tensor, into: Tensor, numbers: np.ndarray, how: int
+def _add_product(
+    listing: Listing, part: _GradientSource, parameter: Tensor, into: Tensor, numbers: int, how: int
 ) -> None:
-    """Add the product that changes ``into``, of the shape of a parameter, to ``keep * into + scale * gradient``."""
+    """Add a product of rows, or a sum of them."""
     height, width = parameter.shape if part.form == "outer" else (1, parameter.numel())
-    dtype = DTYPES[parameter.dtype]
     if part.source[0] < 0:
         listing.sized.append(len(listing.words) + 1)
     else:
         listing.programs.setdefault(part.source[0], []).append((len(listing.words), part.source[1]))
-    row = into.stride(0) * into.element_size()
-    words = [listing.machine.matrix(part.form, dtype), part.rows, height, width, *part.x, into.data_ptr(), row]
-    listing.add([*words, *part.y, numbers.ctypes.data], part.rows * height * width, how)
+    kernel, row = listing.machine.matrix(part.form, DTYPES[into.dtype]), into.stride(0) * into.element_size()
+    words = [kernel, part.rows, height, width, *part.x, into.data_ptr(), row, *part.y, numbers]
+    listing.add(words, part.rows * height * width, how)
 
 
 def _touched(
@@ -288,22 +259,15 @@ def _reads(formula: Expr, num_tensors: int) -> tuple[Expr, tuple[int, ...], tupl
     return compacted, tuple(slots), tuple(slot >= num_tensors for slot in slots)
 
 
-def _add_formulas(listing: Listing, one: Trained, rows: np.ndarray | None, how: int) -> None:
-    """Add the formulas of a rule, for some rows of a table or for everything."""
+def _add_formulas(listing: Listing, one: Trained, rows: np.ndarray | None, numbers: int, how: int) -> None:
+    """Add the formulas of a rule, for some rows of a table or for everything; its numbers lie at an address."""
     parameter, rule, dtype = one.parameter, one.rule, DTYPES[one.parameter.dtype]
-    tensors = [parameter, one.grad, *rule.states]
-    numbers = listing.numbers_of(one, attrgetter("numbers"))
-    count, width = 1, parameter.numel()
-    places = [(x.data_ptr(), 0, 0) for x in tensors]
-    if rows is not None:
-        count, width = len(rows), parameter[0].numel()
-        lists = [x.data_ptr() + rows * (x.stride(0) * x.element_size()) for x in tensors]
-        listing.keep += lists
-        places = [(0, 0, addresses.ctypes.data) for addresses in lists]
-    places += [(numbers.ctypes.data + i * numbers.itemsize, 0, 0) for i in range(len(numbers))]
-    clearing = [(1, Constant(0.0))] if rows is not None else []
-    for target, formula in (*rule.formulas, *clearing):
-        compacted, slots, spread = _reads(formula, len(tensors))
+    count, width = (1, parameter.numel()) if rows is None else (len(rows), parameter[0].numel())
+    places = [listing.places_of(x, rows) for x in (parameter, one.grad, *rule.states)]
+    num_tensors = len(places)
+    places += [(numbers + i * parameter.element_size(), 0, 0) for i in range(len(rule.numbers))]
+    for target, formula in rule.formulas:
+        compacted, slots, spread = _reads(formula, num_tensors)
         kernel = listing.machine.step(StepSpec((compacted,), spread, False, False, dtype))
         words = [kernel, count, width, *places[target]]
         for slot in slots:

@@ -7,11 +7,10 @@ in bytes, in the lower 36. Operations of one signature can be done together as o
 
 from __future__ import annotations
 
-import heapq
-
 import numpy as np
 
 from ..compile.cached import njit
+from .levels import by_head
 
 __all__ = ["ABSOLUTE", "EXTERNAL", "FIRST_MACRO", "INNER", "INPUT", "PLACE_BITS", "by_agenda", "by_depth", "depths_of"]
 __all__ += ["needed_nodes", "one_by_one", "parse"]
@@ -167,23 +166,17 @@ def _users(
     nodes: np.ndarray, place: np.ndarray, argptr: np.ndarray, args: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return (how many arguments each node waits for, bounds of each node's users, users)."""
-    count = len(nodes)
-    waits, bounds = np.zeros(count, np.int64), np.zeros(count + 1, np.int64)
-    for i in range(count):
+    waits, used, users = np.zeros(len(nodes), np.int64), np.empty(len(args), np.int64), np.empty(len(args), np.int64)
+    found = 0
+    for i in range(len(nodes)):
         for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
             arg = place[args[at] >> PLACE_BITS]
             if arg >= 0:
+                used[found], users[found] = arg, i
+                found += 1
                 waits[i] += 1
-                bounds[arg + 1] += 1
-    bounds = np.cumsum(bounds)
-    users, free = np.empty(bounds[count], np.int64), bounds[:-1].copy()
-    for i in range(count):
-        for at in range(argptr[nodes[i]], argptr[nodes[i] + 1]):
-            arg = place[args[at] >> PLACE_BITS]
-            if arg >= 0:
-                users[free[arg]] = i
-                free[arg] += 1
-    return waits, bounds, users
+    bounds, entries = by_head(used[:found], len(nodes))
+    return waits, bounds, users[entries]
 
 
 @_jit
@@ -212,23 +205,12 @@ def _stages(kind: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray, nu
 
 
 def _priorities(depth: np.ndarray, kind: np.ndarray, heavy: np.ndarray, stage: np.ndarray) -> np.ndarray:
-    """Return the kinds in order: by stage, then by average depth; of equals the cheap ones first.
+    """Return the rank of each kind: by stage, then by average depth; of equals the cheap ones first.
 
     Not compiled: compiling a sort takes Numba seconds.
     """
     total, members = np.bincount(kind, depth, len(heavy)), np.bincount(kind, minlength=len(heavy))
-    return np.lexsort((heavy, total / np.maximum(members, 1), stage))
-
-
-@_jit
-def _make_ready(
-    node: int, kind: int, rank: int, queue: np.ndarray, head: np.ndarray, tail: np.ndarray, agenda: list[int]
-) -> None:
-    """Put a node into the queue of its kind, and the kind on the agenda if nothing else of it was ready."""
-    if head[kind] == tail[kind]:
-        heapq.heappush(agenda, rank)
-    queue[tail[kind]] = node
-    tail[kind] += 1
+    return np.argsort(np.lexsort((heavy, total / np.maximum(members, 1), stage)))
 
 
 def by_agenda(
@@ -248,41 +230,38 @@ def by_agenda(
     finds its inputs in the batch's own order.
     """
     waits, bounds_of_users, users = _users(nodes, place, argptr, args)
-    kind_of = _priorities(depth, kind, heavy, _stages(kind, bounds_of_users, users, len(heavy)))
-    return _work_off(kind, kind_of, waits, bounds_of_users, users)
+    ranks = _priorities(depth, kind, heavy, _stages(kind, bounds_of_users, users, len(heavy)))
+    return _work_off(ranks[kind], len(ranks), waits, bounds_of_users, users)
 
 
 @_jit
 def _work_off(
-    kind: np.ndarray, kind_of: np.ndarray, waits: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray
+    rank: np.ndarray, num_ranks: int, waits: np.ndarray, bounds_of_users: np.ndarray, users: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (order, bounds): always all ready nodes of the first of the kinds, listed by rank, that have any."""
-    count, num_kinds = len(kind), len(kind_of)
-    rank, start = np.empty(num_kinds, np.int64), np.zeros(num_kinds + 1, np.int64)
-    for i in range(num_kinds):
-        rank[kind_of[i]] = i
-    for i in range(count):
-        start[kind[i] + 1] += 1
-    start = np.cumsum(start)
-    queue, head, tail = np.empty(count, np.int64), start[:-1].copy(), start[:-1].copy()
-    agenda = [np.int64(0) for _ in range(0)]
-    for i in range(count):
+    """Return (order, bounds): always all ready nodes of the lowest rank that has any. A node waits for others."""
+    start, _ = by_head(rank, num_ranks)
+    queue, head, tail = np.empty(len(rank), np.int64), start[:-1].copy(), start[:-1].copy()
+    for i in range(len(rank)):
         if waits[i] == 0:
-            _make_ready(i, kind[i], rank[kind[i]], queue, head, tail, agenda)
-    order, batches, at, num_batches = np.empty(count, np.int64), np.empty(count + 1, np.int64), 0, 0
-    while len(agenda):
-        chosen = kind_of[heapq.heappop(agenda)]
-        first, last = head[chosen], tail[chosen]
-        head[chosen] = last
+            queue[tail[rank[i]]] = i
+            tail[rank[i]] += 1
+    order, batches, at, num_batches, chosen = np.empty(len(rank), np.int64), np.empty(len(rank) + 1, np.int64), 0, 0, 0
+    while at < len(rank):
+        while head[chosen] == tail[chosen]:
+            chosen += 1
+        ready, following = queue[head[chosen] : tail[chosen]], chosen
+        head[chosen] = tail[chosen]
         batches[num_batches] = at
         num_batches += 1
-        for i in queue[first:last]:
+        for i in ready:
             order[at] = i
             at += 1
-            for j in range(bounds_of_users[i], bounds_of_users[i + 1]):
-                user = users[j]
+            for user in users[bounds_of_users[i] : bounds_of_users[i + 1]]:
                 waits[user] -= 1
                 if waits[user] == 0:
-                    _make_ready(user, kind[user], rank[kind[user]], queue, head, tail, agenda)
-    batches[num_batches] = count
+                    queue[tail[rank[user]]] = user
+                    tail[rank[user]] += 1
+                    following = min(following, rank[user])
+        chosen = following
+    batches[num_batches] = at
     return order, batches[: num_batches + 1].copy()

@@ -14,7 +14,7 @@ import numpy as np
 from ..compile.cached import njit
 from ..lanes.simd import storer
 from ..run.rows import array_at
-from .levels import addresses, child_table
+from .levels import child_table
 from .schedule import STAGE_COLUMNS, arrange
 
 __all__ = ["AS_IT_IS", "LAST_ROW_ZERO", "ORDER", "SCRIPT", "TEAM_WORDS", "ZERO", "fill", "needed_bytes", "record"]
@@ -24,25 +24,26 @@ ORDER = (
     *("class_bounds", "segments", "segment_edges"),
 )
 """Fields of the record of an order; see :class:`dglite.dynamic.execution.order.Order`. Words may need the first six."""
-SCRIPT = (
-    *("own", "own_at", "order_at", "picked_at", "given_at", "table_at", "tables", "parts", "indices", "constants"),
-    *("stages", "bounds", "classes", "directions", "sizes"),
-)
-"""Fields of the record of a script: memory, (kind, bytes of a row, what is to be done first) each, and its numbers; the
-numbers of bases of what the order has and the table of children, of what picks inputs' rows and puts them back, of what
-is given, of tables; tables of what parents leave, (tables, 4, classes, slots): source, constant, stride, and whether it
-is by slot; parts of gradients, see :func:`_parts`; words: number of a base, and constant; stages, those of direction d
-with classes from ``directions[d, 0]``, rows from ``directions[d, 1]`` and bounds from ``directions[d, 2]`` on; and the
-number of bases and of slots."""
+SCRIPT = ("own", "tables", "parts", "indices", "constants", "stages", "bounds", "classes", "directions", "slots")
+"""Fields of the record of a script: memory, (kind, bytes of a row, what is to be done first) each; tables of what
+parents leave, (tables, 4, classes, slots): base, constant, stride, and whether it is by slot; parts of gradients, see
+:func:`_parts`; words: number of a base, and constant; stages, those of direction d with classes from ``directions[d,
+0]``, rows from ``directions[d, 1]`` and bounds from ``directions[d, 2]`` on; and the number of slots.
+
+*Bases* are addresses that words count from: 0 and the words' own; the first tables of the order and that of children;
+for each input what picks its rows and what puts them back; what is given; tables of what parents leave; memory."""
 NODES, PLACES, CHILDREN, PARENTS, BOUNDS, PARENT_BOUNDS, PARENT_ENTRIES, CLASSES = range(8)
 CLASS_BOUNDS, SEGMENTS, SEGMENT_EDGES = range(8, 11)
-OWN, OWN_AT, ORDER_AT, PICKED_AT, GIVEN_AT, TABLE_AT, TABLES, PARTS, INDICES, CONSTANTS = range(10)
-STAGES, STAGE_BOUNDS, STAGE_CLASSES, DIRECTIONS, SIZES = range(10, 15)
+OWN, TABLES, PARTS, INDICES, CONSTANTS, STAGES, STAGE_BOUNDS, STAGE_CLASSES, DIRECTIONS, SLOTS = range(10)
 AS_IT_IS, LAST_ROW_ZERO, ZERO = range(3)
 """What is to be done to memory first."""
 TEAM_WORDS = 9
 _ALIGNMENT = 64
 TABLES_OF_ORDER = 6
+_WORDS, _ORDER = 1, 2
+_PICKED = _ORDER + TABLES_OF_ORDER + 1
+
+Pair = tuple[np.ndarray, np.ndarray]
 
 _jit = njit(nogil=True)
 _store8 = storer("int64", 1)
@@ -93,11 +94,11 @@ def needed_bytes(order: np.ndarray, script: np.ndarray) -> int:
 @_jit
 def _lay(order: np.ndarray, script: np.ndarray, block: int, bases: np.ndarray) -> None:
     """Cut up a block of memory; write the addresses of row (or edge) 0."""
-    at, own, own_at = block, _field(script, OWN).reshape(-1, 3), _field(script, OWN_AT)
+    at, own = block, _field(script, OWN).reshape(-1, 3)
     for i in range(len(own)):
         count, first = _count(own[i, 0], order)
         row, size = own[i, 1], count * own[i, 1]
-        bases[own_at[i]] = at - first * row
+        bases[i] = at - first * row
         if own[i, 2] != AS_IT_IS:
             begin = at if own[i, 2] == ZERO else at + size - row
             for place in range(begin, at + size - 7, 8):
@@ -109,7 +110,7 @@ def _lay(order: np.ndarray, script: np.ndarray, block: int, bases: np.ndarray) -
 
 @_jit
 def _pick(
-    nodes: np.ndarray, rows_of: np.ndarray, lengths: np.ndarray, picked_at: np.ndarray, bases: np.ndarray
+    nodes: np.ndarray, rows_of: np.ndarray, lengths: np.ndarray, bases: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the row of each input that each row of the order pulls, and, inputs one after the other, the reverse."""
     picked, inverse = np.empty((len(lengths), len(nodes)), np.int64), np.zeros(lengths.sum() + 1, np.int64)
@@ -120,30 +121,34 @@ def _pick(
             picked[i, row] = pulled
             if pulled >= 0:
                 inverse[first + pulled] = row
-        bases[picked_at[2 * i]] = picked.ctypes.data + 8 * i * len(nodes)
-        bases[picked_at[2 * i + 1]] = inverse.ctypes.data + 8 * first
+        bases[2 * i] = picked.ctypes.data + 8 * i * len(nodes)
+        bases[2 * i + 1] = inverse.ctypes.data + 8 * first
         first += lengths[i]
     return picked, inverse
 
 
 @_jit
-def _left(order: np.ndarray, script: np.ndarray, bases: np.ndarray) -> np.ndarray:
-    """Return, for each table, where every parent of a vertex leaves that vertex's share of a state's gradient."""
-    parents, classes, table_at = _field(order, PARENTS), _field(order, CLASSES), _field(script, TABLE_AT)
-    slots = _field(script, SIZES)[1]
-    tables = _field(script, TABLES).reshape(len(table_at), 4, len(classes) - 1, slots)
-    left = np.empty((len(tables), len(parents)), np.int64)
+def _left(order: np.ndarray, tables: np.ndarray, bases: np.ndarray, first: int) -> np.ndarray:
+    """Return, for each table, where every parent of a vertex leaves that vertex's share of a state's gradient, or 0.
+
+    Rows are those of parents when a slot hands on, of entries when all children do (then there is one slot).
+    """
+    parents, bounds, classes = _field(order, PARENTS), _field(order, BOUNDS), _field(order, CLASSES)
+    entries, owner = _field(order, PARENT_ENTRIES), np.empty(len(bounds) - 1, np.int64)
+    for c in range(len(classes) - 1):
+        for row in range(classes[c], classes[c + 1]):
+            owner[row] = c
+    left = np.zeros((len(tables), len(entries)), np.int64)
     for i in range(len(tables)):
+        bases[first + i] = left.ctypes.data + 8 * i * len(entries)
         by_slot = tables[i, 3, 0, 0] != 0
-        known = np.zeros((len(classes) - 1, slots if by_slot else 1), np.int64)
-        for c in range(len(known)):
-            for slot in range(known.shape[1]):
-                if tables[i, 0, c, slot] != 0:
-                    known[c, slot] = bases[tables[i, 0, c, slot]] + tables[i, 1, c, slot]
-        bounds = _field(order, BOUNDS)
-        made = addresses(_field(order, PARENT_ENTRIES), parents, bounds, classes, known, tables[i, 2], by_slot)
-        left[i] = made
-        bases[table_at[i]] = left.ctypes.data + 8 * i * len(parents)
+        for k in range(len(entries)):
+            entry = entries[k]
+            row = parents[entry]
+            slot = entry - bounds[row] if by_slot else 0
+            if slot < tables.shape[3] and tables[i, 0, owner[row], slot] != 0:
+                base, constant, stride = tables[i, :3, owner[row], slot]
+                left[i, k] = bases[base] + constant + (row if by_slot else entry) * stride
     return left
 
 
@@ -153,7 +158,7 @@ def _words(script: np.ndarray, processors: int, bases: np.ndarray) -> np.ndarray
     indices, constants = _field(script, INDICES), _field(script, CONSTANTS)
     words = np.empty((processors, len(constants)), np.int64)
     for p in range(processors):
-        bases[1] = words.ctypes.data + 8 * p * len(constants)
+        bases[_WORDS] = words.ctypes.data + 8 * p * len(constants)
         for i in range(len(constants)):
             words[p, i] = bases[indices[i]] + constants[i]
     return words
@@ -225,25 +230,29 @@ def fill(
     shared_from: int,
     functions: tuple[int, int],
     teams: np.ndarray,
-) -> tuple[np.ndarray, ...]:
-    """Return (parts, see :func:`_parts`; bases; for both directions lines and those of their owner; then what
-    ``teams``, the words of both kernels, refer to).
+) -> tuple[np.ndarray, np.ndarray, Pair, Pair, np.ndarray, tuple[np.ndarray, ...]]:
+    """Return (parts, see :func:`_parts`; bases; lines of both directions, and those of their owner; the row of each
+    input that each row of the order pulls; what else ``teams``, the words of both kernels, refer to).
 
     ``rows_of`` (inputs, nodes) is the row of each input that a node pulls, or -1; ``lengths`` how many rows inputs
     have; ``given`` are the addresses of what a call is given, ``block`` that of its memory. With ``shared_from`` above
     0 one of the ``processors`` does it all where lines are of less work, and the owner runs stages of too many rows.
     """
-    bases, nodes = np.zeros(_field(script, SIZES)[0], np.int64), _field(order, NODES)
-    _lay(order, script, block, bases)
-    given_at, order_at = _field(script, GIVEN_AT), _field(script, ORDER_AT)
-    for i in range(len(given)):
-        bases[given_at[i]] = given[i]
-    picked, inverse = _pick(nodes, rows_of, lengths, _field(script, PICKED_AT), bases)
-    by_slot = child_table(_field(order, BOUNDS), _field(order, CHILDREN), _field(script, SIZES)[1], len(nodes))
+    nodes, slots, num_classes = _field(order, NODES), _field(script, SLOTS)[0], order[CLASSES, 1] - 1
+    tables = _field(script, TABLES).reshape(-1, 4, num_classes, slots)
+    first_given = _PICKED + 2 * len(lengths)
+    first_left = first_given + len(given)
+    first_own = first_left + len(tables)
+    bases = np.zeros(first_own + script[OWN, 1] // 3, np.int64)
     for i in range(TABLES_OF_ORDER):
-        bases[order_at[i]] = order[i, 0]
-    bases[order_at[TABLES_OF_ORDER]] = by_slot.ctypes.data
-    left = _left(order, script, bases)
+        bases[_ORDER + i] = order[i, 0]
+    by_slot = child_table(_field(order, BOUNDS), _field(order, CHILDREN), slots, len(nodes))
+    bases[_ORDER + TABLES_OF_ORDER] = by_slot.ctypes.data
+    picked, inverse = _pick(nodes, rows_of, lengths, bases[_PICKED:])
+    for i in range(len(given)):
+        bases[first_given + i] = given[i]
+    _lay(order, script, block, bases[first_own:])
+    left = _left(order, tables, bases, first_left)
     ends = _rows_of_classes(order, lengths)
     lines, own, work = _arranged(0, order, script, ends, shared_from > 0)
     lines_back, own_back = lines[:0], own[:0]
@@ -254,4 +263,5 @@ def fill(
     marks = _enter(teams[0], words, lines, functions)
     marks_back = _enter(teams[1], words, lines_back, functions)
     found = _parts(order, script, bases)
-    return found, bases, lines, own, lines_back, own_back, words, left, by_slot, marks, marks_back, picked, inverse
+    kept = words, left, by_slot, marks, marks_back, inverse
+    return found, bases, (lines, lines_back), (own, own_back), picked, kept

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..compile.cached import njit
 
-__all__ = ["addresses", "child_table", "level_order", "places_of"]
+__all__ = ["by_head", "child_table", "level_order", "places_of"]
 
 _jit = njit(nogil=True)
 
@@ -14,7 +14,7 @@ _UNSEEN, _OPEN = -1, -2
 
 
 @_jit
-def _by_head(heads: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+def by_head(heads: np.ndarray, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounds of each row's entries, and the entries by row, in their order."""
     bounds = np.zeros(num_rows + 1, np.int64)
     for head in heads:
@@ -74,7 +74,7 @@ def _arranged(
     for node in range(num_nodes):
         group = 2 * (kinds[node] if len(kinds) else 0) + (levels[node] > 0)
         keys[node] = group * num_levels + levels[node]
-    starts, order = _by_head(keys, num_classes * num_levels)
+    starts, order = by_head(keys, num_classes * num_levels)
     for row in range(num_nodes):
         place[order[row]] = row
     classes, segments, found = np.empty(num_classes + 1, np.int64), np.empty((num_classes * num_levels, 3), np.int64), 0
@@ -115,13 +115,13 @@ def level_order(
     entries`` are the entries by row of their child. ``segments`` lists (class, first row, last row) level by level.
     Where ``cycle`` has nodes the rest means nothing.
     """
-    bounds, entries = _by_head(dst, num_nodes)
+    bounds, entries = by_head(dst, num_nodes)
     levels, cycle = _levels(src, bounds, entries)
     if len(cycle):
         levels[:] = 0
     order, place, classes, segments = _arranged(levels, kinds, 2 * num_kinds)
     child_bounds, children, parents = _ends(src, bounds, entries, order, place)
-    parent_bounds, parent_entries = _by_head(children, num_nodes)
+    parent_bounds, parent_entries = by_head(children, num_nodes)
     return cycle, order, place, classes, child_bounds, children, parents, parent_bounds, parent_entries, segments
 
 
@@ -133,34 +133,6 @@ def child_table(bounds: np.ndarray, children: np.ndarray, slots: int, absent: in
         for entry in range(bounds[row], min(bounds[row + 1], bounds[row] + slots)):
             table[row, entry - bounds[row]] = children[entry]
     return table
-
-
-@_jit
-def addresses(
-    entries: np.ndarray,
-    parents: np.ndarray,
-    bounds: np.ndarray,
-    classes: np.ndarray,
-    bases: np.ndarray,
-    strides: np.ndarray,
-    by_slot: bool,
-) -> np.ndarray:
-    """Return where the gradient of a state lies that each of ``entries`` has handed on, 0 where it hands on none.
-
-    ``bases`` and ``strides`` (classes, slots) tell, for the class of the parent, the address of row 0 and the bytes of
-    a row: rows are those of parents when a slot hands on, of entries when all children do (then there is one slot).
-    """
-    found = np.zeros(len(entries), np.int64)
-    owner = np.empty(len(bounds) - 1, np.int64)
-    for group in range(len(classes) - 1):
-        owner[classes[group] : classes[group + 1]] = group
-    for i in range(len(entries)):
-        entry = entries[i]
-        row = parents[entry]
-        slot = entry - bounds[row] if by_slot else 0
-        if slot < bases.shape[1] and bases[owner[row], slot] != 0:
-            found[i] = bases[owner[row], slot] + (row if by_slot else entry) * strides[owner[row], slot]
-    return found
 
 
 @_jit

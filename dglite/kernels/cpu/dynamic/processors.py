@@ -16,23 +16,18 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import platform
 import sys
 import threading
 from functools import cache
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ..compile.cached import njit
-from ..lanes.atomic import add_to_word, call_int, read_word
+from ..lanes.atomic import add_to_word, call_int
 from ..lanes.simd import word
-from ..lanes.vec import I32
 from ..run.launch import call_kernel, openmp
+from .schedule import wait_for, yield_address
 
 __all__ = ["CHECK", "ERROR", "INSTRUCTION_WORDS", "WAIT", "Job", "wait_for_all"]
 
@@ -41,42 +36,11 @@ INSTRUCTION_WORDS = 4
 SIGNALS, FINISHED = 0, 8
 PROCESSORS, ERROR, SCRIPT, LENGTH, JOB_WORDS = range(16, 21)
 """Words of a job. Signals and finished scripts are counted in cache lines of their own."""
-_SPINS = 2000
+_LOOKS = 2000
 """How often a processor looks for the signals of the others before it lets other threads have its core."""
 
 
-_PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
-_PAUSE = _PAUSES.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
-
-
-@intrinsic
-def _pause(typingctx: Any) -> Any:
-    """Tell the core that this is a loop that waits."""
-
-    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        if _PAUSE is not None:
-            name, hints = _PAUSE
-            kind = ir.FunctionType(ir.VoidType(), [hint.type for hint in hints])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), hints)
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
 # -- scripts -----------------------------------------------------------------------------------------------------------
-@njit(nogil=True)
-def _wait(job, number, yield_):  # type: ignore[no-untyped-def]
-    """Signal, and wait until all processors have signalled ``number`` times."""
-    add_to_word(job + 8 * SIGNALS, 1)
-    expected, spins = number * word(job, PROCESSORS), 0
-    while read_word(job + 8 * SIGNALS) < expected:
-        spins += 1
-        if spins < _SPINS or yield_ == 0:
-            _pause()
-        else:
-            call_int(yield_, 0, 0)
-
-
 @njit(nogil=True)
 def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
     processors = word(job, PROCESSORS)
@@ -84,7 +48,8 @@ def _run_script(job, processor, yield_):  # type: ignore[no-untyped-def]
         at = word(job, SCRIPT) + 8 * INSTRUCTION_WORDS * i
         operation, who = word(at, 0), word(at, 2)
         if operation == WAIT:
-            _wait(job, word(at, 1), yield_)
+            add_to_word(job + 8 * SIGNALS, 1)
+            wait_for(job + 8 * SIGNALS, word(at, 1) * processors, _LOOKS, yield_)
         elif operation == CHECK:
             if word(job, ERROR) != 0:
                 return
@@ -122,17 +87,6 @@ _api.PyThread_release_lock.argtypes = [ctypes.c_void_p]
 
 def _address(function: Any) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-@cache
-def _yield_address() -> int:
-    """Return the address of what lets other threads run; 0 where the system has none that we know."""
-    for library, name in ((None, "sched_yield"), ("kernel32", "SwitchToThread")):
-        try:
-            return _address(getattr(ctypes.CDLL(library), name))
-        except (AttributeError, OSError, TypeError):
-            continue
-    return 0
 
 
 class Job:
@@ -184,7 +138,7 @@ class _Processors:
     def start(self, job: Job) -> None:
         """Start a job when the one that runs has ended."""
         with self.mutex:
-            self.finish_all()
+            self.finish()
             count = int(job.words[PROCESSORS])
             self._make(count)
             _dismiss_pool()
@@ -192,29 +146,22 @@ class _Processors:
             for lock in self.locks[:count]:
                 _api.PyThread_release_lock(lock)
 
-    def finish(self, job: Job) -> None:
-        """Wait for a job."""
+    def finish(self, job: Job | None = None) -> None:
+        """Wait for a job if it runs, without one for whatever runs."""
         with self.mutex:
-            if self.running is job:
+            running = self.running
+            if running is not None and job in (None, running):
                 _block(_address(_api.PyThread_acquire_lock), int(self.mail[1]))
-                self.running = None
-                job._kept = None
-
-    def finish_all(self) -> None:
-        """Wait for the job that runs, if one does."""
-        with self.mutex:
-            if self.running is not None:
-                self.finish(self.running)
+                running._kept = self.running = None
 
     def _make(self, count: int) -> None:
         if not self.mail[1]:
             self.mail[1] = _closed_lock()
         if len(self.threads) >= count:
             return
-        yield_ = _yield_address()
         while len(self.threads) < count:
             processor, lock = len(self.threads), _closed_lock()
-            calls = (_address(_api.PyThread_acquire_lock), _address(_api.PyThread_release_lock), yield_)
+            calls = (_address(_api.PyThread_acquire_lock), _address(_api.PyThread_release_lock), yield_address())
             words = (self.mail.ctypes.data, processor, lock, *calls)
             thread = threading.Thread(target=_serve, args=words, name=f"dglite-processor-{processor}", daemon=True)
             self.locks.append(lock)
@@ -239,12 +186,12 @@ class _Processors:
     def rest(self) -> None:
         """Wait for what runs, as before a fork."""
         self.mutex.acquire()
-        self.finish_all()
+        self.finish()
 
     def close(self) -> None:
         """End the threads."""
         with self.mutex:
-            self.finish_all()
+            self.finish()
             self.mail[0] = 0
             for lock in self.locks:
                 _api.PyThread_release_lock(lock)
@@ -281,7 +228,7 @@ def _closed_lock() -> int:
 
 _processors = _Processors()
 
-wait_for_all = _processors.finish_all
+wait_for_all = _processors.finish
 
 
 def _after_fork() -> None:

@@ -12,34 +12,24 @@ the schedule, which stops there.
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 
 import numpy as np
 
 from ..compile.cached import cfunc, njit
-from ..lanes.atomic import add_to_word, call_int, put_word, read_word, take_bit
+from ..lanes.atomic import add_to_word, call_int, pause, put_word, read_word, take_bit
 from ..lanes.simd import word
 from ..run.launch import PARALLEL_FROM, call_kernel, launch, launch_at, num_threads, openmp, run_team
 
-__all__ = [
-    "FIXED_WORK",
-    "LINES",
-    "LINE_FIRST",
-    "LINE_OWN",
-    "OWN",
-    "STAGE_COLUMNS",
-    "START",
-    "WORK",
-    "arrange",
-    "run_lines",
-]
-__all__ += ["script_functions", "team_of"]
+__all__ = ["FIXED_WORK", "LINES", "LINE_FIRST", "LINE_OWN", "OWN", "STAGE_COLUMNS", "START", "WORK", "arrange"]
+__all__ += ["run_lines", "script_functions", "team_of", "wait_for", "yield_address"]
 
 START, EDGES, MOST, WORK, FIXED_WORK, OWN, STAGE_COLUMNS = range(7)
 """A stage: where its words are (-1: no kernels), whether its rows are edges, for how many rows its kernels are the
 faster way, work of a row, work besides, its number among its owner's stages (-1: kernels do it whatever the rows)."""
-_SPINS = 2000
-"""How often to look whether a line is done before letting other processes run."""
+_LOOKS = 50
+"""How often to look whether a line is done before letting other threads have the core: some may have none."""
 LINE_START, LINE_FIRST, LINE_LAST, LINE_OWN, LINE_COLUMNS = range(5)
 """A line: where the words of its kernels are, first and last row, the number of the stage that its owner runs (-1:
 kernels do)."""
@@ -75,25 +65,24 @@ def arrange(
     (class, first row, last row) level by level. With ``limited`` the owner runs stages of too many rows for their
     kernels. ``work`` is an average over the lines of kernels.
     """
-    count = len(stages)
+    count, index = len(stages), np.full(ends.shape[1], -1)
+    for i in range(len(classes)):
+        index[classes[i]] = i
     for step in range(len(steps)):
-        for i in range(len(classes)):
-            if classes[i] == steps[step, 0]:
-                count += bounds[3 * i + 2] - bounds[3 * i + 1]
+        i = index[steps[step, 0]]
+        count += bounds[3 * i + 2] - bounds[3 * i + 1] if i >= 0 else 0
     lines, own = np.empty((count, LINE_COLUMNS), np.int64), np.empty(count, np.int64)
     at, num_own, work = 0, 0, 0
     for phase in range(3):
-        turns = len(steps) if phase == 1 else len(classes)
-        for turn in range(turns):
-            i = turn
+        for turn in range(len(steps) if phase == 1 else len(classes)):
             if phase == 1:
                 step = len(steps) - 1 - turn if backward else turn
-                rows, edges = steps[step, 1:], step_edges[step]
-                i = 0
-                while classes[i] != steps[step, 0]:
-                    i += 1
+                i, rows, edges = index[steps[step, 0]], steps[step, 1:], step_edges[step]
             else:
-                rows, edges = ends[0, classes[i] : classes[i] + 2], ends[1, classes[i] : classes[i] + 2]
+                i, c = turn, classes[turn]
+                rows, edges = ends[0, c : c + 2], ends[1, c : c + 2]
+            if i < 0:
+                continue
             for s in range(bounds[3 * i + phase], bounds[3 * i + phase + 1]):
                 found = _add_line(stages[s], rows, edges, limited, lines, at)
                 if found < 0:
@@ -118,6 +107,17 @@ def _run_line(words, line, task, num_tasks):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy")
+def wait_for(address, count, looks, yield_):  # type: ignore[no-untyped-def]
+    """Wait until other threads have raised the word at ``address`` to ``count``; after ``looks`` let others run."""
+    while read_word(address) < count:
+        looks -= 1
+        if looks >= 0 or yield_ == 0:
+            pause()
+        else:
+            call_int(yield_, 0, 0)
+
+
+@njit(error_model="numpy")
 def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
     """Go through lines with others. Words of ``team``: words of the stages, bytes from one thread's to the next one's,
     lines, first and last line, number of shares, the lines' marks, then the functions that tell the thread's number and
@@ -131,11 +131,7 @@ def _go_through(team, me, shares):  # type: ignore[no-untyped-def]
             if take_bit(marks, share):
                 _run_line(words, word(team, 2) + 8 * LINE_COLUMNS * i, share, shares)
                 add_to_word(marks + 8, 1)
-        spins = 0
-        while read_word(marks + 8) < shares:
-            spins += 1
-            if spins > _SPINS and word(team, 8) != 0:
-                call_int(word(team, 8), 0, 0)
+        wait_for(marks + 8, shares, _LOOKS, word(team, 8))
 
 
 @cfunc("void(int64)")
@@ -159,7 +155,7 @@ def _line_kernel(args, task, num_tasks):  # type: ignore[no-untyped-def]
 
 
 _MEMBER, _LINE, LINES = _member.address, _line_kernel.address, _lines.address
-_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num", "sched_yield")
+_FUNCTIONS = ("GOMP_parallel", "omp_get_thread_num")
 _MOST_THREADS = 32
 SHARED_FROM = PARALLEL_FROM // 2
 """Work in a line from which on several threads go through lines."""
@@ -171,11 +167,21 @@ def team_of(work: int, threads: int) -> int:
 
 
 @cache
+def yield_address() -> int:
+    """Return the address of what lets other threads run; 0 where the system has none that we know."""
+    for library, name in ((None, "sched_yield"), ("kernel32", "SwitchToThread")):
+        try:
+            return ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value or 0
+        except (AttributeError, OSError, TypeError):
+            continue
+    return 0
+
+
+@cache
 def script_functions() -> tuple[int, int]:
-    """Return words 7 and 8 of a team: the addresses of functions that tell a thread's number, and let other threads run
-    (0 where there is none)."""
+    """Return words 7 and 8 of a team: addresses of functions that tell a thread's number, and let other threads run."""
     found = openmp(*_FUNCTIONS)
-    return (0, 0) if found is None else (found[1], found[2])
+    return 0 if found is None else found[1], yield_address()
 
 
 def run_lines(team: np.ndarray, first: int, last: int) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .vec import I32, I64
 
-__all__ = ["add_to_word", "call_int", "call_rows", "put_word", "read_word", "take_bit"]
+__all__ = ["add_to_word", "call_int", "call_rows", "pause", "put_word", "read_word", "take_bit"]
+
+_PAUSES = {"x86_64": ("llvm.x86.sse2.pause", []), "aarch64": ("llvm.aarch64.hint", [I32(1)])}
+_PAUSE = _PAUSES.get({"AMD64": "x86_64", "arm64": "aarch64"}.get(platform.machine(), platform.machine()))
 
 
 def _at(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -58,6 +63,20 @@ def read_word(typingctx: Any, address: Any) -> Any:
         return builder.load_atomic(_at(builder, args[0]), "acquire", 8)
 
     return types.int64(types.int64), codegen
+
+
+@intrinsic
+def pause(typingctx: Any) -> Any:
+    """Tell the core that this is a loop that waits: some tens of cycles, which another thread of the core may use."""
+
+    def codegen(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        if _PAUSE is not None:
+            name, hints = _PAUSE
+            kind = ir.FunctionType(ir.VoidType(), [hint.type for hint in hints])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), hints)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
 
 
 @intrinsic
