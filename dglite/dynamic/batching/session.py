@@ -75,6 +75,8 @@ class Session:
         self.caches: dict[Any, Any] = {}
         self.macros: list[Macro] = []
         self.num_args = 0
+        self.tracing = False
+        """Whether the body of a cell is being recorded, whose lazy tensors have an axis of length 1 in front."""
         self.started = time.perf_counter()
         self.runs: list[Any] = []
         self.num_nodes = 0
@@ -95,10 +97,6 @@ class Session:
         self.count += 1
         self.stream += (signature.number, *refs)
         return made
-
-    def record_given(self, kind: TensorKind) -> LazyTensor:
-        """Return a lazy tensor for what will be given in another session."""
-        return self.record(shared[EXTERNAL], (), kind)
 
     def own_signature(self, name: str, matrices: Any) -> Signature:
         """Return the signature of an operation on matrices, with its number in this session.

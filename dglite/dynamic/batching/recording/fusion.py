@@ -100,9 +100,6 @@ def _groups(steps: Sequence[RecordedOperation]) -> list[list[RecordedOperation]]
     return [members[key] for key in sorted(members, key=lambda key: key[0])]
 
 
-_known: dict[Any, Signature] = {}
-
-
 def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> RecordedOperation:
     """Return one step for a group, whose results are those of the given nodes, one after the other."""
     width, dtype = _formulas(group[0]).width, _formulas(group[0]).dtype
@@ -131,13 +128,5 @@ def _one(group: Sequence[RecordedOperation], results: Sequence[int]) -> Recorded
             at = len(formulas)
             formulas += values[step.node]
             values[step.node] = [result(at + i) for i in range(len(own.formulas))]
-    signature = _signature(Pointwise(tuple(formulas), tuple(parts), width, dtype), len(sources))
+    signature = pointwise("fused", len(sources), Pointwise(tuple(formulas), tuple(parts), width, dtype))
     return RecordedOperation(results[0], signature, list(sources))
-
-
-def _signature(made: Pointwise, arity: int) -> Signature:
-    signature = _known.get(made)
-    if signature is None:
-        columns = len(made.formulas) * made.width
-        signature = _known[made] = pointwise(f"fused[{columns}]", arity, made)
-    return signature

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..execution.matrices import Product, TorchCall
 
 __all__ = [
+    "ARGUMENT",
     "DTYPES",
     "MOVED_AS",
     "ColumnRun",
@@ -36,6 +37,7 @@ __all__ = [
     "TensorKind",
     "copies",
     "kind_of",
+    "of_row",
     "on_matrices",
     "operand",
     "places_of",
@@ -78,6 +80,14 @@ def kind_of(shape: Sequence[int], dtype: torch.dtype) -> TensorKind:
     if kind is None:
         kind = _kinds.setdefault(key, TensorKind(*key))  # threads must agree: kinds are compared by identity
     return kind
+
+
+def of_row(kind: TensorKind, axes: int = 1) -> TensorKind:
+    """Return the kind without axes of length 1 in front, of which operations are the same; some last ``axes`` stay."""
+    shape = kind.shape
+    while len(shape) > axes and shape[:1] == (1,):
+        shape = shape[1:]
+    return kind if shape is kind.shape else kind_of(shape, kind.dtype)
 
 
 class ColumnRun(NamedTuple):
@@ -143,6 +153,8 @@ def shared_signature(signature: Signature) -> Signature:
 
 
 shared_signature(Signature("given", 0, 0))
+ARGUMENT = shared_signature(Signature("argument of a cell", 0, 0))
+"""The signature of what stands for any sample's value while a cell is traced; it has none."""
 
 
 # -- templates of steps ------------------------------------------------------------------------------------------------
@@ -189,10 +201,16 @@ def pointwise(name: str, arity: int, made: Pointwise, total: bool = False) -> Si
     With ``total`` the one formula's columns are summed. Raises ``ValueError`` where a step takes more operands than
     fit.
     """
-    count = 1 if total else len(made.formulas) * made.width
-    signature = Signature(name, arity, count * made.dtype.itemsize, formulas=None if total else made)
-    _add_steps(signature, made, total=total)
-    return shared_signature(signature)
+    key = made, arity, total
+    if key not in _pointwise:
+        count = 1 if total else len(made.formulas) * made.width
+        signature = Signature(f"{name}[{count}]", arity, count * made.dtype.itemsize, formulas=None if total else made)
+        _add_steps(signature, made, total=total)
+        _pointwise[key] = shared_signature(signature)
+    return _pointwise[key]
+
+
+_pointwise: dict[Any, Signature] = {}
 
 
 def _add_steps(signature: Signature, made: Pointwise, start: int = 0, total: bool = False) -> None:

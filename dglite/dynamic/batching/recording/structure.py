@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,15 +13,15 @@ from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
-from ...program.views import start_in_row, start_of
+from ...program.views import start_of
 from ..execution.matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
-from .signatures import DTYPES, Signature, TensorKind, copies, kind_of
-from .tensor import LazyTensor, blank, fallback, install, install_methods
+from .signatures import DTYPES, Signature, TensorKind, copies, kind_of, of_row
+from .tensor import LazyTensor, blank, install, later
 
-__all__ = ["VIEWS", "axis_of", "linear", "parts_of"]
+__all__ = ["axis_of", "linear"]
 
-VIEWS = (
+_VIEWS = (
     "reshape",
     "view",
     "unsqueeze",
@@ -49,7 +50,7 @@ def linear(input: LazyTensor, weight: Any, bias: Tensor | None = None) -> LazyTe
         signature, kind = session.caches[input._kind, id(weight), id(bias)]
     except (AttributeError, KeyError):
         if type(input) is not LazyTensor or type(weight) is LazyTensor or type(bias) is LazyTensor:
-            return fallback.record(F.linear, (input, weight, bias), {})
+            return later.record(F.linear, (input, weight, bias), {})
         return _product(input, weight, bias, turned=False)
     made = blank(LazyTensor)
     made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
@@ -64,17 +65,17 @@ def matmul(x: Any, y: Any) -> LazyTensor:
         return _product(x, y, None, turned=True)
     if isinstance(x, Tensor) and type(y) is LazyTensor and x.dim() == 2 and len(y._kind.shape) == 1:
         return _product(y, x, None, turned=False)
-    return fallback.record(torch.matmul, (x, y), {})
+    return later.record(torch.matmul, (x, y), {})
 
 
 def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -> LazyTensor:
     kind = x._kind
     if kind.dtype not in DTYPES or not kind.numel or weight.dtype != kind.dtype:
         function = torch.matmul if turned else F.linear
-        return fallback.record(function, (x, weight) if turned else (x, weight, bias), {})
+        return later.record(function, (x, weight) if turned else (x, weight, bias), {})
     session = x._session
-    key = (kind, id(weight)) if turned else (kind, id(weight), id(bias))
-    known = session.caches.get(key)
+    row, which = of_row(kind), (id(weight),) if turned else (id(weight), id(bias))
+    known = session.caches.get((row, *which))
     if known is None:
         features, columns = weight.shape if turned else reversed(weight.shape)
         if not kind.shape or kind.shape[-1] != features:
@@ -82,19 +83,21 @@ def _product(x: LazyTensor, weight: Tensor, bias: Tensor | None, turned: bool) -
                 f"a product of {kind!r} with a weight for {features} features; the last axis of a sample's value must "
                 "have as many elements (there is no batch axis)"
             )
-        out = kind_of((*kind.shape[:-1], columns), kind.dtype)
-        product = Product(kind, out, weight, bias, turned)
-        signature = session.own_signature(f"linear{list(kind.shape)}->{list(out.shape)}", product)
-        signature.key = "linear", kind, id(weight), id(bias), turned
-        if len(kind.shape) == 2:
-            signature.form, signature.lengths = (*signature.key[2:], kind.dtype), kind.shape[:1]
-        known = session.caches[key] = signature, out
+        out = kind_of((*row.shape[:-1], columns), kind.dtype)
+        product = Product(row, out, weight, bias, turned)
+        signature = session.own_signature(f"linear{list(row.shape)}->{list(out.shape)}", product)
+        signature.key = "linear", row, id(weight), id(bias), turned
+        if len(row.shape) == 2:
+            signature.form, signature.lengths = (*signature.key[2:], kind.dtype), row.shape[:1]
+        known = session.caches[(row, *which)] = signature, out
+    if row is not kind:
+        known = session.caches[(kind, *which)] = known[0], kind_of((*kind.shape[:-1], known[1].shape[-1]), kind.dtype)
     return session.record(known[0], (x._ref,), known[1])
 
 
 # -- side by side ------------------------------------------------------------------------------------------------------
 def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
-    """Record ``torch.cat``; along the first axis it is a copy of each part, in one indexed pass."""
+    """Record ``torch.cat``; parts that follow each other are copied in one indexed pass."""
     try:
         signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
     except (AttributeError, KeyError):
@@ -106,11 +109,12 @@ def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
     like = _found(tensors[0], tensors)
     lazies = [as_lazy(x, like) for x in tensors]
     first = lazies[0]._kind
-    along_first = len(first.shape) == 1 if dim == -1 else dim == 0
-    alike = all(x._kind.dtype == first.dtype and x._kind.shape[1:] == first.shape[1:] for x in lazies)
-    if not along_first or not alike or not first.shape or first.dtype not in DTYPES:
-        return fallback.record(torch.cat, (lazies, dim), {})
-    shape = (sum(x._kind.shape[0] for x in lazies), *first.shape[1:])
+    axis = axis_of(lazies[0], dim)
+    before = first.shape[:axis]
+    others = {(x._kind.dtype, len(x._kind.shape), x._kind.shape[:axis], x._kind.shape[axis + 1 :]) for x in lazies}
+    if len(others) > 1 or math.prod(before) != 1 or first.dtype not in DTYPES:
+        return later.record(torch.cat, (lazies, dim), {})
+    shape = (*before, sum(x._kind.shape[axis] for x in lazies), *first.shape[axis + 1 :])
     return _side_by_side(("cat", dim), lazies, shape)
 
 
@@ -119,9 +123,10 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
     like = _found(tensors[0], tensors)
     lazies = [as_lazy(x, like) for x in tensors]
     first = lazies[0]._kind
-    if dim != 0 or any(x._kind is not first for x in lazies) or first.dtype not in DTYPES:
-        return fallback.record(torch.stack, (lazies, dim), {})
-    return _side_by_side(("stack", dim), lazies, (len(lazies), *first.shape))
+    before, alike = first.shape[:dim], all(x._kind is first for x in lazies) and first.dtype in DTYPES
+    if not alike or not 0 <= dim <= len(first.shape) or math.prod(before) != 1:
+        return later.record(torch.stack, (lazies, dim), {})
+    return _side_by_side(("stack", dim), lazies, (*before, len(lazies), *first.shape[dim:]))
 
 
 _side: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
@@ -180,7 +185,7 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
         except (KeyError, TypeError):
             several, parts = first(kind, args, named)
         if several is None:
-            return fallback.record(function, (x, *args), named)
+            return later.record(function, (x, *args), named)
         session, ref, made = x._session, x._ref, []
         for start, of_part in parts:
             one = blank(LazyTensor)
@@ -193,7 +198,7 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
         if key not in known:
             if len(known) >= _MOST_KNOWN:
                 known.clear()
-            known[key] = parts_of(function, kind, args, named) or (None, ())
+            known[key] = _parts_of(function, kind, args, named) or (None, ())
         return known[key]
 
     return call
@@ -202,19 +207,11 @@ def _viewed(function: Callable[..., Any]) -> Callable[..., Any]:
 _MOST_KNOWN = 4096
 
 
-def parts_of(
-    function: Callable[..., Any],
-    kind: TensorKind,
-    args: tuple[Any, ...],
-    named: dict[str, Any],
-    rows: int | None = None,
+def _parts_of(
+    function: Callable[..., Any], kind: TensorKind, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[bool, list[tuple[int, TensorKind]]] | None:
-    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none.
-
-    It is one of a value, or of so many ``rows`` of values.
-    """
-    batch = () if rows is None else (rows,)
-    whole = torch.empty((*batch, *kind.shape), dtype=kind.dtype, device="meta")
+    """Return whether a function gives several parts, and their places in bytes and kinds; None if they have none."""
+    whole = torch.empty(kind.shape, dtype=kind.dtype, device="meta")
     what = f"{function.__name__} of one sample's {kind!r}, which has no batch axis"
     try:
         found = function(whole, *args, **named)
@@ -225,10 +222,10 @@ def parts_of(
     parts = [found] if isinstance(found, Tensor) else list(found)
     places = []
     for part in parts:
-        start = start_of(whole, part) if rows is None else start_in_row(whole, part)
+        start = start_of(whole, part)
         if start is None:
             return None
-        places.append((start * kind.item, kind_of(part.shape[len(batch) :], part.dtype)))
+        places.append((start * kind.item, kind_of(part.shape, part.dtype)))
     return not isinstance(found, Tensor), places
 
 
@@ -246,7 +243,7 @@ def getitem(x: LazyTensor, key: Any) -> LazyTensor:
     if type(key) is LazyTensor or isinstance(key, Tensor):
         return _lookup(x, key, torch.Tensor.__getitem__)
     if any(isinstance(part, LazyTensor | Tensor) for part in (key if isinstance(key, tuple) else ())):
-        return fallback.record(torch.Tensor.__getitem__, (x, key), {})
+        return later.record(torch.Tensor.__getitem__, (x, key), {})
     return _part(x, key)  # type: ignore[no-any-return]
 
 
@@ -277,12 +274,12 @@ def embedding(
             "samples together, rows = dynamic.lazy(embedding(ids)), and use rows[i]"
         )
     if type(input) is not LazyTensor or type(weight) is LazyTensor:
-        return fallback.record(F.embedding, (input, weight), {})
+        return later.record(F.embedding, (input, weight), {})
     row = None if input._kind.shape else input._session.integer_at(input._ref)
     if row is None and len(input._kind.shape) == 1:
         return _lookups(input, weight, padding_idx)
     if row is None:
-        return fallback.record(F.embedding, (input, weight), {})
+        return later.record(F.embedding, (input, weight), {})
     if not 0 <= row < weight.shape[0]:
         raise IndexError(f"row {row} of an embedding of {weight.shape[0]} rows")
     table = input._session.give(weight)
@@ -321,27 +318,17 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
         position = index._session.integer_at(index._ref)
     elif isinstance(index, Tensor) and index.dim() == 0 and not index.dtype.is_floating_point:
         position = int(index)
-    return getitem(x, position) if position is not None else fallback.record(function, (x, index), {})
+    return getitem(x, position) if position is not None else later.record(function, (x, index), {})
 
 
-def _install() -> None:
-    named: dict[str, Callable[..., Any]] = {
+install(
+    {
         **{f.__name__: f for f in (linear, matmul, cat, stack, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
-        **{name: _viewed(getattr(Tensor, name)) for name in VIEWS},
-        "mm": matmul,
-        "mv": matmul,
-        "concat": cat,
-        "concatenate": cat,
+        **{name: _viewed(getattr(Tensor, name)) for name in _VIEWS},
+        **dict.fromkeys(("mm", "mv", "__matmul__"), matmul),
+        **dict.fromkeys(("concat", "concatenate"), cat),
         "__getitem__": getitem,
-        "__matmul__": matmul,
+        "__rmatmul__": lambda self, other: matmul(other, self),
     }
-    install(named)
-    methods = ("matmul", "contiguous", "clone", *VIEWS)
-    install_methods({name: named[name] for name in methods})
-    operators = {"getitem": getitem, "matmul": matmul, "rmatmul": lambda self, other: matmul(other, self)}
-    for name, operator in operators.items():
-        setattr(LazyTensor, f"__{name}__", operator)
-
-
-_install()
+)
