@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS
-from ..session import Macro, Session
+from ..session import Session
 from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only
 from .pointwise import same_session
@@ -98,12 +98,14 @@ def _fixed(x: Any) -> Any:
 
 
 # -- bodies that are traced --------------------------------------------------------------------------------------------
-class _TracedCell:
-    """A macro, with (whose, place, kind) of each result."""
+class _TracedCell(NamedTuple):
+    """A macro's number, its nodes and their arguments, and (whose, place, kind) of each result."""
 
-    def __init__(self, macro: Macro, results: Sequence[tuple[int, int, TensorKind]], assemble: Any) -> None:
-        self.number, self.num_nodes, self.num_args = macro.number, macro.num_nodes, macro.num_args
-        self.results, self.assemble = results, assemble
+    number: int
+    num_nodes: int
+    num_args: int
+    results: Sequence[tuple[int, int, TensorKind]]
+    assemble: Any
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the macro and return what its body returns."""
@@ -129,12 +131,12 @@ class _TracedCell:
 
 
 def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...]) -> _TracedCell:
-    """Call the body with rows that stand for any sample's, and make a macro of what it records.
+    """Call the body with a row that stands for any sample's, and make a macro of what it records.
 
     What it has recorded stays in the session, where nobody will need it.
     """
     begin, first = len(session.stream), session.count
-    rows = [session.record(ARGUMENT, (), _row(x._kind)) if type(x) is LazyTensor else x for x in args]
+    rows = [_row(session, x._kind) if type(x) is LazyTensor else x for x in args]
     num_inputs = session.count - first
     session.tracing = True
     try:
@@ -144,61 +146,52 @@ def _traced(session: Session, function: Callable[..., Any], args: tuple[Any, ...
     values, assemble = (list(returned), type(returned)) if isinstance(returned, list | tuple) else ([returned], only)
     if not all(type(value) is LazyTensor and value._kind.shape[:1] == (1,) for value in values):
         raise Untraceable("the body returns what has no row for each sample")
-    steps, local, outside = _numbered_anew(_recorded_since(session, begin, first), range(first, first + num_inputs))
+    steps, local, outside = _recorded_since(session, begin, first, num_inputs)
     results = [local(value._ref) for value in values]
     steps, inner = fused(steps, [ref >> PLACE_BITS for ref in results])
-    given = {number: ref for ref, number in outside.items()}
+    places = list(outside)
 
     def place_of(ref: int) -> tuple[int, int]:
         node = ref >> PLACE_BITS
-        if node < num_inputs:
-            return INPUT, ref
-        return (ABSOLUTE, given[node]) if node in given else (INNER, inner[node] + (ref & _MASK))
+        if node < 0:
+            return ABSOLUTE, places[-1 - node]
+        return (INPUT, ref) if node < num_inputs else (INNER, inner[node] + (ref & _MASK))
 
     words = [num_inputs]
     for step in steps:
         words += [step.signature.number, len(step.refs)]
         words += [word for ref in step.refs for word in place_of(ref)]
-    macro = session.own_macro(Macro(words, len(steps), sum(len(step.refs) for step in steps)))
-    found = [(*place_of(ref), _sample(value._kind)) for ref, value in zip(results, values, strict=True)]
-    return _TracedCell(macro, found, assemble)
+    kinds = [kind_of(value._kind.shape[1:], value._kind.dtype) for value in values]
+    found = [(*place_of(ref), kind) for ref, kind in zip(results, kinds, strict=True)]
+    return _TracedCell(session.own_macro(words), len(steps), sum(len(step.refs) for step in steps), found, assemble)
 
 
-def _row(kind: TensorKind) -> TensorKind:
-    return kind_of((1, *kind.shape), kind.dtype)
+def _row(session: Session, kind: TensorKind) -> LazyTensor:
+    """Return what stands for any sample's value while a body is traced: it has an axis of length 1 in front."""
+    return session.record(ARGUMENT, (), kind_of((1, *kind.shape), kind.dtype))
 
 
-def _sample(kind: TensorKind) -> TensorKind:
-    return kind_of(kind.shape[1:], kind.dtype)
+def _recorded_since(
+    session: Session, begin: int, first: int, num_inputs: int
+) -> tuple[list[RecordedOperation], Callable[[int], int], dict[int, int]]:
+    """Return the operations in a session's stream from ``begin`` on, whose first entry is node ``first``.
 
+    They are numbered as in any session: inputs, then operations; what is outside of both has numbers below 0. Besides,
+    what changes a place in the session to one of these, and the places outside, numbered.
+    """
+    stream, at, node = session.stream, begin, 0
+    steps, known, outside = list[RecordedOperation](), set(range(num_inputs)), dict[int, int]()
 
-def _recorded_since(session: Session, begin: int, node: int) -> list[RecordedOperation]:
-    """Return the operations in a session's stream from ``begin`` on, whose first entry is of this node."""
-    stream, at, found = session.stream, begin, list[RecordedOperation]()
+    def local(ref: int) -> int:
+        if (ref >> PLACE_BITS) - first in known:
+            return ref - (first << PLACE_BITS)
+        return -1 - outside.setdefault(ref, len(outside)) << PLACE_BITS
+
     while at < len(stream):
         signature = session.signature(stream[at])
         end = at + 1 + signature.arity
         if signature.arity:
-            found.append(RecordedOperation(node, signature, stream[at + 1 : end]))
+            steps.append(RecordedOperation(node, signature, [local(ref) for ref in stream[at + 1 : end]]))
+            known.add(node)
         at, node = end, node + 1
-    return found
-
-
-def _numbered_anew(
-    steps: Sequence[RecordedOperation], inputs: Sequence[int]
-) -> tuple[list[RecordedOperation], Callable[[int], int], dict[int, int]]:
-    """Return steps with the numbers that they have in any session: inputs first, then steps, then what is outside.
-
-    Besides, what changes a place in the session to one of these, and the number of each place outside.
-    """
-    numbers = {node: i for i, node in enumerate([*inputs, *(step.node for step in steps)])}
-    outside: dict[int, int] = {}
-
-    def local(ref: int) -> int:
-        number = numbers.get(ref >> PLACE_BITS)
-        if number is None:
-            return outside.setdefault(ref, len(numbers) + len(outside)) << PLACE_BITS
-        return (number << PLACE_BITS) + (ref & _MASK)
-
-    anew = [RecordedOperation(numbers[s.node], s.signature, [local(ref) for ref in s.refs]) for s in steps]
-    return anew, local, outside
+    return steps, local, outside

@@ -284,7 +284,7 @@ def embedding(
         raise IndexError(f"row {row} of an embedding of {weight.shape[0]} rows")
     table = input._session.give(weight)
     if row == padding_idx:
-        table = input._session.give(input._session.cached(("padding", id(weight)), weight.detach))
+        table = input._session.give(input._session.caches.setdefault(("padding", id(weight)), weight.detach()))
     return getitem(table, row)
 
 
