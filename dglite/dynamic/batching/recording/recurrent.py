@@ -30,7 +30,7 @@ def lstm_cell(
     """Record an LSTM cell: two products and one operation for the gates; returns (h, c)."""
     h, c = as_lazy(state[0], x), as_lazy(state[1], x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates("lstm", _lstm, from_x, from_h, c)
+    made = _gates(_lstm, 4, from_x, from_h, c)
     kind = c._kind
     return LazyTensor(made._session, made._ref + kind.nbytes, kind), LazyTensor(made._session, made._ref, kind)
 
@@ -41,45 +41,44 @@ def gru_cell(
     """Record a GRU cell: two products and one operation for the gates."""
     h = as_lazy(hx, x)
     from_x, from_h = linear(x, weight_x, bias_x), linear(h, weight_h, bias_h)
-    made = _gates("gru", _gru, from_x, from_h, h)
+    made = _gates(_gru, 3, from_x, from_h, h)
     return LazyTensor(made._session, made._ref, h._kind)
 
 
-def _lstm(width: int) -> tuple[list[Expr], list[ColumnRun]]:
-    """Return c = f c + i g and h = o tanh(c) over the parts of both products and the memory."""
-    parts = [ColumnRun(slot, gate * width) for gate in range(4) for slot in (0, 1)] + [ColumnRun(2)]
-    sums = [operand(2 * gate) + operand(2 * gate + 1) for gate in range(4)]
-    i, f, o = (sums[gate].call("sigmoid") for gate in (0, 1, 3))
-    return [f * operand(8) + i * sums[2].call("tanh"), o * result(0).call("tanh")], parts
+def _lstm(gates: Sequence[tuple[Expr, Expr]], c: Expr) -> list[Expr]:
+    """Return c = f c + i g and h = o tanh(c), from the parts of both products and the memory."""
+    i, f, g, o = (from_x + from_h for from_x, from_h in gates)
+    return [
+        f.call("sigmoid") * c + i.call("sigmoid") * g.call("tanh"),
+        o.call("sigmoid") * result(0).call("tanh"),
+    ]
 
 
-def _gru(width: int) -> tuple[list[Expr], list[ColumnRun]]:
-    """Return (1 - z) n + z h over the parts of both products and the state."""
-    parts = [ColumnRun(slot, gate * width) for gate in range(3) for slot in (0, 1)] + [ColumnRun(2)]
-    r, z = ((operand(2 * gate) + operand(2 * gate + 1)).call("sigmoid") for gate in range(2))
-    n = (operand(4) + r * operand(5)).call("tanh")
-    return [n + z * (operand(6) - n)], parts
+def _gru(gates: Sequence[tuple[Expr, Expr]], h: Expr) -> list[Expr]:
+    """Return (1 - z) n + z h, from the parts of both products and the state."""
+    r, z = ((from_x + from_h).call("sigmoid") for from_x, from_h in gates[:2])
+    n = (gates[2][0] + r * gates[2][1]).call("tanh")
+    return [n + z * (h - n)]
 
 
 _cells: dict[tuple[Any, ...], tuple[Signature, TensorKind]] = {}
 
 
-def _gates(
-    name: str, formulas_of: Callable[[int], tuple[list[Expr], list[ColumnRun]]], *args: LazyTensor
-) -> LazyTensor:
-    """Record the gates of a cell, from both products and the state that they change."""
-    key = (name, *[x._kind for x in args])
+def _gates(formulas_of: Callable[..., list[Expr]], count: int, *args: LazyTensor) -> LazyTensor:
+    """Record so many gates of a cell, from both products and the state that they change."""
+    key = (formulas_of, *[x._kind for x in args])
     known = _cells.get(key)
     if known is None:
-        width, dtype = args[2]._kind.numel, args[2]._kind.dtype
-        formulas, parts = formulas_of(width)
+        width, dtype, name = args[2]._kind.numel, args[2]._kind.dtype, formulas_of.__name__.strip("_")
         if args[0]._kind.numel != args[1]._kind.numel or args[0]._kind.numel % width:
             raise DGLError(
                 f"the state of a cell has {width} elements, its products {args[0]._kind!r}, {args[1]._kind!r}"
             )
-        made = Pointwise(tuple(formulas), tuple(parts), width, dtype)
-        signature = pointwise(f"{name} gates", len(args), made)
-        known = _cells[key] = signature, kind_of((width * len(formulas),), dtype)
+        parts = [ColumnRun(slot, gate * width) for gate in range(count) for slot in (0, 1)] + [ColumnRun(2)]
+        gates = [(operand(2 * gate), operand(2 * gate + 1)) for gate in range(count)]
+        made = Pointwise(tuple(formulas_of(gates, operand(2 * count))), tuple(parts), width, dtype)
+        known = pointwise(f"{name} gates", len(args), made), kind_of((width * len(made.formulas),), dtype)
+        _cells[key] = known
     return args[0]._session.record(known[0], [x._ref for x in args], known[1])
 
 

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -280,24 +280,19 @@ def replaced(expr: Expr, instead: Mapping[Expr, Expr]) -> Expr:
 
 def copies(name: str, widths: Sequence[int], dtype: torch.dtype) -> Signature:
     """Return the signature of arguments put side by side, which all sessions share; those of equal widths together."""
-    signature = Signature(name, len(widths), sum(widths) * dtype.itemsize)
-    for group in _alike(widths):
-        formulas, parts = [operand(i) for i in range(len(group))], [ColumnRun(slot) for slot in group]
-        made = Pointwise(tuple(formulas), tuple(parts), widths[group[0]], dtype)
-        _add_steps(signature, made, sum(widths[: group[0]]) * dtype.itemsize)
+    signature, start = Signature(name, len(widths), sum(widths) * dtype.itemsize), 0
+    for width, group in groupby(range(len(widths)), widths.__getitem__):
+        slots = list(group)
+        for first in range(0, len(slots) if width else 0, _MOST_COPIES):
+            parts = tuple(ColumnRun(slot) for slot in slots[first : first + _MOST_COPIES])
+            made = Pointwise(tuple(operand(i) for i in range(len(parts))), parts, width, dtype)
+            _add_steps(signature, made, start)
+            start += len(parts) * width * dtype.itemsize
     return shared_signature(signature)
 
 
-def _alike(widths: Sequence[int]) -> list[list[int]]:
-    """Return runs of slots of equal widths other than 0, no longer than fit in one step."""
-    groups: list[list[int]] = []
-    for slot, width in enumerate(widths):
-        last = groups[-1] if groups else []
-        if last and width == widths[last[0]] and 2 * len(last) < program.MOST_ROWS:
-            last.append(slot)
-        elif width:
-            groups.append([slot])
-    return groups
+_MOST_COPIES = program.MOST_ROWS // 2
+"""How many values a step copies: each is an operand and a result."""
 
 
 def places_of(kinds: Sequence[TensorKind]) -> list[int]:

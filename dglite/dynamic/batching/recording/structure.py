@@ -17,7 +17,7 @@ from ...program.views import start_of
 from ..execution.matrices import Lookup, Product
 from .pointwise import as_lazy, same_session
 from .signatures import DTYPES, Signature, TensorKind, copies, kind_of, of_row
-from .tensor import LazyTensor, blank, install, later
+from .tensor import LazyTensor, Untraceable, blank, install, later
 
 __all__ = ["axis_of", "linear"]
 
@@ -25,7 +25,6 @@ _VIEWS = (
     "reshape",
     "view",
     "unsqueeze",
-    "squeeze",
     "flatten",
     "unflatten",
     "narrow",
@@ -252,6 +251,16 @@ _rows: dict[TensorKind, tuple[int, TensorKind]] = {}
 """Length of the first axis and kind of what lies along it."""
 
 
+def squeeze(x: LazyTensor, *dims: Any, **named: Any) -> Any:
+    """Return it without axes of length 1; the samples of a cell's body, how many there are, are no such axis."""
+    if x._session.tracing and not dims and not named:
+        raise Untraceable("the body squeezes all axes")
+    return _squeezed(x, *dims, **named)
+
+
+_squeezed = _viewed(Tensor.squeeze)
+
+
 def unchanged(x: LazyTensor, *args: Any, **kwargs: Any) -> LazyTensor:
     """Return it as it is: lazy tensors do not change, and lie contiguously."""
     return x
@@ -323,7 +332,7 @@ def _lookup(x: LazyTensor, index: Any, function: Callable[..., Any]) -> LazyTens
 
 install(
     {
-        **{f.__name__: f for f in (linear, matmul, cat, stack, embedding)},
+        **{f.__name__: f for f in (linear, matmul, cat, stack, squeeze, embedding)},
         **dict.fromkeys(("contiguous", "clone"), unchanged),
         **{name: _viewed(getattr(Tensor, name)) for name in _VIEWS},
         **dict.fromkeys(("mm", "mv", "__matmul__"), matmul),
