@@ -19,7 +19,7 @@ from ....kernels.cpu.dynamic.batching import ABSOLUTE, INNER, INPUT, PLACE_BITS
 from ..session import Session
 from .fusion import RecordedOperation, fused
 from .generic import made_by_rows, only
-from .pointwise import same_session
+from .pointwise import refs_of
 from .signatures import ARGUMENT, TensorKind, kind_of
 from .tensor import LazyTensor, Untraceable, blank
 
@@ -109,15 +109,10 @@ class _TracedCell(NamedTuple):
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the macro and return what its body returns."""
-        words = [self.number]
-        for x in lazies:
-            if x._session is not session:
-                same_session(lazies[0], x)
-            words.append(x._ref)
-        first = session.count << PLACE_BITS
+        refs, first = refs_of(lazies), session.count << PLACE_BITS
         session.count += self.num_nodes
         session.num_args += self.num_args
-        session.stream += words
+        session.stream += (self.number, *refs)
         parts: list[LazyTensor] = []
         for whose, place, kind in self.results:
             made = blank(LazyTensor)
@@ -125,7 +120,7 @@ class _TracedCell(NamedTuple):
             if whose == INNER:
                 made._ref = first + place
             else:  # an argument, or what is the same for all samples
-                made._ref = place if whose == ABSOLUTE else lazies[place >> PLACE_BITS]._ref + (place & _MASK)
+                made._ref = place if whose == ABSOLUTE else refs[place >> PLACE_BITS] + (place & _MASK)
             parts.append(made)
         return self.assemble(parts)
 

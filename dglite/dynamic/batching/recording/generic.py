@@ -19,7 +19,7 @@ from ....formulas import FORMULAS
 from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
-from .pointwise import same_session
+from .pointwise import refs_of
 from .signatures import Signature, TensorKind, kind_of, of_row, places_of
 from .tensor import LazyTensor, Untraceable, later
 
@@ -53,10 +53,7 @@ class Recorded(NamedTuple):
 
     def record(self, session: Session, lazies: Sequence[LazyTensor]) -> Any:
         """Record one use of the operation and return its results."""
-        for x in lazies:
-            if x._session is not session:
-                same_session(lazies[0], x)
-        first = session.record(self.signature, [x._ref for x in lazies], self.kinds[0])
+        first = session.record(self.signature, refs_of(lazies), self.kinds[0])
         if self.assemble is only:
             return first
         pairs = zip(self.kinds, self.places, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from ....opspec import COMPARISONS
 from .signatures import DTYPES, ColumnRun, Pointwise, Signature, TensorKind, kind_of, operand, pointwise
 from .tensor import LazyTensor, blank, install, later
 
-__all__ = ["ELEMENTWISE", "as_lazy", "broadcast", "same_session"]
+__all__ = ["as_lazy", "refs_of", "same_session"]
 
 _X = operand(0)
 
@@ -35,8 +35,6 @@ def _recorded_by_formula(count: int) -> dict[str, tuple[Expr, Callable[..., Any]
 
 
 _UNARY, _BINARY = _recorded_by_formula(1), _recorded_by_formula(2)
-ELEMENTWISE = (*_UNARY, *_BINARY)
-"""Functions that are recorded as expressions."""
 
 
 def same_session(x: LazyTensor, y: LazyTensor) -> None:
@@ -46,6 +44,16 @@ def same_session(x: LazyTensor, y: LazyTensor) -> None:
             "these lazy tensors belong to different sessions, so no batch can hold both. A session ends with run() or "
             "backward(); what goes on after it must start from new lazy tensors, or from x.value()"
         )
+
+
+def refs_of(lazies: Sequence[LazyTensor]) -> list[int]:
+    """Return the places of lazy tensors in their session; raise if they are of several."""
+    session, refs = lazies[0]._session, []
+    for x in lazies:
+        if x._session is not session:
+            same_session(lazies[0], x)
+        refs.append(x._ref)
+    return refs
 
 
 def as_lazy(x: Any, like: LazyTensor) -> LazyTensor:
@@ -88,7 +96,7 @@ def _unary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[.
 
 
 # -- two arguments -----------------------------------------------------------------------------------------------------
-def broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
+def _broadcast(name: str, a: TensorKind, b: TensorKind) -> tuple[int, ...]:
     """Return the shape of ``a`` and ``b`` together."""
     try:
         return tuple(torch.broadcast_shapes(a.shape, b.shape))
@@ -126,7 +134,7 @@ def _binary(name: str, formula: Expr, function: Callable[..., Any]) -> Callable[
     def first(x: LazyTensor, y: LazyTensor) -> LazyTensor:
         """Record kinds that have not met before."""
         same_session(x, y)
-        shape, dtype = broadcast(name, x._kind, y._kind), x._kind.dtype
+        shape, dtype = _broadcast(name, x._kind, y._kind), x._kind.dtype
         numel = math.prod(shape)
         parts = [ColumnRun(slot, 0, lazy._kind.numel == 1 != numel) for slot, lazy in enumerate((x, y))]
         fits = all(part.spread or lazy._kind.numel == numel for part, lazy in zip(parts, (x, y), strict=True))

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ....expr import Call, Constant, Expr, Operand, Side, compact, derivative, operands_of, renumber
+from ....expr import Call, Constant, Expr, Operand, Side, derivative, operands_of, renumber
 from ....kernels.cpu.dynamic import program
 from ....kernels.cpu.dynamic.kernels import step_kernel
 from ....kernels.render.rows import StepSpec
@@ -260,12 +260,11 @@ def _slopes(formulas: Sequence[Expr], total: bool) -> dict[int, Expr]:
     grads: dict[int, Expr] = {_RESULT + j: operand(_GRAD + j) for j in range(len(formulas))}
     for j in reversed(range(len(formulas))):
         grad, formula = grads.pop(_RESULT + j), formulas[j]
-        compacted, slots = compact(formula)
-        for i, slot in enumerate(slots):
-            slope = grad * renumber(derivative(compacted, operand(i)), dict(enumerate(slots)))
+        for part in operands_of(formula):
+            slope = grad * derivative(formula, part)
             if slope != Constant(0.0):
                 slope = slope if total else replaced(slope, {formula: result(j)})
-                grads[slot] = grads[slot] + slope if slot in grads else slope
+                grads[part.slot] = grads[part.slot] + slope if part.slot in grads else slope
     return grads
 
 

@@ -15,7 +15,7 @@ from ....errors import DGLError
 from ....kernels.cpu.dynamic.batching import PLACE_BITS
 from ...program.views import start_of
 from ..execution.matrices import Lookup, Product
-from .pointwise import as_lazy, same_session
+from .pointwise import as_lazy, refs_of
 from .signatures import DTYPES, Signature, TensorKind, copies, kind_of, of_row
 from .tensor import LazyTensor, Untraceable, blank, install, later
 
@@ -101,7 +101,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> LazyTensor:
         signature, kind = _side["cat", dim, *[x._kind for x in tensors]]
     except (AttributeError, KeyError):
         return _first_cat(tensors, dim)
-    return _recorded(tensors, signature, kind)
+    return tensors[0]._session.record(signature, refs_of(tensors), kind)
 
 
 def _first_cat(tensors: Sequence[Any], dim: int) -> LazyTensor:
@@ -136,20 +136,8 @@ def _side_by_side(name: tuple[str, int], lazies: Sequence[LazyTensor], shape: tu
     if key not in _side:
         kind = kind_of(shape, lazies[0]._kind.dtype)
         _side[key] = copies(f"{name[0]}{list(shape)}", [x._kind.numel for x in lazies], kind.dtype), kind
-    return _recorded(lazies, *_side[key])
-
-
-def _recorded(lazies: Sequence[LazyTensor], signature: Signature, kind: TensorKind) -> LazyTensor:
-    session, words = lazies[0]._session, [signature.number]
-    for x in lazies:
-        if x._session is not session:
-            same_session(lazies[0], x)
-        words.append(x._ref)
-    made = blank(LazyTensor)
-    made._session, made._ref, made._kind = session, session.count << PLACE_BITS, kind
-    session.count += 1
-    session.stream += words
-    return made
+    signature, kind = _side[key]
+    return lazies[0]._session.record(signature, refs_of(lazies), kind)
 
 
 # -- parts, which need no operation ------------------------------------------------------------------------------------
