@@ -51,7 +51,7 @@ class Cell:
     def _first(self, args: tuple[Any, ...]) -> Any:
         """Record a use of kinds that have not been met in this session, or with arguments that are not lazy."""
         lazies = [x for x in args if type(x) is LazyTensor]
-        if not lazies or lazies[0]._session.tracing:
+        if not lazies or lazies[0]._session.tracing:  # a cell inside of another one's body is part of it
             return self.function(*args)
         session = lazies[0]._session
         key = self, False, *[x._kind if type(x) is LazyTensor else _fixed(x) for x in args]

@@ -20,7 +20,7 @@ from ...program.replay import filler
 from ..execution.matrices import TorchCall
 from ..session import Session
 from .pointwise import refs_of
-from .signatures import Signature, TensorKind, kind_of, of_row, places_of
+from .signatures import Signature, TensorKind, kind_of, places_of
 from .tensor import LazyTensor, Untraceable, later
 
 __all__ = ["Recorded", "made_by_rows", "made_operation", "only", "record_function"]
@@ -119,8 +119,10 @@ def _made_in_cell(
 ) -> Recorded:
     """Return the operation for a body's rows, which have an axis of length 1 in front."""
     try:
+        if any(kind.shape[:1] != (1,) for kind in kinds):  # parts of rows that are rows now, or what all samples share
+            return _made(session, function, recorded, kinds)
         _check_new_result(function.__name__, recorded[1])
-        made = made_by_rows(session, function, recorded, [of_row(kind, len(kind.shape) - 1) for kind in kinds])
+        made = made_by_rows(session, function, recorded, [kind_of(kind.shape[1:], kind.dtype) for kind in kinds])
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, DGLError) as error:
         raise Untraceable(f"the body calls {function.__name__}: {error}") from error
     return made._replace(kinds=[kind_of((1, *kind.shape), kind.dtype) for kind in made.kinds])
